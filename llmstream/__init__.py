@@ -1,0 +1,207 @@
+"""One typed union of events from every language model's stream.
+
+    import llmstream as ls
+
+    async with ls.stream("anthropic:claude-sonnet-4-5", "Why is the sky blue?") as stream:
+        async for event in stream:
+            match event:
+                case ls.TextDelta(text):
+                    print(text, end="")
+
+Everything public is named in `__all__` and loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llmstream import agent, chats, errors, events, framing, grammar, partial_json, testing
+    from llmstream.accumulate import Accumulator
+    from llmstream.agent import Agent
+    from llmstream.chats import Chat, Message, Role
+    from llmstream.dialects.base import Limits
+    from llmstream.errors import (
+        AuthenticationError,
+        BadRequest,
+        ConnectionFailed,
+        ConnectionLost,
+        ContentFiltered,
+        ContextTooLong,
+        DeadlineExceeded,
+        DecodeError,
+        IncompleteStream,
+        InvalidRequest,
+        InvalidToolInput,
+        LLMStreamError,
+        LimitExceeded,
+        MissingKey,
+        NotAStream,
+        NotFound,
+        Overloaded,
+        PermissionDenied,
+        ProtocolError,
+        ProviderError,
+        ProxyError,
+        RateLimited,
+        RedirectRefused,
+        RequestError,
+        ServerError,
+        StreamError,
+        TLSError,
+        ToolError,
+        ToolTimeout,
+        TransportError,
+        UnknownTool,
+        Unsupported,
+    )
+    from llmstream.events import (
+        Custom,
+        Error,
+        ErrorInfo,
+        Event,
+        File,
+        Finish,
+        FinishReason,
+        Raw,
+        ReasoningDelta,
+        ReasoningEnd,
+        ReasoningFile,
+        ReasoningStart,
+        ResponseMetadata,
+        Source,
+        StepFinish,
+        StepStart,
+        StreamStart,
+        TextDelta,
+        TextEnd,
+        TextStart,
+        ToolApprovalRequest,
+        ToolCall,
+        ToolInputDelta,
+        ToolInputEnd,
+        ToolInputStart,
+        ToolResult,
+        Usage,
+    )
+    from llmstream.providers.base import Provider
+    from llmstream.request import (
+        NamedTool,
+        ProviderTool,
+        Reasoning,
+        Request,
+        ResponseFormat,
+        Settings,
+        ToolSpec,
+    )
+    from llmstream.streams import EventStream, Model, stream
+    from llmstream.tools import Tool, ToolCallStatus, tool
+    from llmstream.transport.deadlines import Deadlines
+    from llmstream.transport.retry import Retry
+
+__version__ = "0.1.0"
+
+_MODULES: dict[str, tuple[str, ...]] = {
+    "llmstream.events": (
+        "Custom",
+        "Error",
+        "ErrorInfo",
+        "Event",
+        "File",
+        "Finish",
+        "FinishReason",
+        "Raw",
+        "ReasoningDelta",
+        "ReasoningEnd",
+        "ReasoningFile",
+        "ReasoningStart",
+        "ResponseMetadata",
+        "Source",
+        "StepFinish",
+        "StepStart",
+        "StreamStart",
+        "TextDelta",
+        "TextEnd",
+        "TextStart",
+        "ToolApprovalRequest",
+        "ToolCall",
+        "ToolInputDelta",
+        "ToolInputEnd",
+        "ToolInputStart",
+        "ToolResult",
+        "Usage",
+    ),
+    "llmstream.errors": (
+        "AuthenticationError",
+        "BadRequest",
+        "ConnectionFailed",
+        "ConnectionLost",
+        "ContentFiltered",
+        "ContextTooLong",
+        "DeadlineExceeded",
+        "DecodeError",
+        "IncompleteStream",
+        "InvalidRequest",
+        "InvalidToolInput",
+        "LLMStreamError",
+        "LimitExceeded",
+        "MissingKey",
+        "NotAStream",
+        "NotFound",
+        "Overloaded",
+        "PermissionDenied",
+        "ProtocolError",
+        "ProviderError",
+        "ProxyError",
+        "RateLimited",
+        "RedirectRefused",
+        "RequestError",
+        "ServerError",
+        "StreamError",
+        "TLSError",
+        "ToolError",
+        "ToolTimeout",
+        "TransportError",
+        "UnknownTool",
+        "Unsupported",
+    ),
+    "llmstream.request": (
+        "NamedTool",
+        "ProviderTool",
+        "Reasoning",
+        "Request",
+        "ResponseFormat",
+        "Settings",
+        "ToolSpec",
+    ),
+    "llmstream.chats": ("Chat", "Message", "Role"),
+    "llmstream.dialects.base": ("Limits",),
+    "llmstream.transport.deadlines": ("Deadlines",),
+    "llmstream.transport.retry": ("Retry",),
+    "llmstream.accumulate": ("Accumulator",),
+    "llmstream.tools": ("Tool", "ToolCallStatus", "tool"),
+    "llmstream.streams": ("EventStream", "Model", "stream"),
+    "llmstream.agent": ("Agent",),
+    "llmstream.providers.base": ("Provider",),
+}
+_SUBMODULES = ("agent", "chats", "errors", "events", "framing", "grammar", "partial_json", "testing")
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = sorted([*_SUBMODULES, *_HOME])  # noqa: PLE0605  # strings, by construction
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return importlib.import_module(f"llmstream.{name}")
+    try:
+        module = importlib.import_module(_HOME[name])
+    except KeyError:
+        raise AttributeError(f"module 'llmstream' has no attribute {name!r}") from None
+    value = getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,128 @@
+"""What a dialect is: the shape of an API on the wire, in both directions and without I/O.
+
+Forwards, it turns a `Request` into an HTTP request and the bytes of the answer into events.
+In reverse, it reads a `Request` from an HTTP request and writes events as bytes: the
+simulator, the gateway and the round-trip tests are made of that half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from llmstream.errors import ErrorInfo, LLMStreamError
+from llmstream.events import Event, Usage, Warning
+from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.request import Request
+
+__all__ = ["Decoder", "Dialect", "Encoded", "EventEncoder", "Limits"]
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Caps on what one response may hold; past one, the stream ends in `LimitExceeded`.
+
+    max_event_bytes:      one line, frame or event of the wire
+    max_tool_input_bytes: the joined input of one tool call
+    max_blocks:           blocks and calls of one response
+    """
+
+    max_event_bytes: int = 16 * 1024 * 1024
+    max_tool_input_bytes: int = 16 * 1024 * 1024
+    max_blocks: int = 10_000
+
+
+class Encoded(msgspec.Struct, frozen=True):
+    """An HTTP request (its URL relative to the provider's address) and what was left out of it."""
+
+    http: HttpRequest
+    warnings: list[Warning] = msgspec.field(default_factory=list)
+
+
+class Decoder(Protocol):
+    """One response body: bytes in, events out.
+
+    A decoder emits neither `stream-start` (the guard does) nor the error and finish of a
+    stream that broke off. It emits `finish` once, when it knows that nothing more will come.
+
+    usage:    tokens as far as the vendor said
+    complete: the vendor has said that the answer is complete (trailers may follow)
+    done:     nothing more is wanted from the body: finish was emitted, or `failure` is set
+    failure:  why the stream cannot go on, such as an error the vendor sent inside it
+    """
+
+    usage: Usage
+    complete: bool
+    done: bool
+    failure: LLMStreamError | None
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """The events that any slice of the body completes."""
+        ...
+
+    def close(self) -> list[Event]:
+        """The body is over: what was held back, and finish if the answer is complete."""
+        ...
+
+
+class EventEncoder(Protocol):
+    """The reverse of a decoder: events in, bytes of a response body out."""
+
+    def feed(self, event: Event) -> bytes:
+        """The bytes that say this event; b"" where they come later or the wire has no word for it."""
+        ...
+
+    def close(self) -> bytes:
+        """The bytes that end the body."""
+        ...
+
+
+class Dialect(Protocol):
+    """The shape of an API. `provider` names who is spoken to: in errors and as metadata key."""
+
+    @property
+    def name(self) -> str:
+        """As in `llmstream replay --dialect`, for example "openai-chat"."""
+        ...
+
+    @property
+    def content_type(self) -> str:
+        """Media type of a streamed answer, for example "text/event-stream"."""
+        ...
+
+    def encode(self, request: Request, *, provider: str) -> Encoded:
+        """The HTTP request, without address and key.
+
+        raises: InvalidRequest, Unsupported
+        """
+        ...
+
+    def decoder(self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()) -> Decoder:
+        """A decoder for one response body."""
+        ...
+
+    def decode_error(
+        self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
+    ) -> LLMStreamError:
+        """The typed error of an answer that is no stream; header names are lower case."""
+        ...
+
+    def accepts(self, http: HttpRequest) -> bool:
+        """Whether a request is of this dialect, by its method and path."""
+        ...
+
+    def decode_request(self, http: HttpRequest) -> Request:
+        """The reverse of `encode`: what a client asks for, checked as the vendor checks it.
+
+        raises: ProviderError as the vendor would answer (BadRequest with the vendor's words)
+        """
+        ...
+
+    def event_encoder(self, request: Request) -> EventEncoder:
+        """The reverse of `decoder`, for the answer to one request."""
+        ...
+
+    def encode_error(self, error: ErrorInfo) -> HttpResponse:
+        """The reverse of `decode_error`: the answer a vendor would give."""
+        ...

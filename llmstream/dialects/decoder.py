@@ -1,0 +1,152 @@
+"""What decoders of JSON payloads share: framing, typed decoding, and all that can be wrong there."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from llmstream.dialects.base import Limits
+from llmstream.dialects.surrogates import SurrogateJoiner
+from llmstream.errors import DecodeError, LLMStreamError
+from llmstream.events import Error, Event, Raw, Usage
+
+__all__ = ["Framing", "PayloadDecoder"]
+
+T = TypeVar("T")
+
+_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+_EXCERPT_CHARS = 200
+
+
+class Framing(Protocol):
+    """A framing decoder: payloads as bytes; `error` is set once the bytes are beyond repair."""
+
+    error: LLMStreamError | None
+
+    def feed_data(self, chunk: bytes) -> list[bytes]:
+        """The payloads that a slice completes."""
+        ...
+
+
+class PayloadDecoder(Generic[T]):
+    """Base of the decoders: subclasses say what a payload means in `on`, and how it ends in `end`.
+
+    Events are appended to `self.out`. A payload that is no JSON, or does not fit the wire's
+    types, becomes an error event, and reading goes on.
+    """
+
+    def __init__(
+        self,
+        framing: Framing,
+        wire: msgspec.json.Decoder[T],
+        *,
+        provider: str,
+        include_raw: bool = False,
+        limits: Limits = Limits(),
+    ) -> None:
+        self.usage = Usage()
+        self.complete = False
+        self.done = False
+        self.failure: LLMStreamError | None = None
+        self.provider = provider
+        self.limits = limits
+        self.out: list[Event] = []
+        self._framing = framing
+        self._decode = wire.decode
+        self._type = wire.type
+        self._include_raw = include_raw
+        self._joiner: SurrogateJoiner | None = None
+
+    def on(self, wire: T) -> None:
+        """Turns one typed payload into events."""
+        raise NotImplementedError
+
+    def on_sentinel(self, payload: bytes) -> bool:
+        """Whether a payload that is no JSON is the wire's own end mark, dealt with here."""
+        return False
+
+    def end(self) -> None:
+        """The body is over: emits what was held back, and finish if the answer is complete."""
+        raise NotImplementedError
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """The events that any slice of the body completes."""
+        if self.done:
+            return []
+        try:
+            payloads = self._framing.feed_data(chunk)
+        except LLMStreamError as error:
+            self.fail(error)
+            return self._take()
+        self._read(payloads)
+        if self._framing.error is not None and not self.done:
+            self.fail(self._framing.error)
+        return self._take()
+
+    def close(self) -> list[Event]:
+        """The body is over."""
+        if not self.done:
+            self.end()
+        return self._take(last=True)
+
+    def fail(self, error: LLMStreamError) -> None:
+        """The stream cannot go on."""
+        self.failure = error
+        self.done = True
+
+    def defect(self, message: str) -> None:
+        """A known event could not be read; reading goes on."""
+        self.out.append(Error(DecodeError(message, provider=self.provider).info))
+
+    def _read(self, payloads: list[bytes]) -> None:
+        decode, on = self._decode, self.on
+        for payload in payloads:
+            if self._include_raw:
+                self._raw(payload)
+            try:
+                wire = decode(payload)
+            except _UNREADABLE as error:
+                second = self._second_look(payload, error)
+                if second is None:
+                    continue
+                wire = second
+            on(wire)
+            if self.done:
+                return
+
+    def _second_look(self, payload: bytes, first: Exception) -> T | None:
+        """Reads what the strict decoder would not: end marks, bad UTF-8, split surrogates."""
+        if not payload.strip() or self.on_sentinel(payload):
+            return None
+        text = payload.decode("utf-8", "replace")
+        try:
+            value = json.loads(text)
+            wire: T = msgspec.convert(value, self._type)
+        except _UNREADABLE as error:
+            cause = first if isinstance(first, msgspec.ValidationError) else error
+            self.defect(f"an event could not be read: {_words(cause)}. It said: {text[:_EXCERPT_CHARS]!r}")
+            return None
+        if self._joiner is None and "\\u" in text:
+            self._joiner = SurrogateJoiner()
+        return wire
+
+    def _raw(self, payload: bytes) -> None:
+        try:
+            value: Any = msgspec.json.decode(payload)
+        except _UNREADABLE:
+            value = payload.decode("utf-8", "replace")
+        self.out.append(Raw(value))
+
+    def _take(self, *, last: bool = False) -> list[Event]:
+        out, self.out = self.out, []
+        if self._joiner is not None:
+            out = self._joiner.feed(out)
+        return out
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return str(error) or type(error).__name__

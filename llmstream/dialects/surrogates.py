@@ -1,0 +1,70 @@
+"""Joins surrogate pairs that a vendor cut in two, so that no event holds unencodable text.
+
+Some servers cut text between UTF-16 units: one delta ends in an escaped high surrogate, the
+next begins with the low one. A high half waits for its partner; a half that stays alone
+becomes U+FFFD.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TypeVar
+
+import msgspec
+
+from llmstream.events import Event, ReasoningDelta, TextDelta, ToolCall, ToolInputDelta
+
+__all__ = ["SurrogateJoiner", "without_lone_surrogates"]
+
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_LONE = re.compile("[\ud800-\udfff]")
+
+D = TypeVar("D", TextDelta, ReasoningDelta, ToolInputDelta)
+
+
+def _pair(match: re.Match[str]) -> str:
+    return match.group().encode("utf-16", "surrogatepass").decode("utf-16")
+
+
+def without_lone_surrogates(text: str) -> str:
+    """The text with pairs joined and lone halves as U+FFFD."""
+    return _LONE.sub("\ufffd", _PAIR.sub(_pair, text))
+
+
+class SurrogateJoiner:
+    """Mends the deltas of one stream, block by block."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, str] = {}
+
+    def feed(self, events: list[Event]) -> list[Event]:
+        """The same events with whole characters only; an empty delta means that a half waits."""
+        out: list[Event] = []
+        for event in events:
+            match event:
+                case TextDelta() | ReasoningDelta() | ToolInputDelta():
+                    out.append(self._delta(event))
+                case ToolCall(input=text) if _LONE.search(text):
+                    out.append(msgspec.structs.replace(event, input=without_lone_surrogates(text)))
+                case _:
+                    self._settle(event, out)
+                    out.append(event)
+        return out
+
+    def _delta(self, event: D) -> D:
+        text = self._waiting.pop(event.id, "") + event.delta
+        if text and "\ud800" <= text[-1] <= "\udbff":
+            self._waiting[event.id] = text[-1]
+            text = text[:-1]
+        return msgspec.structs.replace(event, delta=without_lone_surrogates(text))
+
+    def _settle(self, event: Event, out: list[Event]) -> None:
+        """A block that ends with half a character gets the replacement character."""
+        block_id = getattr(event, "id", None)
+        if not isinstance(block_id, str) or block_id not in self._waiting:
+            return
+        kinds = {"text-end": TextDelta, "reasoning-end": ReasoningDelta, "tool-input-end": ToolInputDelta}
+        delta = kinds.get(str(event.__struct_config__.tag))
+        if delta is not None:
+            del self._waiting[block_id]
+            out.append(delta("\ufffd", block_id))

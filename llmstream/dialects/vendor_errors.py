@@ -1,0 +1,273 @@
+"""What vendors say went wrong, in any of their shapes, as our typed errors.
+
+Seen on the wire: `{error: {message, type, code, param}}`, `{error: "s"}`, `{message}`,
+`{detail: "s" | [...]}`, `{code, error: "s"}`, `{code, message, type}`,
+`{object: "error", message}`, `[{error}]`, HTML and plain text.
+"""
+
+from __future__ import annotations
+
+import datetime
+import email.utils
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from llmstream import errors
+from llmstream.dialects.surrogates import without_lone_surrogates
+
+__all__ = ["error_from_value", "is_error_body", "retry_after_s", "vendor_error"]
+
+_EXCERPT_CHARS: Final = 2048
+_REQUEST_ID_HEADERS: Final = (
+    "x-request-id",
+    "request-id",
+    "x-amzn-requestid",
+    "mistral-correlation-id",
+    "x-generation-id",
+    "apim-request-id",
+)
+
+_STATUS_OF_WORD: Final[tuple[tuple[str, int], ...]] = (
+    ("rate_limit", 429),
+    ("insufficient_quota", 429),
+    ("throttling", 429),
+    ("resource_exhausted", 429),
+    ("authentication", 401),
+    ("invalid_api_key", 401),
+    ("billing", 402),
+    ("permission", 403),
+    ("not_found", 404),
+    ("request_too_large", 413),
+    ("overload", 529),
+    ("unavailable", 503),
+    ("timeout", 504),
+    ("context_length", 400),
+    ("exceed_context", 400),
+    ("tool_use_failed", 400),
+    ("content_filter", 400),
+    ("invalid", 400),
+    ("bad_request", 400),
+)
+"""What the vendors' words mean as a status, where an error arrives inside a 200."""
+
+_CONTEXT_WORDS: Final = re.compile(
+    r"context.{0,20}(length|window|size)|prompt is too long|too many (input )?tokens|"
+    r"maximum.{0,30}tokens|input (is|length).{0,20}(too long|exceed)|exceeds? the (available )?context|"
+    r"reduce the length|context_length|exceed_context|too_many_(prompt_)?tokens|input tokens exceeds",
+    re.IGNORECASE | re.DOTALL,
+)
+_FILTER_WORDS: Final = re.compile(r"content[_ -]?(filter|policy)|responsibleai|moderation", re.IGNORECASE)
+_QUOTA_WORDS: Final = ("insufficient_quota", "billing", "credit", "balance")
+_KEY_WORDS: Final = re.compile(r"api[_ ]?key[_ ](in|not )?valid|incorrect api key|invalid api key", re.IGNORECASE)
+_RETRYABLE_STATUS: Final = frozenset({408, 409, 425, 429})
+
+
+def vendor_error(
+    status: int, headers: Mapping[str, str], body: bytes, *, provider: str
+) -> errors.LLMStreamError:
+    """The error that a whole answer means.
+
+    status:  of the answer; below 400 where a stream was asked for and something else came
+    headers: names in lower case
+    body:    any bytes; at most the first 64 KiB matter
+    """
+    text = body[: 64 * 1024].decode("utf-8", "replace")
+    value = _parsed(text)
+    if status < 400 and not _is_error(value):
+        return errors.NotAStream(
+            f"the answer is no event stream (content type {headers.get('content-type', 'not given')!r}). "
+            f"Check base_url and the model's name. It begins: {text[:_EXCERPT_CHARS]!r}",
+            provider=provider,
+            status=status,
+            request_id=_request_id(headers),
+        )
+    if value is None:
+        value = {"message": _plain(text) or f"HTTP {status} without a word"}
+    return error_from_value(
+        value, provider=provider, status=status if status >= 400 else None, headers=headers
+    )
+
+
+def is_error_body(body: bytes) -> bool:
+    """Whether a body is a JSON error object, whatever its status said."""
+    return _is_error(_parsed(body.decode("utf-8", "replace")))
+
+
+def error_from_value(
+    value: object, *, provider: str, status: int | None = None, headers: Mapping[str, str] = {}
+) -> errors.ProviderError:
+    """The error that a vendor's error object means, whatever its shape.
+
+    status: where HTTP gave one; inside a 200 it is read from the object's own words
+    """
+    said = _Said.read(value)
+    number = status or said.status or _status_of(f"{said.reason} {said.message}")
+    wait = retry_after_s(headers)
+    if wait is None:
+        wait = said.retry_after_s
+    kind = _class_of(number, said)
+    retryable = kind.default_retryable or number in _RETRYABLE_STATUS or number >= 500
+    if any(word in (said.reason or "").lower() for word in _QUOTA_WORDS):
+        retryable = False
+    wish = headers.get("x-should-retry", "").lower()
+    if wish in ("true", "false"):
+        retryable = wish == "true"
+    return kind(
+        said.message or f"HTTP {number} without a word",
+        provider=provider,
+        status=number,
+        retryable=retryable,
+        retry_after_s=wait,
+        request_id=_request_id(headers) or said.request_id,
+        reason=said.reason,
+    )
+
+
+def retry_after_s(
+    headers: Mapping[str, str], *, now: Callable[[], datetime.datetime] | None = None
+) -> float | None:
+    """Seconds the vendor asks to wait: `retry-after-ms`, or `retry-after` as a number or a date.
+
+    None where it says nothing, or nothing sensible (negative, nan, inf, garbage).
+    """
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            wait = float(headers.get(name, "")) * scale
+        except ValueError:
+            continue
+        return wait if math.isfinite(wait) and wait >= 0 else None
+    try:
+        date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=datetime.UTC)
+    today = now() if now is not None else datetime.datetime.now(datetime.UTC)
+    return max(0.0, (date - today).total_seconds())
+
+
+class _Said(msgspec.Struct):
+    """What an error object says, in whatever shape."""
+
+    message: str = ""
+    reason: str | None = None
+    status: int | None = None
+    request_id: str | None = None
+    retry_after_s: float | None = None
+
+    @classmethod
+    def read(cls, value: object) -> _Said:
+        said = cls()
+        said._take(value, depth=0)
+        return said
+
+    def _take(self, value: object, depth: int) -> None:
+        if isinstance(value, list) and value and depth < 4:
+            self._take(value[0], depth + 1)
+        elif isinstance(value, str):
+            self.message = self.message or without_lone_surrogates(value)
+        elif isinstance(value, dict) and depth < 4:
+            self._take_dict(value, depth)
+
+    def _take_dict(self, value: dict[str, Any], depth: int) -> None:
+        for key in ("error", "errors"):
+            if value.get(key):
+                self._take(value[key], depth + 1)
+        for key in ("message", "msg", "detail", "error_description"):
+            self._take(value.get(key), depth + 1)
+        for key in ("code", "type", "status", "error_type", "reason"):
+            self._take_code(key, value.get(key))
+        for key in ("status_code", "status", "http_status"):
+            if isinstance(value.get(key), int) and 400 <= value[key] < 600:
+                self.status = self.status or value[key]
+        if isinstance(value.get("request_id"), str):
+            self.request_id = self.request_id or value["request_id"]
+        for detail in value.get("details") or ():
+            self._take_detail(detail)
+        failed = value.get("failed_generation")
+        if isinstance(failed, str) and failed not in self.message:
+            self.message += f" The model had written: {failed}"
+        raw = (value.get("metadata") or {}).get("raw") if isinstance(value.get("metadata"), dict) else None
+        if isinstance(raw, str) and raw and raw not in self.message:
+            self.message += f" ({raw})"
+
+    def _take_code(self, key: str, code: object) -> None:
+        if isinstance(code, str) and code.isdecimal():
+            code = int(code)
+        if isinstance(code, int) and not isinstance(code, bool):
+            if 400 <= code < 600:
+                self.status = self.status or code
+            else:
+                self.reason = self.reason or str(code)
+        elif isinstance(code, str) and code and code != "error":
+            self.reason = self.reason or without_lone_surrogates(code)
+
+    def _take_detail(self, detail: object) -> None:
+        """Google's details: ErrorInfo with a reason, RetryInfo with a delay such as "37s"."""
+        if not isinstance(detail, dict):
+            return
+        if isinstance(detail.get("reason"), str):
+            self.reason = detail["reason"]
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)s", str(detail.get("retryDelay", "")))
+        if match:
+            self.retry_after_s = float(match.group(1))
+
+
+def _parsed(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+def _is_error(value: object) -> bool:
+    if isinstance(value, list):
+        return bool(value) and _is_error(value[0])
+    if not isinstance(value, dict):
+        return False
+    return bool(value.get("error") or value.get("type") == "error" or value.get("object") == "error")
+
+
+def _status_of(words: str) -> int:
+    lower = words.lower()
+    return next((status for word, status in _STATUS_OF_WORD if word in lower), 500)
+
+
+def _class_of(status: int, said: _Said) -> type[errors.ProviderError]:
+    words = f"{said.reason or ''} {said.message}"
+    if status in (400, 413, 422):
+        if _CONTEXT_WORDS.search(words):
+            return errors.ContextTooLong
+        if _FILTER_WORDS.search(said.reason or ""):
+            return errors.ContentFiltered
+        if _KEY_WORDS.search(words):
+            return errors.AuthenticationError
+        return errors.BadRequest
+    by_status: dict[int, type[errors.ProviderError]] = {
+        401: errors.AuthenticationError,
+        498: errors.AuthenticationError,
+        402: errors.PermissionDenied,
+        403: errors.PermissionDenied,
+        404: errors.NotFound,
+        429: errors.RateLimited,
+        503: errors.Overloaded,
+        529: errors.Overloaded,
+    }
+    if status in by_status:
+        return by_status[status]
+    return errors.ServerError if status >= 500 or status in _RETRYABLE_STATUS else errors.BadRequest
+
+
+def _request_id(headers: Mapping[str, str]) -> str | None:
+    return next((headers[name] for name in _REQUEST_ID_HEADERS if headers.get(name)), None)
+
+
+def _plain(text: str) -> str:
+    """The words of an HTML or plain text answer."""
+    title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
+    words = title.group(1) if title else re.sub(r"<[^>]*>", " ", text)
+    return " ".join(words.split())[:_EXCERPT_CHARS]

@@ -1,0 +1,308 @@
+"""Every exception the package raises, and their wire form.
+
+LLMStreamError
+├── RequestError            the caller's fault; nothing was sent, or nothing could be
+│   ├── InvalidRequest      the request contradicts itself or cannot be encoded
+│   ├── MissingKey          no API key was found
+│   └── Unsupported         this provider or dialect cannot do it
+├── ProviderError           what the vendor said
+│   ├── BadRequest          400, 413, 422: the vendor refuses the request as it stands
+│   │   └── ContextTooLong  the prompt does not fit the model
+│   ├── AuthenticationError 401: the key is wrong
+│   ├── PermissionDenied    402, 403: the key may not, or the account cannot pay
+│   ├── NotFound            404: no such model or path
+│   ├── RateLimited         429: too many requests, or the quota is used up
+│   ├── Overloaded          503, 529: the vendor is busy
+│   ├── ContentFiltered     the vendor's filter refused prompt or answer
+│   └── ServerError         408, 409, 5xx: the vendor failed
+├── TransportError          what the network did
+│   ├── ConnectionFailed    no connection came about
+│   ├── TLSError            the certificate or the handshake failed
+│   ├── ProxyError          the proxy refused
+│   ├── ConnectionLost      the connection broke after it stood
+│   ├── DeadlineExceeded    one of the Deadlines passed; `reason` says which
+│   └── RedirectRefused     the server pointed elsewhere; keys do not follow
+├── StreamError             what the body was
+│   ├── IncompleteStream    it ended before the vendor said that the answer is complete
+│   ├── DecodeError         a known event could not be read
+│   ├── NotAStream          the answer is no event stream at all
+│   ├── LimitExceeded       a line, frame, event or argument grew past its cap
+│   └── ProtocolError       HTTP or framing rules were broken
+└── ToolError               what happened around a tool call
+    ├── InvalidToolInput    the arguments do not fit the tool's schema
+    ├── UnknownTool         the model called a tool that was not offered
+    └── ToolTimeout         the tool took longer than it may
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from llmstream.usage import Usage
+
+__all__ = [
+    "AuthenticationError",
+    "BadRequest",
+    "ConnectionFailed",
+    "ConnectionLost",
+    "ContentFiltered",
+    "ContextTooLong",
+    "DeadlineExceeded",
+    "DecodeError",
+    "ErrorInfo",
+    "IncompleteStream",
+    "InvalidRequest",
+    "InvalidToolInput",
+    "LLMStreamError",
+    "LimitExceeded",
+    "MissingKey",
+    "NotAStream",
+    "NotFound",
+    "Overloaded",
+    "PermissionDenied",
+    "ProtocolError",
+    "ProviderError",
+    "ProxyError",
+    "RateLimited",
+    "RedirectRefused",
+    "RequestError",
+    "ServerError",
+    "StreamError",
+    "TLSError",
+    "ToolError",
+    "ToolTimeout",
+    "TransportError",
+    "UnknownTool",
+    "Unsupported",
+    "error_from_info",
+]
+
+
+class ErrorInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """An error as a value: what an `error` event carries.
+
+    code:     stable and ours, one for each class of the tree, such as "rate-limited"
+    message:  keeps the vendor's words
+    status:   HTTP status, also where it arrived inside a 200
+    reason:   the finer cause: the vendor's own code, or the name of the deadline
+    """
+
+    code: str
+    message: str
+    retryable: bool
+    provider: str | None = None
+    status: int | None = None
+    retry_after_s: float | None = None
+    request_id: str | None = None
+    reason: str | None = None
+
+
+_BY_CODE: dict[str, type[LLMStreamError]] = {}
+
+
+class LLMStreamError(Exception):
+    """Base of everything the package raises.
+
+    partial:  the message as far as it came (a `chats.Message`), or None
+    usage:    tokens used as far as the vendor said
+    attempts: how often the request was sent
+    """
+
+    code: ClassVar[str] = "error"
+    default_retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        provider: str | None = None,
+        status: int | None = None,
+        retryable: bool | None = None,
+        retry_after_s: float | None = None,
+        request_id: str | None = None,
+        reason: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.provider = provider
+        self.status = status
+        self.retryable = self.default_retryable if retryable is None else retryable
+        self.retry_after_s = retry_after_s
+        self.request_id = request_id
+        self.reason = reason
+        self.partial: Any = None
+        self.usage: Usage | None = None
+        self.attempts = 1
+
+    def __init_subclass__(cls, code: str | None = None, retryable: bool | None = None) -> None:
+        super().__init_subclass__()
+        if code is not None:
+            cls.code = code
+            _BY_CODE[code] = cls
+        if retryable is not None:
+            cls.default_retryable = retryable
+
+    def __str__(self) -> str:
+        where = f"{self.provider}: " if self.provider else ""
+        facts = []
+        if self.status is not None:
+            facts.append(f"HTTP {self.status}")
+        if self.retry_after_s is not None:
+            facts.append(f"retry after {self.retry_after_s:g} s")
+        if self.request_id:
+            facts.append(f"request {self.request_id}")
+        return f"{where}{self.message}" + (f" ({', '.join(facts)})" if facts else "")
+
+    @property
+    def info(self) -> ErrorInfo:
+        """The same error as a value, without partial and usage."""
+        return ErrorInfo(
+            code=self.code,
+            message=self.message,
+            provider=self.provider,
+            status=self.status,
+            retryable=self.retryable,
+            retry_after_s=self.retry_after_s,
+            request_id=self.request_id,
+            reason=self.reason,
+        )
+
+
+def error_from_info(info: ErrorInfo) -> LLMStreamError:
+    """The exception that an `ErrorInfo` describes; an unknown code gives the base class."""
+    return _BY_CODE.get(info.code, LLMStreamError)(
+        info.message,
+        provider=info.provider,
+        status=info.status,
+        retryable=info.retryable,
+        retry_after_s=info.retry_after_s,
+        request_id=info.request_id,
+        reason=info.reason,
+    )
+
+
+class RequestError(LLMStreamError, code="request-error"):
+    """The caller's fault."""
+
+
+class InvalidRequest(RequestError, code="invalid-request"):
+    """The request contradicts itself or cannot be encoded."""
+
+
+class MissingKey(RequestError, code="missing-key"):
+    """No API key was given and none is in the environment."""
+
+
+class Unsupported(RequestError, code="unsupported"):
+    """This provider, dialect or installation cannot do what was asked."""
+
+
+class ProviderError(LLMStreamError, code="provider-error"):
+    """The vendor answered with an error."""
+
+
+class BadRequest(ProviderError, code="bad-request"):
+    """The vendor refuses the request as it stands (400, 413, 422)."""
+
+
+class ContextTooLong(BadRequest, code="context-too-long"):
+    """The prompt does not fit into the model's context."""
+
+
+class AuthenticationError(ProviderError, code="authentication"):
+    """The vendor does not accept the key (401)."""
+
+
+class PermissionDenied(ProviderError, code="permission-denied"):
+    """The key may not do this, or the account cannot pay (402, 403)."""
+
+
+class NotFound(ProviderError, code="not-found"):
+    """No such model, deployment or path (404)."""
+
+
+class RateLimited(ProviderError, code="rate-limited", retryable=True):
+    """Too many requests or tokens, or the quota is used up (429)."""
+
+
+class Overloaded(ProviderError, code="overloaded", retryable=True):
+    """The vendor is busy (503, 529)."""
+
+
+class ContentFiltered(ProviderError, code="content-filtered"):
+    """The vendor's content filter refused."""
+
+
+class ServerError(ProviderError, code="server-error", retryable=True):
+    """The vendor failed (408, 409, 5xx)."""
+
+
+class TransportError(LLMStreamError, code="transport-error", retryable=True):
+    """The network failed."""
+
+
+class ConnectionFailed(TransportError, code="connection-failed"):
+    """No connection came about: DNS, refusal, no route."""
+
+
+class TLSError(TransportError, code="tls-error", retryable=False):
+    """The certificate or the handshake failed."""
+
+
+class ProxyError(TransportError, code="proxy-error", retryable=False):
+    """The proxy refused or could not be used."""
+
+
+class ConnectionLost(TransportError, code="connection-lost"):
+    """The connection broke after it stood."""
+
+
+class DeadlineExceeded(TransportError, code="deadline-exceeded"):
+    """One of the `Deadlines` passed; `reason` names it."""
+
+
+class RedirectRefused(TransportError, code="redirect-refused", retryable=False):
+    """The server pointed elsewhere; credentials do not follow."""
+
+
+class StreamError(LLMStreamError, code="stream-error"):
+    """The body was not what the dialect says."""
+
+
+class IncompleteStream(StreamError, code="incomplete-stream", retryable=True):
+    """The body ended before the vendor said that the answer is complete."""
+
+
+class DecodeError(StreamError, code="decode-error"):
+    """A known event could not be read."""
+
+
+class NotAStream(StreamError, code="not-a-stream"):
+    """The answer is no event stream at all."""
+
+
+class LimitExceeded(StreamError, code="limit-exceeded"):
+    """A line, frame, event or argument grew past its cap."""
+
+
+class ProtocolError(StreamError, code="protocol-error"):
+    """The rules of HTTP or of the framing were broken."""
+
+
+class ToolError(LLMStreamError, code="tool-error"):
+    """Something about a tool call."""
+
+
+class InvalidToolInput(ToolError, code="invalid-tool-input"):
+    """The arguments do not fit the tool's schema."""
+
+
+class UnknownTool(ToolError, code="unknown-tool"):
+    """The model called a tool that was not offered."""
+
+
+class ToolTimeout(ToolError, code="tool-timeout"):
+    """The tool took longer than it may."""

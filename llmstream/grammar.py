@@ -1,0 +1,323 @@
+"""The grammar of a stream: one table, a checker that reads it and a guard that enforces it.
+
+A stream is a sentence: `stream-start`, then blocks (open, deltas, close) and single parts,
+`error` where it must be, and always one `finish` last. `_TABLE` says for each event what
+family of block it belongs to and what it does there; everything below reads that table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from llmstream.errors import ErrorInfo
+from llmstream.events import (
+    Custom,
+    Error,
+    Event,
+    File,
+    Finish,
+    Raw,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningFile,
+    ReasoningStart,
+    ResponseMetadata,
+    Retry,
+    Source,
+    StepFinish,
+    StepStart,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolApprovalRequest,
+    ToolCall,
+    ToolInputDelta,
+    ToolInputEnd,
+    ToolInputStart,
+    ToolResult,
+    Usage,
+    Warning,
+)
+
+__all__ = ["Guard", "check"]
+
+Family: TypeAlias = Literal["text", "reasoning", "tool-input"]
+Move: TypeAlias = Literal["begin", "open", "delta", "close", "call", "part", "end"]
+
+_TABLE: Final[dict[type, tuple[Move, Family | None]]] = {
+    StreamStart: ("begin", None),
+    TextStart: ("open", "text"),
+    TextDelta: ("delta", "text"),
+    TextEnd: ("close", "text"),
+    ReasoningStart: ("open", "reasoning"),
+    ReasoningDelta: ("delta", "reasoning"),
+    ReasoningEnd: ("close", "reasoning"),
+    ToolInputStart: ("open", "tool-input"),
+    ToolInputDelta: ("delta", "tool-input"),
+    ToolInputEnd: ("close", "tool-input"),
+    ToolCall: ("call", None),
+    ToolResult: ("part", None),
+    ToolApprovalRequest: ("part", None),
+    ResponseMetadata: ("part", None),
+    Source: ("part", None),
+    File: ("part", None),
+    ReasoningFile: ("part", None),
+    Custom: ("part", None),
+    Error: ("part", None),
+    Raw: ("part", None),
+    StepStart: ("part", None),
+    StepFinish: ("part", None),
+    Retry: ("part", None),
+    Finish: ("end", None),
+}
+
+_DELTAS: Final = {kind: family for kind, (move, family) in _TABLE.items() if move == "delta"}
+
+_TRUNCATING: Final = frozenset({"length", "content-filter", "error"})
+"""Finish reasons after which a tool input may have stayed incomplete."""
+
+
+def _close(family: Family, block_id: str, *, incomplete: bool) -> Event:
+    if family == "text":
+        return TextEnd(block_id, incomplete)
+    if family == "reasoning":
+        return ReasoningEnd(block_id, incomplete)
+    return ToolInputEnd(block_id, incomplete)
+
+
+def check(events: Iterable[Event]) -> list[str]:
+    """Every law that the events break, in words; an empty list means that they are a sentence.
+
+    events: one whole stream, or a whole run of several steps
+    """
+    checker = _Checker()
+    for position, event in enumerate(events):
+        checker.read(position, event)
+    return checker.finish()
+
+
+class _Checker:
+    """Reads a sentence event by event and notes what is wrong with it."""
+
+    def __init__(self) -> None:
+        self.broken: list[str] = []
+        self.count = 0
+        self.open: dict[str, Family] = {}
+        self.closed: dict[str, Family] = {}
+        self.incomplete: dict[str, Family] = {}
+        self.inputs: dict[str, list[str]] = {}
+        self.called: set[str] = set()
+        self.settled: set[str] = set()
+        self.errors = 0
+        self.ended: Finish | None = None
+
+    def read(self, position: int, event: Event) -> None:
+        self.count += 1
+        entry = _TABLE.get(type(event))
+        if entry is None:
+            self.note(position, f"{type(event).__name__} is no event of the union")
+            return
+        move, family = entry
+        if self.ended is not None:
+            self.note(position, f"{type(event).__name__} after finish")
+        if (position == 0) != (move == "begin"):
+            self.note(position, "stream-start has to be the first event and the only one of its kind")
+        if family is not None:
+            self.block(position, event, move, family)
+        elif isinstance(event, ToolCall):
+            self.call(position, event)
+        elif isinstance(event, ToolResult):
+            self.result(position, event)
+        elif isinstance(event, Error):
+            self.errors += 1
+        elif isinstance(event, Finish):
+            self.end(position, event)
+
+    def block(self, position: int, event: Event, move: Move, family: Family) -> None:
+        block_id: str = event.id  # type: ignore[union-attr, assignment]  # every block event has one
+        if move == "open":
+            if block_id in self.open or block_id in self.closed:
+                self.note(position, f"id {block_id!r} opens a second time")
+            if family == "tool-input":
+                texts = [i for i, f in self.open.items() if f == "text"]
+                if texts:
+                    self.note(position, f"tool input {block_id!r} opens while text {texts[0]!r} is open")
+                self.inputs[block_id] = []
+            self.open[block_id] = family
+            return
+        if self.open.get(block_id) != family:
+            state = "already closed" if block_id in self.closed else "not open"
+            self.note(position, f"{type(event).__name__} for {family} {block_id!r}, which is {state}")
+            return
+        if isinstance(event, ToolInputDelta):
+            self.inputs[block_id].append(event.delta)
+        elif move == "close":
+            del self.open[block_id]
+            self.closed[block_id] = family
+            if event.incomplete:  # type: ignore[union-attr]  # every closing event has it
+                self.incomplete[block_id] = family
+
+    def call(self, position: int, event: ToolCall) -> None:
+        call_id = event.tool_call_id
+        if call_id in self.called:
+            self.note(position, f"tool call {call_id!r} is sent twice")
+        self.called.add(call_id)
+        if call_id in self.open:
+            self.note(position, f"tool call {call_id!r} comes before the end of its input")
+        elif call_id in self.incomplete:
+            self.note(position, f"tool call {call_id!r} is made of an incomplete input")
+        elif call_id in self.inputs and event.input != ("".join(self.inputs[call_id]) or "{}"):
+            self.note(position, f"the input of tool call {call_id!r} is not what its deltas said")
+
+    def result(self, position: int, event: ToolResult) -> None:
+        if event.tool_call_id in self.settled:
+            self.note(position, f"tool call {event.tool_call_id!r} has a second result")
+        if not event.preliminary:
+            self.settled.add(event.tool_call_id)
+
+    def end(self, position: int, event: Finish) -> None:
+        self.ended = event
+        for block_id, family in self.open.items():
+            self.note(position, f"{family} {block_id!r} is still open at finish")
+        for block_id, family in self.incomplete.items():
+            if self.errors:
+                if event.finish_reason != "error":
+                    self.note(position, f"{family} {block_id!r} broke off but finish says {event.finish_reason}")
+            elif family != "tool-input" or event.finish_reason not in _TRUNCATING:
+                self.note(position, f"{family} {block_id!r} is incomplete and no error says why")
+
+    def finish(self) -> list[str]:
+        if not self.count:
+            self.broken.append("no events at all: a stream has at least stream-start and finish")
+        elif self.ended is None:
+            self.broken.append("no finish at the end")
+        return self.broken
+
+    def note(self, position: int, words: str) -> None:
+        self.broken.append(f"event {position}: {words}")
+
+
+class Guard:
+    """Holds a provider's events to the grammar, and completes the sentence where they stop early.
+
+    Events that fit pass as they are; a batch of deltas passes as the same list. What does not
+    fit is mended: a delta without a block opens one, a block reopened gets an id of its own,
+    text closes before a tool input opens, and after finish nothing passes.
+    """
+
+    def __init__(self) -> None:
+        self.finished = False
+        self.errors: list[ErrorInfo] = []
+        self._open: dict[str, Family] = {}
+        self._used: set[str] = set()
+        self._alias: dict[tuple[Family, str], str] = {}
+        self._broken_inputs: set[str] = set()
+        self._called: set[str] = set()
+
+    def start(self, warnings: Iterable[Warning] = ()) -> list[Event]:
+        """The first event."""
+        return [StreamStart(list(warnings))]
+
+    def feed(self, events: list[Event]) -> list[Event]:
+        """The same events, mended where they break a law."""
+        opened = self._open
+        if self.finished:
+            return []
+        for position, event in enumerate(events):
+            family = _DELTAS.get(type(event))
+            if family is None or opened.get(event.id) is not family:  # type: ignore[union-attr]
+                break
+        else:
+            return events
+        out = events[:position]
+        for event in events[position:]:
+            self._pass(event, out)
+        return out
+
+    def close(self, usage: Usage, error: ErrorInfo | None = None) -> list[Event]:
+        """Ends a sentence that has no finish yet: open blocks, the error, finish(error)."""
+        if self.finished:
+            return []
+        out: list[Event] = []
+        self._close_all(out, incomplete=True)
+        if error is not None:
+            self.errors.append(error)
+            out.append(Error(error))
+        self.finished = True
+        out.append(Finish("error", usage))
+        return out
+
+    def _pass(self, event: Event, out: list[Event]) -> None:
+        if self.finished:
+            return
+        move, family = _TABLE[type(event)]
+        if family is not None:
+            self._block(event, move, family, out)
+            return
+        if isinstance(event, ToolCall):
+            call_id = self._alias.get(("tool-input", event.tool_call_id), event.tool_call_id)
+            if call_id in self._called or call_id in self._broken_inputs:
+                return
+            self._called.add(call_id)
+            if self._open.get(call_id) == "tool-input":
+                self._shut(call_id, out)
+            if call_id != event.tool_call_id:
+                event = msgspec.structs.replace(event, tool_call_id=call_id)
+        elif isinstance(event, Error):
+            self.errors.append(event.error)
+        elif isinstance(event, Finish):
+            self._close_all(out, incomplete=False)
+            self.finished = True
+        elif move == "begin":
+            return
+        out.append(event)
+
+    def _block(self, event: Event, move: Move, family: Family, out: list[Event]) -> None:
+        block_id: str = event.id  # type: ignore[union-attr, assignment]  # every block event has one
+        if move == "open":
+            if family == "tool-input":
+                for text_id in [i for i, f in self._open.items() if f == "text"]:
+                    self._shut(text_id, out)
+            out.append(self._renamed(event, self._open_as(block_id, family)))
+            return
+        block_id = self._alias.get((family, block_id), block_id)
+        if self._open.get(block_id) == family:
+            if move == "close":
+                del self._open[block_id]
+                if family == "tool-input" and event.incomplete:  # type: ignore[union-attr]
+                    self._broken_inputs.add(block_id)
+            out.append(self._renamed(event, block_id))
+        elif move == "delta" and family != "tool-input":
+            block_id = self._open_as(block_id, family)
+            out.append(TextStart(block_id) if family == "text" else ReasoningStart(block_id))
+            out.append(self._renamed(event, block_id))
+
+    def _open_as(self, block_id: str, family: Family) -> str:
+        """Opens a block, under another id where this one has been used."""
+        name, count = block_id, 1
+        while name in self._used:
+            count += 1
+            name = f"{block_id}.{count}"
+        if name != block_id:
+            self._alias[family, block_id] = name
+        self._used.add(name)
+        self._open[name] = family
+        return name
+
+    def _renamed(self, event: Event, block_id: str) -> Event:
+        if event.id == block_id:  # type: ignore[union-attr]  # every block event has one
+            return event
+        return msgspec.structs.replace(event, id=block_id)
+
+    def _shut(self, block_id: str, out: list[Event]) -> None:
+        out.append(_close(self._open.pop(block_id), block_id, incomplete=False))
+
+    def _close_all(self, out: list[Event], *, incomplete: bool) -> None:
+        for block_id, family in list(self._open.items()):
+            broken = incomplete or family == "tool-input"
+            out.append(_close(family, block_id, incomplete=broken))
+        self._open.clear()

@@ -1,0 +1,108 @@
+"""What is asked of a model, in no vendor's words."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from llmstream.chats.message import Message
+from llmstream.exchange import redact_headers
+
+__all__ = [
+    "NamedTool",
+    "ProviderTool",
+    "Reasoning",
+    "Request",
+    "ResponseFormat",
+    "Settings",
+    "ToolChoice",
+    "ToolSpec",
+]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How to sample and when to stop. None leaves the choice to the vendor."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    max_output_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    parallel_tool_calls: bool | None = None
+
+
+class Reasoning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How much the model may think. Give an effort or a budget; a dialect maps what it can.
+
+    effort:        "none" switches reasoning off where the vendor allows it
+    budget_tokens: cap of the tokens spent on reasoning
+    """
+
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    budget_tokens: int | None = None
+
+
+class ResponseFormat(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Ask for JSON: any object, or one that fits a JSON schema."""
+
+    schema: dict[str, Any] | None = None
+    name: str = "response"
+    description: str | None = None
+    strict: bool = True
+
+
+class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tool as the model sees it. `input_schema` is a JSON schema of an object."""
+
+    name: str
+    description: str = ""
+    input_schema: dict[str, Any] = msgspec.field(default_factory=dict)
+    strict: bool | None = None
+
+
+class ProviderTool(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tool that the vendor runs itself. `options` goes to the wire as it is."""
+
+    type: str
+    name: str = ""
+    options: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class NamedTool(msgspec.Struct, frozen=True):
+    """The model has to call this tool."""
+
+    name: str
+
+
+ToolChoice: TypeAlias = Literal["auto", "none", "required"] | NamedTool
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One request to one model.
+
+    model:            the vendor's name of the model
+    messages:         the conversation; system messages may stand anywhere
+    provider_options: fields for the vendor's own body, keyed by provider; they win over ours
+    headers:          more HTTP headers
+    """
+
+    model: str
+    messages: tuple[Message, ...] = ()
+    tools: tuple[ToolSpec | ProviderTool, ...] = ()
+    tool_choice: ToolChoice | None = None
+    settings: Settings = Settings()
+    response_format: ResponseFormat | None = None
+    reasoning: Reasoning | None = None
+    provider_options: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    include_raw: bool = False
+
+    def __repr__(self) -> str:
+        return (
+            f"Request(model={self.model!r}, {len(self.messages)} messages, {len(self.tools)} tools, "
+            f"headers={redact_headers(self.headers)})"
+        )
