@@ -1,0 +1,190 @@
+"""A conversation that tasks and threads can share."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import Any
+
+from llmstream.chats.copying import copy_message
+from llmstream.chats.files import read_whole, write_whole
+from llmstream.chats.follow import Follower, Reset
+from llmstream.chats.history import History
+from llmstream.chats.message import Message
+from llmstream.chats.role import Role
+from llmstream.chats.saved import dump_messages, load_messages
+from llmstream.errors import DecodeError
+
+__all__ = ["Chat"]
+
+
+class Chat:
+    """Messages in order, safe to share among tasks, event loops and threads.
+
+    What goes in is copied and what comes out is a copy, metadata included, so no one can alter a
+    chat except by `append` and `replace`. Both are atomic: others see all of it or none.
+    `Chat()` works before any event loop exists. Two chats are equal only where they are the
+    same one; compare `messages()` for what they say. An empty chat is falsy, as a list is.
+    """
+
+    def __init__(self, *messages: Message) -> None:
+        self._history = History()
+        if messages:
+            self._history.extend(_copies(messages))
+
+    def append(self, *messages: Message) -> None:
+        """Add any number of messages at the end and wake everyone who waits.
+
+        raises: InvalidRequest where one is no message or cannot be copied; then none is added
+        """
+        self._history.extend(_copies(messages))
+
+    def replace(self, *messages: Message) -> None:
+        """Exchange the whole history, for a shorter or empty one too, and wake everyone who waits.
+
+        raises: InvalidRequest as `append`; then nothing is exchanged
+        """
+        self._history.swap(_copies(messages))
+
+    def __len__(self) -> int:
+        return self._history.look().length
+
+    def len(self) -> int:
+        """The number of messages; the same as `len(chat)`."""
+        return self._history.look().length
+
+    def at(self, index: int) -> Message:
+        """The message at an index, counted from 0.
+
+        raises: IndexError outside of 0 .. len - 1, and so for every negative index
+        """
+        look = self._history.look(index)
+        if look.message is None:
+            raise IndexError(f"no message {index}: the chat has {look.length}, counted from 0")
+        return copy_message(look.message)
+
+    def last(self) -> Message | None:
+        """The most recent message, or None."""
+        message = self._history.last()
+        return None if message is None else copy_message(message)
+
+    def messages(self) -> list[Message]:
+        """All messages, as copies that share nothing mutable with the chat."""
+        return _copies(self._history.snapshot())
+
+    def __iter__(self) -> Iterator[Message]:
+        """Over the messages of this moment; what is appended meanwhile is not seen."""
+        return map(copy_message, self._history.snapshot())
+
+    def each(self, fn: Callable[[int, Message], bool]) -> None:
+        """Call fn(index, message) for every message of this moment, in order, until it gives False.
+
+        fn may use the chat: what it appends is not visited by this call.
+        """
+        for index, message in enumerate(self):
+            if fn(index, message) is False:
+                return
+
+    def by_sender(self, sender: str) -> list[Message]:
+        """The messages of one sender, in order."""
+        return _copies(m for m in self._history.snapshot() if m.sender == sender)
+
+    def system_prompt(self) -> str:
+        """The text of the first system message, wherever it stands; "" where there is none."""
+        for message in self._history.snapshot():
+            if message.role == Role.SYSTEM:
+                return message.text_content
+        return ""
+
+    def since(self, offset: int) -> list[Message] | None:
+        """The messages from an offset on; None where it is negative or nothing stands there yet."""
+        messages = self._history.snapshot(offset) if offset >= 0 else []
+        return _copies(messages) if messages else None
+
+    async def wait(self, n: int, timeout_s: float | None = None) -> int:
+        """Wait until there are more than `n` messages; returns how many there are.
+
+        The count comes first: where it is enough already this returns at once, even with a
+        timeout of 0 or in a cancelled task. To read a chat as it grows use `follow`: the number
+        returned is the length, not a place to read from.
+
+        raises: TimeoutError after timeout_s seconds (None waits for ever)
+        """
+        look = self._history.look()
+        if look.length > n:
+            return look.length
+        try:
+            async with asyncio.timeout(timeout_s):
+                while look.length <= n:
+                    await self._history.changed_since(look.version)
+                    look = self._history.look()
+        except TimeoutError:
+            look = self._history.look()  # what came in the same moment as the deadline counts
+            if look.length <= n:
+                raise TimeoutError(
+                    f"the chat has {look.length} messages and not more than {n} after {timeout_s:g} s"
+                ) from None
+        return look.length
+
+    def follow(self, cursor: int = 0) -> AsyncIterator[Message | Reset]:
+        """Every message from a cursor on, once each, as they come; without end.
+
+        After a `replace` it yields a `Reset` and then the new history from its start.
+
+        raises: InvalidRequest where the cursor is negative
+        """
+        return Follower(self._history, cursor)
+
+    def fork(self) -> Chat:
+        """A chat of its own with the same messages so far."""
+        forked = Chat()
+        forked._history.extend(self._history.snapshot())  # never altered, so safe to share
+        return forked
+
+    def to_json(self) -> bytes:
+        """The saved form, a JSON document; see `llmstream.chats.saved`.
+
+        raises: InvalidRequest where JSON cannot hold what a message holds
+        """
+        return dump_messages(self._history.snapshot())
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> Chat:
+        """The chat that a saved form describes, in this version or any older one.
+
+        raises: DecodeError where it is damaged, something else, or of a newer version
+        """
+        return cls(*load_messages(data))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the saved form to a file that only its owner can read, whole or not at all.
+
+        A file of that name is replaced in one step; a symbolic link is replaced, not followed.
+
+        raises: InvalidRequest as `to_json`, OSError where the folder cannot be written
+        """
+        write_whole(path, self.to_json())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Chat:
+        """The chat that `save` wrote.
+
+        raises: FileNotFoundError and other OSErrors, DecodeError as `from_json`
+        """
+        data = read_whole(path)
+        try:
+            return cls.from_json(data)
+        except DecodeError as error:
+            raise DecodeError(f"{os.fspath(path)}: {error.message}") from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(self.messages())
+
+    def __repr__(self) -> str:
+        count = len(self)
+        return f"<Chat of {count} message{'' if count == 1 else 's'}>"
+
+
+def _copies(messages: Iterable[Message]) -> list[Message]:
+    return [copy_message(message) for message in messages]

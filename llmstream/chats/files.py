@@ -1,0 +1,63 @@
+"""Files that are written whole or not at all, and are their owner's alone."""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["read_whole", "write_whole"]
+
+_NEW_FILE = (
+    os.O_WRONLY
+    | os.O_CREAT
+    | os.O_EXCL  # also refuses a symbolic link that somebody planted
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+
+
+def write_whole(path: str | os.PathLike[str], data: bytes, modified_at_s: float | None = None) -> None:
+    """Put data into a file, mode 0600, replacing what was there in one step.
+
+    A reader sees the old content or the new, also after a crash. A symbolic link at `path` is
+    replaced and not followed, so nobody can have us write elsewhere.
+
+    modified_at_s: Unix time to set as the time of change; None leaves it to the system
+    raises:        OSError where the folder is missing or cannot be written; the old file stays
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    # A name of its own length, so that a long one still fits the file system's limit.
+    temporary = os.path.join(folder, f".{os.urandom(8).hex()}.tmp")
+    descriptor = os.open(temporary, _NEW_FILE, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if modified_at_s is not None:
+            time_ns = round(modified_at_s * 1_000_000_000)
+            os.utime(temporary, ns=(time_ns, time_ns))
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    _sync_folder(folder)
+
+
+def read_whole(path: str | os.PathLike[str]) -> bytes:
+    """All bytes of a file."""
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _sync_folder(folder: str) -> None:
+    """Make the new name durable, where the system lets a folder be opened."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:  # Windows, or a folder one may write but not read
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError:  # some network file systems
+        pass
+    finally:
+        os.close(descriptor)

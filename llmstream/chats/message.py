@@ -1,0 +1,89 @@
+"""A message: a sender, a role, parts and metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from llmstream.chats.content import Part, Text, ToolCall, ToolResult
+from llmstream.chats.role import Role
+
+__all__ = ["Message"]
+
+
+class Message(msgspec.Struct):
+    """One message of a conversation; the one mutable type of the model besides `Chat`.
+
+    sender:   who wrote it, such as an agent's name; "" where that does not matter
+    role:     a `Role`, or any string that another system uses
+    parts:    what it says, in order; parts themselves are frozen
+    metadata: the application's own; None until something is set
+    """
+
+    sender: str
+    role: str
+    parts: tuple[Part, ...] = ()
+    metadata: dict[str, Any] | None = None
+
+    @classmethod
+    def new(cls, sender: str, role: str, *parts: Part) -> Message:
+        """A message of any parts, or of none."""
+        return cls(sender, role, parts)
+
+    @classmethod
+    def new_text(cls, sender: str, role: str, text: str) -> Message:
+        """A message of one text."""
+        return cls(sender, role, (Text(text),))
+
+    @classmethod
+    def system(cls, text: str) -> Message:
+        """A system message of one text."""
+        return cls("", Role.SYSTEM, (Text(text),))
+
+    @classmethod
+    def user(cls, *parts: str | Part) -> Message:
+        """A user's message; strings become text parts."""
+        return cls("", Role.USER, tuple(Text(p) if isinstance(p, str) else p for p in parts))
+
+    @classmethod
+    def assistant(cls, *parts: str | Part) -> Message:
+        """An assistant's message; strings become text parts."""
+        return cls("", Role.ASSISTANT, tuple(Text(p) if isinstance(p, str) else p for p in parts))
+
+    @classmethod
+    def tool(cls, results: Iterable[ToolResult]) -> Message:
+        """The results of one turn's calls, in call order."""
+        return cls("", Role.TOOL, tuple(results))
+
+    @property
+    def text_content(self) -> str:
+        """The text parts, joined without a separator."""
+        return "".join(p.text for p in self.parts if isinstance(p, Text))
+
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        """The tool calls, in order."""
+        return [p for p in self.parts if isinstance(p, ToolCall)]
+
+    @property
+    def tool_results(self) -> list[ToolResult]:
+        """The tool results, in order."""
+        return [p for p in self.parts if isinstance(p, ToolResult)]
+
+    def set_meta(self, key: str, value: Any) -> None:
+        """Set one key of the metadata, in place."""
+        if self.metadata is None:
+            self.metadata = {}
+        self.metadata[key] = value
+
+    def get_meta(self, key: str) -> tuple[Any, bool]:
+        """The value and whether it is there: a stored None is not a missing key."""
+        if self.metadata is None or key not in self.metadata:
+            return None, False
+        return self.metadata[key], True
+
+    def with_meta(self, key: str, value: Any) -> Message:
+        """A copy with one key of the metadata set."""
+        return msgspec.structs.replace(self, metadata={**(self.metadata or {}), key: value})

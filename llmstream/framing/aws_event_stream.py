@@ -1,0 +1,241 @@
+"""The AWS event stream: length-prefixed binary messages guarded by two CRC-32 sums.
+
+    total u32 | headers u32 | CRC of those 8 bytes | headers | payload | CRC of all before      (big-endian)
+    header:   name length u8 | name | type u8 | value
+
+source: "Event stream encoding" in the AWS documents, and the Smithy event stream specification
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from zlib import crc32
+
+import msgspec
+
+from llmstream.errors import IncompleteStream, InvalidRequest, LimitExceeded, LLMStreamError, ProtocolError
+
+__all__ = ["EventStreamDecoder", "HeaderValue", "Message", "encode_message"]
+
+HeaderValue = bool | int | bytes | str | datetime | uuid.UUID
+
+_PRELUDE = struct.Struct(">III")
+_U32 = struct.Struct(">I")
+_U16 = struct.Struct(">H")
+_INTEGERS = {2: struct.Struct(">b"), 3: struct.Struct(">h"), 4: struct.Struct(">i"), 5: struct.Struct(">q")}
+_I64 = _INTEGERS[5]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
+_OVERHEAD = 16  # prelude and message CRC
+_MAX_HEADERS_BYTES = 128 * 1024  # from the AWS documents
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One message.
+
+    headers: by name; integers of any width are int, a timestamp is an aware datetime in UTC
+    payload: the bytes between headers and checksum
+    """
+
+    headers: dict[str, HeaderValue]
+    payload: bytes
+
+
+class EventStreamDecoder:
+    """Cut a body into messages, however the chunks fall.
+
+    max_bytes: cap on one payload; a header block is capped at 128 KiB
+    error:     set when the body breaks a rule. Messages that were whole before it in the same chunk are
+               returned first; then every further call raises it. With none before it, it is raised at once.
+    """
+
+    __slots__ = ("_held", "_needed", "error", "max_bytes")
+
+    def __init__(self, max_bytes: int = 16 * 1024 * 1024) -> None:
+        self.max_bytes = max_bytes
+        self.error: LLMStreamError | None = None
+        self._held = bytearray()  # the unfinished message
+        self._needed = _PRELUDE.size  # how many bytes must be held before there is something to read
+
+    @property
+    def pending(self) -> bool:
+        """Whether bytes of an unfinished message are held."""
+        return bool(self._held)
+
+    def feed(self, chunk: bytes) -> list[Message]:
+        """The messages that this chunk completes.
+
+        chunk:  any slice of the body
+        raises: ProtocolError with reason "prelude_crc", "message_crc" or "header";
+                LimitExceeded with reason "limit" for a length that is too large or impossible
+        """
+        if self.error is not None:
+            raise self.error
+        self._held += chunk
+        if len(self._held) < self._needed:
+            return []
+        data = bytes(self._held)
+        messages: list[Message] = []
+        start = 0
+        try:
+            while True:
+                total = self._total_bytes(data, start)
+                if total is None or len(data) - start < total:
+                    self._needed = total or _PRELUDE.size
+                    break
+                messages.append(_read_message(data, start, start + total))
+                start += total
+        except LLMStreamError as error:
+            self.error = error
+            self._held.clear()
+            if not messages:
+                raise
+            return messages
+        del self._held[:start]
+        return messages
+
+    def close(self) -> None:
+        """The body is over.
+
+        raises: IncompleteStream with reason "truncated" inside a message; or the deferred `error`
+        """
+        if self.error is None and self._held:
+            self.error = IncompleteStream(
+                f"The event stream ended inside a message: {len(self._held)} of "
+                f"{self._needed if self._needed > _PRELUDE.size else 'at least 16'} bytes came. "
+                "Send the request again.",
+                reason="truncated",
+            )
+            self._held.clear()
+        if self.error is not None:
+            raise self.error
+
+    def _total_bytes(self, data: bytes, start: int) -> int | None:
+        """The length of the message at start, or None while its prelude is not whole."""
+        if len(data) - start < _PRELUDE.size:
+            return None
+        total, headers, checksum = _PRELUDE.unpack_from(data, start)
+        if crc32(data[start : start + 8]) != checksum:
+            raise ProtocolError(
+                "The checksum of a message's prelude is wrong: the body is damaged, or it is no AWS event "
+                "stream. Check status and content type, and send the request again.",
+                reason="prelude_crc",
+            )
+        payload = total - headers - _OVERHEAD
+        if headers > _MAX_HEADERS_BYTES or payload < 0 or payload > self.max_bytes:
+            raise LimitExceeded(
+                f"A message declares {total} bytes with {headers} bytes of headers; allowed are "
+                f"{_MAX_HEADERS_BYTES} bytes of headers and {self.max_bytes} bytes of payload. "
+                "Pass a larger max_bytes if payloads of this size are expected.",
+                reason="limit",
+            )
+        return int(total)
+
+
+def encode_message(headers: Mapping[str, HeaderValue], payload: bytes) -> bytes:
+    """The bytes of one message; what `EventStreamDecoder` reads back as an equal Message.
+
+    headers: an int is sent as i32 where it fits, else as i64; a datetime must be aware and keeps whole ms
+    raises:  InvalidRequest for what the format cannot hold
+    """
+    block = b"".join(_encode_header(name, value) for name, value in headers.items())
+    total = _OVERHEAD + len(block) + len(payload)
+    if len(block) > _MAX_HEADERS_BYTES or total > 0xFFFFFFFF:
+        raise InvalidRequest(f"A message of {total} bytes with {len(block)} bytes of headers is too large.")
+    prelude = struct.pack(">II", total, len(block))
+    message = b"".join((prelude, _U32.pack(crc32(prelude)), block, payload))
+    return message + _U32.pack(crc32(message))
+
+
+def _read_message(data: bytes, start: int, end: int) -> Message:
+    (checksum,) = _U32.unpack_from(data, end - 4)
+    if crc32(memoryview(data)[start : end - 4]) != checksum:
+        raise ProtocolError(
+            "The checksum of a message is wrong: the body was damaged on its way. Send the request again.",
+            reason="message_crc",
+        )
+    (_, headers, _) = _PRELUDE.unpack_from(data, start)
+    body = start + _PRELUDE.size
+    return Message(_read_headers(data[body : body + headers]), data[body + headers : end - 4])
+
+
+def _read_headers(block: bytes) -> dict[str, HeaderValue]:
+    headers: dict[str, HeaderValue] = {}
+    at = 0
+    try:
+        while at < len(block):
+            end = at + 1 + block[at]
+            name = _slice(block, at + 1, end).decode()
+            if name in headers:
+                raise _header_error(f"the header {name!r} appears twice")
+            headers[name], at = _read_value(block, end)
+    except (struct.error, IndexError, UnicodeDecodeError, OverflowError) as cause:
+        raise _header_error(str(cause)) from cause
+    return headers
+
+
+def _read_value(block: bytes, at: int) -> tuple[HeaderValue, int]:
+    """The value whose type byte is at `at`, and where the next header begins."""
+    kind = block[at]
+    at += 1
+    match kind:
+        case 0 | 1:
+            return kind == 0, at
+        case 2 | 3 | 4 | 5:
+            (number,) = _INTEGERS[kind].unpack_from(block, at)
+            return int(number), at + _INTEGERS[kind].size
+        case 6 | 7:
+            (length,) = _U16.unpack_from(block, at)
+            end = at + 2 + length
+            value = _slice(block, at + 2, end)
+            return (value if kind == 6 else value.decode()), end
+        case 8:
+            (since_epoch_ms,) = _I64.unpack_from(block, at)
+            return _EPOCH + since_epoch_ms * _MS, at + 8
+        case 9:
+            return uuid.UUID(bytes=_slice(block, at, at + 16)), at + 16
+    raise _header_error(f"there is no header type {kind}")
+
+
+def _slice(block: bytes, start: int, end: int) -> bytes:
+    if end > len(block):
+        raise IndexError(f"a header runs {end - len(block)} bytes past the header block")
+    return block[start:end]
+
+
+def _header_error(what: str) -> ProtocolError:
+    return ProtocolError(
+        f"A message's headers cannot be read: {what}. The sender does not follow the event stream encoding.",
+        reason="header",
+    )
+
+
+def _encode_header(name: str, value: HeaderValue) -> bytes:
+    encoded = name.encode()
+    if not 0 < len(encoded) < 256:
+        raise InvalidRequest(f"A header name takes 1 to 255 bytes, not {len(encoded)}.")
+    return bytes((len(encoded),)) + encoded + _encode_value(value)
+
+
+def _encode_value(value: HeaderValue) -> bytes:
+    if isinstance(value, bool):
+        return b"\x00" if value else b"\x01"
+    if isinstance(value, int):
+        for kind in (4, 5):
+            bits = 8 * _INTEGERS[kind].size
+            if -(1 << bits - 1) <= value < 1 << bits - 1:
+                return bytes((kind,)) + _INTEGERS[kind].pack(value)
+        raise InvalidRequest(f"The header value {value} does not fit 64 bits.")
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise InvalidRequest("A header takes an aware datetime, not a naive one. Give it a tzinfo.")
+        return b"\x08" + _I64.pack((value - _EPOCH) // _MS)
+    if isinstance(value, uuid.UUID):
+        return b"\x09" + value.bytes
+    kind, raw = (7, value.encode()) if isinstance(value, str) else (6, value)
+    if len(raw) > 0xFFFF:
+        raise InvalidRequest(f"A header value takes at most 65535 bytes, not {len(raw)}.")
+    return bytes((kind,)) + _U16.pack(len(raw)) + raw

@@ -1,0 +1,102 @@
+"""Newline-delimited JSON: bytes in, whole non-blank lines out."""
+
+from __future__ import annotations
+
+from llmstream.errors import LimitExceeded, LLMStreamError
+
+__all__ = ["NDJSONDecoder"]
+
+_BOM = b"\xef\xbb\xbf"
+_BLANKS = b" \t\r"
+
+
+class NDJSONDecoder:
+    """Cut a body into JSON texts, one a line, however the chunks fall.
+
+    Only LF ends a line; the CR of a CRLF and other white space around the text fall away, blank lines are
+    skipped, and a byte order mark at the body's start is dropped.
+
+    max_bytes: cap on one line, in bytes
+    error:     set when the cap is passed. What was whole before it in the same chunk is returned first;
+               then every further call raises it. With nothing before it, it is raised at once.
+    """
+
+    __slots__ = ("_at_start", "_line", "error", "max_bytes")
+
+    def __init__(self, max_bytes: int = 16 * 1024 * 1024) -> None:
+        self.max_bytes = max_bytes
+        self.error: LLMStreamError | None = None
+        self._line = bytearray()  # the unfinished line
+        self._at_start = True  # a byte order mark may still come
+
+    @property
+    def pending(self) -> bool:
+        """Whether an unfinished, non-blank line is held."""
+        return bool(self._line.strip(_BLANKS))
+
+    def feed_data(self, chunk: bytes) -> list[bytes]:
+        """The texts of the lines that this chunk completes, in wire order.
+
+        chunk:  any slice of the body
+        raises: LimitExceeded past max_bytes
+        """
+        if self.error is not None:
+            raise self.error
+        if self._at_start:
+            chunk = self._without_bom(chunk)
+        held = self._line
+        end = chunk.find(b"\n")
+        if len(held) + (len(chunk) if end < 0 else end) > self.max_bytes:
+            raise self._fail()
+        if end < 0:
+            held += chunk
+            return []
+        lines = (b"".join((held, chunk)) if held else chunk).split(b"\n")
+        self._line = bytearray(lines.pop())
+        if len(chunk) > self.max_bytes:
+            lines = self._within_cap(lines)
+        texts = [text for text in [line.strip(_BLANKS) for line in lines] if text]
+        if self.error is not None and not texts:
+            raise self.error
+        return texts
+
+    def close(self) -> list[bytes]:
+        """The body is over: the last line, if it is not blank and had no line end.
+
+        raises: the deferred `error`, if there is one
+        """
+        if self.error is not None:
+            raise self.error
+        text = bytes(self._line.strip(_BLANKS))
+        self._line = bytearray()
+        return [text] if text else []
+
+    def _within_cap(self, lines: list[bytes]) -> list[bytes]:
+        """The lines before the first that is too long, noting the error if there is one."""
+        for count, line in enumerate(lines):
+            if len(line) > self.max_bytes:
+                self._fail()
+                return lines[:count]
+        if len(self._line) > self.max_bytes:
+            self._fail()
+        return lines
+
+    def _without_bom(self, chunk: bytes) -> bytes:
+        """The chunk without a byte order mark at the body's start; a cut mark is held as the first line."""
+        chunk = bytes(self._line) + chunk
+        if len(chunk) < len(_BOM) and _BOM.startswith(chunk):
+            self._line = bytearray(chunk)
+            return b""
+        self._line = bytearray()
+        self._at_start = False
+        return chunk.removeprefix(_BOM)
+
+    def _fail(self) -> LLMStreamError:
+        """Note the passed cap and let go of what was too long."""
+        self._line = bytearray()
+        self.error = LimitExceeded(
+            f"The NDJSON stream holds a line of more than {self.max_bytes} bytes. "
+            "Pass a larger max_bytes if lines of this size are expected.",
+            reason="limit",
+        )
+        return self.error

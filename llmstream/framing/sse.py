@@ -1,0 +1,298 @@
+"""Server-sent events: bytes in, whole blocks out, by the rules of WHATWG HTML 9.2.
+
+`feed` reads line by line; CR, LF and CRLF all end a line, also across chunks. `feed_data` gives the same
+blocks as bare payloads: where a run of blocks is of one shape (`data: ...`, or `event: ...` above
+`data: ...`, which is what providers send) it takes the run apart with a few calls on the whole run, and
+reads the rest line by line.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from llmstream.errors import LimitExceeded, LLMStreamError
+from llmstream.framing.sse_runs import payloads_of_run
+
+__all__ = ["Frame", "SSEDecoder"]
+
+_T = TypeVar("_T")
+
+_BOM = b"\xef\xbb\xbf"
+# The longest decimal that int() reads under every allowed interpreter setting (sys.set_int_max_str_digits).
+_MAX_RETRY_DIGITS = 640
+# Up to this size a chunk is first tried as a single block; larger ones mostly hold many.
+_SMALL_CHUNK_BYTES = 2048
+
+# event name, payload, last event id at dispatch, retry of this block
+_Block = tuple[bytes, bytes, str, "int | None"]
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """One dispatched event.
+
+    event: its type; "message" where the block names none
+    data:  the data lines joined by LF; bytes that are not UTF-8 appear as U+FFFD
+    id:    the last event id at dispatch, which a block without an id inherits
+    retry: reconnection time in ms if this block set one, else None
+    """
+
+    event: str
+    data: str
+    id: str
+    retry: int | None
+
+
+class SSEDecoder:
+    """Cut a body into events, however the chunks fall.
+
+    max_bytes:     cap on one line and on the joined data of one block, in bytes
+    last_event_id: committed when a block ends, with or without data
+    retry:         the last valid reconnection time in ms, or None
+    error:         set when a cap is passed. What was whole before it in the same chunk is returned first;
+                   then every further call raises it. With nothing before it, it is raised at once.
+    pending:       whether part of a block is held; at the end of the body this means that it was cut
+    source:        WHATWG HTML, 9.2.5 and 9.2.6
+    """
+
+    __slots__ = (
+        "_after_cr",
+        "_at_start",
+        "_block_id",
+        "_block_retry",
+        "_clean",
+        "_data",
+        "_event",
+        "_in_block",
+        "_line",
+        "_small",
+        "error",
+        "last_event_id",
+        "max_bytes",
+        "retry",
+    )
+
+    def __init__(self, max_bytes: int = 16 * 1024 * 1024) -> None:
+        self.max_bytes = max_bytes
+        self._small = min(max_bytes, _SMALL_CHUNK_BYTES)
+        self.last_event_id = ""
+        self.retry: int | None = None
+        self.error: LLMStreamError | None = None
+        self._line = bytearray()  # the unfinished line, LF-free
+        self._at_start = True  # a byte order mark may still come
+        self._after_cr = False  # the last byte was a CR, so an LF that follows belongs to it
+        self._clean = False  # nothing held, nothing expected: a chunk starts a block
+        self._data: bytes | bytearray | None = None  # the open block so far
+        self._event = b""
+        self._block_id: str | None = None
+        self._block_retry: int | None = None
+        self._in_block = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether bytes of an unfinished line or block are held."""
+        return self._in_block or bool(self._line)
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """The events that this chunk completes.
+
+        chunk:   any slice of the body; may cut a line, a CRLF or a UTF-8 character
+        returns: whole events in wire order
+        raises:  LimitExceeded past max_bytes
+        """
+        text = self._admit(chunk)
+        if not text:
+            return []
+        frames = [
+            Frame(event.decode("utf-8", "replace") or "message", data.decode("utf-8", "replace"), id_, retry)
+            for event, data, id_, retry in self._blocks(text)
+        ]
+        return self._deliver(frames)
+
+    def feed_data(self, chunk: bytes) -> list[bytes]:
+        """The payloads of the events that this chunk completes, undecoded and without their names.
+
+        Same state and same events as `feed`; the two may be mixed.
+
+        raises: LimitExceeded past max_bytes
+        """
+        if self._clean and len(chunk) <= self._small and chunk[-1:] == b"\n":
+            # The common case, one block that is one chunk: bytes.splitlines knows LF, CR and CRLF only.
+            match chunk.splitlines():
+                case [line, b""] if line[:6] == b"data: ":
+                    return [line[6:]]
+                case [name, line, b""] if line[:6] == b"data: " and name[:6] == b"event:":
+                    return [line[6:]]
+        text = self._admit(chunk)
+        if not text:
+            return []
+        eol = b"\r\n" if b"\r" in text else b"\n"
+        payloads: list[bytes] = []
+        if self._in_block:
+            text = self._finish_block(text, eol, payloads)
+        if self.error is None and not self._in_block:
+            text = self._take_run(text, eol, payloads)
+        if self.error is None:
+            payloads += [block[1] for block in self._blocks(text)]
+        return self._deliver(payloads)
+
+    def close(self) -> None:
+        """The body is over: an unfinished last block is dropped, as the standard says.
+
+        Look at `pending` before this to tell a cut body from a whole one.
+
+        raises: the deferred `error`, if there is one
+        """
+        self._drop()
+        if self.error is not None:
+            raise self.error
+
+    def _admit(self, chunk: bytes) -> bytes:
+        """The held line and this chunk, or b"" while no line ends in it; the result starts a line."""
+        if self.error is not None:
+            raise self.error
+        if self._at_start:
+            chunk = self._without_bom(chunk)
+        if self._after_cr and chunk:
+            self._after_cr = False
+            chunk = chunk.removeprefix(b"\n")
+        end = chunk.find(b"\n")
+        if b"\r" in chunk:
+            self._after_cr = chunk.endswith(b"\r")
+            cr = chunk.find(b"\r")
+            end = cr if end < 0 else min(cr, end)
+        line = self._line
+        if len(line) + (len(chunk) if end < 0 else end) > self.max_bytes:
+            raise self._fail("a line")
+        self._clean = False
+        if end < 0:
+            line += chunk
+            return b""
+        if not line:
+            return chunk
+        self._line = bytearray()
+        return b"".join((line, chunk))
+
+    def _without_bom(self, chunk: bytes) -> bytes:
+        """The chunk without a byte order mark at the body's start; a cut mark is held as the first line."""
+        chunk = bytes(self._line) + chunk
+        if len(chunk) < len(_BOM) and _BOM.startswith(chunk):
+            self._line = bytearray(chunk)
+            return b""
+        self._line = bytearray()
+        self._at_start = False
+        return chunk.removeprefix(_BOM)
+
+    def _finish_block(self, text: bytes, eol: bytes, payloads: list[bytes]) -> bytes:
+        """Read up to the end of the open block, so that what is left starts a block."""
+        end = 0 if text.startswith(eol) else text.find(eol + eol)
+        if end < 0:
+            return text
+        end += len(eol) if end == 0 else 2 * len(eol)
+        payloads += [block[1] for block in self._blocks(text[:end])]
+        return text[end:]
+
+    def _take_run(self, text: bytes, eol: bytes, payloads: list[bytes]) -> bytes:
+        """Take whole blocks of one shape off the front of text that starts a block; return the rest."""
+        end = text.rfind(eol + eol)
+        if end < 0 or len(text) > self.max_bytes:
+            return text
+        end += 2 * len(eol)
+        run = payloads_of_run(text[:end], eol)
+        if run is None:
+            return text
+        payloads += run
+        return text[end:]
+
+    def _blocks(self, text: bytes) -> list[_Block]:
+        """Read text that starts a line, line by line; whole blocks come out, the rest is kept."""
+        blocks: list[_Block] = []
+        lines = text.splitlines()
+        tail = b"" if text.endswith((b"\n", b"\r")) or not lines else lines.pop()
+        for line in lines:
+            if not line:
+                self._end_block(blocks)
+            elif len(line) > self.max_bytes:
+                self._fail("a line")
+                return blocks
+            else:
+                self._read_field(line)
+                if self.error is not None:
+                    return blocks
+        if len(tail) > self.max_bytes:
+            self._fail("a line")
+            return blocks
+        self._line = bytearray(tail)
+        self._clean = not (tail or self._in_block or self._after_cr)
+        return blocks
+
+    def _read_field(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        if value.startswith(b" "):
+            value = value[1:]
+        if name == b"data":
+            self._in_block = True
+            if self._data is None:
+                self._data = value
+            else:
+                self._add_data_line(value)
+            return
+        if name == b"event":
+            self._event = value
+        elif name == b"id":
+            if b"\0" in value:
+                return
+            self._block_id = value.decode("utf-8", "replace")
+        elif name == b"retry" and value.isdigit():  # bytes.isdigit: ASCII only
+            digits = value.lstrip(b"0")
+            if len(digits) > _MAX_RETRY_DIGITS:
+                return
+            self.retry = self._block_retry = int(digits or b"0")
+        else:
+            return
+        self._in_block = True
+
+    def _add_data_line(self, value: bytes) -> None:
+        data = self._data if isinstance(self._data, bytearray) else bytearray(self._data or b"")
+        data += b"\n"
+        data += value
+        self._data = data
+        if len(data) > self.max_bytes:
+            self._fail("an event")
+
+    def _end_block(self, blocks: list[_Block]) -> None:
+        if not self._in_block:
+            return
+        if self._block_id is not None:
+            self.last_event_id = self._block_id
+        if self._data is not None:
+            blocks.append((self._event, bytes(self._data), self.last_event_id, self._block_retry))
+        self._reset_block()
+
+    def _reset_block(self) -> None:
+        self._data = None
+        self._event = b""
+        self._block_id = self._block_retry = None
+        self._in_block = False
+
+    def _drop(self) -> None:
+        self._line = bytearray()
+        self._reset_block()
+        self._clean = False
+
+    def _fail(self, what: str) -> LLMStreamError:
+        """Note the passed cap and let go of what was too long."""
+        self._drop()
+        self.error = LimitExceeded(
+            f"The event stream holds {what} of more than {self.max_bytes} bytes. "
+            "Pass a larger max_bytes if events of this size are expected.",
+            reason="limit",
+        )
+        return self.error
+
+    def _deliver(self, whole: list[_T]) -> list[_T]:
+        """What came before an error goes out first; the error waits for the next call."""
+        if self.error is not None and not whole:
+            raise self.error
+        return whole

@@ -1,0 +1,91 @@
+"""The numbers of JSON while they are still arriving: what may still become one, and what to show of it."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+
+from llmstream.errors import LimitExceeded
+
+__all__ = [
+    "MAX_NUMBER_CHARS",
+    "check_length",
+    "end_of_run",
+    "is_whole",
+    "number",
+    "only_grows",
+    "overflows",
+    "shown",
+    "valid_chars",
+]
+
+# Where int() of CPython stops unless told otherwise; reading longer ones takes quadratic time.
+MAX_NUMBER_CHARS = 4300
+# The lowest value that sys.set_int_max_str_digits takes; shorter numbers are always readable.
+_SAFE_NUMBER_CHARS = 640
+
+_NOT_NUMBER = re.compile(r"[^-+.0-9eE]")
+_PREFIX = re.compile(r"-?(?:(?:0|[1-9][0-9]*)(?:\.(?:[0-9]+(?:[eE][-+]?[0-9]*)?)?|[eE][-+]?[0-9]*)?)?")
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_INTEGER = re.compile(r"-?[0-9]+")
+_GROWING_EXPONENT = re.compile(r"[eE]\+?[0-9]")
+
+
+def end_of_run(text: str, at: int) -> int:
+    """Where the characters that occur in numbers end."""
+    found = _NOT_NUMBER.search(text, at)
+    return found.start() if found else len(text)
+
+
+def valid_chars(token: str) -> int:
+    """How many leading characters can begin a number."""
+    found = _PREFIX.match(token)
+    return found.end() if found else 0
+
+
+def is_whole(token: str) -> bool:
+    """Whether the token is a number as it stands."""
+    return _WHOLE.fullmatch(token) is not None
+
+
+def only_grows(token: str) -> bool:
+    """Whether further digits can only make it larger: past the range of a double there is no way back."""
+    return _GROWING_EXPONENT.search(token) is not None
+
+
+def number(token: str) -> int | float:
+    """The value of a whole number: an int if it has neither fraction nor exponent; may be infinite."""
+    return int(token) if token.lstrip("-").isdigit() else float(token)
+
+
+def overflows(value: int | float) -> bool:
+    """Whether a double cannot hold the value; integers are not bound to that."""
+    return isinstance(value, float) and math.isinf(value)
+
+
+def shown(token: str) -> int | float | None:
+    """The value of the longest prefix that is a finite number, or None."""
+    found = _WHOLE.match(token)
+    if found is None:
+        return None
+    value = number(found[0])
+    if overflows(value):  # more digits than a double has, and maybe a negative exponent to come
+        integer = _INTEGER.match(token)
+        return int(integer[0]) if integer else None
+    return value
+
+
+def check_length(token: str) -> None:
+    """Refuse what takes too long to read.
+
+    raises: LimitExceeded past 4300 characters, or fewer if sys.set_int_max_str_digits says so
+    """
+    if len(token) <= _SAFE_NUMBER_CHARS:
+        return
+    limit = min(sys.get_int_max_str_digits() or MAX_NUMBER_CHARS, MAX_NUMBER_CHARS)
+    if len(token) > limit:
+        raise LimitExceeded(
+            f"The JSON text holds a number of more than {limit} characters. Ask for it as a string.",
+            reason="limit",
+        )

@@ -1,0 +1,374 @@
+"""JSON that is still arriving: a push parser whose value can be looked at after every fragment.
+
+It follows RFC 8259 strictly and reads no character twice. Of an unfinished text it shows: strings as far as
+received, without a cut escape or half a surrogate pair; a key once its value has started; of a cut number
+the longest valid prefix; true, false and null only when whole. What was shown is never taken back, except
+that a repeated key replaces its value.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, Literal
+
+from llmstream import json_numbers
+from llmstream.errors import DecodeError, LimitExceeded, LLMStreamError
+
+__all__ = ["MAX_DEPTH", "PartialJSON", "State"]
+
+MAX_DEPTH = 128
+# Fragments of an open string are joined when so many lie about, whether or not anyone looks.
+_MAX_PARTS = 4096
+
+# What the next character belongs to. The order matters: from _STRING on, a token is open.
+_VALUE: Final = 0
+_FIRST_ITEM: Final = 1
+_FIRST_KEY: Final = 2
+_KEY: Final = 3
+_COLON: Final = 4
+_AFTER: Final = 5
+_END: Final = 6
+_BROKEN: Final = 7
+_STRING: Final = 8
+_ESCAPE: Final = 9
+_NUMBER: Final = 10
+_LITERAL: Final = 11
+_EXPECTED = {
+    _VALUE: "a value",
+    _FIRST_ITEM: "a value or ]",
+    _FIRST_KEY: "a key in double quotes or }",
+    _KEY: "a key in double quotes",
+    _COLON: "a colon",
+    _AFTER: "a comma or the end of the array or object",
+    _END: "nothing after the value",
+    _STRING: "no raw control character or lone surrogate in a string",
+    _ESCAPE: "an escape sequence of a valid character",
+    _NUMBER: "a number",
+    _LITERAL: "true, false or null",
+}
+
+_NOT_SPACE = re.compile(r"[^ \t\n\r]")
+# In a string: the quote, the backslash, control characters, and surrogates, which UTF-8 cannot hold.
+_SPECIAL = re.compile('["\\\\\x00-\x1f\ud800-\udfff]')
+_LITERALS: dict[str, tuple[str, bool | None]] = {
+    "t": ("true", True),
+    "f": ("false", False),
+    "n": ("null", None),
+}
+_SIMPLE_ESCAPES = dict(zip('"\\/bfnrt', '"\\/\b\f\n\r\t', strict=True))
+_HEX = "0123456789abcdefABCDEF"
+# What may stand at each place of an escape after its backslash; from the sixth on, the low half of a pair.
+_ESCAPE_PLACES = ('"\\/bfnrtu', _HEX, _HEX, _HEX, _HEX, "\\", "u", "dD", "cdefCDEF", _HEX, _HEX)
+_AFTER_D = "0123456789abAB"  # \uDC00 to \uDFFF are low halves, which cannot come first
+
+State = Literal["complete", "partial", "none", "invalid"]
+
+
+class PartialJSON:
+    """Parse one JSON value from fragments.
+
+    max_depth: how many arrays and objects may be open inside one another
+    error:     what made the text invalid, or None. A DecodeError (text that is no JSON) is only noted, since
+               a display goes on showing what came before; a LimitExceeded (too deep, or a number of more
+               than 4300 characters) is also raised by this and every later `feed`.
+    """
+
+    __slots__ = (
+        "_box", "_escape", "_in_key", "_key", "_mode", "_offset", "_outer", "_parts", "_placed", "_root",
+        "_text", "_token", "error", "max_depth",
+    )  # fmt: skip
+
+    def __init__(self, *, max_depth: int = MAX_DEPTH) -> None:
+        self.max_depth = max_depth
+        self.error: LLMStreamError | None = None
+        self._mode: int = _VALUE
+        self._offset = 0  # characters before the current fragment
+        self._root: Any = None
+        self._box: dict[str, Any] | list[Any] | None = None  # the innermost open container
+        self._outer: list[dict[str, Any] | list[Any] | None] = []  # the open ones around it
+        self._key = ""  # where the next value of an object goes
+        self._placed = False  # the open string or number already has its place in the container
+        self._in_key = False  # the open string is a key
+        self._text = ""  # the open string as last shown
+        self._parts: list[str] = []  # what came of it since
+        self._escape = ""  # a cut escape, without its backslash
+        self._token = ""  # the open number or literal
+
+    @property
+    def value(self) -> Any:
+        """The best value so far; None also while there is nothing to show (`state` tells).
+
+        Arrays and objects are the parser's own and go on growing: copy what is to be kept, change nothing.
+        """
+        if self._mode >= _STRING:
+            self._show_token()
+        return self._root
+
+    @property
+    def complete(self) -> bool:
+        """Whether the text is one whole JSON value. A number at the root is, though it may still grow."""
+        if self._mode != _NUMBER or self._box is not None:
+            return self._mode == _END
+        return json_numbers.is_whole(self._token) and not json_numbers.overflows(
+            json_numbers.number(self._token)
+        )
+
+    @property
+    def state(self) -> State:
+        """Complete; partial: something to show; none: nothing yet; invalid: no continuation is JSON."""
+        if self.error is not None:
+            return "invalid"
+        if self.complete:
+            return "complete"
+        if self._box is not None or self._mode in (_STRING, _ESCAPE):
+            return "partial"
+        return "partial" if self._mode == _NUMBER and json_numbers.shown(self._token) is not None else "none"
+
+    def feed(self, fragment: str) -> None:
+        """Take the next fragment, cut anywhere, also inside an escape or a number.
+
+        raises: LimitExceeded for text nested deeper than max_depth or a number that is too long
+        """
+        mode = self._mode
+        if mode == _STRING and _SPECIAL.search(fragment) is None:
+            self._parts.append(fragment)
+            self._offset += len(fragment)
+            if len(self._parts) > _MAX_PARTS and not self._in_key:
+                self._show_string()
+            return
+        if mode == _BROKEN:
+            if isinstance(self.error, LimitExceeded):
+                raise self.error
+            return
+        try:
+            self._read(fragment)
+        except LLMStreamError as error:
+            self._show_token()
+            self.error = error
+            self._mode = _BROKEN
+            if isinstance(error, LimitExceeded):
+                raise
+        self._offset += len(fragment)
+
+    def _read(self, fragment: str) -> None:
+        at = 0
+        while at < len(fragment):
+            mode = self._mode
+            if mode < _BROKEN:
+                at = self._read_structure(fragment, at)
+            elif mode == _STRING:
+                at = self._read_string(fragment, at)
+            elif mode == _ESCAPE:
+                at = self._read_escape(fragment, at)
+            elif mode == _NUMBER:
+                at = self._read_number(fragment, at)
+            else:
+                at = self._read_literal(fragment, at)
+
+    def _read_structure(self, fragment: str, at: int) -> int:
+        """One character between tokens; returns where reading goes on."""
+        char = fragment[at]
+        if char in " \t\n\r":
+            found = _NOT_SPACE.search(fragment, at)
+            return found.start() if found else len(fragment)
+        mode = self._mode
+        if mode == _AFTER:
+            in_object = isinstance(self._box, dict)
+            if char == ",":
+                self._mode = _KEY if in_object else _VALUE
+            elif char == ("}" if in_object else "]"):
+                self._close_box()
+            else:
+                raise self._unexpected(fragment, at)
+        elif mode == _COLON and char == ":":
+            self._mode = _VALUE
+        elif mode in (_KEY, _FIRST_KEY) and char == '"':
+            self._mode, self._in_key = _STRING, True
+        elif (mode == _FIRST_KEY and char == "}") or (mode == _FIRST_ITEM and char == "]"):
+            self._close_box()
+        elif mode in (_VALUE, _FIRST_ITEM):
+            return self._begin_value(fragment, at)
+        else:
+            raise self._unexpected(fragment, at)
+        return at + 1
+
+    def _begin_value(self, fragment: str, at: int) -> int:
+        char = fragment[at]
+        if char == '"':
+            self._mode = _STRING
+            return at + 1
+        if char == "{":
+            self._open_box({}, _FIRST_KEY)
+            return at + 1
+        if char == "[":
+            self._open_box([], _FIRST_ITEM)
+            return at + 1
+        if char in "-0123456789":
+            self._mode = _NUMBER
+        elif char in _LITERALS:
+            self._mode = _LITERAL
+        else:
+            raise self._unexpected(fragment, at)
+        return at
+
+    def _read_string(self, fragment: str, at: int) -> int:
+        parts = self._parts
+        while found := _SPECIAL.search(fragment, at):
+            end = found.start()
+            if end > at:
+                parts.append(fragment[at:end])
+            char = fragment[end]
+            if char == '"':
+                self._end_string()
+                return end + 1
+            if char != "\\":
+                raise self._unexpected(fragment, end)
+            plain = _SIMPLE_ESCAPES.get(fragment[end + 1 : end + 2])
+            if plain is None:
+                self._mode = _ESCAPE
+                return end + 1
+            parts.append(plain)
+            at = end + 2
+        if at < len(fragment):
+            parts.append(fragment[at:])
+        return len(fragment)
+
+    def _end_string(self) -> None:
+        if self._in_key:
+            self._key = "".join(self._parts)
+            self._parts.clear()
+            self._in_key = False
+            self._mode = _COLON
+        else:
+            self._show_string()
+            self._text = ""
+            self._end_value()
+
+    def _read_escape(self, fragment: str, at: int) -> int:
+        escape = self._escape
+        for index in range(at, len(fragment)):
+            char, place = fragment[index], len(escape)
+            allowed = _AFTER_D if place == 2 and escape[1] in "dD" else _ESCAPE_PLACES[place]
+            if char not in allowed:
+                raise self._unexpected(fragment, index)
+            escape += char
+            plain = _unescaped(escape)
+            if plain is not None:
+                self._parts.append(plain)
+                self._escape = ""
+                self._mode = _STRING
+                return index + 1
+        self._escape = escape
+        return len(fragment)
+
+    def _read_number(self, fragment: str, at: int) -> int:
+        end = json_numbers.end_of_run(fragment, at)
+        token = self._token + fragment[at:end]
+        valid = json_numbers.valid_chars(token)
+        if valid < len(token):
+            raise self._unexpected(fragment, end - (len(token) - valid))
+        json_numbers.check_length(token)
+        self._token = token
+        ended = end < len(fragment)
+        if ended and not json_numbers.is_whole(token):
+            raise self._unexpected(fragment, end)
+        if ended or json_numbers.only_grows(token):
+            number = json_numbers.number(token)
+            if json_numbers.overflows(number):
+                raise self._fault(at, f"the number {token[:40]} is too large for a double")
+            if ended:
+                self._put(number)
+                self._token = ""
+                self._end_value()
+        return end
+
+    def _read_literal(self, fragment: str, at: int) -> int:
+        token = self._token
+        word, value = _LITERALS[token[:1] or fragment[at]]
+        for char in word[len(token) :]:
+            if at == len(fragment):
+                break
+            if fragment[at] != char:
+                raise self._unexpected(fragment, at)
+            token += char
+            at += 1
+        if len(token) < len(word):
+            self._token = token
+        else:
+            self._put(value)
+            self._token = ""
+            self._end_value()
+        return at
+
+    def _open_box(self, box: dict[str, Any] | list[Any], mode: int) -> None:
+        # _outer holds None below the root container, so its length is the depth.
+        if len(self._outer) >= self.max_depth:
+            raise LimitExceeded(
+                f"The JSON text nests arrays and objects deeper than {self.max_depth}. "
+                "Pass a larger max_depth if this is expected.",
+                reason="limit",
+            )
+        self._put(box)
+        self._placed = False
+        self._outer.append(self._box)
+        self._box = box
+        self._mode = mode
+
+    def _close_box(self) -> None:
+        self._box = self._outer.pop()
+        self._end_value()
+
+    def _end_value(self) -> None:
+        self._placed = False
+        self._mode = _END if self._box is None else _AFTER
+
+    def _put(self, value: Any) -> None:
+        """Give the current value its place, or replace what stands there of it."""
+        box = self._box
+        if box is None:
+            self._root = value
+        elif isinstance(box, dict):
+            box[self._key] = value
+        elif self._placed:
+            box[-1] = value
+        else:
+            box.append(value)
+        self._placed = True
+
+    def _show_token(self) -> None:
+        """Bring the value up to what has come of the open token."""
+        if self._mode == _NUMBER:
+            number = json_numbers.shown(self._token)
+            if number is not None:
+                self._put(number)
+        elif self._mode in (_STRING, _ESCAPE) and not self._in_key and (self._parts or not self._placed):
+            self._show_string()
+
+    def _show_string(self) -> None:
+        if self._placed:
+            # With no reference left but ours, CPython extends the string in place instead of copying it.
+            self._put(None)
+        text = self._text
+        self._text = ""
+        text += "".join(self._parts)
+        self._parts.clear()
+        self._text = text
+        self._put(text)
+
+    def _unexpected(self, fragment: str, at: int) -> DecodeError:
+        return self._fault(at, f"expected {_EXPECTED[self._mode]}, found {fragment[at]!a}")
+
+    def _fault(self, at: int, what: str) -> DecodeError:
+        return DecodeError(f"The text is not JSON at character {self._offset + at}: {what}.", reason="json")
+
+
+def _unescaped(escape: str) -> str | None:
+    """The character of an escape (without its backslash), or None while it is not whole."""
+    if len(escape) == 1:
+        return _SIMPLE_ESCAPES.get(escape)
+    if len(escape) == 5:
+        unit = int(escape[1:], 16)
+        return None if 0xD800 <= unit < 0xDC00 else chr(unit)
+    if len(escape) == 11:
+        return chr(0x10000 + ((int(escape[1:5], 16) - 0xD800) << 10) + int(escape[7:], 16) - 0xDC00)
+    return None

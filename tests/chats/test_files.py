@@ -1,0 +1,73 @@
+"""Files written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from llmstream.chats.files import read_whole, write_whole
+
+posix_only = pytest.mark.skipif(os.name != "posix", reason="modes and links as POSIX has them")
+
+
+def test_a_file_is_written_and_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    write_whole(path, b"one")
+    write_whole(str(path), b"two", modified_at_s=1.5)
+    assert read_whole(path) == b"two"
+    assert path.stat().st_mtime == 1.5
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_the_longest_name_and_a_relative_one_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_whole("n" * 255, b"x")
+    assert (tmp_path / ("n" * 255)).read_bytes() == b"x"
+
+
+@posix_only
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_only_the_owner_may_read_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        write_whole(tmp_path / "a", b"secret")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o600
+
+
+@posix_only
+def test_a_symbolic_link_is_replaced_and_its_target_untouched(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_bytes(b"mine")
+    link.symlink_to(target)
+    write_whole(link, b"new")
+    assert target.read_bytes() == b"mine"
+    assert not link.is_symlink()
+    assert link.read_bytes() == b"new"
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a"
+    write_whole(path, b"old")
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    for name in ("fsync", "replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, fail)
+            with pytest.raises(OSError, match="No space"):
+                write_whole(path, b"new")
+        assert path.read_bytes() == b"old"
+        assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_missing_folder_is_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        write_whole(tmp_path / "no" / "a", b"x")

@@ -1,0 +1,52 @@
+"""Messages."""
+
+from __future__ import annotations
+
+from llmstream.chats import Image, Message, Role, Text, ToolCall, ToolResult
+
+
+def test_new_takes_any_parts_or_none_and_starts_without_metadata() -> None:
+    empty = Message.new("bot", Role.ASSISTANT)
+    assert (empty.sender, empty.role, empty.parts, empty.metadata) == ("bot", "assistant", (), None)
+    assert Message.new("a", "user", Text("x"), Image(url="u")).parts == (Text("x"), Image(url="u"))
+    assert Message.new_text("a", "user", "x") == Message("a", "user", (Text("x"),))
+
+
+def test_the_short_constructors_set_role_and_parts() -> None:
+    assert Message.system("s") == Message("", "system", (Text("s"),))
+    assert Message.user("u", Image(url="i")) == Message("", "user", (Text("u"), Image(url="i")))
+    assert Message.assistant("a") == Message("", "assistant", (Text("a"),))
+    assert Message.tool([ToolResult("1"), ToolResult("2")]).tool_results == [ToolResult("1"), ToolResult("2")]
+
+
+def test_text_content_joins_texts_without_separator_and_skips_the_rest() -> None:
+    assert Message.user("hello ", Image(url="i"), "world").text_content == "hello world"
+    assert Message.user(Image(url="i")).text_content == ""
+    assert Message.user().text_content == ""
+
+
+def test_tool_calls_come_in_order_and_are_empty_where_there_are_none() -> None:
+    one, two = ToolCall("1", "a"), ToolCall("2", "b")
+    assert Message.assistant(one, "text", two).tool_calls == [one, two]
+    assert Message.assistant("text").tool_calls == []
+
+
+def test_set_meta_makes_the_map_overwrites_and_mutates() -> None:
+    message = Message.user("x")
+    message.set_meta("model", "m1")
+    message.set_meta("model", "m2")
+    assert message.metadata == {"model": "m2"}
+
+
+def test_a_stored_none_is_not_a_missing_key() -> None:
+    message = Message.user("x")
+    assert message.get_meta("k") == (None, False)
+    message.set_meta("k", None)
+    assert message.get_meta("k") == (None, True)
+    assert message.get_meta("other") == (None, False)
+
+
+def test_with_meta_leaves_the_original_alone() -> None:
+    message = Message.user("x")
+    assert message.with_meta("k", 1).with_meta("l", 2).metadata == {"k": 1, "l": 2}
+    assert message.metadata is None
