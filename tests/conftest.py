@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Serve = Callable[[Handler], Awaitable[str]]
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +20,27 @@ def shared_dir() -> Path:
     if not SHARED.is_dir():
         pytest.skip("the folder ../shared with outside cases is not here")
     return SHARED
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    """Starts real servers on loopback: `await serve(handler)` answers every path and gives the address."""
+    runners: list[web.AppRunner] = []
+
+    async def start(handler: Handler) -> str:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            return await handler(request)
+
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", answer)
+        runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+        await runner.setup()
+        runners.append(runner)
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = runner.addresses[0][:2]
+        return f"http://{host}:{port}"
+
+    yield start
+    for runner in runners:
+        await runner.cleanup()

@@ -1,0 +1,90 @@
+"""Bodies as the vendors send them, as lists of whole wire events."""
+
+from __future__ import annotations
+
+import json
+
+WORDS = "The sky looks blue because air scatters short waves of light far more than long ones ".split()
+
+
+def openai_chat(count: int) -> list[bytes]:
+    """Chat completion chunks with the fields that OpenAI sends today."""
+    head = {
+        "id": "chatcmpl-Bn5X0pYkq2v1a7d9Z3mQwLrT",
+        "object": "chat.completion.chunk",
+        "created": 1763700000,
+        "model": "gpt-5-mini-2025-08-07",
+        "service_tier": "default",
+        "system_fingerprint": "fp_50cad350e4",
+    }
+
+    def chunk(delta: dict[str, object], reason: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        return b"data: " + _json({**head, "choices": [choice], "usage": None, "obfuscation": "aB3"}) + b"\n\n"
+
+    usage = {"prompt_tokens": 12, "completion_tokens": count, "total_tokens": count + 12}
+    return [
+        chunk({"role": "assistant", "content": "", "refusal": None}),
+        *(chunk({"content": f" {WORDS[i % len(WORDS)]}"}) for i in range(count)),
+        chunk({}, "stop"),
+        b"data: " + _json({**head, "choices": [], "usage": usage}) + b"\n\n",
+        b"data: [DONE]\n\n",
+    ]
+
+
+def anthropic(count: int) -> list[bytes]:
+    """Messages events, named and typed."""
+
+    def event(**data: object) -> bytes:
+        return f"event: {data['type']}\n".encode() + b"data: " + _json(data) + b"\n\n"
+
+    message = {
+        "id": "msg_01Xq7",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-sonnet-4-5-20250929",
+        "content": [],
+        "stop_reason": None,
+        "usage": {"input_tokens": 12, "output_tokens": 1},
+    }
+    return [
+        event(type="message_start", message=message),
+        event(type="content_block_start", index=0, content_block={"type": "text", "text": ""}),
+        *(
+            event(
+                type="content_block_delta",
+                index=0,
+                delta={"type": "text_delta", "text": f" {WORDS[i % len(WORDS)]}"},
+            )
+            for i in range(count)
+        ),
+        event(type="content_block_stop", index=0),
+        event(type="message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": count}),
+        event(type="message_stop"),
+    ]
+
+
+def ollama(count: int) -> list[bytes]:
+    """NDJSON lines of the chat API."""
+
+    def line(content: str, done: bool = False, **more: object) -> bytes:
+        message = {"role": "assistant", "content": content}
+        data = {"model": "llama3.2", "created_at": "2026-11-21T10:00:00.123456Z", "message": message}
+        return _json({**data, "done": done, **more}) + b"\n"
+
+    return [
+        *(line(f" {WORDS[i % len(WORDS)]}") for i in range(count)),
+        line("", True, done_reason="stop", prompt_eval_count=12, eval_count=count),
+    ]
+
+
+BODIES = {"openai-chat": openai_chat, "anthropic": anthropic, "ollama": ollama}
+CONTENT_TYPES = {
+    "openai-chat": "text/event-stream",
+    "anthropic": "text/event-stream",
+    "ollama": "application/x-ndjson",
+}
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

@@ -1,0 +1,155 @@
+"""The message that a stream of events makes, at any time; and the running of its tool calls."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Iterable
+from typing import TYPE_CHECKING
+
+from llmstream.accumulate.fold import Fold
+from llmstream.chats.content import Text, ToolCall, ToolResult
+from llmstream.chats.message import Message
+from llmstream.chats.role import Role
+from llmstream.errors import IncompleteStream, LLMStreamError
+from llmstream.events import Event
+
+if TYPE_CHECKING:
+    from llmstream.request import ProviderTool, ToolSpec
+    from llmstream.tools import AnyTool, Tool, ToolCallStatus
+
+__all__ = ["Accumulator", "accumulate", "collect"]
+
+
+class Accumulator(Fold):
+    """The message that a stream of events makes. A pure fold: no I/O until `call_tools`.
+
+    One accumulator is one response. A second `stream-start` begins anew; steps of a run fold
+    into one message, so a loop over several responses uses one accumulator for each. Events
+    are expected to be a sentence (`llmstream.grammar`); what does not concern the message,
+    such as `raw` or `step-finish`, is passed over, and so is everything after `finish`.
+
+    Parts stand in the order in which their blocks opened. A block without text leaves a part
+    only if it has metadata to send back. The input of a call that never became complete is
+    left out: see `tool_input`.
+
+    tools:  what `call_tools` may run: `Tool` objects or functions; ToolSpec and ProviderTool
+            only declare a name, their calls stay in `pending_calls`
+    sender: of the message
+
+    For the view of a stream as OpenAI-like chunks see `llmstream.chunks.CollectingStream.from_events`.
+    """
+
+    def __init__(self, *, tools: Iterable[AnyTool] = (), sender: str = "") -> None:
+        super().__init__(sender)
+        self._tools: tuple[Tool | ToolSpec | ProviderTool, ...] = ()
+        given = tuple(tools)
+        if given:
+            from llmstream.tools import as_tools  # folding alone needs neither anyio nor schemas
+
+            self._tools = as_tools(given)
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._tools_ran = False
+
+    @property
+    def partial(self) -> Message:
+        """Everything so far, at any time; equal to `message` once that is there."""
+        if self._message is not None:
+            return self._message
+        return Message(self.sender, Role.ASSISTANT, self._all_parts(), self._metadata)
+
+    @property
+    def message(self) -> Message | None:
+        """The message once `finish` has come, whatever its reason; None before."""
+        return self._message
+
+    @property
+    def finished(self) -> bool:
+        """Whether `finish` has come."""
+        return self.finish_reason is not None
+
+    @property
+    def text(self) -> str:
+        """All text so far, joined without a separator."""
+        return "".join([part.text for part in self._all_parts() if isinstance(part, Text)])
+
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        """The complete calls so far that are ours to run, in order."""
+        return [p for p in self._all_parts() if isinstance(p, ToolCall) and not p.provider_executed]
+
+    @property
+    def pending_calls(self) -> list[ToolCall]:
+        """The calls of `tool_calls` that have no result yet."""
+        return [call for call in self.tool_calls if call.id not in self._results]
+
+    @property
+    def tool_message(self) -> Message | None:
+        """The results so far of our own calls, in call order; None where there are none."""
+        results = [self._results[call.id] for call in self.tool_calls if call.id in self._results]
+        return Message.tool(results) if results else None
+
+    def tool_input(self, call_id: str) -> str:
+        """The raw input of a call so far, open, cut off or complete; "" of an unknown call."""
+        found = self._inputs.get(call_id)
+        return "" if found is None else found.text
+
+    def add_results(self, results: Iterable[ToolResult]) -> None:
+        """Takes results of calls that ran elsewhere; they are pending no longer."""
+        for result in results:
+            self._results[result.tool_call_id] = result
+
+    async def call_tools(self, *, limit: int = 8) -> list[ToolCallStatus]:
+        """Runs the pending calls of the finished message, at most `limit` at a time.
+
+        One response's calls run once: a second call gives an empty list. So does a response
+        that is unfinished or failed, and an accumulator without tools; nothing runs then.
+        Results are in `tool_message`. If the caller is cancelled, the calls that were not
+        done get results that say so, and the cancellation goes on.
+
+        returns: one status a call, in call order
+        """
+        failed = self.error is not None or self.finish_reason in (None, "error")
+        if failed or self._tools_ran or not self._tools:
+            return []
+        self._tools_ran = True
+        from llmstream.tools import cancelled_results, run_calls
+
+        pending = self.pending_calls
+
+        def keep(status: ToolCallStatus) -> None:
+            self._results[status.tool_call_id] = status.result
+
+        try:
+            return await run_calls(pending, self._tools, limit=limit, on_result=keep)
+        except BaseException:  # a cancellation among them: the history has to stay whole
+            self.add_results(cancelled_results(pending, self._results.values()))
+            raise
+
+
+def accumulate(events: Iterable[Event]) -> Accumulator:
+    """An accumulator that has folded the events."""
+    accumulator = Accumulator()
+    accumulator.feed_many(events)
+    return accumulator
+
+
+async def collect(events: AsyncIterable[Event], *, require_terminal: bool = True) -> Accumulator:
+    """Reads a stream to its end and folds it.
+
+    raises: what the stream raises, with `.partial` and `.usage` filled in;
+            IncompleteStream where no `finish` came and `require_terminal` is set
+    """
+    accumulator = Accumulator()
+    try:
+        async for event in events:
+            accumulator.feed(event)
+        if require_terminal and not accumulator.finished:
+            raise IncompleteStream("the events ended without a finish. What came is kept in .partial.")
+    except LLMStreamError as error:
+        if error.partial is None:
+            error.partial = accumulator.partial
+        if error.usage is None:
+            error.usage = accumulator.usage
+        raise
+    return accumulator

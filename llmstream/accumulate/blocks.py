@@ -1,0 +1,148 @@
+"""What a response is folded into: blocks that still grow, and the parts they become."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import Any
+
+import msgspec
+
+from llmstream import events
+from llmstream.chats.content import File, Metadata, Part, Reasoning, Source, Text, ToolCall, ToolResult
+
+__all__ = ["Block", "Input", "file_part", "merge_metadata", "result_part", "source_part"]
+
+OWN_KEY = "llmstream"
+"""The metadata key for what we, not a vendor, keep on a part or message."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+def merge_metadata(old: Metadata | None, new: Metadata | None) -> Metadata | None:
+    """Both, provider by provider; later keys win. Neither argument is changed."""
+    if not new:
+        return old
+    if not old:
+        return new
+    merged = dict(old)
+    for provider, values in new.items():
+        merged[provider] = {**merged.get(provider, {}), **values}
+    return merged
+
+
+class Block:
+    """One block of text or reasoning. Its fragments are joined when somebody reads them.
+
+    A `StringIO` takes fragments at the price of `list.append`, holds no fragment itself, so
+    that memory follows the text, and gives the joined text without ending the writing.
+    """
+
+    __slots__ = ("_buffer", "_part", "_type", "closed", "metadata", "write")
+
+    def __init__(self, part_type: type[Text] | type[Reasoning], metadata: Metadata | None) -> None:
+        self._type = part_type
+        self._buffer = StringIO()
+        self._part: Text | Reasoning | None = None
+        self.write = self._buffer.write
+        self.metadata = metadata
+        self.closed = False
+
+    def part(self) -> Part | None:
+        """The part so far; None where there is neither text nor metadata (signatures) to keep."""
+        if self._part is not None:
+            return self._part
+        text = self._buffer.getvalue()
+        if not text and not self.metadata:
+            return None
+        part = self._type(text, self.metadata)
+        if self.closed:
+            self._part = part
+        return part
+
+    def merge(self, metadata: Metadata | None) -> None:
+        """Adds what a later event of the block says."""
+        self.metadata = merge_metadata(self.metadata, metadata)
+        self._part = None
+
+
+class Input:
+    """The input of one tool call: raw text until the call is complete, then a ToolCall."""
+
+    __slots__ = ("_buffer", "_call", "metadata", "write")
+
+    def __init__(self, metadata: Metadata | None) -> None:
+        self._buffer = StringIO()
+        self._call: ToolCall | None = None
+        self.write = self._buffer.write
+        self.metadata = metadata
+
+    @property
+    def text(self) -> str:
+        """The raw input so far; of a complete call that streamed none, what the call says."""
+        text = self._buffer.getvalue()
+        return self._call.arguments if self._call is not None and not text else text
+
+    def part(self) -> ToolCall | None:
+        """The call; None until the wire has said that it is complete."""
+        return self._call
+
+    def merge(self, metadata: Metadata | None) -> None:
+        """Adds what a later event of the input says."""
+        self.metadata = merge_metadata(self.metadata, metadata)
+
+    def complete(self, event: events.ToolCall) -> None:
+        """The call is whole. Its own words win over the deltas; a second time changes nothing."""
+        if self._call is not None:
+            return
+        self.merge(event.provider_metadata)
+        if event.invalid:
+            self.merge({OWN_KEY: {"invalid": True}})
+        self._call = ToolCall(
+            event.tool_call_id, event.tool_name, event.input, event.provider_executed, self.metadata
+        )
+
+
+def result_part(event: events.ToolResult) -> ToolResult:
+    """A tool result as a part; a structured result is kept as JSON text and as the value."""
+    content = event.result if isinstance(event.result, str) else _json_text(event.result)
+    return ToolResult(
+        event.tool_call_id,
+        content,
+        event.is_error,
+        event.tool_name,
+        result=event.result if event.provider_executed else None,
+        provider_executed=event.provider_executed,
+        metadata=event.provider_metadata,
+    )
+
+
+def file_part(event: events.File | events.ReasoningFile) -> File:
+    """A file as a part; one made while reasoning is marked so under our own metadata key."""
+    metadata = event.provider_metadata
+    if isinstance(event, events.ReasoningFile):
+        metadata = merge_metadata(metadata, {OWN_KEY: {"reasoning": True}})
+    if isinstance(event.data, bytes):
+        return File(event.media_type, data=event.data, metadata=metadata)
+    return File(event.media_type, url=event.data, metadata=metadata)
+
+
+def source_part(event: events.Source) -> Source:
+    """A source as a part."""
+    return Source(
+        event.source_type,
+        event.id,
+        event.url or "",
+        event.title or "",
+        event.media_type or "",
+        event.filename or "",
+        event.provider_metadata,
+    )
+
+
+def _json_text(value: Any) -> str:
+    if value is None:
+        return ""
+    try:
+        return _encode(value).decode()
+    except (TypeError, ValueError, RecursionError):
+        return str(value)

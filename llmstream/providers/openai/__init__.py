@@ -1,0 +1,15 @@
+"""OpenAI's Chat Completions."""
+
+from llmstream.dialects.openai_chat import OpenAIChat
+from llmstream.providers.base import Provider
+
+OPENAI = Provider(
+    name="openai",
+    title="OpenAI",
+    dialect=OpenAIChat(),
+    base_url="https://api.openai.com/v1",
+    base_url_env=("OPENAI_BASE_URL",),
+    key_env=("OPENAI_API_KEY",),
+    header_env={"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"},
+    docs="https://platform.openai.com/docs/api-reference/chat",
+)

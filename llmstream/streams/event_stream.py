@@ -1,0 +1,275 @@
+"""The handle of a stream: its events, views of what has come, and the turns that tools add."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, cast
+
+from llmstream.accumulate import Accumulator
+from llmstream.chats.content import ToolCall, ToolResult
+from llmstream.chats.message import Message
+from llmstream.errors import InvalidRequest, LLMStreamError
+from llmstream.events import Event, FinishReason, TextDelta, Usage
+from llmstream.streams.history import copied, kept_of_a_broken_turn
+from llmstream.streams.options import Options, make_request
+from llmstream.tools import ToolCallStatus, as_tools
+
+if TYPE_CHECKING:
+    from llmstream.streams.call import Call
+    from llmstream.streams.model import Model
+
+__all__ = ["EventStream"]
+
+
+class EventStream:
+    """A response as it comes, and the conversation it belongs to.
+
+    Iterate it for events; leave it, by `async with`, break or exception, and the socket closes
+    at once. `call_tools()` runs what the model asked for, after which `async for` goes on with
+    the next response; an empty list means that the conversation is done.
+    """
+
+    _call: Call | None = None
+    _over = False
+
+    def __init__(self, model: Model, messages: Sequence[Message], options: Options) -> None:
+        system = options.get("system")
+        self.model = model
+        self.total_usage = Usage()
+        self._messages = ([Message.system(system)] if system else []) + copied(messages)
+        self._options = cast(Options, {k: v for k, v in options.items() if k != "system"})
+        self._tools = as_tools(options.get("tools") or ())
+        self._fold = Accumulator(tools=self._tools)
+        self._started: float | None = None
+        self._iterator: AsyncGenerator[Event] | None = None
+        self._current: Event | None = None
+        self._reading = False
+        self._left = False
+        self._batch: list[Event] = []
+        self._seen = 0
+        self._folded = 0
+        make_request(model.name, self._messages, self._options)  # a wrong option fails here and now
+
+    # -- reading
+
+    def __aiter__(self) -> AsyncGenerator[Event]:
+        return self._events()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        if self._call is not None and not self._over:
+            self._call.close()
+            warnings.warn(
+                "an EventStream was dropped while it was read; use `async with` to leave it at once",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
+
+    async def aclose(self) -> None:
+        """Leaves the stream: the socket closes now, what came stays. May be called again."""
+        self._leave()
+        if self._iterator is not None:
+            await self._iterator.aclose()
+            self._iterator = None
+
+    async def next(self) -> bool:
+        """Goes on to the next event, which is then `current`; False when this response is over."""
+        if self._iterator is None:
+            self._iterator = self._events()
+        try:
+            self._current = await anext(self._iterator)
+        except StopAsyncIteration:
+            self._iterator = None
+            return False
+        return True
+
+    async def text_deltas(self) -> AsyncIterator[str]:
+        """Only the fragments of text."""
+        events = self._events()
+        try:
+            async for event in events:
+                if type(event) is TextDelta:
+                    yield event.delta
+        finally:
+            await events.aclose()
+
+    async def collect(self) -> Message:
+        """Reads this response to its end and gives the whole message.
+
+        raises: LLMStreamError where the stream failed; `.partial` holds what came
+        """
+        async for _ in self._events():
+            pass
+        return self.message
+
+    async def _events(self) -> AsyncGenerator[Event]:
+        if self._over:
+            return
+        if self._reading:
+            raise InvalidRequest("this stream is being read already; one reader at a time")
+        self._reading = True
+        try:
+            call = self._begin()
+            while batch := await call.next():
+                self._batch, self._seen, self._folded = batch, 0, 0
+                for event in batch:
+                    self._seen += 1
+                    yield event
+                self._catch_up()
+            self._end(call)
+        finally:
+            self._reading = False
+            if not self._over:
+                self._leave()
+        if call.error is not None and self._options.get("errors") != "events":
+            raise call.error
+
+    def _begin(self) -> Call:
+        if self._call is None:
+            request = make_request(self.model.name, self._messages, self._options)
+            if self._started is None:
+                self._started = asyncio.get_running_loop().time()
+            self._call = self.model.call(request, self._options, started=self._started)
+        return self._call
+
+    def _end(self, call: Call) -> None:
+        """The response is over: its message joins the conversation."""
+        self._over = True
+        fold = self._fold
+        self.total_usage += fold.usage
+        if call.error is not None:
+            call.error.partial = fold.partial
+            call.error.usage = fold.usage
+            self._messages += kept_of_a_broken_turn(fold.partial)
+        elif fold.partial.parts:
+            self._messages.append(fold.partial)
+
+    def _leave(self) -> None:
+        """Closes the socket now; what came by then joins the conversation."""
+        if self._over:
+            return
+        self._over = self._left = True
+        self._catch_up()
+        if self._call is not None:
+            self._call.close()
+            self.total_usage += self.usage
+            self._messages += kept_of_a_broken_turn(self._fold.partial)
+
+    def _catch_up(self) -> None:
+        """Folds what the reader has been given since the last time."""
+        if self._folded < self._seen:
+            batch = self._batch
+            self._fold.feed_many(batch[self._folded : self._seen] if len(batch) > 1 else batch)
+            self._folded = self._seen
+
+    # -- views
+
+    @property
+    def current(self) -> Event | None:
+        """The event read last, by `next()` or by iteration."""
+        return self._batch[self._seen - 1] if self._seen else self._current
+
+    @property
+    def text(self) -> str:
+        """The text of this response as far as it has been read."""
+        return self._folded_now().text
+
+    @property
+    def message(self) -> Message:
+        """The message of this response as far as it has been read; complete once it is over."""
+        return self._folded_now().partial
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of this response as far as the vendor has said."""
+        fold = self._folded_now()
+        return fold.usage if fold.finished or self._call is None else self._call.usage
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why the model ended; None while it has not."""
+        return self._folded_now().finish_reason
+
+    @property
+    def error(self) -> LLMStreamError | None:
+        """Why the stream failed, or None."""
+        return self._call.error if self._call is not None else None
+
+    @property
+    def accumulator(self) -> Accumulator:
+        """The fold of this response: tool inputs, warnings, response id and so on."""
+        return self._folded_now()
+
+    def messages(self) -> list[Message]:
+        """The whole conversation: prompt, answers, tool results. Copies; the caller may keep them."""
+        messages = copied(self._messages)
+        if not self._over:
+            messages += kept_of_a_broken_turn(self._folded_now().partial)
+        return messages
+
+    def _folded_now(self) -> Accumulator:
+        self._catch_up()
+        return self._fold
+
+    # -- tools
+
+    @property
+    def pending_calls(self) -> list[ToolCall]:
+        """Calls of a response that is over and that have no result yet."""
+        if not self._over or self._left or self.error is not None:
+            return []
+        return self._fold.pending_calls
+
+    async def call_tools(self) -> list[ToolCallStatus]:
+        """Runs the calls of this response, in parallel, and gives their statuses in call order.
+
+        Reads the response to its end first, if that is still to come. Afterwards the stream
+        goes on with the next response; [] means that there was nothing to run. Nothing runs
+        after a failure. Each call runs once, however often this is called.
+        """
+        if not self._over:
+            await self.collect()
+        if not self.pending_calls:
+            return []
+        try:
+            statuses = await self._fold.call_tools()
+        except BaseException:
+            self._answer()  # the calls that were cut off have results that say so
+            raise
+        if statuses:
+            self._answer()
+        return statuses
+
+    def add_tool_results(self, *results: ToolResult) -> None:
+        """Answers calls that the caller runs itself; when none is pending, the stream goes on.
+
+        raises: InvalidRequest where a result belongs to no pending call
+        """
+        pending = {call.id for call in self.pending_calls}
+        stray = [r.tool_call_id for r in results if r.tool_call_id not in pending]
+        if stray:
+            wanted = ", ".join(sorted(pending)) or "none"
+            raise InvalidRequest(f"no call {stray[0]!r} waits for a result; pending: {wanted}")
+        self._fold.add_results(results)
+        self._answer()
+
+    def _answer(self) -> None:
+        """Once every call has its result, the results join the conversation and the next turn may begin."""
+        answer = self._fold.tool_message
+        if answer is None or self._fold.pending_calls:
+            return
+        self._messages.append(answer)
+        self._fold = Accumulator(tools=self._tools)
+        self._call, self._over, self._iterator = None, False, None
+        self._batch, self._seen, self._folded = [], 0, 0

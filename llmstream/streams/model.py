@@ -1,0 +1,141 @@
+"""A model by name: whom to ask, where, and with which key."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+
+from llmstream.dialects.base import Encoded, Limits
+from llmstream.errors import InvalidRequest
+from llmstream.events import Event
+from llmstream.exchange import HttpRequest
+from llmstream.providers.base import Provider
+from llmstream.providers.registry import find_provider
+from llmstream.request import Request
+from llmstream.streams.options import Options, Prompt, as_messages, make_request
+from llmstream.transport.deadlines import Deadlines
+from llmstream.transport.retry import Retry
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from llmstream.streams.call import Call
+    from llmstream.streams.event_stream import EventStream
+
+__all__ = ["ApiKey", "Model"]
+
+ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
+"""A key, or a function that gives one: it is asked before each attempt."""
+
+_SHORTEST_SECRET = 6
+"""Shorter keys are placeholders; masking them would mangle the vendor's words."""
+
+
+class Model:
+    """A model of a provider: `Model("anthropic:claude-sonnet-4-5")`.
+
+    spec:     "provider:model"; `llmstream providers` lists the providers
+    base_url: where the vendor's paths begin, as in the vendor's own SDK
+    api_key:  by default the vendor's usual environment variable
+    headers:  sent with every request
+    session:  an aiohttp.ClientSession of the caller's; by default one per event loop
+    raises:   InvalidRequest for a spec that names no provider or no model
+    """
+
+    def __init__(
+        self,
+        spec: str,
+        *,
+        base_url: str | None = None,
+        api_key: ApiKey | None = None,
+        headers: Mapping[str, str] | None = None,
+        session: aiohttp.ClientSession | None = None,
+        provider: Provider | None = None,
+        deadlines: Deadlines = Deadlines(),
+        retry: Retry = Retry(),
+        limits: Limits = Limits(),
+    ) -> None:
+        name, colon, model = spec.partition(":")
+        if provider is None and not (name and colon and model):
+            raise InvalidRequest(
+                f'a model is written "provider:model", such as "openai:gpt-5-mini"; got {spec!r}'
+            )
+        self.provider = find_provider(name) if provider is None else provider
+        self.name = model if colon and (provider is None or name == provider.name) else spec
+        self.base_url = base_url
+        self.deadlines = deadlines
+        self.retry = retry
+        self.limits = limits
+        self._api_key = api_key
+        self._headers = dict(headers or {})
+        self._session = session
+
+    def __repr__(self) -> str:
+        return f"Model({self.provider.name}:{self.name})"
+
+    def stream(self, prompt: Prompt, **options: Unpack[Options]) -> EventStream:
+        """A stream that accumulates and runs tools; see `EventStream`."""
+        from llmstream.streams.event_stream import EventStream  # it knows Model
+
+        return EventStream(self, as_messages(prompt), options)
+
+    async def events(self, request: Request | Prompt, **options: Unpack[Options]) -> AsyncIterator[Event]:
+        """The events of one response, and nothing else: no accumulation, no tools run.
+
+        raises: LLMStreamError after finish where the stream failed, unless errors="events"
+        """
+        ready = request if isinstance(request, Request) else self.request(request, **options)
+        call = self.call(ready, options)
+        try:
+            while batch := await call.next():
+                for event in batch:
+                    yield event
+        finally:
+            call.close()
+        if call.error is not None and options.get("errors") != "events":
+            raise call.error
+
+    def request(self, prompt: Prompt, **options: Unpack[Options]) -> Request:
+        """The vendor-neutral request that prompt and options describe."""
+        return make_request(self.name, as_messages(prompt), options)
+
+    def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
+        """One call, not yet made. `started`: loop time from which the total deadline counts."""
+        from llmstream.streams.call import Call, Plan  # brings aiohttp
+
+        given: Mapping[str, Any] = options or {}
+        dialect, name = self.provider.dialect, self.provider.name
+        plan = Plan(
+            provider=name,
+            prepare=lambda: self._prepare(request),
+            decoder=lambda: dialect.decoder(
+                provider=name, include_raw=request.include_raw, limits=self.limits
+            ),
+            decode_error=lambda status, headers, body: dialect.decode_error(
+                status, headers, body, provider=name
+            ),
+            content_type=dialect.content_type,
+            deadlines=given.get("deadlines") or self.deadlines,
+            retry=given.get("retry") or self.retry,
+            session=self._session,
+        )
+        return Call(plan, total_started=started)
+
+    async def _prepare(self, request: Request) -> tuple[Encoded, HttpRequest, tuple[str, ...]]:
+        key = self._api_key
+        if callable(key):
+            given = key()
+            key = await given if inspect.isawaitable(given) else given
+        base_url = self.base_url or await self.provider.ready()
+        encoded = self.provider.dialect.encode(request, provider=self.provider.name)
+        http = self.provider.prepare(
+            encoded.http,
+            model=request.model,
+            base_url=base_url,
+            api_key=key,
+            headers={**self._headers, **request.headers},
+        )
+        secret = self.provider.key(key)
+        return encoded, http, (secret,) if secret and len(secret) >= _SHORTEST_SECRET else ()
+

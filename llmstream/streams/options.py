@@ -1,0 +1,174 @@
+"""From what a caller passes to a vendor-neutral `Request`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, TypeAlias, TypedDict, cast
+
+import msgspec
+
+from llmstream.chats.chat import Chat
+from llmstream.chats.message import Message
+from llmstream.errors import InvalidRequest
+from llmstream.request import (
+    NamedTool,
+    ProviderTool,
+    Reasoning,
+    Request,
+    ResponseFormat,
+    Settings,
+    ToolChoice,
+    ToolSpec,
+)
+from llmstream.tools import AnyTool, tool_specs
+from llmstream.transport.deadlines import Deadlines
+from llmstream.transport.retry import Retry
+
+__all__ = ["AnyTool", "Options", "Prompt", "as_messages", "make_request"]
+
+Prompt: TypeAlias = str | Message | Iterable[Message] | Chat
+
+
+class Options(TypedDict, total=False):
+    """The options of `stream`, `Model.stream` and `Model.events`.
+
+    tools:            `@tool` objects, plain typed functions, `ToolSpec`s or `ProviderTool`s
+    tool_choice:      "auto", "none", "required" or the name of a tool
+    system:           a system prompt, put before the conversation
+    settings:         a `Settings`; its fields may be given by themselves as well
+    response_format:  "json", a JSON schema, a `ResponseFormat`, or a type
+    reasoning:        an effort such as "low", a budget in tokens, or a `Reasoning`
+    provider_options: fields for the vendor's own body, keyed by provider
+    errors:           "raise" after finish (the default), or "events": end quietly
+    """
+
+    tools: Iterable[AnyTool]
+    tool_choice: str | NamedTool | None
+    system: str | None
+    settings: Settings | Mapping[str, Any] | None
+    temperature: float
+    top_p: float
+    top_k: int
+    max_output_tokens: int
+    stop: str | Iterable[str]
+    seed: int
+    presence_penalty: float
+    frequency_penalty: float
+    parallel_tool_calls: bool
+    response_format: Any
+    reasoning: Reasoning | str | int | None
+    provider_options: Mapping[str, Mapping[str, Any]]
+    headers: Mapping[str, str]
+    include_raw: bool
+    retry: Retry
+    deadlines: Deadlines
+    errors: Literal["raise", "events"]
+
+
+_SETTINGS: Final = frozenset(Settings.__struct_fields__)
+_NOT_FOR_THE_WIRE: Final = frozenset({"retry", "deadlines", "errors"})
+_EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
+def as_messages(prompt: Prompt) -> list[Message]:
+    """The conversation that a prompt stands for, copied."""
+    match prompt:
+        case str():
+            return [Message.user(prompt)]
+        case Message():
+            return [prompt]
+        case Chat():
+            return prompt.messages()
+        case _:
+            messages = list(prompt)
+    wrong = next((m for m in messages if not isinstance(m, Message)), None)
+    if wrong is not None:
+        raise InvalidRequest(
+            f"a prompt is a str, a Message, a list of Messages or a Chat; got a {type(wrong).__name__} in it"
+        )
+    return messages
+
+
+def make_request(model: str, messages: Iterable[Message], options: Options) -> Request:
+    """The request that the options describe.
+
+    raises: InvalidRequest for an option that does not exist or cannot mean anything
+    """
+    given: dict[str, Any] = dict(options)
+    settings = _settings(given)
+    system = given.pop("system", None)
+    conversation = ([Message.system(system)] if system else []) + list(messages)
+    tools = tool_specs(given.pop("tools", None) or ())
+    request = Request(
+        model=model,
+        messages=tuple(conversation),
+        tools=tools,
+        tool_choice=_tool_choice(given.pop("tool_choice", None), tools),
+        settings=settings,
+        response_format=_response_format(given.pop("response_format", None)),
+        reasoning=_reasoning(given.pop("reasoning", None)),
+        provider_options={k: dict(v) for k, v in (given.pop("provider_options", None) or {}).items()},
+        headers=dict(given.pop("headers", None) or {}),
+        include_raw=bool(given.pop("include_raw", False)),
+    )
+    unknown = sorted(given.keys() - _NOT_FOR_THE_WIRE)
+    if unknown:
+        raise InvalidRequest(
+            f"unknown option {unknown[0]!r}. Options: {', '.join(sorted(Options.__annotations__))}. "
+            "What only one vendor knows goes into provider_options."
+        )
+    if not conversation:
+        raise InvalidRequest("the prompt is empty: pass at least one message")
+    return request
+
+
+def _settings(given: dict[str, Any]) -> Settings:
+    base = given.pop("settings", None) or Settings()
+    fields = {name: given.pop(name) for name in sorted(_SETTINGS & given.keys())}
+    if isinstance(fields.get("stop"), str):
+        fields["stop"] = (fields["stop"],)
+    try:
+        if isinstance(base, Settings):
+            base = {name: getattr(base, name) for name in Settings.__struct_fields__}
+        return msgspec.convert({**base, **fields}, Settings)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"settings: {error}") from None
+
+
+def _tool_choice(value: str | NamedTool | None, tools: tuple[ToolSpec | ProviderTool, ...]) -> ToolChoice | None:
+    if value is None or isinstance(value, NamedTool):
+        return value
+    if value in ("auto", "none", "required"):
+        return cast(Literal["auto", "none", "required"], value)
+    if any(tool.name == value for tool in tools):
+        return NamedTool(value)
+    raise InvalidRequest(
+        f'tool_choice {value!r} is neither "auto", "none" nor "required", nor the name of a tool given'
+    )
+
+
+def _reasoning(value: Reasoning | str | int | None) -> Reasoning | None:
+    match value:
+        case None | Reasoning():
+            return value
+        case bool():
+            return Reasoning(effort="medium" if value else "none")
+        case int():
+            return Reasoning(budget_tokens=value)
+        case str() if value in _EFFORTS:
+            return msgspec.convert({"effort": value}, Reasoning)
+        case _:
+            raise InvalidRequest(f"reasoning is one of {', '.join(_EFFORTS)}, or a number of tokens; got {value!r}")
+
+
+def _response_format(value: Any) -> ResponseFormat | None:
+    if value is None or isinstance(value, ResponseFormat):
+        return value
+    if value == "json":
+        return ResponseFormat()
+    if isinstance(value, Mapping):
+        return ResponseFormat(schema=dict(value))
+    try:
+        return ResponseFormat(schema=msgspec.json.schema(value), name=getattr(value, "__name__", "response"))
+    except TypeError as error:
+        raise InvalidRequest(f"response_format: no JSON schema can be made of {value!r}: {error}") from None

@@ -1,0 +1,26 @@
+"""Tools: functions that the model may call, and the running of its calls.
+
+Read `function.py` for `@tool`, `tool.py` for what a Tool does with a call, and `running.py`
+for how several calls run.
+"""
+
+from llmstream.tools.function import AnyTool, as_tools, tool, tool_from_function, tool_specs
+from llmstream.tools.outcome import ToolOutcome
+from llmstream.tools.running import cancelled_results, run_call, run_calls
+from llmstream.tools.status import ToolCallStatus, render_statuses
+from llmstream.tools.tool import Tool
+
+__all__ = [
+    "AnyTool",
+    "Tool",
+    "ToolCallStatus",
+    "ToolOutcome",
+    "as_tools",
+    "cancelled_results",
+    "render_statuses",
+    "run_call",
+    "run_calls",
+    "tool",
+    "tool_from_function",
+    "tool_specs",
+]

@@ -1,0 +1,118 @@
+"""`@tool`: a typed function becomes a tool; and the forms in which tools are given."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, overload
+
+from llmstream.errors import InvalidRequest
+from llmstream.request import ProviderTool, ToolSpec
+from llmstream.tools.docstring import describe
+from llmstream.tools.signature import Signature
+from llmstream.tools.tool import MAX_RESULT_CHARS, Tool
+
+__all__ = ["AnyTool", "as_tools", "tool", "tool_from_function", "tool_specs"]
+
+AnyTool: TypeAlias = Tool | ToolSpec | ProviderTool | Callable[..., Any]
+"""A tool that runs here, as a Tool or a plain function; or one that is only declared."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+"""What all vendors take (the strictest: Gemini starts with a letter or _, OpenAI has 64 characters)."""
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    strict: bool | None = None,
+    timeout_s: float | None = None,
+    eager: bool = False,
+    sequential: bool = False,
+    max_result_chars: int = MAX_RESULT_CHARS,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Makes a function a Tool, as `@tool` or `@tool(timeout_s=10)`.
+
+    The schema comes from the signature (msgspec's types; `Annotated[int, Meta(ge=1)]` too), the
+    descriptions from the docstring or from `Meta(description=...)`. See `Tool` for the options.
+
+    raises: InvalidRequest where the function cannot be a tool
+    """
+    if function is not None:
+        return tool_from_function(function, **options)
+    return lambda function: tool_from_function(function, **options)
+
+
+def tool_from_function(
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    strict: bool | None = None,
+    timeout_s: float | None = None,
+    eager: bool = False,
+    sequential: bool = False,
+    max_result_chars: int = MAX_RESULT_CHARS,
+) -> Tool:
+    """The Tool of a function, a bound method, a partial or a callable object; see `tool`."""
+    if isinstance(function, Tool):
+        raise InvalidRequest(f"{function.name} is a tool already")
+    named = function.func if isinstance(function, functools.partial) else function
+    name = name or str(getattr(named, "__name__", type(named).__name__))
+    if not _NAME.fullmatch(name):
+        raise InvalidRequest(f"{name!r} is no name for a tool. Pass name= with letters, digits, _ and -.")
+    if inspect.isgeneratorfunction(function):
+        raise InvalidRequest(f"tool {name}: generators have to be async ones (async def with yield)")
+    described = describe(named)
+    signature = Signature(function, name, described.arguments)
+    spec = ToolSpec(
+        name, described.description if description is None else description, signature.schema, strict
+    )
+    return Tool(
+        spec,
+        function,
+        reader=signature,
+        timeout_s=timeout_s,
+        eager=eager,
+        sequential=sequential,
+        max_result_chars=max_result_chars,
+    )
+
+
+def as_tools(tools: Iterable[AnyTool]) -> tuple[Tool | ToolSpec | ProviderTool, ...]:
+    """The tools with plain functions wrapped.
+
+    raises: InvalidRequest where one is no tool, or two have the same name
+    """
+    found: list[Tool | ToolSpec | ProviderTool] = []
+    names: set[str] = set()
+    for given in tools:
+        if isinstance(given, Tool | ToolSpec | ProviderTool):
+            found.append(given)
+        elif callable(given):
+            found.append(tool_from_function(given))
+        else:
+            raise InvalidRequest(
+                f"{given!r} is no tool. Give a function, a Tool, a ToolSpec or a ProviderTool."
+            )
+        last = found[-1]
+        name = last.name or last.type if isinstance(last, ProviderTool) else last.name
+        if name in names:
+            raise InvalidRequest(f"two tools are called {name!r}. Pass name= to one of them.")
+        names.add(name)
+    return tuple(found)
+
+
+def tool_specs(tools: Iterable[AnyTool]) -> tuple[ToolSpec | ProviderTool, ...]:
+    """What the tools are to the model, as `Request.tools` takes them."""
+    return tuple([t.spec if isinstance(t, Tool) else t for t in as_tools(tools)])

@@ -1,0 +1,132 @@
+"""What a tool gave, as the model will see it: text, parts, or an error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import msgspec
+
+from llmstream.chats.content import Audio, Document, Image, Text
+from llmstream.dialects.surrogates import without_lone_surrogates
+from llmstream.errors import ToolError
+
+__all__ = ["ToolOutcome"]
+
+ResultPart: TypeAlias = Image | Document | Audio
+
+_encode = msgspec.json.Encoder().encode
+
+_MAGIC: tuple[tuple[bytes, int, type[ResultPart], str], ...] = (
+    (b"\x89PNG\r\n\x1a\n", 0, Image, "image/png"),
+    (b"\xff\xd8\xff", 0, Image, "image/jpeg"),
+    (b"GIF8", 0, Image, "image/gif"),
+    (b"WEBP", 8, Image, "image/webp"),
+    (b"%PDF-", 0, Document, "application/pdf"),
+    (b"WAVE", 8, Audio, "audio/wav"),
+)
+"""First bytes, where they stand, and what they mean (WHATWG MIME Sniffing, section 6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """The result of one call. A tool may return one itself, to give text as well as an error.
+
+    content:   what the model sees
+    parts:     images and documents that belong to it
+    error:     what failed, in words; None where nothing did
+    exception: what was raised; no part of equality
+    """
+
+    content: str = ""
+    parts: tuple[ResultPart, ...] = ()
+    error: str | None = None
+    exception: Exception | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def failed(cls, error: str, exception: Exception | None = None) -> ToolOutcome:
+        """A failure whose words are all that the model sees."""
+        return cls(error, error=error, exception=exception)
+
+    @classmethod
+    def raised(cls, exception: Exception) -> ToolOutcome:
+        """The failure that an exception means: a ToolError in its own words, others with their type."""
+        words = str(exception)
+        if isinstance(exception, ToolError):
+            return cls.failed(words, exception)
+        name = type(exception).__name__
+        return cls.failed(f"{name}: {words}" if words else name, exception)
+
+    @classmethod
+    def of(cls, value: Any) -> ToolOutcome:
+        """The outcome of a value that a tool returned.
+
+        str: as it is. None: "". Image, Document, Audio, bytes: a part. A list with such parts
+        in it: its parts, and the rest as lines of text. Any other value: its JSON.
+        """
+        if isinstance(value, ToolOutcome):
+            return replace(value, content=value.content or value.error or "")
+        if isinstance(value, list | tuple) and any(map(_is_part, value)):
+            return cls._of_items(value)
+        part = _part(value)
+        if part is not None:
+            return cls(parts=(part,))
+        try:
+            return cls(_text(value))
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            return cls.failed(
+                f"The tool's result cannot be sent: {error}. A tool returns str, values that JSON can "
+                "express, dataclasses, msgspec Structs, bytes, or parts such as Image.",
+                error,
+            )
+
+    @classmethod
+    def _of_items(cls, values: Sequence[Any]) -> ToolOutcome:
+        parts: list[ResultPart] = []
+        texts: list[str] = []
+        for value in values:
+            part = _part(value)
+            if part is not None:
+                parts.append(part)
+                continue
+            item = cls.of(value)
+            if item.error is not None:
+                return item
+            texts.append(item.content)
+        return cls("\n".join(texts), tuple(parts))
+
+    def fitted(self, max_chars: int) -> ToolOutcome:
+        """The same with text that can be sent: valid Unicode, cut past max_chars with a note."""
+        text = self.content
+        if not text.isascii():
+            text = without_lone_surrogates(text)
+        if len(text) > max_chars:
+            text = f"{text[:max_chars]}\n[cut: the first {max_chars} of {len(text)} characters]"
+        return self if text is self.content else replace(self, content=text)
+
+
+def _is_part(value: object) -> bool:
+    return isinstance(value, Image | Document | Audio | bytes | bytearray | memoryview)
+
+
+def _part(value: object) -> ResultPart | None:
+    if isinstance(value, Image | Document | Audio):
+        return value
+    if not isinstance(value, bytes | bytearray | memoryview):
+        return None
+    data = bytes(value)
+    for magic, at, part_type, media_type in _MAGIC:
+        if data.startswith(magic, at):
+            return part_type(data=data, media_type=media_type)
+    return Document(data=data, media_type="application/octet-stream")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return str(value)
+    if value is None:
+        return ""
+    if isinstance(value, Text):
+        return value.text
+    return _encode(value).decode()

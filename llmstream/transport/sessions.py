@@ -1,0 +1,67 @@
+"""One pooled aiohttp session per running event loop, closed together with it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import urllib.request
+import weakref
+from collections.abc import AsyncGenerator
+from typing import Final
+
+import aiohttp
+
+__all__ = ["current_session", "proxy_for"]
+
+_CA_VARIABLES: Final = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+_READ_BUFFER_BYTES: Final = 64 * 1024
+
+_sessions: weakref.WeakKeyDictionary[
+    asyncio.AbstractEventLoop, tuple[int, aiohttp.ClientSession, AsyncGenerator[None]]
+] = weakref.WeakKeyDictionary()
+
+
+async def current_session() -> aiohttp.ClientSession:
+    """The session of the running loop; made at first use, and again after a fork."""
+    loop = asyncio.get_running_loop()
+    entry = _sessions.get(loop)
+    if entry is not None and entry[0] == os.getpid() and not entry[1].closed:
+        return entry[1]
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ssl=_trust()),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None),
+        read_bufsize=_READ_BUFFER_BYTES,
+    )
+    keeper = _close_with_loop(session)
+    await anext(keeper)
+    _sessions[loop] = (os.getpid(), session, keeper)
+    return session
+
+
+async def _close_with_loop(session: aiohttp.ClientSession) -> AsyncGenerator[None]:
+    """An open generator: `asyncio.run` and its kin close those last, and the session with it."""
+    try:
+        yield
+    finally:
+        await session.close()
+        await asyncio.sleep(0)  # the sockets' own close callbacks run in the next turn of the loop
+
+
+def _trust() -> ssl.SSLContext | bool:
+    """aiohttp's own context, which knows SSL_CERT_FILE, unless another variable adds a bundle."""
+    path = next((os.environ[name] for name in _CA_VARIABLES if os.path.isfile(os.environ.get(name, ""))), None)
+    if path is None:
+        return True
+    context = ssl.create_default_context()
+    context.load_verify_locations(path)
+    return context
+
+
+def proxy_for(scheme: str, host: str) -> str | None:
+    """The proxy that the environment asks for, or None; loopback is never proxied."""
+    if host in ("localhost", "127.0.0.1", "::1") or urllib.request.proxy_bypass(host):
+        return None
+    proxies = urllib.request.getproxies()
+    return proxies.get(scheme) or proxies.get("all")

@@ -1,0 +1,104 @@
+"""Enforces deadlines on a body with one timer, at next to no cost per piece.
+
+aiohttp's own read timeout counts bytes, so pings keep a dead stream alive, and it misses some
+stalls altogether. This one counts content: whoever reads marks when it starts to wait for
+the next content, and the timer compares only when it fires.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from llmstream.errors import DeadlineExceeded
+from llmstream.transport.deadlines import Deadlines
+
+__all__ = ["Watchdog", "deadline_error"]
+
+_SETTING = {
+    "connect": "connect_s",
+    "first-event": "first_event_s",
+    "idle": "idle_s",
+    "step": "step_s",
+    "total": "total_s",
+}
+
+
+def deadline_error(which: str, limit_s: float) -> DeadlineExceeded:
+    """The error that says which deadline passed and how to change it."""
+    what = {
+        "first-event": "no content came",
+        "idle": "no further content came",
+        "step": "the response was not finished",
+        "total": "the stream was not finished",
+    }.get(which, "no connection stood")
+    return DeadlineExceeded(
+        f"{what} within {limit_s:g} s. To wait longer pass deadlines=Deadlines({_SETTING[which]}=...).",
+        reason=which,
+        retryable=which in ("connect", "first-event", "idle"),
+    )
+
+
+class Watchdog:
+    """Calls `abort` when a deadline passes.
+
+    waiting_since: loop time at which the reader began to wait for content; None while the
+                   consumer works, whose time does not count as silence
+    """
+
+    def __init__(
+        self,
+        deadlines: Deadlines,
+        abort: Callable[[DeadlineExceeded], None],
+        *,
+        started: float,
+        total_started: float,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._abort = abort
+        self._deadlines = deadlines
+        self._hard: list[tuple[float, str, float]] = [
+            (start + limit, which, limit)
+            for start, which, limit in (
+                (started, "step", deadlines.step_s),
+                (total_started, "total", deadlines.total_s),
+            )
+            if limit is not None
+        ]
+        self.waiting_since: float | None = started
+        self._soft = ("first-event", deadlines.first_event_s)
+        self._timer: asyncio.TimerHandle | None = None
+        self._arm()
+
+    def content_came(self) -> None:
+        """From now on the idle deadline counts."""
+        self._soft = ("idle", self._deadlines.idle_s)
+        self._arm()
+
+    def stop(self) -> None:
+        """No deadline counts any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _due(self) -> tuple[float, str, float] | None:
+        dues = list(self._hard)
+        which, limit = self._soft
+        if limit is not None:
+            since = self.waiting_since
+            dues.append(((self._loop.time() if since is None else since) + limit, which, limit))
+        return min(dues, default=None)
+
+    def _arm(self) -> None:
+        self.stop()
+        due = self._due()
+        if due is not None:
+            self._timer = self._loop.call_at(due[0], self._fire)
+
+    def _fire(self) -> None:
+        due = self._due()
+        if due is not None and due[0] <= self._loop.time():
+            self._timer = None
+            self._abort(deadline_error(due[1], due[2]))
+        else:
+            self._arm()

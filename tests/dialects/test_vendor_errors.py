@@ -1,0 +1,201 @@
+"""Vendors' errors, in all of their shapes."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.util
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmstream import errors
+from llmstream.dialects.vendor_errors import error_from_value, retry_after_s, vendor_error
+
+
+def answer(status: int, value: object, **headers: str) -> errors.LLMStreamError:
+    body = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return vendor_error(status, {k.replace("_", "-"): v for k, v in headers.items()}, body, provider="acme")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"error": {"message": "no such thing", "type": "t", "code": "c", "param": None}},
+        {"error": "no such thing"},
+        {"message": "no such thing"},
+        {"detail": "no such thing"},
+        {"detail": [{"msg": "no such thing", "loc": ["body"]}]},
+        {"code": "c", "error": "no such thing"},
+        {"code": 3051, "message": "no such thing", "type": "t"},
+        {"object": "error", "message": "no such thing"},
+        [{"error": {"message": "no such thing"}}],
+        b"<html><head><title>no such thing</title></head></html>",
+        b"no such thing",
+    ],
+    ids=str,
+)
+def test_every_shape_keeps_the_vendors_words(value: object) -> None:
+    error = answer(400, value)
+    assert type(error) is errors.BadRequest
+    assert error.message == "no such thing"
+    assert error.provider == "acme"
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "retryable"),
+    [
+        (400, errors.BadRequest, False),
+        (401, errors.AuthenticationError, False),
+        (402, errors.PermissionDenied, False),
+        (403, errors.PermissionDenied, False),
+        (404, errors.NotFound, False),
+        (408, errors.ServerError, True),
+        (409, errors.ServerError, True),
+        (413, errors.BadRequest, False),
+        (418, errors.BadRequest, False),
+        (422, errors.BadRequest, False),
+        (429, errors.RateLimited, True),
+        (500, errors.ServerError, True),
+        (503, errors.Overloaded, True),
+        (529, errors.Overloaded, True),
+        (599, errors.ServerError, True),
+    ],
+)
+def test_the_status_says_the_class(status: int, kind: type[errors.ProviderError], retryable: bool) -> None:
+    error = answer(status, {"error": {"message": "x"}})
+    assert (type(error), error.retryable, error.status) == (kind, retryable, status)
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "kind"),
+    [
+        (400, {"error": {"code": "context_length_exceeded", "message": "too big"}}, errors.ContextTooLong),
+        (400, {"error": {"message": "prompt is too long: 3 tokens > 2 maximum"}}, errors.ContextTooLong),
+        (400, {"error": {"code": "content_filter", "message": "no"}}, errors.ContentFiltered),
+        (400, {"error": "Incorrect API key provided"}, errors.AuthenticationError),
+        (
+            400,
+            {"error": {"message": "bad", "details": [{"reason": "API_KEY_INVALID"}]}},
+            errors.AuthenticationError,
+        ),
+    ],
+)
+def test_the_words_say_more_than_the_status(status: int, words: object, kind: type[Exception]) -> None:
+    assert type(answer(status, words)) is kind
+
+
+def test_a_used_up_quota_is_not_retried() -> None:
+    error = answer(429, {"error": {"code": "insufficient_quota", "message": "pay"}})
+    assert (type(error), error.retryable) == (errors.RateLimited, False)
+
+
+def test_the_vendors_own_wish_about_retries_wins() -> None:
+    assert answer(400, {}, x_should_retry="true").retryable
+    assert not answer(500, {}, x_should_retry="false").retryable
+
+
+def test_the_request_id_is_found_under_each_vendors_header() -> None:
+    for header in ("x-request-id", "request-id", "x-amzn-requestid", "mistral-correlation-id"):
+        error = vendor_error(500, {header: "r1"}, b"", provider="acme")
+        assert error.request_id == "r1"
+    assert answer(500, {"error": {"message": "x"}, "request_id": "r2"}).request_id == "r2"
+
+
+def test_googles_delay_is_in_the_details() -> None:
+    error = answer(429, {"error": {"message": "x", "details": [{"retryDelay": "37s"}]}})
+    assert error.retry_after_s == 37
+
+
+def test_a_generation_that_failed_is_kept_in_the_message() -> None:
+    error = answer(400, {"error": {"code": "tool_use_failed", "message": "no", "failed_generation": "maybe"}})
+    assert "maybe" in error.message
+
+
+@pytest.mark.parametrize(
+    ("value", "status", "kind"),
+    [
+        ({"type": "overloaded_error", "message": "busy"}, 529, errors.Overloaded),
+        ({"code": "rate_limit_exceeded", "message": "slow"}, 429, errors.RateLimited),
+        ({"code": 502, "message": "bad gateway"}, 502, errors.ServerError),
+        ({"code": "1302", "message": "slow"}, 500, errors.ServerError),
+        ("something", 500, errors.ServerError),
+        (None, 500, errors.ServerError),
+    ],
+)
+def test_inside_a_200_the_words_give_the_status(value: object, status: int, kind: type[Exception]) -> None:
+    error = error_from_value(value, provider="acme")
+    assert (error.status, type(error)) == (status, kind)
+
+
+def test_a_page_where_a_stream_was_asked_for_is_no_stream() -> None:
+    error = answer(200, b"<html>Sign in</html>", content_type="text/html")
+    assert isinstance(error, errors.NotAStream)
+    assert "Sign in" in error.message
+    assert "base_url" in error.message
+
+
+NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait"),
+    [
+        ({}, None),
+        ({"retry-after": "12"}, 12.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after-ms": "250", "retry-after": "12"}, 0.25),
+        ({"retry-after-ms": "soon", "retry-after": "12"}, 12.0),
+        ({"retry-after": "Thu, 01 Jan 2026 00:00:30 GMT"}, 30.0),
+        ({"retry-after": "Wed, 31 Dec 2025 00:00:00 GMT"}, 0.0),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "soon"}, None),
+    ],
+)
+def test_retry_after_is_a_number_or_a_date_or_nothing(headers: dict[str, str], wait: float | None) -> None:
+    assert retry_after_s(headers, now=lambda: NOW) == wait
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(["error", "message", "code", "type", "detail", "details", "metadata", "status", "x"]),
+        inner,
+        max_size=4,
+    ),
+)
+
+
+@given(_json, st.integers(200, 599))
+def test_whatever_a_vendor_says_is_a_typed_error(value: object, status: int) -> None:
+    assert isinstance(answer(status, value), errors.LLMStreamError)
+    assert isinstance(error_from_value(value, provider="acme"), errors.ProviderError)
+
+
+@given(st.binary(max_size=200), st.integers(200, 599))
+def test_any_bytes_are_a_typed_error(body: bytes, status: int) -> None:
+    error = vendor_error(status, {}, body, provider="acme")
+    assert errors.error_from_info(error.info).info == error.info
+
+
+def test_recorded_error_answers_say_status_and_retryability(shared_dir: Path) -> None:
+    spec = importlib.util.spec_from_file_location("corpus_compare", shared_dir / "corpus_compare.py")
+    assert spec is not None
+    assert spec.loader is not None
+    compare = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(compare)
+    wrong = {}
+    for folder in sorted((shared_dir / "corpus" / "errors").iterdir()):
+        meta = json.loads((folder / "meta.json").read_text())
+        body = (folder / "response.bin").read_bytes()
+        error = vendor_error(meta["status"], meta["headers"], body, provider=meta["dialect"])
+        event = {"type": "error", "error": msgspec.to_builtins(error.info)}
+        if differences := compare.compare_case([event], folder):
+            wrong[folder.name] = differences
+    assert wrong == {}
