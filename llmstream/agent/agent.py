@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Unpack
 
 from llmstream.agent.run import AgentRun
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
 from llmstream.streams.model import Model
-from llmstream.streams.options import AnyTool, Options, Prompt
+from llmstream.streams.options import Options, Prompt
 
 __all__ = ["Agent"]
 
@@ -19,14 +18,13 @@ class Agent:
 
     instructions: the system prompt
     max_steps:    how often the model may be asked in one run
-    options:      as for `stream`, used at every step
+    options:      as for `stream` (tools, settings and so on), used at every step
     """
 
     def __init__(
         self,
         model: str | Model,
         *,
-        tools: Iterable[AnyTool] = (),
         instructions: str | None = None,
         max_steps: int = 20,
         **options: Unpack[Options],
@@ -36,7 +34,6 @@ class Agent:
         self.model = model if isinstance(model, Model) else Model(model)
         self.max_steps = max_steps
         self._options = options
-        self._options["tools"] = list(tools)
         if instructions is not None:
             self._options["system"] = instructions
 

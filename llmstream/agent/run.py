@@ -15,6 +15,7 @@ from llmstream.events import (
     Event,
     Finish,
     FinishReason,
+    ResponseMetadata,
     StepFinish,
     StepStart,
     StreamStart,
@@ -35,7 +36,7 @@ class AgentRun:
 
     Ids of later steps are prefixed with the step's number where they would occur twice. The
     results of our tools follow their calls as `tool-result` events. A run that is stopped by
-    `max_steps` finishes with the reason "tool-calls".
+    `max_steps`, or by calls that nothing here can run, finishes with the reason "tool-calls".
     """
 
     def __init__(
@@ -118,8 +119,11 @@ class AgentRun:
             yield StepFinish(self.step, finish.finish_reason, finish.usage, Timings(**timings))
             if self.step + 1 >= self._max_steps or not self._stream.pending_calls:
                 break
-            for status in await self._stream.call_tools():
+            statuses = await self._stream.call_tools()
+            for status in statuses:
                 yield self._ids.unique(_result_event(status), self.step)
+            if not statuses or self._stream.pending_calls:
+                break  # what is left is not ours to run
             self.step += 1
         yield self._finished(finish)
 
@@ -145,10 +149,11 @@ class _Ids:
     def unique(self, event: Event, step: int) -> Event:
         for field in ("id", "tool_call_id"):
             block_id = getattr(event, field, None)
-            if isinstance(block_id, str) and type(event).__name__ != "ResponseMetadata":
-                if self._step_of.setdefault(block_id, step) != step:
-                    changes: dict[str, Any] = {field: f"{step}/{block_id}"}
-                    return msgspec.structs.replace(event, **changes)
+            if not isinstance(block_id, str) or isinstance(event, ResponseMetadata):
+                continue
+            if self._step_of.setdefault(block_id, step) != step:
+                changes: dict[str, Any] = {field: f"{step}/{block_id}"}
+                return msgspec.structs.replace(event, **changes)
         return event
 
 

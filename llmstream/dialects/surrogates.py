@@ -8,18 +8,33 @@ becomes U+FFFD.
 from __future__ import annotations
 
 import re
-from typing import TypeVar
+from typing import Final, TypeAlias
 
 import msgspec
 
-from llmstream.events import Event, ReasoningDelta, TextDelta, ToolCall, ToolInputDelta
+from llmstream.events import (
+    Event,
+    ReasoningDelta,
+    ReasoningEnd,
+    TextDelta,
+    TextEnd,
+    ToolCall,
+    ToolInputDelta,
+    ToolInputEnd,
+)
 
 __all__ = ["SurrogateJoiner", "without_lone_surrogates"]
 
+Delta: TypeAlias = TextDelta | ReasoningDelta | ToolInputDelta
+
+_DELTA_OF: Final[dict[type, type[Delta]]] = {
+    TextEnd: TextDelta,
+    ReasoningEnd: ReasoningDelta,
+    ToolInputEnd: ToolInputDelta,
+}
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _LONE = re.compile("[\ud800-\udfff]")
 
-D = TypeVar("D", TextDelta, ReasoningDelta, ToolInputDelta)
 
 
 def _pair(match: re.Match[str]) -> str:
@@ -51,7 +66,7 @@ class SurrogateJoiner:
                     out.append(event)
         return out
 
-    def _delta(self, event: D) -> D:
+    def _delta(self, event: Delta) -> Delta:
         text = self._waiting.pop(event.id, "") + event.delta
         if text and "\ud800" <= text[-1] <= "\udbff":
             self._waiting[event.id] = text[-1]
@@ -63,8 +78,7 @@ class SurrogateJoiner:
         block_id = getattr(event, "id", None)
         if not isinstance(block_id, str) or block_id not in self._waiting:
             return
-        kinds = {"text-end": TextDelta, "reasoning-end": ReasoningDelta, "tool-input-end": ToolInputDelta}
-        delta = kinds.get(str(event.__struct_config__.tag))
+        delta = _DELTA_OF.get(type(event))
         if delta is not None:
             del self._waiting[block_id]
             out.append(delta("\ufffd", block_id))

@@ -186,7 +186,8 @@ class _Said(msgspec.Struct):
                 self.status = self.status or value[key]
         if isinstance(value.get("request_id"), str):
             self.request_id = self.request_id or value["request_id"]
-        for detail in value.get("details") or ():
+        details = value.get("details")
+        for detail in details if isinstance(details, list) else ():
             self._take_detail(detail)
         failed = value.get("failed_generation")
         if isinstance(failed, str) and failed not in self.message:

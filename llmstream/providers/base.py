@@ -10,13 +10,13 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
-from urllib.parse import quote, urlsplit
 
 from llmstream.dialects.base import Dialect
-from llmstream.errors import InvalidRequest, MissingKey
+from llmstream.errors import AuthenticationError, InvalidRequest, LLMStreamError, MissingKey
 from llmstream.exchange import HttpRequest
+from llmstream.providers.address import checked_address, extended, path_segment
 
-__all__ = ["Auth", "Provider", "Route", "bearer", "key_header", "no_auth", "path_segment"]
+__all__ = ["Auth", "Provider", "Route", "bearer", "join", "key_header", "no_auth", "path_segment"]
 
 Auth: TypeAlias = Callable[[str], dict[str, str]]
 """A key to the headers that carry it."""
@@ -40,21 +40,13 @@ def no_auth(key: str) -> dict[str, str]:
     return {}
 
 
-def path_segment(text: str) -> str:
-    """Text as one segment of a URL's path: nothing in it can lead elsewhere."""
-    if text in (".", ".."):
-        raise InvalidRequest(f"{text!r} cannot be part of an address")
-    return quote(text, safe="-_.~")
-
-
 def join(base_url: str, http: HttpRequest, model: str, env: Mapping[str, str]) -> HttpRequest:
     """The usual route: the address, then the dialect's path."""
-    base, _, query = base_url.partition("?")
-    url = base.rstrip("/") + http.url
-    if query:
-        url += ("&" if "?" in http.url else "?") + query
-    return HttpRequest(url, http.body, http.headers, http.method)
+    return HttpRequest(extended(base_url, http.url), http.body, http.headers, http.method)
 
+
+def _as_written(address: str) -> str:
+    return address
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,22 +58,27 @@ class Provider:
     base_url:     where the vendor's paths begin, as in its own SDK; may be "" where only the
                   environment or the caller knows it
     base_url_env: variables that may hold the address, the first one set wins
+    normalize:    makes the address of what people write as one, where that varies
     key_env:      variables that may hold the key, the first one set wins
     auth:         how the key travels
+    token_env:    variables that may hold a token instead, which travels as Bearer where no key is set
     key_required: False for servers that run without one
     headers:      sent with every request
     header_env:   header name to the variable that may hold its value
     route:        how address and path become a URL
     aliases:      other names it is known by
-    title, docs:  for people
+    title, docs:  for people: what the vendor calls it, and its reference
+    notes:        for people: the one thing to know about it, a line of Markdown
     """
 
     name: str
     dialect: Dialect
     base_url: str
     base_url_env: tuple[str, ...] = ()
+    normalize: Callable[[str], str] = _as_written
     key_env: tuple[str, ...] = ()
     auth: Auth = bearer
+    token_env: tuple[str, ...] = ()
     key_required: bool = True
     headers: Mapping[str, str] = field(default_factory=dict)
     header_env: Mapping[str, str] = field(default_factory=dict)
@@ -89,40 +86,27 @@ class Provider:
     aliases: tuple[str, ...] = ()
     title: str = ""
     docs: str = ""
+    notes: str = ""
 
     def address(self, given: str | None, env: Mapping[str, str] = os.environ) -> str:
         """The base URL: the caller's, else the environment's, else the vendor's.
 
         raises: InvalidRequest where there is none or it is no http(s) URL
         """
-        url = given or next((env[name] for name in self.base_url_env if env.get(name)), "") or self.base_url
+        url = (given or "").strip() or _first(self.base_url_env, env) or self.base_url
         if not url:
             names = " or ".join(self.base_url_env)
             raise InvalidRequest(
                 f"No address for {self.name}. Pass base_url=" + (f" or set {names}." if names else ".")
             )
-        if "://" not in url:
-            url = f"http://{url}"
-        try:
-            parts = urlsplit(url)
-            usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
-        except ValueError:
-            usable = False
-        if not usable:
-            raise InvalidRequest(f"{self.name}: not an http or https address: {url!r}. Check base_url.")
-        return url
+        return checked_address(self.normalize(url), provider=self.name, usual=self.base_url)
 
     def key(self, given: str | None, env: Mapping[str, str] = os.environ) -> str | None:
         """The key: the caller's, else the environment's; None where none is needed.
 
-        raises: MissingKey
+        raises: MissingKey, and InvalidRequest where it cannot stand in a header
         """
-        key = given or next((env[name] for name in self.key_env if env.get(name)), None)
-        if key is None and self.key_required:
-            names = " or ".join(self.key_env)
-            remedy = f"Set {names} or pass api_key=." if names else "Pass api_key=."
-            raise MissingKey(f"No key for {self.name}. {remedy}", provider=None)
-        return key.strip() if key is not None else None
+        return self._credentials(given, env)[0]
 
     def prepare(
         self,
@@ -138,15 +122,50 @@ class Provider:
 
         raises: MissingKey, InvalidRequest
         """
-        key = self.key(api_key, env)
+        key, auth = self._credentials(api_key, env)
         routed = self.route(self.address(base_url, env), http, model, env)
         from_env = {name: env[var] for name, var in self.header_env.items() if env.get(var)}
-        auth = self.auth(key) if key is not None else {}
+        credentials = auth(key) if key is not None else {}
         merged: dict[str, str] = {}
-        for group in (http.headers, self.headers, from_env, auth, headers or {}):
+        for group in (routed.headers, self.headers, from_env, credentials, headers or {}):
             merged.update({name.lower(): value for name, value in group.items()})
         return HttpRequest(routed.url, routed.body, merged, routed.method)
 
-    async def ready(self) -> str | None:
-        """Called before the first request; the simulator starts here and says its address."""
+    def decode_error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMStreamError:
+        """The typed error of an answer that is no stream; a refused key comes with what to do about it."""
+        error = self.dialect.decode_error(status, headers, body, provider=self.name)
+        if isinstance(error, AuthenticationError):
+            said = error.message.rstrip()
+            error.message = f"{said}{'' if said.endswith(('.', '!', '?')) else '.'} {self._remedy('Check')}"
+            error.args = (error.message,)
+        return error
+
+    async def ready(self, model: str) -> str | None:
+        """Called before a request that has no base_url of the caller's.
+
+        A provider that runs its own server starts it here and gives its address.
+        """
         return None
+
+    def _credentials(self, given: str | None, env: Mapping[str, str]) -> tuple[str | None, Auth]:
+        """The key or token, and how it travels."""
+        key = (given or "").strip() or _first(self.key_env, env)
+        token = "" if key else _first(self.token_env, env)
+        if not key and not token:
+            if self.key_required:
+                raise MissingKey(f"No key for {self.name}. {self._remedy('Set')}")
+            return None, self.auth
+        if not (key or token).isascii() or not (key or token).isprintable():
+            raise InvalidRequest(
+                f"The key for {self.name} holds a character that no header can. {self._remedy('Check')}"
+            )
+        return key or token, self.auth if key else bearer
+
+    def _remedy(self, verb: str) -> str:
+        names = " or ".join((*self.key_env, *self.token_env))
+        return f"{verb} {names} or pass api_key=." if names else "Pass api_key=."
+
+
+def _first(names: tuple[str, ...], env: Mapping[str, str]) -> str:
+    """The first of the variables that holds anything but white space."""
+    return next((value for name in names if (value := env.get(name, "").strip())), "")

@@ -2,68 +2,121 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
-import importlib.metadata
-import importlib.util
+import logging
 import pkgutil
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
-from llmstream.errors import InvalidRequest, Unsupported
+from llmstream.errors import InvalidRequest, LLMStreamError, Unsupported
 from llmstream.providers.base import Provider
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = ["ENTRY_POINT_GROUP", "all_providers", "find_provider", "provider_names"]
 
-ENTRY_POINT_GROUP = "llmstream.providers"
+ENTRY_POINT_GROUP: Final = "llmstream.providers"
 """Entry points of this group name a `Provider`: `acme = "acme_llm:ACME"`."""
 
+_log = logging.getLogger("llmstream")
 
-@functools.cache
+
 def provider_names() -> tuple[str, ...]:
     """Every provider's name: ours, then others', each in alphabetical order."""
-    package = importlib.import_module("llmstream.providers")
-    ours = sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(package.__path__) if m.ispkg)
-    others = sorted(e.name for e in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
-    return tuple(ours) + tuple(name for name in others if name not in ours)
+    ours = _folders()
+    return ours + tuple(sorted(name for name in _entry_points() if name not in ours))
 
 
-@functools.cache
 def find_provider(name: str) -> Provider:
-    """The provider of that name or alias.
+    """The provider of that name or alias; case does not matter, and `_` is `-`.
 
-    raises: InvalidRequest that lists names close to it
+    raises: InvalidRequest that lists names close to it; Unsupported where another package's
+        provider cannot be loaded
     """
-    if name in provider_names():
-        return _load(name)
-    for provider in all_providers():
-        if name in provider.aliases:
+    wanted = _canonical(name)
+    if wanted in _folders():
+        return _from_folder(wanted)
+    for provider in map(_from_folder, _folders()):
+        if wanted in provider.aliases:
             return provider
-    close = difflib.get_close_matches(name, provider_names(), n=3)
-    hint = f"Did you mean {' or '.join(close)}? " if close else ""
+    entries = _entry_points()
+    if wanted in entries:
+        return _from_entry_point(entries[wanted])
+    for provider in _loadable(entries):
+        if wanted in provider.aliases:
+            return provider
     raise InvalidRequest(
-        f"No provider is called {name!r}. {hint}`llmstream providers` lists all; "
+        f"No provider is called {name!r}. {_hint(wanted)}`llmstream providers` lists all; "
         "for another OpenAI-compatible server use openai:MODEL with base_url=."
     )
 
 
 def all_providers() -> Iterator[Provider]:
-    """Every provider that is known and can be loaded."""
-    for name in provider_names():
-        yield _load(name)
+    """Every provider that is known and can be loaded; one that cannot is logged and left out."""
+    ours = _folders()
+    yield from map(_from_folder, ours)
+    yield from _loadable({name: entry for name, entry in _entry_points().items() if name not in ours})
+
+
+def _canonical(name: str) -> str:
+    return name.strip().lower().replace("_", "-")
 
 
 @functools.cache
-def _load(name: str) -> Provider:
-    module_name = f"llmstream.providers.{name.replace('-', '_')}"
-    if importlib.util.find_spec(module_name) is not None:
-        module = importlib.import_module(module_name)
-        for value in vars(module).values():
-            if isinstance(value, Provider) and value.name == name:
-                return value
-        raise Unsupported(f"the module {module_name} holds no provider called {name!r}")
-    (entry, *_) = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP, name=name)
-    value = entry.load()
+def _folders() -> tuple[str, ...]:
+    package = importlib.import_module("llmstream.providers")
+    return tuple(sorted(_canonical(m.name) for m in pkgutil.iter_modules(package.__path__) if m.ispkg))
+
+
+def _entry_points() -> dict[str, EntryPoint]:
+    """Others' providers by name, in alphabetical order; where two packages offer one name, the first found."""
+    from importlib.metadata import entry_points  # it costs as much as all of this package
+
+    found: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
+        found.setdefault(_canonical(entry.name), entry)
+    return dict(sorted(found.items()))
+
+
+@functools.cache
+def _from_folder(name: str) -> Provider:
+    module = importlib.import_module(f"llmstream.providers.{name.replace('-', '_')}")
+    for value in vars(module).values():
+        if isinstance(value, Provider) and value.name == name:
+            return value
+    raise Unsupported(f"the module {module.__name__} holds no provider called {name!r}")
+
+
+@functools.cache
+def _from_entry_point(entry: EntryPoint) -> Provider:
+    """raises: Unsupported that names the package, where it holds no such provider."""
+    where = f"the entry point {entry.name!r} ({entry.value}) of {entry.dist.name if entry.dist else '?'}"
+    try:
+        value = entry.load()
+    except Exception as error:
+        raise Unsupported(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
     if not isinstance(value, Provider):
-        raise Unsupported(f"the entry point {name!r} of group {ENTRY_POINT_GROUP} is no Provider")
+        raise Unsupported(f"{where} is no Provider but {type(value).__name__}")
+    if value.name != _canonical(entry.name):
+        raise Unsupported(f"{where} is a provider that calls itself {value.name!r}; the two have to agree")
     return value
+
+
+def _loadable(entries: dict[str, EntryPoint]) -> Iterator[Provider]:
+    for entry in entries.values():
+        try:
+            yield _from_entry_point(entry)
+        except LLMStreamError as error:
+            _log.warning("%s", error)
+
+
+def _hint(wanted: str) -> str:
+    from difflib import get_close_matches
+
+    known = {name: name for name in provider_names()}
+    for provider in all_providers():
+        known.update({alias: provider.name for alias in provider.aliases})
+    close = dict.fromkeys(known[match] for match in get_close_matches(wanted, known, n=3))
+    return f"Did you mean {' or '.join(close)}? " if close else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from llmstream.dialects.base import Encoded, Limits
@@ -13,13 +13,14 @@ from llmstream.exchange import HttpRequest
 from llmstream.providers.base import Provider
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request
-from llmstream.streams.options import Options, Prompt, as_messages, make_request
+from llmstream.streams.options import AnyTool, Options, Prompt, as_messages, make_request
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.retry import Retry
 
 if TYPE_CHECKING:
     import aiohttp
 
+    from llmstream.chunks import StreamingChunk
     from llmstream.streams.call import Call
     from llmstream.streams.event_stream import EventStream
 
@@ -96,6 +97,19 @@ class Model:
         if call.error is not None and options.get("errors") != "events":
             raise call.error
 
+    async def tools_stream(
+        self, messages: Prompt, tools: Iterable[AnyTool], **options: Unpack[Options]
+    ) -> AsyncIterator[StreamingChunk]:
+        """The same answer as chunks in the shape of Chat Completions, tool calls in fragments.
+
+        Assembling them is the caller's concern; `stream` does it.
+        """
+        from llmstream.chunks import streaming_chunks
+
+        given: Options = {**options, "tools": tools}
+        async for chunk in streaming_chunks(self.events(messages, **given)):
+            yield chunk
+
     def request(self, prompt: Prompt, **options: Unpack[Options]) -> Request:
         """The vendor-neutral request that prompt and options describe."""
         return make_request(self.name, as_messages(prompt), options)
@@ -112,9 +126,7 @@ class Model:
             decoder=lambda: dialect.decoder(
                 provider=name, include_raw=request.include_raw, limits=self.limits
             ),
-            decode_error=lambda status, headers, body: dialect.decode_error(
-                status, headers, body, provider=name
-            ),
+            decode_error=self.provider.decode_error,
             content_type=dialect.content_type,
             deadlines=given.get("deadlines") or self.deadlines,
             retry=given.get("retry") or self.retry,
@@ -127,7 +139,7 @@ class Model:
         if callable(key):
             given = key()
             key = await given if inspect.isawaitable(given) else given
-        base_url = self.base_url or await self.provider.ready()
+        base_url = self.base_url or await self.provider.ready(request.model)
         encoded = self.provider.dialect.encode(request, provider=self.provider.name)
         http = self.provider.prepare(
             encoded.http,

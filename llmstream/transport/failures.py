@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import aiohttp
+from aiohttp import http_exceptions
 
 from llmstream import errors
 
@@ -39,9 +40,9 @@ def typed_failure(error: BaseException, host: str, *, answered: bool) -> errors.
             return errors.ConnectionFailed(
                 f"cannot connect to {host}: {_words(error)}. Check base_url and that the server runs."
             )
-        case aiohttp.ContentEncodingError():
+        case http_exceptions.ContentEncodingError():
             return errors.DecodeError(f"the compressed body from {host} is damaged: {_words(error)}")
-        case aiohttp.TransferEncodingError() | aiohttp.ClientResponseError() | aiohttp.http.HttpProcessingError():
+        case http_exceptions.HttpProcessingError() | aiohttp.ClientResponseError():
             return errors.ProtocolError(f"{host} broke the rules of HTTP: {_words(error)}", retryable=True)
         case aiohttp.ClientError() | OSError() | asyncio.IncompleteReadError():
             when = "while it answered" if answered else "before it answered"

@@ -6,47 +6,39 @@ import asyncio
 import os
 import ssl
 import urllib.request
-import weakref
 from collections.abc import AsyncGenerator
 from typing import Final
 
 import aiohttp
+
+from llmstream.transport.loop_bound import LoopBound
 
 __all__ = ["current_session", "proxy_for"]
 
 _CA_VARIABLES: Final = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _READ_BUFFER_BYTES: Final = 64 * 1024
 
-_sessions: weakref.WeakKeyDictionary[
-    asyncio.AbstractEventLoop, tuple[int, aiohttp.ClientSession, AsyncGenerator[None]]
-] = weakref.WeakKeyDictionary()
 
-
-async def current_session() -> aiohttp.ClientSession:
-    """The session of the running loop; made at first use, and again after a fork."""
-    loop = asyncio.get_running_loop()
-    entry = _sessions.get(loop)
-    if entry is not None and entry[0] == os.getpid() and not entry[1].closed:
-        return entry[1]
+async def _session(_: None) -> AsyncGenerator[aiohttp.ClientSession]:
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, ssl=_trust()),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None),
         read_bufsize=_READ_BUFFER_BYTES,
     )
-    keeper = _close_with_loop(session)
-    await anext(keeper)
-    _sessions[loop] = (os.getpid(), session, keeper)
-    return session
-
-
-async def _close_with_loop(session: aiohttp.ClientSession) -> AsyncGenerator[None]:
-    """An open generator: `asyncio.run` and its kin close those last, and the session with it."""
     try:
-        yield
+        yield session
     finally:
         await session.close()
         await asyncio.sleep(0)  # the sockets' own close callbacks run in the next turn of the loop
+
+
+_sessions: Final = LoopBound(_session, lambda session: not session.closed)
+
+
+async def current_session() -> aiohttp.ClientSession:
+    """The session of the running loop; made at first use, and again after a fork."""
+    return await _sessions.get(None)
 
 
 def _trust() -> ssl.SSLContext | bool:

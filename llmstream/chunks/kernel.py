@@ -1,0 +1,190 @@
+"""OpenAI-like streaming chunks: faithful fragments of text and tool calls, nothing accumulated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from llmstream.dialects.vendor_errors import error_from_value
+from llmstream.errors import DecodeError, ErrorInfo
+
+__all__ = ["Choice", "Delta", "StreamingChunk", "ToolCall"]
+
+_UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+
+T = TypeVar("T")
+
+
+class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tool call, or a fragment of one. arguments is raw JSON text.
+
+    index: which call of the response a fragment belongs to, where the wire says it
+    """
+
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+    type: str = ""
+    index: int | None = None
+
+    @classmethod
+    def decode(cls, data: bytes | str) -> ToolCall:
+        """A call out of JSON; `{}` is an empty call.
+
+        raises: DecodeError where it is no JSON object or a field has the wrong type
+        """
+        return cls.of(_object(data, "a tool call"))
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> ToolCall:
+        """A call out of `{id, type, function: {name, arguments}}` or `{id, name, arguments}`.
+
+        The nested form counts if it has a name or arguments: continuations have only the latter.
+        """
+        nested = _read(value, _WireCall, "a tool call")
+        source: _WireFunction | _WireCall = nested
+        if nested.function is not None and (nested.function.name or nested.function.arguments):
+            source = nested.function
+        arguments = source.arguments
+        if arguments is not None and not isinstance(arguments, str):
+            arguments = msgspec.json.encode(arguments).decode()
+        return cls(nested.id or "", source.name or "", arguments or "", nested.type or "", nested.index)
+
+
+class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a chunk adds. raw holds the keys of the wire that have no field here."""
+
+    role: str | None = None
+    content: str | None = None
+    tool_calls: tuple[ToolCall, ...] | None = None
+    raw: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One of the answers; there is more than one only if that was asked for."""
+
+    delta: Delta = Delta()
+    index: int = 0
+    finish_reason: str | None = None
+    raw: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class StreamingChunk(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One chunk of a chat or tools stream.
+
+    error: what failed, where the stream tells of it inside a chunk
+    raw:   the keys of the wire that have no field here
+    """
+
+    choices: tuple[Choice, ...] = ()
+    id: str = ""
+    object: str = ""
+    created: int | None = None
+    model: str = ""
+    error: ErrorInfo | None = None
+    raw: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def content(self) -> str:
+        """The text of the first choice; "" where there is none."""
+        return (self.choices[0].delta.content or "") if self.choices else ""
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...] | None:
+        """The calls of the first choice; None where there is none."""
+        return self.choices[0].delta.tool_calls if self.choices else None
+
+    @classmethod
+    def decode(cls, data: bytes | str) -> StreamingChunk:
+        """A chunk out of JSON.
+
+        raises: DecodeError where it is no JSON object or a known key has the wrong type
+        """
+        value = _object(data, "a chunk")
+        wire = _read(value, _WireChunk, "a chunk")
+        error = error_from_value(wire.error, provider="").info if wire.error else None
+        return cls(
+            tuple([_choice(choice) for choice in wire.choices or ()]),
+            wire.id or "",
+            wire.object or "",
+            None if wire.created is None else int(wire.created),
+            wire.model or "",
+            error,
+            _rest(value, _WireChunk),
+        )
+
+    @classmethod
+    def read(cls, data: bytes | str) -> StreamingChunk:
+        """As `decode`, but what cannot be read is a chunk with an error: nothing is skipped."""
+        try:
+            return cls.decode(data)
+        except DecodeError as error:
+            return cls(error=error.info)
+
+
+class _WireFunction(msgspec.Struct):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class _WireCall(msgspec.Struct):
+    index: int | None = None
+    id: str | None = None
+    type: str | None = None
+    function: _WireFunction | None = None
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class _WireDelta(msgspec.Struct):
+    role: str | None = None
+    content: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+
+
+class _WireChoice(msgspec.Struct):
+    index: int | None = None
+    delta: dict[str, Any] | None = None
+    finish_reason: str | None = None
+
+
+class _WireChunk(msgspec.Struct):
+    id: str | None = None
+    object: str | None = None
+    created: int | float | None = None
+    model: str | None = None
+    choices: list[dict[str, Any]] | None = None
+    error: Any = None
+
+
+def _choice(value: dict[str, Any]) -> Choice:
+    wire = _read(value, _WireChoice, "a choice")
+    inner = wire.delta or {}
+    delta = _read(inner, _WireDelta, "a delta")
+    calls = None if delta.tool_calls is None else tuple([ToolCall.of(call) for call in delta.tool_calls])
+    return Choice(
+        Delta(delta.role, delta.content, calls, _rest(inner, _WireDelta)),
+        wire.index or 0,
+        wire.finish_reason,
+        _rest(value, _WireChoice),
+    )
+
+
+def _object(data: bytes | str, what: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(data, type=dict[str, Any])
+    except _UNREADABLE as error:
+        raise DecodeError(f"not {what}: {error}") from None
+
+
+def _read(value: Mapping[str, Any], wire: type[T], what: str) -> T:
+    try:
+        return msgspec.convert(value, wire)
+    except _UNREADABLE as error:
+        raise DecodeError(f"not {what}: {error}") from None
+
+
+def _rest(value: Mapping[str, Any], wire: type[msgspec.Struct]) -> dict[str, Any]:
+    return {key: value[key] for key in value if key not in wire.__struct_fields__}

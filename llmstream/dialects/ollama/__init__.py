@@ -1,0 +1,83 @@
+"""Ollama's own chat API: newline-delimited JSON from `POST /api/chat`, in both directions."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from llmstream.dialects.base import Encoded, Limits
+from llmstream.dialects.ollama.decoder import OllamaDecoder
+from llmstream.dialects.ollama.event_encoder import OllamaEventEncoder, encode_error
+from llmstream.dialects.ollama.request import PATH, encode_request
+from llmstream.dialects.ollama.request_reader import decode_request
+from llmstream.dialects.vendor_errors import vendor_error
+from llmstream.errors import ErrorInfo, LLMStreamError
+from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.request import Request
+
+__all__ = ["Ollama"]
+
+
+def _new_call_id() -> str:
+    return "call_" + secrets.token_hex(8)
+
+
+class Ollama(msgspec.Struct, frozen=True, kw_only=True):
+    """The dialect. Paths count from the server's root ("http://localhost:11434").
+
+    new_call_id: makes ids for calls of daemons that send none
+    """
+
+    new_call_id: Callable[[], str] = _new_call_id
+
+    @property
+    def name(self) -> str:
+        """As in `llmstream replay --dialect`."""
+        return "ollama"
+
+    @property
+    def content_type(self) -> str:
+        """Media type of a streamed answer."""
+        return "application/x-ndjson"
+
+    def encode(self, request: Request, *, provider: str) -> Encoded:
+        """The HTTP request, without address and key.
+
+        raises: Unsupported for images by URL, audio and documents
+        """
+        return encode_request(request, provider=provider)
+
+    def decoder(
+        self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+    ) -> OllamaDecoder:
+        """A decoder for one response body."""
+        return OllamaDecoder(
+            provider=provider, new_id=self.new_call_id, include_raw=include_raw, limits=limits
+        )
+
+    def decode_error(
+        self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
+    ) -> LLMStreamError:
+        """The typed error of an answer that is no stream."""
+        return vendor_error(status, headers, body, provider=provider)
+
+    def accepts(self, http: HttpRequest) -> bool:
+        """Whether a request is for `POST /api/chat`."""
+        return http.method == "POST" and http.url.partition("?")[0].endswith(PATH)
+
+    def decode_request(self, http: HttpRequest) -> Request:
+        """What a client asks for.
+
+        raises: BadRequest in the server's words
+        """
+        return decode_request(http)
+
+    def event_encoder(self, request: Request) -> OllamaEventEncoder:
+        """The answer to one request as lines."""
+        return OllamaEventEncoder(request)
+
+    def encode_error(self, error: ErrorInfo) -> HttpResponse:
+        """The answer with which the server refuses."""
+        return encode_error(error)

@@ -1,0 +1,105 @@
+"""What Ollama's chat API says on the wire, typed as loosely as harmless differences need.
+
+source: github.com/ollama/ollama, api/types.go: ChatRequest, ChatResponse, Message, Metrics
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["Call", "Function", "Line", "LooseLine", "Message", "decode_line", "object_text"]
+
+_WRAPPER: Final = "input"
+"""The key under which input that is no object travels: Ollama knows objects only."""
+
+
+class Function(msgspec.Struct):
+    """What is called. `arguments` is the JSON of the wire, byte for byte."""
+
+    name: str | None = None
+    arguments: msgspec.Raw = msgspec.Raw()
+
+
+class Call(msgspec.Struct):
+    """One call, whole. Old daemons send no id; `function.index` is 0 for every call on some."""
+
+    function: Function | None = None
+    id: str | int | None = None
+
+
+class Message(msgspec.Struct):
+    """A fragment of the answer."""
+
+    content: str | None = None
+    thinking: str | None = None
+    tool_calls: list[Call] | None = None
+
+
+class Line(msgspec.Struct):
+    """One line of the answer; the last one has `done` and the counts.
+
+    created_at: RFC 3339, with up to nine digits of the second's fraction
+    *_duration: nanoseconds
+    error:      a string, or an object where another server stands behind
+    """
+
+    message: Message | None = None
+    done: bool | None = None
+    error: Any = None
+    model: Any = None
+    created_at: Any = None
+    done_reason: Any = None
+    prompt_eval_count: Any = None
+    eval_count: Any = None
+    total_duration: Any = None
+    load_duration: Any = None
+    prompt_eval_duration: Any = None
+    eval_duration: Any = None
+
+
+class LooseFunction(Function):
+    """The same with arguments as a value, for lines that have to be mended before they can be read."""
+
+    arguments: Any = None
+
+
+class LooseCall(Call):
+    """A call of a mended line."""
+
+    function: LooseFunction | None = None
+
+
+class LooseMessage(Message):
+    """A fragment of a mended line."""
+
+    tool_calls: list[LooseCall] | None = None  # type: ignore[assignment]  # only ever read
+
+
+class LooseLine(Line):
+    """A line that was no proper UTF-8, or held half a surrogate pair."""
+
+    message: LooseMessage | None = None
+
+
+decode_line: Final = msgspec.json.Decoder(Line)
+
+
+def object_text(arguments: str) -> tuple[msgspec.Raw, bool]:
+    """A call's input as the JSON object Ollama wants, on one line, and whether it was one.
+
+    Anything else becomes `{"input": value}`, text that is no JSON `{"input": "the text"}`.
+    """
+    if not arguments.strip():
+        return msgspec.Raw(b"{}"), True
+    try:
+        value: Any = msgspec.json.decode(arguments)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        value = arguments.encode("utf-8", "replace").decode()
+    if not isinstance(value, dict):
+        return msgspec.Raw(msgspec.json.encode({_WRAPPER: value})), False
+    data = arguments.encode("utf-8", "replace")
+    if b"\n" in data or b"\r" in data:
+        data = msgspec.json.format(data, indent=-1)
+    return msgspec.Raw(data), True

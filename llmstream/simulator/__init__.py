@@ -1,0 +1,38 @@
+"""A server on loopback that speaks every dialect: from scripts, from recordings, or by itself.
+
+It is the embedded default (`Model("sim:...")`, `llmstream demo`) and what tests talk to.
+"""
+
+from llmstream.simulator.demo import Demo
+from llmstream.simulator.received import Received
+from llmstream.simulator.recording import Recording
+from llmstream.simulator.script import (
+    Break,
+    Call,
+    Cut,
+    Fault,
+    Pace,
+    Refuse,
+    Script,
+    ScriptLike,
+    Stall,
+    Turn,
+)
+from llmstream.simulator.server import Simulator
+
+__all__ = [
+    "Break",
+    "Call",
+    "Cut",
+    "Demo",
+    "Fault",
+    "Pace",
+    "Received",
+    "Recording",
+    "Refuse",
+    "Script",
+    "ScriptLike",
+    "Simulator",
+    "Stall",
+    "Turn",
+]

@@ -1,0 +1,104 @@
+"""What a request must bring to be let in: a key, a host name that is ours, the wish for a stream."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import re
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import msgspec
+
+from llmstream.dialects.base import Dialect
+from llmstream.errors import AuthenticationError, BadRequest, InvalidRequest, NotFound
+from llmstream.exchange import HttpRequest, redact_headers
+
+__all__ = ["check_bind", "check_key", "check_stream_asked", "host_is_local", "masked", "no_such_path"]
+
+_KEY_HEADERS: Final = ("x-api-key", "api-key", "x-goog-api-key")
+_SECRET_QUERY: Final = re.compile(r"([?&](?:key|api_key|access_token)=)[^&#]*")
+
+_WHOLE_BY_DEFAULT: Final = frozenset({"openai-chat", "openai-responses", "anthropic", "cohere", "mistral"})
+"""Dialects whose vendors answer in one piece unless the body says `"stream": true`."""
+
+
+def check_bind(host: str, *, allow_remote: bool) -> None:
+    """Refuses an address that others can reach, unless that is wanted.
+
+    raises: InvalidRequest
+    """
+    if not allow_remote and not _is_loopback(host):
+        raise InvalidRequest(
+            f"the simulator would listen on {host!r}, where others can reach it. "
+            "Use 127.0.0.1, or pass allow_remote=True."
+        )
+
+
+def host_is_local(header: str | None) -> bool:
+    """Whether a Host header names this machine: a web page elsewhere cannot make it do that."""
+    if not header:
+        return False
+    match = re.fullmatch(r"(\[[^\]]+\]|[^:]+)(?::\d+)?", header.strip())
+    return match is not None and _is_loopback(match.group(1).strip("[]"))
+
+
+def check_key(headers: Mapping[str, str], keys: Collection[str] | None) -> None:
+    """Whether one of the keys was sent, in any vendor's header; None takes everything.
+
+    raises: AuthenticationError
+    """
+    if keys is None:
+        return
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    given = [headers[name] for name in _KEY_HEADERS if headers.get(name)]
+    if scheme.lower() == "bearer":
+        given.append(token.strip())
+    for one in given:
+        if any(hmac.compare_digest(one.encode(), key.encode()) for key in keys):
+            return
+    words = "the API key is not valid" if given else "no API key was sent"
+    raise AuthenticationError(
+        f"{words}; the simulator wants one of its own", status=401, reason="invalid_api_key"
+    )
+
+
+def check_stream_asked(dialect: Dialect, http: HttpRequest) -> None:
+    """The simulator only streams.
+
+    raises: BadRequest where an answer in one piece is asked for
+    """
+    try:
+        body = http.json()
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return
+    wanted = body.get("stream") if isinstance(body, dict) else None
+    if wanted is None:
+        wanted = dialect.name not in _WHOLE_BY_DEFAULT
+    if not wanted:
+        raise BadRequest(
+            'the simulator only streams: ask with "stream": true', status=400, reason="invalid_request"
+        )
+
+
+def no_such_path(http: HttpRequest) -> NotFound:
+    """The refusal of a path that no dialect knows."""
+    path = http.url.partition("?")[0]
+    return NotFound(
+        f"no dialect of the simulator answers {http.method} {path}", status=404, reason="not_found"
+    )
+
+
+def masked(http: HttpRequest) -> HttpRequest:
+    """The request without its secrets."""
+    url = _SECRET_QUERY.sub(r"\1***", http.url)
+    return msgspec.structs.replace(http, url=url, headers=redact_headers(http.headers))
+
+
+def _is_loopback(host: str) -> bool:
+    if host.lower().rstrip(".") == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,315 @@
+"""A real HTTP server on loopback that answers in every dialect it is given."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from types import TracebackType
+
+import msgspec
+from aiohttp import web
+
+from llmstream.dialects.base import Dialect, EventEncoder
+from llmstream.dialects.vendor_errors import error_from_value
+from llmstream.errors import BadRequest, ErrorInfo, LLMStreamError, ServerError
+from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
+from llmstream.simulator.catalogue import lookup
+from llmstream.simulator.demo import Demo
+from llmstream.simulator.gate import (
+    check_bind,
+    check_key,
+    check_stream_asked,
+    host_is_local,
+    masked,
+    no_such_path,
+)
+from llmstream.simulator.player import Player
+from llmstream.simulator.received import Received
+from llmstream.simulator.recording import Recording
+from llmstream.simulator.script import Cut, Pace, Refuse, ScriptLike, Stall, Turn
+from llmstream.simulator.utterance import Beat, utter
+
+__all__ = ["Simulator", "default_dialects"]
+
+_log = logging.getLogger("llmstream.simulator")
+
+_CLOSE_S = 1.0
+"""How long open connections may take to go down; handlers are cancelled before that."""
+
+
+def default_dialects() -> list[Dialect]:
+    """The dialects the simulator speaks unless told otherwise."""
+    from llmstream.dialects.anthropic import Anthropic
+    from llmstream.dialects.ollama import Ollama
+    from llmstream.dialects.openai_chat import OpenAIChat
+
+    return [OpenAIChat(), Anthropic(), Ollama()]
+
+
+class Simulator:
+    """A vendor of all dialects, for demonstrations and tests. Use it with `async with`.
+
+    script:      what it says; the default uses the tools it is offered
+    recordings:  answers of any request in order, the last one again and again, in place of a script
+    speed:       of recordings; 1.0 is as it was, None without waiting
+    dialects:    asked in order who takes a request
+    api_keys:    keys it accepts; None lets everybody in
+    pace:        of turns that have none
+    block_bytes: write in blocks of this size in place of one write an event
+    models:      names on its lists of models; it answers under any name
+
+    url:      where it listens, such as "http://127.0.0.1:40123"
+    requests: what it has received, in order
+    """
+
+    def __init__(
+        self,
+        script: ScriptLike | None = None,
+        *,
+        recordings: Recording | Iterable[Recording] = (),
+        speed: float | None = 1.0,
+        dialects: Iterable[Dialect] | None = None,
+        api_keys: Collection[str] | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        allow_remote: bool = False,
+        pace: Pace | None = None,
+        block_bytes: int = 0,
+        max_body_bytes: int = 32 * 1024 * 1024,
+        models: Sequence[str] = ("sim",),
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        now: Callable[[], datetime.datetime] | None = None,
+    ) -> None:
+        check_bind(host, allow_remote=allow_remote)
+        self.requests: list[Received] = []
+        self._script = script if script is not None else Demo()
+        self._recordings = [recordings] if isinstance(recordings, Recording) else list(recordings)
+        self._speed = speed
+        self._dialects = list(dialects) if dialects is not None else default_dialects()
+        self._api_keys = api_keys
+        self._host, self._port, self._allow_remote = host, port, allow_remote
+        self._pace = pace
+        self._max_body_bytes = max_body_bytes
+        self._models = models
+        self._player = Player(clock, sleep, block_bytes)
+        self._now = now or (lambda: datetime.datetime.now(datetime.UTC).replace(microsecond=0))
+        self._answered = 0
+        self._closing = False
+        self._handlers: set[asyncio.Task[object]] = set()
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it listens, without a path."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._port}"
+
+    async def __aenter__(self) -> Simulator:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Opens the port.
+
+        raises: OSError where it is taken
+        """
+        app = web.Application(client_max_size=self._max_body_bytes)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=_CLOSE_S)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, self._host, self._port).start()
+        except BaseException:
+            await runner.cleanup()
+            raise
+        self._closing = False
+        self._runner = runner
+        self._port = runner.addresses[0][1]
+
+    async def close(self) -> None:
+        """Breaks off what is being said, frees the port and waits until all of it is gone."""
+        runner, self._runner = self._runner, None
+        if runner is None:
+            return
+        self._closing = True
+        for handler in self._handlers:
+            handler.cancel()
+        await runner.cleanup()
+
+    async def serve_forever(self, ready: Callable[[str], object] | None = None) -> None:
+        """Serves until cancelled. `ready` is called with the URL once the port is open."""
+        async with self:
+            if ready is not None:
+                ready(self.url)
+            await asyncio.Event().wait()
+
+    async def _handle(self, incoming: web.Request) -> web.StreamResponse:
+        task = asyncio.current_task()
+        if task is not None:
+            self._handlers.add(task)
+        http = HttpRequest(
+            incoming.raw_path, b"", {k.lower(): v for k, v in incoming.headers.items()}, incoming.method
+        )
+        received = Received(masked(http), f"req_sim_{len(self.requests)}")
+        self.requests.append(received)
+        try:
+            return await self._answer(incoming, http, received)
+        except (asyncio.CancelledError, ConnectionError):
+            received.disconnected = not self._closing
+            raise
+        finally:
+            received.done.set()
+            if task is not None:
+                self._handlers.discard(task)
+
+    async def _answer(
+        self, incoming: web.Request, http: HttpRequest, received: Received
+    ) -> web.StreamResponse:
+        if not self._allow_remote and not host_is_local(http.headers.get("host")):
+            return web.Response(status=403, text="the simulator is for this machine only")
+        dialect = self._dialect_of(http)
+        received.dialect = dialect.name if dialect is not None else ""
+        try:
+            http = msgspec.structs.replace(http, body=await self._body(incoming))
+            received.http = masked(http)
+            page = lookup(http, self._models)
+            if page is not None:
+                return _whole(page)
+            check_key(http.headers, self._api_keys)
+            if self._recordings:
+                return await self._replay(incoming, received)
+            if dialect is None:
+                raise no_such_path(http)
+            return await self._say(incoming, dialect, http, received)
+        except LLMStreamError as error:
+            return _whole(_refusal(dialect or self._likely(http), error.info, received))
+
+    async def _body(self, incoming: web.Request) -> bytes:
+        try:
+            return await incoming.read()
+        except web.HTTPRequestEntityTooLarge:
+            raise BadRequest(
+                f"the request is larger than {self._max_body_bytes} bytes",
+                status=413,
+                reason="request_too_large",
+            ) from None
+
+    async def _say(
+        self, incoming: web.Request, dialect: Dialect, http: HttpRequest, received: Received
+    ) -> web.StreamResponse:
+        """The answer of the script, as a stream."""
+        try:
+            request = dialect.decode_request(http)
+            received.request = msgspec.structs.replace(request, headers=redact_headers(request.headers))
+            check_stream_asked(dialect, http)
+            number, self._answered = self._answered, self._answered + 1
+            turn = self._script.turn(request, number)
+            if isinstance(turn.fault, Refuse):
+                return _whole(_refusal(dialect, _refused(turn.fault), received))
+            beats = utter(turn, request, number=number, pace=self._pace, now=self._now())
+            encoder = dialect.event_encoder(request)
+        except LLMStreamError:
+            raise
+        except Exception as error:
+            _log.exception("the simulator failed")
+            raise ServerError(f"the simulator failed: {error!r}", status=500) from error
+        pieces = _pieces(beats, encoder, turn)
+        response = await self._open(incoming, 200, dialect.content_type, received)
+        await self._player.play(response, pieces)
+        return await self._end(incoming, response, turn)
+
+    async def _replay(self, incoming: web.Request, received: Received) -> web.StreamResponse:
+        """The next recording, whatever was asked."""
+        number, self._answered = self._answered, self._answered + 1
+        recording = self._recordings[min(number, len(self._recordings) - 1)]
+        response = await self._open(incoming, recording.status, recording.content_type, received)
+        await self._player.play(response, recording.pieces(self._speed))
+        await response.write_eof()
+        return response
+
+    async def _open(
+        self, incoming: web.Request, status: int, content_type: str, received: Received
+    ) -> web.StreamResponse:
+        headers = {"content-type": content_type, "cache-control": "no-cache", **_id_headers(received)}
+        response = web.StreamResponse(status=status, headers=headers)
+        response.enable_chunked_encoding()
+        await response.prepare(incoming)
+        return response
+
+    async def _end(
+        self, incoming: web.Request, response: web.StreamResponse, turn: Turn
+    ) -> web.StreamResponse:
+        match turn.fault:
+            case Stall(stall_s=None):
+                await asyncio.Event().wait()
+            case Stall(stall_s=float(seconds)):
+                await self._player.sleep(seconds)
+            case Cut(clean=False) if incoming.transport is not None:
+                incoming.transport.close()
+                return response
+            case _:
+                pass
+        await response.write_eof()
+        return response
+
+    def _dialect_of(self, http: HttpRequest) -> Dialect | None:
+        return next((dialect for dialect in self._dialects if dialect.accepts(http)), None)
+
+    def _likely(self, http: HttpRequest) -> Dialect:
+        """Whose client sent a request that no dialect takes, by its marks."""
+        by_name = {dialect.name: dialect for dialect in self._dialects}
+        name = "openai-chat"
+        if "anthropic-version" in http.headers:
+            name = "anthropic"
+        elif http.url.startswith("/api/"):
+            name = "ollama"
+        return by_name.get(name, self._dialects[0])
+
+
+def _refusal(dialect: Dialect, error: ErrorInfo, received: Received) -> HttpResponse:
+    answer = dialect.encode_error(error)
+    headers = {**_id_headers(received), **answer.headers}
+    if error.retry_after_s is not None:
+        headers.setdefault("retry-after", f"{error.retry_after_s:g}")
+    return msgspec.structs.replace(answer, headers=headers)
+
+
+def _id_headers(received: Received) -> dict[str, str]:
+    """The id under the names that the vendors give it."""
+    return {"x-request-id": received.request_id, "request-id": received.request_id}
+
+
+def _whole(answer: HttpResponse) -> web.Response:
+    return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
+
+
+def _refused(fault: Refuse) -> ErrorInfo:
+    """The error that the script asks for, typed by its status."""
+    headers = {} if fault.retry_after_s is None else {"retry-after": f"{fault.retry_after_s:g}"}
+    return error_from_value(
+        {"message": fault.message}, provider="simulator", status=fault.status, headers=headers
+    ).info
+
+
+def _pieces(beats: Iterable[Beat], encoder: EventEncoder, turn: Turn) -> Iterator[tuple[float, bytes]]:
+    """The bytes of each event; the end of the body only where no fault comes before it."""
+    due_s = 0.0
+    for beat in beats:
+        due_s = beat.due_s
+        data = encoder.feed(beat.event)
+        if data:
+            yield due_s, data
+    if isinstance(turn.fault, Cut | Stall):
+        return
+    data = encoder.close()
+    if data:
+        yield due_s, data

@@ -1,0 +1,157 @@
+"""A turn as events with the moments at which they are due."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from llmstream.chats.content import Reasoning, Text, ToolCall, ToolResult
+from llmstream.dialects.vendor_errors import error_from_value
+from llmstream.events import (
+    Event,
+    Finish,
+    FinishReason,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseMetadata,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolInputDelta,
+    ToolInputEnd,
+    ToolInputStart,
+    Usage,
+)
+from llmstream.events import ToolCall as ToolCallEvent
+from llmstream.grammar import Guard
+from llmstream.request import Request, ToolSpec
+from llmstream.simulator.script import Break, Call, Cut, Pace, Stall, Turn
+
+__all__ = ["Beat", "estimated_tokens", "utter"]
+
+_WORDS: Final = re.compile(r"\s*\S+|\s+\Z")
+_INPUT_CHARS: Final = 12
+_CHARS_PER_TOKEN: Final = 4
+_DELTAS: Final = (TextDelta, ReasoningDelta, ToolInputDelta)
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """One event and when it is due, in seconds from the start of the answer."""
+
+    event: Event
+    due_s: float = 0.0
+
+
+def utter(
+    turn: Turn,
+    request: Request,
+    *,
+    number: int = 0,
+    pace: Pace | None = None,
+    now: datetime.datetime | None = None,
+) -> list[Beat]:
+    """The whole answer that a turn means, up to where its fault ends it.
+
+    number: of the request; ids are made of it
+    pace:   for a turn without its own
+    now:    what the vendor would call the time of the response
+    """
+    events: list[Event] = [e for e in turn.events if not isinstance(e, StreamStart)]
+    events = events or list(_sentence(turn, request, number, now))
+    return list(_timed(_up_to_fault(turn, events), turn.pace or pace or Pace()))
+
+
+def estimated_tokens(text: str) -> int:
+    """Tokens of a text, four characters each."""
+    return math.ceil(len(text) / _CHARS_PER_TOKEN)
+
+
+def _sentence(turn: Turn, request: Request, number: int, now: datetime.datetime | None) -> Iterator[Event]:
+    yield ResponseMetadata(request.model, f"sim-{number}", now)
+    blocks = 0
+    if turn.reasoning:
+        yield ReasoningStart(str(blocks))
+        yield from (ReasoningDelta(word, str(blocks)) for word in _WORDS.findall(turn.reasoning))
+        yield ReasoningEnd(str(blocks))
+        blocks += 1
+    if turn.text:
+        yield TextStart(str(blocks))
+        yield from (TextDelta(word, str(blocks)) for word in _WORDS.findall(turn.text))
+        yield TextEnd(str(blocks))
+    for position, call in enumerate(turn.calls):
+        yield from _call(call, f"call_{number}_{position}")
+    reason: FinishReason = turn.finish_reason or ("tool-calls" if turn.calls else "stop")
+    yield Finish(reason, turn.usage or _usage(turn, request))
+
+
+def _call(call: Call, call_id: str) -> Iterator[Event]:
+    text = _input(call)
+    yield ToolInputStart(call.name, call_id)
+    for start in range(0, len(text), _INPUT_CHARS):
+        yield ToolInputDelta(text[start : start + _INPUT_CHARS], call_id)
+    yield ToolInputEnd(call_id)
+    yield ToolCallEvent(call.name, text or "{}", call_id)
+
+
+def _input(call: Call) -> str:
+    if isinstance(call.arguments, str):
+        return call.arguments
+    return msgspec.json.encode(call.arguments).decode()
+
+
+def _up_to_fault(turn: Turn, events: list[Event]) -> list[Event]:
+    """What is said before the fault, and where the vendor says so itself, the error."""
+    fault = turn.fault
+    if not isinstance(fault, Break | Cut | Stall):
+        return events
+    events = events[: fault.after_events]
+    if isinstance(fault, Break):
+        guard = Guard()
+        events = guard.feed(events)
+        error = error_from_value({"message": fault.message}, provider="simulator", status=fault.status)
+        events = events + guard.close(Usage(), error.info)
+    return events
+
+
+def _timed(events: Iterable[Event], pace: Pace) -> Iterator[Beat]:
+    due_s = pace.first_s
+    spoken = False
+    for event in events:
+        if isinstance(event, _DELTAS):
+            if spoken and pace.tokens_per_s:
+                due_s += estimated_tokens(event.delta) / pace.tokens_per_s
+            elif spoken:
+                due_s += pace.delta_s
+            spoken = True
+        yield Beat(event, due_s)
+
+
+def _usage(turn: Turn, request: Request) -> Usage:
+    given = sum(estimated_tokens(text) for text in _prompt_texts(request))
+    thought = estimated_tokens(turn.reasoning)
+    made = thought + estimated_tokens(turn.text) + sum(estimated_tokens(_input(c)) for c in turn.calls)
+    return Usage(given, made, given + made, reasoning_tokens=thought or None)
+
+
+def _prompt_texts(request: Request) -> Iterator[str]:
+    for message in request.messages:
+        for part in message.parts:
+            match part:
+                case Text(text) | Reasoning(text):
+                    yield text
+                case ToolCall(_, name, arguments):
+                    yield name + arguments
+                case ToolResult():
+                    yield part.content
+                case _:
+                    pass
+    for tool in request.tools:
+        if isinstance(tool, ToolSpec):
+            yield tool.name + tool.description + msgspec.json.encode(tool.input_schema).decode()

@@ -1,0 +1,63 @@
+"""The default script decides from the request alone."""
+
+from __future__ import annotations
+
+import json
+
+from llmstream.chats.content import ToolCall, ToolResult
+from llmstream.chats.message import Message
+from llmstream.request import NamedTool, ProviderTool, Reasoning, Request, ResponseFormat, ToolSpec
+from llmstream.simulator import Call, Demo, Turn
+
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}}
+WEATHER = ToolSpec("weather", "", CITY)
+CLOCK = ToolSpec("clock")
+
+
+def turn(*messages: Message, **fields: object) -> Turn:
+    return Demo().turn(Request(model="m", messages=messages, **fields), 0)  # type: ignore[arg-type]
+
+
+def test_with_tools_it_calls_the_first() -> None:
+    said = turn(Message.user("How warm?"), tools=(ProviderTool("web"), WEATHER, CLOCK))
+    assert said.calls == (Call("weather", {"city": "Paris"}),)
+    assert said.reasoning
+    assert said.text
+
+
+def test_a_tool_choice_is_obeyed() -> None:
+    assert turn(tools=(WEATHER, CLOCK), tool_choice=NamedTool("clock")).calls == (Call("clock", {}),)
+    assert turn(tools=(WEATHER,), tool_choice="none").calls == ()
+
+
+def test_results_are_quoted() -> None:
+    history = (
+        Message.user("How warm?"),
+        Message.assistant(ToolCall("c", "weather", "{}")),
+        Message.tool([ToolResult("c", "7 °C", name="weather")]),
+    )
+    said = turn(*history, tools=(WEATHER,))
+    assert said.calls == ()
+    assert "weather says: 7 °C" in said.text
+    assert turn(*history, Message.user("And now?"), tools=(WEATHER,)).calls
+
+
+def test_without_tools_it_takes_up_the_prompt() -> None:
+    said = turn(Message.system("Be brief."), Message.user("Why is the sky blue?"))
+    assert "You said: Why is the sky blue?" in said.text
+    assert "5 words" in said.text
+    assert not said.reasoning
+
+
+def test_reasoning_comes_when_asked_for() -> None:
+    assert turn(Message.user("x"), reasoning=Reasoning(effort="low")).reasoning
+    assert not turn(Message.user("x"), reasoning=Reasoning(effort="none")).reasoning
+
+
+def test_a_schema_gets_json() -> None:
+    assert json.loads(turn(response_format=ResponseFormat(CITY)).text) == {"city": "Paris"}
+    assert isinstance(json.loads(turn(response_format=ResponseFormat()).text), dict)
+
+
+def test_no_prompt_at_all_is_answered() -> None:
+    assert "simulator" in turn().text

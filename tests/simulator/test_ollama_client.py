@@ -1,0 +1,87 @@
+"""Ollama's own Python client is content with the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from llmstream.dialects.ollama import Ollama
+from llmstream.simulator import Break, Call, Cut, Refuse, Script, Simulator, Turn
+
+ollama = pytest.importorskip("ollama", reason="Ollama's own client is not installed")
+
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "Weather of a city",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+ASKED: list[Any] = [{"role": "user", "content": "How warm is it?"}]
+
+
+@asynccontextmanager
+async def connected(*turns: Turn) -> AsyncIterator[Any]:
+    async with (
+        Simulator(Script(turns) if turns else None, dialects=[Ollama()]) as simulator,
+        ollama.AsyncClient(host=simulator.url) as client,
+    ):
+        yield client
+
+
+async def collect(client: Any, **options: Any) -> list[Any]:
+    options = {"model": "sim", "messages": ASKED, "stream": True, **options}
+    return [part async for part in await client.chat(**options)]
+
+
+async def test_it_reads_thinking_text_calls_and_counts() -> None:
+    turn = Turn(reasoning="Hm hm.", text="Привет, мир", calls=(Call("weather", {"city": "Oslo"}),))
+    async with connected(turn) as client:
+        parts = await collect(client)
+    assert "".join(p.message.thinking or "" for p in parts) == "Hm hm."
+    assert "".join(p.message.content or "" for p in parts) == "Привет, мир"
+    calls = [c for p in parts for c in p.message.tool_calls or ()]
+    assert [(c.function.name, c.function.arguments) for c in calls] == [("weather", {"city": "Oslo"})]
+    assert parts[-1].done
+    assert parts[-1].eval_count > 0
+    assert parts[-1].model == "sim"
+
+
+async def test_a_second_turn_with_results_is_answered() -> None:
+    async with connected() as client:
+        first = await collect(client, tools=[TOOL])
+        call = next(c for p in first for c in p.message.tool_calls or ())
+        history = [
+            *ASKED,
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "content": "7 degrees", "tool_name": "weather"},
+        ]
+        second = await collect(client, messages=history, tools=[TOOL])
+        listed = await client.list()
+    assert "weather says: 7 degrees" in "".join(p.message.content or "" for p in second)
+    assert [m.model for m in listed.models] == ["sim"]
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 429, 503])
+async def test_refusals_are_its_typed_errors(status: int) -> None:
+    async with connected(Turn(fault=Refuse(status=status, message="no"))) as client:
+        with pytest.raises(ollama.ResponseError, match="no") as caught:
+            await collect(client)
+    assert caught.value.status_code == status
+
+
+async def test_an_error_inside_the_stream_is_its_error() -> None:
+    async with connected(Turn(text="a b", fault=Break(after_events=3, message="out of memory"))) as client:
+        with pytest.raises(ollama.ResponseError, match="out of memory"):
+            await collect(client)
+
+
+async def test_a_dropped_connection_is_an_error_of_its_transport() -> None:
+    httpx = pytest.importorskip("httpx", reason="the transport of Ollama's client is not installed")
+    async with connected(Turn(text="a b", fault=Cut(after_events=3))) as client:
+        with pytest.raises(httpx.RemoteProtocolError):
+            await collect(client)

@@ -1,0 +1,96 @@
+"""`@tool` and the forms in which tools are given."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from llmstream.errors import InvalidRequest
+from llmstream.request import ProviderTool, ToolSpec
+from llmstream.tools import Tool, as_tools, tool, tool_from_function, tool_specs
+
+
+def search(query: str) -> str:
+    """Find pages.
+
+    Args:
+        query: what to look for
+    """
+    return query
+
+
+def test_the_decorator_makes_a_spec_out_of_the_function() -> None:
+    found = tool(search)
+    assert found.spec == ToolSpec(
+        "search",
+        "Find pages.",
+        {
+            "type": "object",
+            "properties": {"query": {"description": "what to look for", "type": "string"}},
+            "required": ["query"],
+            "additionalProperties": False,
+        },
+    )
+
+
+def test_options_of_the_decorator_win() -> None:
+    @tool(name="find", description="Other words.", strict=True, timeout_s=3, eager=True, sequential=True)
+    def search(query: str) -> str:
+        """Find pages."""
+        return query
+
+    assert (search.spec.name, search.spec.description, search.spec.strict) == ("find", "Other words.", True)
+    assert (search.timeout_s, search.eager, search.sequential) == (3, True, True)
+
+
+def test_partials_and_methods_have_the_name_of_their_function() -> None:
+    class Index:
+        def look_up(self, key: str) -> str:
+            """Look up a key."""
+            return key
+
+    assert tool(functools.partial(search, query="x")).name == "search"
+    assert tool(Index().look_up).spec.description == "Look up a key."
+
+
+def lazily(n: int) -> Iterator[int]:
+    yield n
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [(lazily, "async ones"), (lambda: None, "no name for a tool"), (tool(search), "already")],
+)
+def test_what_cannot_be_a_tool_is_refused(function: Callable[..., Any], words: str) -> None:
+    with pytest.raises(InvalidRequest, match=words):
+        tool_from_function(function)
+
+
+def test_tools_are_given_in_any_form() -> None:
+    declared, vendor, made = ToolSpec("ask"), ProviderTool("web_search"), tool(name="made")(search)
+    found = as_tools([search, made, declared, vendor])
+    assert isinstance(found[0], Tool)
+    assert found[1:] == (made, declared, vendor)
+    assert [t.name for t in tool_specs([search, made, declared])] == ["search", "made", "ask"]
+    assert tool_specs([vendor]) == (vendor,)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [search, ToolSpec("search")],
+        [ProviderTool("x"), ProviderTool("x")],
+        [ProviderTool("x", "search"), search],
+    ],
+)
+def test_one_name_for_two_tools_is_refused(given: list[Any]) -> None:
+    with pytest.raises(InvalidRequest, match="two tools are called"):
+        as_tools(given)
+
+
+def test_what_is_no_tool_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="is no tool"):
+        as_tools(["search"])  # type: ignore[list-item]  # on purpose

@@ -1,0 +1,117 @@
+"""What a tool returned, as the model sees it."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+
+from llmstream.chats.content import Audio, Document, Image, Text
+from llmstream.errors import ToolError
+from llmstream.tools import ToolOutcome
+
+PNG = b"\x89PNG\r\n\x1a\n-"
+
+
+class Point(msgspec.Struct):
+    x: int
+
+
+@dataclass
+class Size:
+    w: int
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@pytest.mark.parametrize(
+    ("value", "content"),
+    [
+        ("as is", "as is"),
+        ("", ""),
+        (None, ""),
+        ({"a": [1, 2.5, None, True]}, '{"a":[1,2.5,null,true]}'),
+        ([1, "two"], '[1,"two"]'),
+        (3, "3"),
+        (Point(1), '{"x":1}'),
+        (Size(2), '{"w":2}'),
+        (Colour.RED, '"red"'),
+        (datetime.date(2026, 1, 2), '"2026-01-02"'),
+        (Text("words"), "words"),
+    ],
+)
+def test_values_become_text(value: Any, content: str) -> None:
+    assert ToolOutcome.of(value) == ToolOutcome(content)
+
+
+@pytest.mark.parametrize(
+    ("data", "part"),
+    [
+        (PNG, Image(data=PNG, media_type="image/png")),
+        (bytearray(b"\xff\xd8\xff\xe0"), Image(data=b"\xff\xd8\xff\xe0", media_type="image/jpeg")),
+        (b"RIFF....WEBP", Image(data=b"RIFF....WEBP", media_type="image/webp")),
+        (b"%PDF-1.7", Document(data=b"%PDF-1.7", media_type="application/pdf")),
+        (b"RIFF....WAVE", Audio(data=b"RIFF....WAVE", media_type="audio/wav")),
+        (memoryview(b"\x00"), Document(data=b"\x00", media_type="application/octet-stream")),
+        (Image(url="https://x.example/a.png"), Image(url="https://x.example/a.png")),
+    ],
+)
+def test_bytes_and_parts_become_parts(data: Any, part: Any) -> None:
+    assert ToolOutcome.of(data) == ToolOutcome("", (part,))
+
+
+def test_a_list_with_parts_is_parts_and_lines_of_text() -> None:
+    image = Image(url="https://x.example/a.png")
+    found = ToolOutcome.of(["a chart", image, {"n": 1}, PNG])
+    assert found == ToolOutcome('a chart\n{"n":1}', (image, Image(data=PNG, media_type="image/png")))
+
+
+@pytest.mark.parametrize("value", [object(), {"f": object()}, [PNG, object()], "\ud800".join, {1j}])
+def test_what_cannot_be_sent_is_an_error_result(value: Any) -> None:  # RELIABILITY 44
+    found = ToolOutcome.of(value)
+    assert found.error is not None
+    assert found.content == found.error
+    assert "cannot be sent" in found.content
+
+
+def test_a_value_that_contains_itself_is_an_error_result() -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    assert ToolOutcome.of(loop).error is not None
+
+
+def test_a_tool_may_give_text_and_an_error() -> None:  # S0.9
+    assert ToolOutcome.of(ToolOutcome("partial output", error="exit code 1")).content == "partial output"
+    assert ToolOutcome.of(ToolOutcome(error="exit code 1")).content == "exit code 1"
+
+
+@pytest.mark.parametrize(
+    ("exception", "words"),
+    [
+        (ValueError("boom"), "ValueError: boom"),
+        (KeyError("k"), "KeyError: 'k'"),
+        (RuntimeError(), "RuntimeError"),
+        (ToolError("no such file"), "no such file"),
+    ],
+)
+def test_exceptions_are_told_with_their_type_and_tool_errors_without(
+    exception: Exception, words: str
+) -> None:
+    found = ToolOutcome.raised(exception)
+    assert (found.content, found.error, found.exception) == (words, words, exception)
+
+
+def test_long_text_is_cut_with_a_note() -> None:  # RELIABILITY 44
+    found = ToolOutcome("x" * 50).fitted(10)
+    assert found.content == "xxxxxxxxxx\n[cut: the first 10 of 50 characters]"
+    assert ToolOutcome("x" * 10).fitted(10).content == "x" * 10
+
+
+def test_lone_surrogates_become_replacement_characters() -> None:  # case 45
+    assert ToolOutcome("a\ud800b \ud83d\ude00").fitted(99).content == "a\ufffdb \U0001f600"

@@ -1,0 +1,220 @@
+"""Several calls: order, limits, one result each, cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import pytest
+
+from llmstream.chats.content import ToolCall, ToolResult
+from llmstream.errors import UnknownTool
+from llmstream.request import ProviderTool, ToolSpec
+from llmstream.tools import (
+    ToolCallStatus,
+    cancelled_results,
+    render_statuses,
+    run_call,
+    run_calls,
+    tool,
+)
+
+
+async def echo(text: str) -> str:
+    return text
+
+
+def say(call_id: str, text: str) -> ToolCall:
+    return ToolCall(call_id, "echo", f'{{"text":"{text}"}}')
+
+
+async def test_results_stand_in_call_order_however_the_calls_end() -> None:
+    turns = [asyncio.Event() for _ in range(3)]
+
+    async def step(n: int) -> int:
+        if n < 2:
+            await turns[n + 1].wait()
+        turns[n].set()
+        return n
+
+    ended: list[str] = []
+    calls = [ToolCall(f"c{n}", "step", f'{{"n":{n}}}') for n in range(3)]
+    found = await run_calls(calls, [step], on_result=lambda status: ended.append(status.tool_call_id))
+    assert [s.result.content for s in found] == ["0", "1", "2"]
+    assert ended == ["c2", "c1", "c0"]
+
+
+async def test_no_more_calls_run_at_once_than_the_limit() -> None:
+    running, most = 0, 0
+
+    async def busy() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+
+    calls = [ToolCall(str(n), "busy") for n in range(20)]
+    assert len(await run_calls(calls, [busy], limit=3)) == 20
+    assert most == 3
+
+
+async def test_calls_of_a_sequential_tool_run_one_by_one_in_order() -> None:
+    log: list[str] = []
+
+    @tool(sequential=True)
+    async def write(n: int) -> None:
+        log.append(f"begin {n}")
+        await asyncio.sleep(0)
+        log.append(f"end {n}")
+
+    await run_calls([ToolCall(str(n), "write", f'{{"n":{n}}}') for n in range(3)], [write, echo])
+    assert log == ["begin 0", "end 0", "begin 1", "end 1", "begin 2", "end 2"]
+
+
+async def test_a_failing_call_does_not_disturb_the_others() -> None:  # case 48, S0.9
+    async def fail() -> None:
+        raise ValueError("boom")
+
+    found = await run_calls([say("a", "x"), ToolCall("b", "fail"), say("c", "y")], [echo, fail])
+    assert [s.result for s in found] == [
+        ToolResult("a", "x", name="echo"),
+        ToolResult("b", "ValueError: boom", True, "fail"),
+        ToolResult("c", "y", name="echo"),
+    ]
+    assert isinstance(found[1].exception, ValueError)
+    assert "- failed: `ValueError: boom`\n" in render_statuses(found)
+
+
+async def test_an_unknown_tool_is_told_the_names_that_exist() -> None:  # case 49, RELIABILITY 34
+    found = (await run_calls([ToolCall("a", "serach", "{}")], [tool(name="search")(echo), ToolSpec("ask")]))[
+        0
+    ]
+    assert found.error == "There is no tool 'serach'. The tools are: search, ask."
+    assert isinstance(found.exception, UnknownTool)
+    assert found.result.is_error
+    assert (await run_call(ToolCall("a", "x"), [])).error == "There is no tool 'x'. The tools are: none."
+
+
+@pytest.mark.parametrize("arguments", ['{"text":', '{"text":"a"}{"text":"a"}', "[]", "null", "[" * 100_000])
+async def test_broken_arguments_run_nothing(arguments: str) -> None:  # RELIABILITY 34
+    runs: list[str] = []
+
+    async def act(text: str) -> None:
+        runs.append(text)
+
+    found = await run_calls([ToolCall("a", "act", arguments)], [act])
+    assert found[0].result.is_error
+    assert found[0].result.content.startswith("Invalid arguments for act: ")
+    assert runs == []
+
+
+async def test_a_call_that_the_vendor_said_is_broken_is_not_run() -> None:
+    marked = ToolCall("a", "echo", '{"text":"x"}', metadata={"llmstream": {"invalid": True}})
+    assert "arrived broken" in str((await run_calls([marked], [echo]))[0].error)
+    no_json = ToolCall("a", "echo", '{"text"', metadata={"llmstream": {"invalid": True}})
+    assert "no valid JSON" in str((await run_calls([no_json], [echo]))[0].error)
+
+
+async def test_a_call_id_that_occurs_twice_runs_once() -> None:  # RELIABILITY 35, 36
+    found = await run_calls([say("a", "first"), say("b", "other"), say("a", "second")], [echo])
+    assert [(s.tool_call_id, s.result.content) for s in found] == [("a", "first"), ("b", "other")]
+
+
+async def test_declared_and_vendor_executed_calls_are_left_alone() -> None:
+    tools = [echo, ToolSpec("ask"), ProviderTool("bash_20250124", "bash")]
+    vendor = ToolCall("v", "web_search", "{}", provider_executed=True)
+    calls = [ToolCall("a", "ask"), ToolCall("b", "bash"), vendor, say("c", "x")]
+    assert [s.tool_call_id for s in await run_calls(calls, tools)] == ["c"]
+    assert await run_calls([], tools) == []
+
+
+async def test_progress_is_told_with_its_call() -> None:
+    async def count(to: int) -> AsyncIterator[int]:
+        for n in range(to):
+            yield n
+
+    seen: list[tuple[str, Any]] = []
+    call = ToolCall("a", "count", '{"to":2}')
+    found = await run_calls([call], [count], on_progress=lambda call, value: seen.append((call.id, value)))
+    assert seen == [("a", 0), ("a", 1)]
+    assert found[0].result.content == "1"
+
+
+@pytest.mark.parametrize("scope", [True, False])
+async def test_cancellation_stops_all_calls_and_passes_through(scope: bool) -> None:  # RELIABILITY 37, 43
+    started: list[int] = []
+    stopped: list[int] = []
+    both = asyncio.Event()
+
+    async def hang(n: int) -> None:
+        started.append(n)
+        if len(started) == 2:
+            both.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.append(n)
+
+    calls = [ToolCall(str(n), "hang", f'{{"n":{n}}}') for n in range(2)]
+    if scope:
+        with anyio.CancelScope() as outer:
+            async with anyio.create_task_group() as group:
+                group.start_soon(run_calls, calls, [hang])
+                await both.wait()
+                outer.cancel()
+        assert outer.cancelled_caught
+    else:
+        task = asyncio.create_task(run_calls(calls, [hang]))
+        await both.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert sorted(stopped) == [0, 1]
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_cancelling_a_single_call_passes_through() -> None:
+    started = asyncio.Event()
+
+    async def hang() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(run_call(ToolCall("a", "hang"), [hang]))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_tool_that_is_cancelled_from_within_is_a_failed_result() -> None:
+    async def inner() -> None:
+        task = asyncio.ensure_future(asyncio.Event().wait())
+        task.cancel()
+        await task
+
+    found = await run_calls([ToolCall("a", "inner"), say("b", "x")], [inner, echo])
+    assert [s.error for s in found] == ["The tool inner was cancelled from within.", None]
+
+
+async def test_a_base_exception_is_raised_as_itself() -> None:  # RELIABILITY 43
+    class Halt(BaseException):
+        pass
+
+    async def halt() -> None:
+        raise Halt
+
+    with pytest.raises(Halt):
+        await run_calls([ToolCall("a", "halt"), say("b", "x")], [halt, echo])
+
+
+def test_calls_without_a_result_get_one_that_says_cancelled() -> None:
+    vendor = ToolCall("v", "web_search", provider_executed=True)
+    calls = [say("a", "x"), say("b", "y"), say("b", "y"), vendor, say("c", "z")]
+    done = [ToolCallStatus("echo", None, "c"), ToolResult("a", "x")]
+    found = cancelled_results(calls, done)
+    assert [(r.tool_call_id, r.is_error, r.name) for r in found] == [("b", True, "echo")]
+    assert "cancelled" in found[0].content

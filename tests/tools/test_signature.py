@@ -1,0 +1,211 @@
+"""Schemas out of signatures, and arguments checked against them."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+
+from llmstream.errors import InvalidRequest, InvalidToolInput
+from llmstream.tools.signature import Signature
+
+
+class Place(msgspec.Struct):
+    city: str
+
+
+@dataclass
+class Box:
+    w: int = 1
+
+
+class Unit(Enum):
+    C = "c"
+    F = "f"
+
+
+def weather(
+    place: Place,
+    days: Annotated[int, msgspec.Meta(ge=1, description="how far")] = 3,
+    unit: Unit = Unit.C,
+    tags: list[str] = [],  # what users write
+    when: datetime.date | None = None,
+    sort: Literal["asc", "desc"] = "asc",
+) -> None: ...
+
+
+def signature(function: Callable[..., Any], **descriptions: str) -> Signature:
+    return Signature(function, getattr(function, "__name__", "t"), descriptions)
+
+
+def refusal(function: Callable[..., Any], arguments: str) -> str:
+    with pytest.raises(InvalidToolInput) as raised:
+        signature(function).read(arguments)
+    return raised.value.message
+
+
+def test_the_schema_says_types_defaults_and_descriptions() -> None:
+    schema = signature(weather, place="where", days="ignored").schema
+    assert schema["type"] == "object"
+    assert schema["required"] == ["place"]
+    assert schema["additionalProperties"] is False
+    assert list(schema["properties"]) == ["place", "days", "unit", "tags", "when", "sort"]
+    assert schema["properties"]["place"] == {"description": "where", "anyOf": [{"$ref": "#/$defs/Place"}]}
+    assert schema["properties"]["days"] == {
+        "description": "how far",
+        "type": "integer",
+        "minimum": 1,
+        "default": 3,
+    }
+    assert schema["properties"]["tags"] == {"type": "array", "items": {"type": "string"}, "default": []}
+    assert schema["properties"]["sort"] == {
+        "type": "string",
+        "enum": ["asc", "desc"],
+        "default": "asc",
+    }
+    assert schema["$defs"]["Unit"] == {"type": "string", "title": "Unit", "enum": ["c", "f"]}
+    assert schema["$defs"]["Place"]["properties"] == {"city": {"type": "string"}}
+
+
+def test_a_function_without_parameters_takes_an_empty_object() -> None:
+    found = signature(lambda: None)
+    assert found.schema == {"type": "object", "properties": {}, "additionalProperties": False}
+    assert found.read("") == found.read("{}") == found.read(" \n") == ([], {})
+
+
+def test_arguments_come_as_the_types_of_the_signature() -> None:
+    _, found = signature(weather).read('{"place":{"city":"Bonn"},"unit":"f","when":"2026-01-02"}')
+    assert found == {
+        "place": Place("Bonn"),
+        "days": 3,
+        "unit": Unit.F,
+        "tags": [],
+        "when": datetime.date(2026, 1, 2),
+        "sort": "asc",
+    }
+
+
+def test_an_argument_left_out_takes_the_functions_own_default() -> None:
+    marker = object()
+
+    def odd(value: Any = marker, box: Box = Box(7)) -> None: ...  # any default is legal
+
+    found = signature(odd)
+    assert "default" not in found.schema["properties"]["value"]
+    assert found.schema["properties"]["box"]["default"] == {"w": 7}
+    assert found.read("{}")[1] == {"value": marker, "box": Box(7)}
+    assert found.read('{"value":null}')[1]["value"] is None
+
+
+def test_positional_and_keyword_only_parameters_are_filled() -> None:
+    def mixed(a: int, /, b: int, *, c: int) -> None: ...
+
+    assert signature(mixed).read('{"c":3,"a":1,"b":2}') == ([1], {"b": 2, "c": 3})
+
+
+def test_required_parameters_after_optional_keywords_are_allowed() -> None:
+    def mixed(*, a: int = 1, b: int) -> None: ...
+
+    assert signature(mixed).schema["required"] == ["b"]
+
+
+def test_what_a_partial_has_bound_is_hidden_from_the_model() -> None:
+    def fetch(url: str, secret: str) -> None: ...
+
+    found = signature(functools.partial(fetch, secret="s"))
+    assert list(found.schema["properties"]) == ["url"]
+    assert found.read('{"url":"u"}') == ([], {"url": "u"})
+    with pytest.raises(InvalidToolInput, match="unknown field `secret`"):
+        found.read('{"url":"u","secret":"mine"}')
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            '{"place":{"city":"B"},"days":"3"}',
+            "Invalid arguments for weather: expected `int` at `days`; got `str`.",
+        ),
+        ('{"place":{"city":"B"},"days":0}', "expected `int` >= 1 at `days`"),
+        ('{"place":{"city":1}}', "expected `str` at `place.city`; got `int`"),
+        ('{"place":{}}', "object missing required field `city` at `place`"),
+        ("{}", "object missing required field `place`"),
+        ("", "object missing required field `place`"),
+        ('{"place":{"city":"B"},"day":1}', "unknown field `day`"),
+        ("[]", "expected `object`; got `array`"),
+        ('"text"', "expected `object`; got `str`"),
+        ('{"place":', "they are no valid JSON"),
+        ('{"place":{"city":"B"}}{"place":{"city":"B"}}', "they are no valid JSON"),
+        ('{"place":{"city":"\ud800"}}', "they are no valid JSON"),
+        ('{"place":{"city":"B"},"sort":"up"}', "invalid enum value 'up' at `sort`"),
+    ],
+)
+def test_bad_arguments_are_refused_in_words_that_help(arguments: str, words: str) -> None:  # RELIABILITY 34
+    assert words in refusal(weather, arguments)
+
+
+def test_a_nesting_bomb_is_refused() -> None:  # RELIABILITY 34
+    def anything(value: Any) -> None: ...
+
+    assert "nested too deeply" in refusal(anything, '{"value":' + "[" * 100_000)
+
+
+def test_the_refusal_shows_a_short_schema_whole_and_a_long_one_by_names() -> None:
+    def short(limit: int) -> None: ...
+
+    def long(
+        name: Annotated[str, msgspec.Meta(description="x" * 600)], level: Literal[1, 2, 3] = 1
+    ) -> None: ...
+
+    assert '"limit":{"type":"integer"}' in refusal(short, "{}")
+    assert refusal(long, "{}").endswith("Expected: an object with `name`, `level` (optional)")
+
+
+def test_numbers_are_not_coerced_from_text() -> None:
+    def price(amount: float) -> None: ...
+
+    assert signature(price).read('{"amount":1}')[1] == {"amount": 1.0}
+    assert "expected `float` at `amount`; got `str`" in refusal(price, '{"amount":"1"}')
+
+
+def unfillable_star(*values: int) -> None: ...
+def unfillable_keywords(**values: int) -> None: ...
+def unfillable_type(value: Callable[[], None]) -> None: ...
+def unknown_type(value: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821  # on purpose
+
+
+class Service:
+    def lookup(self, key: str) -> str:
+        return key
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (unfillable_star, "has no JSON form"),
+        (unfillable_keywords, "has no JSON form"),
+        (unfillable_type, "not supported"),
+        (unknown_type, "annotations cannot be read"),
+        (Service.lookup, "Wrap the bound one"),
+    ],
+)
+def test_what_json_cannot_fill_is_refused_when_the_tool_is_made(
+    function: Callable[..., Any], words: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=words):
+        signature(function)
+
+
+def test_bound_methods_and_callable_objects_are_read() -> None:
+    class Adder:
+        def __call__(self, a: int) -> int:
+            return a
+
+    assert signature(Service().lookup).schema["required"] == ["key"]
+    assert signature(Adder()).schema["properties"] == {"a": {"type": "integer"}}

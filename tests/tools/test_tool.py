@@ -1,0 +1,197 @@
+"""One tool, one call: kinds of functions, failures, time, progress."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from llmstream.errors import InvalidToolInput, ToolError, ToolTimeout
+from llmstream.request import ToolSpec
+from llmstream.tools import Tool, ToolOutcome, tool, tool_from_function
+
+
+async def test_a_sync_function_runs_in_a_worker_thread() -> None:
+    @tool
+    def where() -> bool:
+        return threading.current_thread() is threading.main_thread()
+
+    assert (await where.run("")).content == "false"
+
+
+async def test_an_async_function_runs_in_the_loop() -> None:
+    @tool
+    async def where(n: int) -> list[int]:
+        await asyncio.sleep(0)
+        return [n, int(threading.current_thread() is threading.main_thread())]
+
+    assert (await where.run('{"n":5}')).content == "[5,1]"
+
+
+async def test_the_last_value_of_an_async_generator_is_the_result() -> None:
+    closed = []
+
+    @tool
+    async def count(to: int) -> AsyncIterator[int]:
+        try:
+            for n in range(to):
+                yield n
+        finally:
+            closed.append(True)
+
+    seen: list[Any] = []
+    assert (await count.run('{"to":3}', on_progress=seen.append)).content == "2"
+    assert seen == [0, 1, 2]
+    assert (await count.run('{"to":0}')).content == ""
+    assert closed == [True, True]
+
+
+async def test_a_sync_function_may_give_an_awaitable() -> None:
+    async def inner() -> str:
+        return "inner"
+
+    assert (await tool_from_function(lambda: inner(), name="t").run("")).content == "inner"
+
+
+async def test_a_callable_object_may_be_async() -> None:
+    class Adder:
+        async def __call__(self, a: int) -> int:
+            return a + 1
+
+    assert (await tool(Adder()).run('{"a":1}')).content == "2"
+
+
+async def test_exceptions_are_results() -> None:  # S0.9, case 48, RELIABILITY 43
+    @tool
+    def fail(how: str) -> None:
+        raise {"value": ValueError, "stop": StopIteration, "tool": ToolError}[how](f"{how} broke")
+
+    assert (await fail.run('{"how":"value"}')).content == "ValueError: value broke"
+    assert (await fail.run('{"how":"tool"}')).error == "tool broke"
+    assert (await fail.run('{"how":"stop"}')).error is not None
+    assert isinstance((await fail.run('{"how":"value"}')).exception, ValueError)
+
+
+async def test_an_exception_group_of_exceptions_is_a_result() -> None:
+    @tool
+    async def group() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(asyncio.sleep(0)).add_done_callback(lambda _: None)
+            raise ValueError("inside")
+
+    assert "ExceptionGroup" in str((await group.run("")).error)
+
+
+async def test_base_exceptions_pass_through() -> None:  # RELIABILITY 43
+    class Halt(BaseException):
+        pass
+
+    @tool
+    async def halt() -> None:
+        raise Halt
+
+    with pytest.raises(Halt):
+        await halt.run("")
+
+
+async def test_bad_arguments_are_a_result_and_the_function_does_not_run() -> None:  # case 49, RELIABILITY 34
+    runs: list[int] = []
+
+    @tool
+    def act(n: int) -> None:
+        runs.append(n)
+
+    found = await act.run('{"n":"one"}')
+    assert found.content.startswith("Invalid arguments for act: expected `int` at `n`; got `str`.")
+    assert isinstance(found.exception, InvalidToolInput)
+    assert runs == []
+
+
+@pytest.mark.parametrize("sync", [True, False])
+async def test_a_tool_that_takes_too_long_is_stopped(sync: bool) -> None:  # RELIABILITY 43
+    release = threading.Event()
+
+    async def slow_async() -> None:
+        await asyncio.Event().wait()
+
+    def slow_sync() -> None:
+        release.wait(5)
+
+    found = await tool(timeout_s=0.01, name="slow")(slow_sync if sync else slow_async).run("")
+    release.set()
+    assert found.error == "The tool slow was stopped after 0.01 s."
+    assert isinstance(found.exception, ToolTimeout)
+
+
+async def test_a_timeout_of_the_tools_own_is_its_own_error() -> None:
+    @tool(timeout_s=60)
+    async def inner() -> None:
+        raise TimeoutError("database")
+
+    found = await inner.run("")
+    assert found.error == "TimeoutError: database"
+
+
+async def test_cancelling_the_caller_cancels_the_tool() -> None:
+    ended: list[str] = []
+    started = asyncio.Event()
+
+    @tool
+    async def wait() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    task = asyncio.create_task(wait.run(""))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == ["cancelled"]
+
+
+async def test_a_long_result_is_cut() -> None:  # RELIABILITY 44
+    @tool(max_result_chars=5)
+    def long() -> str:
+        return "123456789"
+
+    assert (await long.run("")).content == "12345\n[cut: the first 5 of 9 characters]"
+    found = await tool(max_result_chars=5)(fails).run("")
+    assert found.content.startswith("Value\n[cut")
+
+
+def fails() -> None:
+    raise ValueError("x")
+
+
+async def test_a_result_that_cannot_be_sent_is_an_error() -> None:  # RELIABILITY 44
+    @tool
+    def give() -> object:
+        return object()
+
+    assert "cannot be sent" in str((await give.run("")).error)
+
+
+async def test_a_tool_of_a_foreign_schema_gets_the_object_as_keywords() -> None:
+    async def call(**arguments: Any) -> Any:
+        return arguments
+
+    found = Tool(ToolSpec("remote", "", {"type": "object"}), call)
+    assert await found.run('{"a-b":1}') == ToolOutcome('{"a-b":1}')
+    assert (await found.run("")).content == "{}"
+    assert "no JSON object" in str((await found.run("[]")).error)
+
+
+def test_a_tool_can_still_be_called_as_the_function_it_is() -> None:
+    @tool
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    assert add(1, b=2) == 3
+    assert repr(add) == "Tool('add')"

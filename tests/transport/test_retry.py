@@ -1,0 +1,31 @@
+"""When and how long to wait before a request is sent again."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmstream.errors import BadRequest, Overloaded, RateLimited
+from llmstream.transport.retry import Retry, wait_before_retry_s
+
+
+def test_waits_grow_with_full_jitter_up_to_a_cap() -> None:
+    error = Overloaded("busy")
+    patient = Retry(max_retries=10)
+    waits = [wait_before_retry_s(patient, error, n, random_unit=lambda: 1.0) for n in range(1, 8)]
+    assert waits == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
+    assert wait_before_retry_s(patient, error, 3, random_unit=lambda: 0.25) == 0.5
+
+
+@pytest.mark.parametrize(("attempt", "again"), [(1, True), (2, True), (3, False)])
+def test_attempts_are_limited(attempt: int, again: bool) -> None:
+    assert (wait_before_retry_s(Retry(), Overloaded("busy"), attempt) is not None) == again
+
+
+def test_what_will_fail_again_is_not_asked_again() -> None:
+    assert wait_before_retry_s(Retry(), BadRequest("no"), 1) is None
+
+
+def test_the_vendors_wait_is_kept_unless_it_is_too_long() -> None:
+    assert wait_before_retry_s(Retry(), RateLimited("slow", retry_after_s=59), 1) == 59
+    assert wait_before_retry_s(Retry(), RateLimited("slow", retry_after_s=61), 1) is None
+    assert wait_before_retry_s(Retry(max_wait_s=90), RateLimited("slow", retry_after_s=61), 1) == 61

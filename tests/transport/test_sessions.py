@@ -1,0 +1,69 @@
+"""Proxies from the environment, and the pooled session."""
+
+from __future__ import annotations
+
+import pytest
+from aiohttp import web
+
+import llmstream as ls
+from llmstream.transport.sessions import current_session, proxy_for
+
+
+@pytest.fixture(autouse=True)
+def no_proxies(monkeypatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+def test_the_environment_names_the_proxy(monkeypatch) -> None:
+    assert proxy_for("https", "api.example") is None
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
+    assert proxy_for("https", "api.example") == "http://proxy.example:3128"
+    assert proxy_for("http", "api.example") is None
+    monkeypatch.setenv("NO_PROXY", "api.example")
+    assert proxy_for("https", "api.example") is None
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1"])
+def test_loopback_is_never_proxied(monkeypatch, host) -> None:
+    monkeypatch.setenv("ALL_PROXY", "http://proxy.example:3128")
+    assert proxy_for("http", host) is None
+
+
+async def test_one_session_serves_a_loop_until_somebody_closes_it() -> None:
+    session = await current_session()
+    assert await current_session() is session
+    await session.close()
+    assert await current_session() is not session
+
+
+async def test_a_request_goes_through_the_proxy(serve, monkeypatch) -> None:
+    asked = []
+
+    async def proxy(request: web.Request) -> web.StreamResponse:
+        asked.append(str(request.url))
+        return web.json_response({"error": {"message": "seen by the proxy"}}, status=400)
+
+    monkeypatch.setenv("HTTP_PROXY", await serve(proxy))
+    model = ls.Model("openai:m", base_url="http://vendor.example/v1", api_key="key")
+    with pytest.raises(ls.BadRequest, match="seen by the proxy"):
+        await model.stream("Hi").collect()
+    assert asked == ["http://vendor.example/v1/chat/completions"]
+
+
+async def test_a_proxy_that_is_not_there_is_a_proxy_error(monkeypatch, unused_tcp_port) -> None:
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{unused_tcp_port}")
+    model = ls.Model("openai:m", base_url="http://vendor.example/v1", api_key="key")
+    with pytest.raises(ls.ProxyError, match="HTTPS_PROXY"):
+        await model.stream("Hi", retry=ls.Retry(max_retries=0)).collect()
+
+
+async def test_a_server_that_speaks_no_tls_is_a_tls_error(serve) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return web.Response()
+
+    url = (await serve(handler)).replace("http:", "https:")
+    model = ls.Model("openai:m", base_url=url, api_key="key")
+    with pytest.raises(ls.TLSError, match="SSL_CERT_FILE"):
+        await model.stream("Hi", retry=ls.Retry(max_retries=0)).collect()
