@@ -1,0 +1,97 @@
+"""Anthropic's Messages API, in both directions, wherever it is served.
+
+`Anthropic()` is api.anthropic.com and the gateways that imitate it; `VERTEX` is Google Vertex AI,
+the same stream under another request; `BEDROCK_INVOKE` is AWS InvokeModel, the events inside AWS frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from llmstream.dialects.anthropic.decoder import AnthropicDecoder
+from llmstream.dialects.anthropic.error_words import encode_error
+from llmstream.dialects.anthropic.event_encoder import AnthropicEventEncoder
+from llmstream.dialects.anthropic.invoke_frames import InvokeFrames
+from llmstream.dialects.anthropic.quirks import BEDROCK_INVOKE_QUIRKS, VERTEX_QUIRKS, Quirks
+from llmstream.dialects.anthropic.request import encode_request
+from llmstream.dialects.anthropic.request_reader import decode_request
+from llmstream.dialects.base import Encoded, Limits
+from llmstream.dialects.decoder import Framing
+from llmstream.dialects.vendor_errors import vendor_error
+from llmstream.errors import ErrorInfo, LLMStreamError
+from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.framing.sse import SSEDecoder
+from llmstream.request import Request
+
+__all__ = ["BEDROCK_INVOKE", "VERTEX", "Anthropic", "Quirks"]
+
+
+class Anthropic(msgspec.Struct, frozen=True):
+    """The dialect.
+
+    framing: of the answer
+    quirks:  how the server's requests differ
+    """
+
+    framing: Literal["sse", "aws-event-stream"] = "sse"
+    quirks: Quirks = Quirks()
+
+    @property
+    def name(self) -> str:
+        """As in `llmstream replay --dialect`."""
+        return "anthropic"
+
+    @property
+    def content_type(self) -> str:
+        """Media type of a streamed answer."""
+        return "text/event-stream" if self.framing == "sse" else "application/vnd.amazon.eventstream"
+
+    def encode(self, request: Request, *, provider: str) -> Encoded:
+        """The HTTP request, without address and key.
+
+        raises: InvalidRequest, Unsupported
+        """
+        return encode_request(request, provider=provider, quirks=self.quirks)
+
+    def decoder(
+        self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+    ) -> AnthropicDecoder:
+        """A decoder for one response body."""
+        framing: Framing
+        if self.framing == "sse":
+            framing = SSEDecoder(max_bytes=limits.max_event_bytes)
+        else:
+            framing = InvokeFrames(provider=provider, max_bytes=limits.max_event_bytes)
+        return AnthropicDecoder(framing, provider=provider, include_raw=include_raw, limits=limits)
+
+    def decode_error(
+        self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
+    ) -> LLMStreamError:
+        """The typed error of an answer that is no stream; header names are lower case."""
+        return vendor_error(status, headers, body, provider=provider)
+
+    def accepts(self, http: HttpRequest) -> bool:
+        """Whether a request is of this dialect, by its method and path."""
+        return http.method == "POST" and self.quirks.model_of(http.url) is not None
+
+    def decode_request(self, http: HttpRequest) -> Request:
+        """What a client asks for, checked as the vendor checks it.
+
+        raises: BadRequest in the vendor's words
+        """
+        return decode_request(http, quirks=self.quirks)
+
+    def event_encoder(self, request: Request) -> AnthropicEventEncoder:
+        """The reverse of `decoder`, for the answer to one request."""
+        return AnthropicEventEncoder(request.model, framing=self.framing)
+
+    def encode_error(self, error: ErrorInfo) -> HttpResponse:
+        """The answer that the vendor would give."""
+        return encode_error(error)
+
+
+VERTEX: Final = Anthropic(quirks=VERTEX_QUIRKS)
+BEDROCK_INVOKE: Final = Anthropic("aws-event-stream", BEDROCK_INVOKE_QUIRKS)

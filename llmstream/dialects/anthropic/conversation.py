@@ -1,0 +1,211 @@
+"""Messages of ours as the system prompt and the turns of the Messages API.
+
+Neighbours of one role become one turn. In a user's turn the tool results stand first, in an
+assistant's turn the calls stand last: the API refuses every other order.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.chats.content import (
+    Audio,
+    Custom,
+    Document,
+    File,
+    Image,
+    Part,
+    Reasoning,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+    part_kind,
+)
+from llmstream.chats.message import Message
+from llmstream.chats.role import Role
+from llmstream.dialects.anthropic.blocks import KEY
+from llmstream.dialects.anthropic.media import encode_media
+from llmstream.dialects.anthropic.quirks import Quirks
+from llmstream.errors import InvalidRequest, Unsupported
+from llmstream.events import OtherWarning, Warning
+
+__all__ = ["Conversation"]
+
+_ROLES: Final = {
+    Role.SYSTEM.value: "system",
+    "developer": "system",
+    Role.USER.value: "user",
+    Role.TOOL.value: "user",
+    Role.ASSISTANT.value: "assistant",
+}
+_NO_ID: Final = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+class Conversation:
+    """Gathers blocks turn by turn.
+
+    system:   the blocks of the system prompt
+    messages: the turns, as the body has them
+    """
+
+    def __init__(self, *, provider: str, quirks: Quirks, warnings: list[Warning]) -> None:
+        self.system: list[dict[str, Any]] = []
+        self.messages: list[dict[str, Any]] = []
+        self._provider = provider
+        self._quirks = quirks
+        self._warnings = warnings
+
+    def read(self, messages: tuple[Message, ...]) -> None:
+        """Takes in a whole conversation.
+
+        raises: InvalidRequest for unknown roles and empty conversations, Unsupported for audio
+        """
+        for message in messages:
+            role = _ROLES.get(message.role)
+            if role is None:
+                raise InvalidRequest(
+                    f"no role {message.role!r} is known. Use system, user, assistant or tool."
+                )
+            for part in message.parts:
+                self._part(role, part)
+        for turn in self.messages:
+            turn["content"].sort(key=_rank)
+        if self.messages and self.messages[-1]["role"] == "assistant":
+            self._trim(self.messages[-1]["content"])
+        self.messages = [turn for turn in self.messages if turn["content"]]
+        if not self.messages:
+            raise InvalidRequest("the conversation is empty: the API wants at least one message with content")
+
+    def _part(self, role: str, part: Part) -> None:
+        if role == "system":
+            self._system(part)
+            return
+        block = self._block(role, part)
+        if block is None:
+            return
+        by_vendor = isinstance(part, (ToolCall, ToolResult)) and part.provider_executed
+        self._turn("assistant" if by_vendor else role).append(block)
+
+    def _turn(self, role: str) -> list[dict[str, Any]]:
+        if not self.messages or self.messages[-1]["role"] != role:
+            self.messages.append({"role": role, "content": []})
+        content: list[dict[str, Any]] = self.messages[-1]["content"]
+        return content
+
+    def _system(self, part: Part) -> None:
+        if not isinstance(part, Text):
+            self._warn(f"a {part_kind(part)} part in a system message was left out: the API takes text there")
+            return
+        if self.messages:
+            self._warn(
+                "a system message inside the conversation was moved to the top: the API has no other place"
+            )
+        if part.text.strip():
+            self.system.append({"type": "text", "text": part.text, **_told(part)})
+
+    def _block(self, role: str, part: Part) -> dict[str, Any] | None:
+        match part:
+            case Text():
+                return {"type": "text", "text": part.text, **_told(part)} if part.text.strip() else None
+            case Image() | Document():
+                return encode_media(part, provider=self._provider, quirks=self._quirks)
+            case Reasoning():
+                return self._reasoning(role, part)
+            case ToolCall():
+                return self._call(part)
+            case ToolResult():
+                return self._result(part)
+            case Custom(type=kind) if kind.startswith(f"{KEY}."):
+                return {"type": kind.removeprefix(f"{KEY}."), **_told(part)}
+            case Source():
+                return None  # told by the citations of the text, or for the reader alone
+            case Audio():
+                raise Unsupported(
+                    "the Messages API takes no audio. Send a transcript instead.", provider=self._provider
+                )
+            case File():
+                self._warn(f"a file of type {part.media_type!r} was left out: the API takes no files back")
+            case _:
+                self._warn(f"a part of kind {part_kind(part)!r} was left out: the API has no block for it")
+        return None
+
+    def _reasoning(self, role: str, part: Reasoning) -> dict[str, Any] | None:
+        told = _told(part)
+        if role == "assistant":
+            if "redacted_data" in told:
+                return {"type": "redacted_thinking", "data": told["redacted_data"]}
+            if told.get("signature"):
+                return {"type": "thinking", "thinking": part.text, "signature": told["signature"]}
+            if self._quirks.unsigned_thinking == "keep":
+                return {"type": "thinking", "thinking": part.text, "signature": ""}
+            if self._quirks.unsigned_thinking == "text" and part.text.strip():
+                self._warn("reasoning without a signature was sent as text: the API takes only its own")
+                return {"type": "text", "text": part.text}
+        self._warn("reasoning without a signature was left out: the API takes only its own")
+        return None
+
+    def _call(self, part: ToolCall) -> dict[str, Any] | None:
+        told = _told(part)
+        if part.provider_executed and "type" not in told:
+            self._warn(f"the call {part.id!r}, which another vendor ran, was left out")
+            return None
+        block = {"type": "tool_use", "id": _wire_id(part.id), "name": part.name}
+        return {**block, **told, "input": _input(part.arguments)}
+
+    def _result(self, part: ToolResult) -> dict[str, Any] | None:
+        told = _told(part)
+        if part.provider_executed:
+            if "type" not in told:
+                self._warn(f"the result of {part.tool_call_id!r}, which another vendor ran, was left out")
+                return None
+            block = {**told, "tool_use_id": _wire_id(part.tool_call_id), "content": part.result}
+            return {**block, "is_error": part.is_error} if told["type"] == "mcp_tool_result" else block
+        content: Any = part.content
+        if part.parts:
+            content = [{"type": "text", "text": part.content}] if part.content.strip() else []
+            for piece in part.parts:
+                content.append(self._block("user", piece))
+        block = {"type": "tool_result", "tool_use_id": _wire_id(part.tool_call_id), "content": content}
+        if part.is_error:
+            block["is_error"] = True
+        return {**block, **told}
+
+    def _trim(self, content: list[dict[str, Any]]) -> None:
+        """The beginning of an answer may not end in white space."""
+        if content and content[-1]["type"] == "text":
+            content[-1]["text"] = content[-1]["text"].rstrip()
+
+    def _warn(self, message: str) -> None:
+        warning = OtherWarning(message)
+        if warning not in self._warnings:
+            self._warnings.append(warning)
+
+
+def _rank(block: dict[str, Any]) -> int:
+    return {"tool_result": 0, "tool_use": 2}.get(block["type"], 1)
+
+
+def _told(part: Any) -> dict[str, Any]:
+    """What the metadata holds for this vendor: cache_control, citations, signatures and the like."""
+    return dict((part.metadata or {}).get(KEY, {}))
+
+
+def _wire_id(call_id: str) -> str:
+    """Another vendor's id in the letters that the API takes; the same for call and result."""
+    return _NO_ID.sub("_", call_id) or "call"
+
+
+def _input(arguments: str) -> Any:
+    """The input of a call: the JSON text as it stands where it is an object, else wrapped in one."""
+    text = arguments.strip()
+    if not text:
+        return {}
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        value = arguments
+    return msgspec.Raw(text.encode()) if isinstance(value, dict) else {"input": value}

@@ -1,0 +1,71 @@
+"""How the places that serve the Messages API differ, as data."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+from urllib.parse import quote, unquote
+
+import msgspec
+
+__all__ = ["BEDROCK_INVOKE_QUIRKS", "VERTEX_QUIRKS", "Quirks"]
+
+
+class Quirks(msgspec.Struct, frozen=True, kw_only=True):
+    """What one server wants otherwise than api.anthropic.com.
+
+    path:               below the provider's address; `{model}` stands for the model's name, which
+                        then is left out of the body
+    version:            of the API, in the header `anthropic-version`
+    body_version:       of the API, in the body instead of the header
+    betas_in_body:      beta features go to the field `anthropic_beta` instead of the header
+    stream_field:       the body says `stream: true`
+    url_sources:        images and documents may be given by URL or file id
+    unsigned_thinking:  what becomes of reasoning that carries no signature, such as another vendor's
+    default_max_tokens: where the request sets none; None goes by the model, see `models.py`
+    """
+
+    path: str = "/v1/messages"
+    version: str = "2023-06-01"
+    body_version: str | None = None
+    betas_in_body: bool = False
+    stream_field: bool = True
+    url_sources: bool = True
+    unsigned_thinking: Literal["drop", "text", "keep"] = "drop"
+    default_max_tokens: int | None = None
+
+    @property
+    def model_in_path(self) -> bool:
+        """Whether the model's name stands in the path."""
+        return "{model}" in self.path
+
+    def path_for(self, model: str) -> str:
+        """The path of a request to a model."""
+        return self.path.replace("{model}", quote(model, safe="@.-_~"))
+
+    def model_of(self, url: str) -> str | None:
+        """The model that a URL names: "" where the body does; None where the path is another."""
+        pattern = re.escape(self.path).replace(re.escape("{model}"), "(?P<model>[^/]+?)")
+        match = re.search(pattern + "/?$", url.split("?", 1)[0].split("#", 1)[0])
+        if match is None:
+            return None
+        return unquote(match.group("model")) if self.model_in_path else ""
+
+
+BEDROCK_INVOKE_QUIRKS: Final = Quirks(
+    path="/model/{model}/invoke-with-response-stream",
+    body_version="bedrock-2023-05-31",
+    betas_in_body=True,
+    stream_field=False,
+    url_sources=False,
+)
+"""source: Amazon Bedrock user guide, Anthropic Claude Messages API"""
+
+VERTEX_QUIRKS: Final = Quirks(
+    path="/models/{model}:streamRawPredict",
+    body_version="vertex-2023-10-16",
+)
+"""The address ends in `/projects/{p}/locations/{l}/publishers/anthropic`.
+
+source: "Claude on Vertex AI" in Anthropic's documents
+"""

@@ -1,0 +1,179 @@
+"""Our request as an HTTP request of the Messages API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from llmstream.dialects.anthropic.blocks import KEY
+from llmstream.dialects.anthropic.conversation import Conversation
+from llmstream.dialects.anthropic.models import Abilities, abilities
+from llmstream.dialects.anthropic.quirks import Quirks
+from llmstream.dialects.anthropic.strict_schema import strict_schema
+from llmstream.dialects.anthropic.thinking import encode_thinking
+from llmstream.dialects.anthropic.tools import betas_of_tools, encode_tool_choice, encode_tools
+from llmstream.dialects.base import Encoded
+from llmstream.errors import InvalidRequest
+from llmstream.events import OtherWarning, UnsupportedSetting, Warning
+from llmstream.exchange import HttpRequest
+from llmstream.request import ProviderTool, Request, Settings
+
+__all__ = ["encode_request"]
+
+
+def encode_request(request: Request, *, provider: str, quirks: Quirks) -> Encoded:
+    """The HTTP request and what could not be said in it.
+
+    `provider_options["anthropic"]` is merged into the body last, objects field by field; its
+    `betas`, a list of names, become the header `anthropic-beta`.
+
+    raises: InvalidRequest, Unsupported
+    """
+    warnings: list[Warning] = []
+    options = _options(request, provider)
+    betas = [*betas_of_tools(request), *options.pop("betas", ())]
+    body = _body(request, options, provider, quirks, warnings)
+    headers = {"content-type": "application/json"}
+    if quirks.body_version is None:
+        headers["anthropic-version"] = quirks.version
+    else:
+        body["anthropic_version"] = quirks.body_version
+    betas = list(dict.fromkeys(str(beta) for beta in betas))
+    if betas and quirks.betas_in_body:
+        body["anthropic_beta"] = betas
+    elif betas:
+        headers["anthropic-beta"] = ",".join(betas)
+    body = _merged(body, options)
+    try:
+        data = msgspec.json.encode(body)
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise InvalidRequest(f"the request cannot be written as JSON: {error}", provider=provider) from None
+    headers.update({name.lower(): value for name, value in request.headers.items()})
+    return Encoded(HttpRequest(quirks.path_for(request.model), data, headers), warnings)
+
+
+def _body(
+    request: Request, options: dict[str, Any], provider: str, quirks: Quirks, warnings: list[Warning]
+) -> dict[str, Any]:
+    can = abilities(request.model)
+    conversation = Conversation(provider=provider, quirks=quirks, warnings=warnings)
+    conversation.read(request.messages)
+    if request.response_format is not None and _drop_citations(conversation.messages):
+        warnings.append(
+            OtherWarning("citations were switched off: the API does not cite in structured output")
+        )
+    default = quirks.default_max_tokens or can.max_tokens
+    plan = encode_thinking(request.reasoning, request.settings.max_output_tokens, default, can, warnings)
+    thinking = _merged({"thinking": plan.thinking or {}}, options)["thinking"]
+    thinks = isinstance(thinking, dict) and thinking.get("type") in ("enabled", "adaptive")
+    body: dict[str, Any] = {} if quirks.model_in_path else {"model": request.model}
+    body["max_tokens"] = plan.max_tokens
+    if conversation.system:
+        body["system"] = _system(conversation.system)
+    body["messages"] = conversation.messages
+    if quirks.stream_field:
+        body["stream"] = True
+    if request.tools:
+        body["tools"] = encode_tools(request, warnings)
+    choice = encode_tool_choice(request, thinking=thinks, warnings=warnings)
+    if choice is not None:
+        body["tool_choice"] = choice
+    if plan.thinking is not None:
+        body["thinking"] = plan.thinking
+    output = _output_config(request, plan.effort, warnings)
+    if output:
+        body["output_config"] = output
+    container = _container(request)
+    if container is not None:
+        body["container"] = container
+    return {**body, **_sampling(request.settings, can, thinks, warnings)}
+
+
+def _container(request: Request) -> str | None:
+    """Code of the next step runs in the container of the last one, where its files are."""
+    if not any(isinstance(t, ProviderTool) and t.type.startswith("code_execution") for t in request.tools):
+        return None
+    for message in reversed(request.messages):
+        match message.metadata:
+            case {"llmstream": {"anthropic": {"container": {"id": str(container)}}}}:
+                return container
+    return None
+
+
+def _output_config(request: Request, effort: str | None, warnings: list[Warning]) -> dict[str, Any]:
+    out: dict[str, Any] = {} if effort is None else {"effort": effort}
+    wanted = request.response_format
+    if wanted is not None and wanted.schema is not None:
+        out["format"] = {"type": "json_schema", "schema": strict_schema(wanted.schema)}
+    elif wanted is not None:
+        words = "JSON without a schema cannot be asked for; give a schema, or say so in the prompt"
+        warnings.append(UnsupportedSetting("response_format", words))
+    return out
+
+
+def _sampling(settings: Settings, can: Abilities, thinks: bool, warnings: list[Warning]) -> dict[str, Any]:
+    """Sampling and stopping, as far as the model and its thinking allow."""
+    out: dict[str, Any] = {}
+    for name in ("seed", "presence_penalty", "frequency_penalty"):
+        if getattr(settings, name) is not None:
+            warnings.append(UnsupportedSetting(name))
+    temperature, top_p = settings.temperature, settings.top_p
+    if temperature is not None and not 0 <= temperature <= 1:
+        fitting = min(1.0, max(0.0, temperature))
+        warnings.append(OtherWarning(f"temperature {temperature:g} became {fitting:g}: the API takes 0 to 1"))
+        temperature = fitting
+    wishes = {"temperature": temperature, "top_p": top_p, "top_k": settings.top_k}
+    for name, value in wishes.items():
+        if value is None:
+            continue
+        refusal = _refusal(name, wishes, can, thinks)
+        if refusal:
+            warnings.append(UnsupportedSetting(name, refusal))
+        else:
+            out[name] = value
+    if settings.stop:
+        out["stop_sequences"] = list(settings.stop)
+    return out
+
+
+def _refusal(name: str, wishes: dict[str, Any], can: Abilities, thinks: bool) -> str | None:
+    """Why the API would refuse a sampling setting, or None."""
+    value = wishes[name]
+    if not can.sampling:
+        return "this model takes no sampling settings"
+    if thinks and (name == "top_k" or (name == "temperature" and value != 1)):
+        return "not together with reasoning"
+    if thinks and name == "top_p" and value < 0.95:
+        return "with reasoning the API takes 0.95 to 1"
+    if name == "top_p" and can.one_sampler and wishes["temperature"] is not None:
+        return "this model takes temperature or top_p, not both"
+    return None
+
+
+def _system(blocks: list[dict[str, Any]]) -> Any:
+    """One plain text stays a string."""
+    return blocks[0]["text"] if len(blocks) == 1 and len(blocks[0]) == 2 else blocks
+
+
+def _options(request: Request, provider: str) -> dict[str, Any]:
+    ours = dict(request.provider_options.get(KEY, {}))
+    return ours if provider == KEY else _merged(ours, request.provider_options.get(provider, {}))
+
+
+def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    out = dict(base)
+    for key, value in over.items():
+        known = out.get(key)
+        out[key] = _merged(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
+    return out
+
+
+def _drop_citations(turns: list[dict[str, Any]]) -> bool:
+    """Takes `citations` off the documents; whether one had them."""
+    found = False
+    for turn in turns:
+        for block in turn["content"]:
+            if block["type"] == "document" and block.pop("citations", None) is not None:
+                found = True
+    return found

@@ -1,0 +1,182 @@
+"""A Messages request as ours: the reverse of `request.py`, checked as the vendor checks it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.dialects.anthropic.blocks import KEY
+from llmstream.dialects.anthropic.quirks import Quirks
+from llmstream.dialects.anthropic.request_checks import (
+    Turn,
+    check_settings,
+    check_tools,
+    check_turns,
+    refusal,
+    shape_refusal,
+)
+from llmstream.dialects.anthropic.tools import betas_of_tools
+from llmstream.dialects.anthropic.turn_reader import TurnReader, read_system
+from llmstream.exchange import HttpRequest
+from llmstream.request import (
+    NamedTool,
+    ProviderTool,
+    Reasoning,
+    Request,
+    ResponseFormat,
+    Settings,
+    ToolChoice,
+    ToolSpec,
+)
+
+__all__ = ["decode_request"]
+
+_EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
+_TOOL_FIELDS: Final = frozenset({"type", "name", "description", "input_schema", "strict"})
+
+
+class _Body(msgspec.Struct):
+    messages: list[Turn]
+    max_tokens: int
+    model: str | None = None
+    system: str | list[dict[str, Any]] | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    stop_sequences: list[str] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: dict[str, Any] | None = None
+    thinking: dict[str, Any] | None = None
+    output_config: dict[str, Any] | None = None
+    stream: bool | None = None
+    anthropic_version: str | None = None
+    anthropic_beta: list[str] | None = None
+
+
+_decode = msgspec.json.Decoder(_Body).decode
+_decode_any = msgspec.json.Decoder(dict[str, Any]).decode
+_OWN: Final = frozenset(_Body.__struct_fields__)
+
+
+def decode_request(http: HttpRequest, *, quirks: Quirks) -> Request:
+    """What a client asks for; fields without a place of their own stand in `provider_options`.
+
+    raises: BadRequest in the vendor's words
+    """
+    try:
+        rest = _decode_any(http.body)
+        body = _decode(http.body)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise shape_refusal(error) from None
+    model = (quirks.model_of(http.url) if quirks.model_in_path else body.model) or ""
+    if not model:
+        raise refusal("model: Field required")
+    tools, choice = body.tools or [], body.tool_choice
+    check_turns(body.messages)
+    check_tools(tools, choice)
+    forced = choice is not None and choice.get("type") in ("any", "tool")
+    check_settings(rest, body.max_tokens, forced)
+    options = {name: value for name, value in rest.items() if name not in _OWN and value is not None}
+    request = Request(
+        model=model,
+        messages=(*read_system(body.system), *TurnReader().read(body.messages)),
+        tools=tuple(_tool(tool) for tool in tools),
+        tool_choice=_choice(choice),
+        settings=_settings(body),
+        response_format=_format(body.output_config),
+        reasoning=_reasoning(body),
+    )
+    options |= _leftovers(body)
+    betas = [beta for beta in _betas(http, body) if beta not in betas_of_tools(request)]
+    if betas:
+        options["betas"] = betas
+    return msgspec.structs.replace(request, provider_options={KEY: options} if options else {})
+
+
+def _settings(body: _Body) -> Settings:
+    barred = (body.tool_choice or {}).get("disable_parallel_tool_use")
+    return Settings(
+        temperature=body.temperature,
+        top_p=body.top_p,
+        top_k=body.top_k,
+        max_output_tokens=body.max_tokens,
+        stop=tuple(body.stop_sequences or ()),
+        parallel_tool_calls=None if barred is None else not barred,
+    )
+
+
+def _tool(tool: dict[str, Any]) -> ToolSpec | ProviderTool:
+    kind = tool.get("type")
+    if kind in (None, "custom"):
+        description = tool.get("description")
+        strict = tool.get("strict")
+        return ToolSpec(
+            tool["name"],
+            description if isinstance(description, str) else "",
+            tool["input_schema"],
+            strict if isinstance(strict, bool) else None,
+        )
+    name = tool.get("name")
+    options = {key: value for key, value in tool.items() if key not in ("type", "name")}
+    return ProviderTool(str(kind), name if isinstance(name, str) else "", options)
+
+
+def _choice(choice: dict[str, Any] | None) -> ToolChoice | None:
+    match choice:
+        case {"type": "any"}:
+            return "required"
+        case {"type": "none"}:
+            return "none"
+        case {"type": "tool", "name": str(name)}:
+            return NamedTool(name)
+        case None:
+            return None
+    return "auto"
+
+
+def _format(output: dict[str, Any] | None) -> ResponseFormat | None:
+    match output:
+        case {"format": {"type": "json_schema", "schema": dict(schema)}}:
+            return ResponseFormat(schema)
+    return None
+
+
+def _reasoning(body: _Body) -> Reasoning | None:
+    thinking = body.thinking or {}
+    effort = (body.output_config or {}).get("effort")
+    known = effort if effort in _EFFORTS else None
+    match thinking.get("type"):
+        case "enabled":
+            return Reasoning(effort=known, budget_tokens=thinking["budget_tokens"])
+        case "adaptive" if known:
+            return Reasoning(effort=known)
+        case "disabled":
+            return Reasoning(effort="none")
+    return None
+
+
+def _leftovers(body: _Body) -> dict[str, Any]:
+    """What our settings do not say again when the request is sent on."""
+    out: dict[str, Any] = {}
+    reasoning = _reasoning(body)
+    thinking = dict(body.thinking or {})
+    if reasoning is not None:
+        thinking = {k: v for k, v in thinking.items() if k not in ("type", "budget_tokens")}
+    if thinking:
+        out["thinking"] = thinking
+    output = dict(body.output_config or {})
+    if reasoning is not None and reasoning.effort == output.get("effort"):
+        output.pop("effort", None)
+    if _format(body.output_config) is not None:
+        del output["format"]
+    if output:
+        out["output_config"] = output
+    if any(t.get("type") in (None, "custom") and not _TOOL_FIELDS.issuperset(t) for t in body.tools or ()):
+        out["tools"] = body.tools
+    return out
+
+
+def _betas(http: HttpRequest, body: _Body) -> list[str]:
+    header = next((v for k, v in http.headers.items() if k.lower() == "anthropic-beta"), "")
+    return [beta.strip() for beta in header.split(",") if beta.strip()] + (body.anthropic_beta or [])
