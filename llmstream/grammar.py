@@ -184,11 +184,12 @@ class _Checker:
         for block_id, family in self.open.items():
             self.note(position, f"{family} {block_id!r} is still open at finish")
         for block_id, family in self.incomplete.items():
-            if self.errors:
-                if event.finish_reason != "error":
-                    self.note(position, f"{family} {block_id!r} broke off but finish says {event.finish_reason}")
-            elif family != "tool-input" or event.finish_reason not in _TRUNCATING:
+            if family == "tool-input" and event.finish_reason in _TRUNCATING:
+                continue
+            if not self.errors:
                 self.note(position, f"{family} {block_id!r} is incomplete and no error says why")
+            elif event.finish_reason != "error":
+                self.note(position, f"{family} {block_id!r} broke off but finish says {event.finish_reason}")
 
     def finish(self) -> list[str]:
         if not self.count:
@@ -229,7 +230,7 @@ class Guard:
             return []
         for position, event in enumerate(events):
             family = _DELTAS.get(type(event))
-            if family is None or opened.get(event.id) is not family:  # type: ignore[union-attr]
+            if family is None or opened.get(event.id) is not family:  # type: ignore[union-attr, arg-type]  # deltas have an id
                 break
         else:
             return events

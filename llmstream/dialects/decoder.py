@@ -110,6 +110,8 @@ class PayloadDecoder(Generic[T]):
             except _UNREADABLE as error:
                 second = self._second_look(payload, error)
                 if second is None:
+                    if self.done:
+                        return
                     continue
                 wire = second
             on(wire)

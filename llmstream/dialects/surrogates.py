@@ -8,7 +8,7 @@ becomes U+FFFD.
 from __future__ import annotations
 
 import re
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -21,9 +21,10 @@ from llmstream.events import (
     ToolCall,
     ToolInputDelta,
     ToolInputEnd,
+    encode,
 )
 
-__all__ = ["SurrogateJoiner", "without_lone_surrogates"]
+__all__ = ["SurrogateJoiner", "mended_value", "without_lone_surrogates"]
 
 Delta: TypeAlias = TextDelta | ReasoningDelta | ToolInputDelta
 
@@ -46,6 +47,27 @@ def without_lone_surrogates(text: str) -> str:
     return _LONE.sub("\ufffd", _PAIR.sub(_pair, text))
 
 
+def _mended(event: Event) -> Event:
+    """An event that can be encoded: half characters in names, ids or metadata are replaced."""
+    try:
+        encode(event)
+    except UnicodeEncodeError:
+        mended: Event = msgspec.convert(mended_value(msgspec.to_builtins(event)), type(event))
+        return mended
+    return event
+
+
+def mended_value(value: Any) -> Any:
+    """A JSON value whose texts can be encoded."""
+    if isinstance(value, str):
+        return without_lone_surrogates(value)
+    if isinstance(value, list):
+        return [mended_value(item) for item in value]
+    if isinstance(value, dict):
+        return {mended_value(key): mended_value(item) for key, item in value.items()}
+    return value
+
+
 class SurrogateJoiner:
     """Mends the deltas of one stream, block by block."""
 
@@ -63,7 +85,7 @@ class SurrogateJoiner:
                     out.append(msgspec.structs.replace(event, input=without_lone_surrogates(text)))
                 case _:
                     self._settle(event, out)
-                    out.append(event)
+                    out.append(_mended(event))
         return out
 
     def _delta(self, event: Delta) -> Delta:

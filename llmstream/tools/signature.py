@@ -13,12 +13,21 @@ import msgspec
 
 from llmstream.errors import InvalidRequest, InvalidToolInput
 
-__all__ = ["Signature"]
+__all__ = ["Signature", "object_text"]
 
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 _SCHEMA_EXCERPT_CHARS: Final = 600
 _EXPECTED: Final = re.compile(r"Expected (?P<wanted>.+?)(?:, got (?P<got>.+))?")
 _AT: Final = re.compile(r" - at `\$\.?(?P<path>.*?)`$", re.DOTALL)
+
+_NO_ARGUMENTS: Final = ("", "null")
+
+
+def object_text(arguments: str) -> str:
+    """The JSON text of a call's arguments; models say "no arguments" in several ways."""
+    text = arguments.strip()
+    return "{}" if text in _NO_ARGUMENTS else text
+
 
 _ABSENT: Final = object()
 """Stands for an argument that the model left out: the function's own default applies."""
@@ -56,12 +65,12 @@ class Signature:
             raise InvalidRequest(f"tool {name}: {error}. Give the parameters types that JSON has.") from error
 
     def read(self, arguments: str) -> tuple[list[Any], dict[str, Any]]:
-        """Positional and keyword arguments out of JSON; "" is the same as `{}`.
+        """Positional and keyword arguments out of JSON; "" and `null` are the same as `{}`.
 
         raises: InvalidToolInput, in words that help the model to mend the call
         """
         try:
-            values = self._decoder.decode(arguments.strip() or "{}")
+            values = self._decoder.decode(object_text(arguments))
         except _UNREADABLE as error:
             raise InvalidToolInput(
                 f"Invalid arguments for {self._name}: {_words(error)}. Expected: {self._shown()}"

@@ -16,6 +16,7 @@ import msgspec
 from llmstream.errors import InvalidToolInput, ToolTimeout
 from llmstream.request import ToolSpec
 from llmstream.tools.outcome import ToolOutcome
+from llmstream.tools.signature import object_text
 
 __all__ = ["MAX_RESULT_CHARS", "ArgumentReader", "Tool"]
 
@@ -135,6 +136,6 @@ class _JSONObject:
 
     def read(self, arguments: str) -> tuple[list[Any], dict[str, Any]]:
         try:
-            return [], msgspec.json.decode(arguments.strip() or "{}", type=dict[str, Any])
+            return [], msgspec.json.decode(object_text(arguments), type=dict[str, Any])
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise InvalidToolInput(f"Invalid arguments for {self._name}: no JSON object ({error})") from None

@@ -202,7 +202,7 @@ def _wire_id(call_id: str) -> str:
 def _input(arguments: str) -> Any:
     """The input of a call: the JSON text as it stands where it is an object, else wrapped in one."""
     text = arguments.strip()
-    if not text:
+    if text in ("", "null"):
         return {}
     try:
         value = msgspec.json.decode(text)

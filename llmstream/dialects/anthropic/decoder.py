@@ -33,7 +33,6 @@ class AnthropicDecoder(BlockDecoder):
         super().__init__(framing, provider=provider, include_raw=include_raw, limits=limits)
         self._message_id: str | int | None = None
         self._started = False
-        self._defective = False
         self._raw_usage: dict[str, Any] = {}
         self._raw_reason: str | None = None
         self._last_words: dict[str, Any] = {}
@@ -76,11 +75,6 @@ class AnthropicDecoder(BlockDecoder):
         """The body is over: a stop reason without `message_stop` is a complete answer."""
         if self.complete:
             self._finish()
-
-    def defect(self, message: str) -> None:
-        """A known event could not be read; reading goes on."""
-        self._defective = True
-        super().defect(message)
 
     def _message_start(self, wire: WireEvent) -> None:
         message = wire.message
@@ -136,8 +130,6 @@ class AnthropicDecoder(BlockDecoder):
             if block.kind == "tool" and reason in _CUTTING:
                 del self.open_blocks[index]
                 self.out.append(ToolInputEnd(block.id, incomplete=True))
-                if self._defective:  # an input broken off beside an error leaves no other reason
-                    reason = "error"
             else:
                 self.close_block(index)
         if self.client_called and reason in ("stop", "other", "unknown"):

@@ -91,7 +91,7 @@ def object_text(arguments: str) -> tuple[msgspec.Raw, bool]:
 
     Anything else becomes `{"input": value}`, text that is no JSON `{"input": "the text"}`.
     """
-    if not arguments.strip():
+    if arguments.strip() in ("", "null"):
         return msgspec.Raw(b"{}"), True
     try:
         value: Any = msgspec.json.decode(arguments)

@@ -180,10 +180,10 @@ def test_a_call_without_arguments_comes_with_the_stop_reason(stream):
     assert len(of(ToolCall, decoder.feed(stream(end("tool_use")[0], begin=False)))) == 1
 
 
-def test_input_cut_beside_an_error_ends_in_an_error(decode, stream):
+def test_a_defect_beside_an_input_cut_by_length_leaves_the_reason_as_it_was(decode, stream):
     wire = (*tool(0, "toolu_1", '{"a"')[:-1], {"type": "message_start"}, *end("max_tokens"))
     events = decode(stream(*wire))
-    assert events[-1].finish_reason == "error"
+    assert events[-1].finish_reason == "length"
     assert of(ToolCall, events) == []
 
 

@@ -1,0 +1,97 @@
+"""The `openai-chat` dialect: Chat Completions, as OpenAI and some thirty other servers speak it.
+
+`wire.py` has the shapes, `decoder.py` and `delta_reader.py` read them, `tool_calls.py` is the hard
+part; `request.py` and `messages.py` write requests. `request_reader.py`, `message_reader.py` and
+`event_encoder.py` are the reverse. What servers do differently is data: `quirks.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from llmstream.dialects.base import Encoded, Limits
+from llmstream.dialects.openai_chat.decoder import OpenAIChatDecoder
+from llmstream.dialects.openai_chat.event_encoder import ChunkWriter
+from llmstream.dialects.openai_chat.quirks import Quirks
+from llmstream.dialects.openai_chat.request import encode_request
+from llmstream.dialects.openai_chat.request_reader import read_request
+from llmstream.dialects.openai_chat.tool_fragments import mint_call_id
+from llmstream.dialects.openai_chat.vendor_answers import error_response
+from llmstream.dialects.vendor_errors import vendor_error
+from llmstream.errors import ErrorInfo, LLMStreamError
+from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.request import Request
+
+__all__ = ["OpenAIChat", "OpenAIChatDecoder", "Quirks"]
+
+_VENDOR = "openai"
+
+
+class OpenAIChat(msgspec.Struct, frozen=True):
+    """The dialect, for one vendor's quirks; see `dialects.base.Dialect`.
+
+    new_call_id: names calls that come without an id; unique across responses by default
+    """
+
+    quirks: Quirks = Quirks()
+    new_call_id: Callable[[], str] = mint_call_id
+
+    @property
+    def name(self) -> str:
+        """As in `llmstream replay --dialect`."""
+        return "openai-chat"
+
+    @property
+    def content_type(self) -> str:
+        """Media type of a streamed answer."""
+        return "text/event-stream"
+
+    def encode(self, request: Request, *, provider: str) -> Encoded:
+        """The HTTP request, without address and key.
+
+        raises: InvalidRequest, Unsupported
+        """
+        return encode_request(request, self.quirks, provider=provider)
+
+    def decoder(
+        self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+    ) -> OpenAIChatDecoder:
+        """A decoder for one response body."""
+        return OpenAIChatDecoder(
+            self.quirks,
+            provider=provider,
+            include_raw=include_raw,
+            limits=limits,
+            new_call_id=self.new_call_id,
+        )
+
+    def decode_error(
+        self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
+    ) -> LLMStreamError:
+        """The typed error of an answer that is no stream; header names are lower case."""
+        return vendor_error(status, headers, body, provider=provider)
+
+    def accepts(self, http: HttpRequest) -> bool:
+        """Whether a request is of this dialect, by its method and path."""
+        return http.method == "POST" and http.url.partition("?")[0].endswith(self.quirks.path)
+
+    def decode_request(self, http: HttpRequest, *, provider: str = _VENDOR) -> Request:
+        """What a client asks for; fields of the vendor's own are kept under `provider`.
+
+        raises: BadRequest in the vendor's words
+        """
+        return read_request(http, key=provider)
+
+    def event_encoder(self, request: Request) -> ChunkWriter:
+        """Writes the answer to one request; usage comes unless its stream_options say otherwise."""
+        wanted = [
+            own["stream_options"] for own in request.provider_options.values() if "stream_options" in own
+        ]
+        usage = all(isinstance(options, dict) and options.get("include_usage") for options in wanted)
+        return ChunkWriter(self.quirks, model=request.model, include_usage=usage)
+
+    def encode_error(self, error: ErrorInfo) -> HttpResponse:
+        """The answer a vendor would give."""
+        return error_response(error)

@@ -1,0 +1,163 @@
+"""What stands beside the text of an answer: sources, files, and tools the vendor ran itself."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from llmstream.dialects.openai_chat.tool_fragments import json_text
+from llmstream.errors import DecodeError
+from llmstream.events import (
+    Event,
+    File,
+    Source,
+    ToolCall,
+    ToolInputDelta,
+    ToolInputEnd,
+    ToolInputStart,
+    ToolResult,
+)
+
+__all__ = ["AudioFile", "ExecutedTools", "Sources", "audio_type", "image_file"]
+
+
+_CALL_KEYS: Final = ("index", "type", "name", "arguments")
+
+
+class Sources:
+    """Web pages in any of their forms, each URL once.
+
+    Perplexity repeats `citations` (URLs) and `search_results` (objects) on every chunk; OpenAI
+    and OpenRouter send `annotations` of type url_citation.
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._last: object = None
+
+    def read(self, found: object) -> Iterator[Source]:
+        """The sources in a list that were not seen before."""
+        if not isinstance(found, list) or found == self._last:
+            return
+        self._last = found
+        for item in found:
+            url, title = _page(item)
+            if url and url not in self._seen:
+                self._seen.add(url)
+                yield Source("url", f"source-{len(self._seen)}", url, title)
+
+
+def _page(item: object) -> tuple[str | None, str | None]:
+    if isinstance(item, str):
+        return item, None
+    if not isinstance(item, dict):
+        return None, None
+    page = item.get("url_citation")
+    page = page if isinstance(page, dict) else item
+    url, title = page.get("url"), page.get("title")
+    return (url if isinstance(url, str) else None), (title if isinstance(title, str) and title else None)
+
+
+def image_file(image: object) -> File:
+    """The file of an `image_url` object, whose URL may hold the data.
+
+    raises: DecodeError where there is neither
+    """
+    url = image.get("image_url", image.get("url")) if isinstance(image, dict) else image
+    if isinstance(url, dict):
+        url = url.get("url")
+    if not isinstance(url, str) or ":" not in url:
+        raise DecodeError("an image has no URL")
+    if not url.startswith("data:"):
+        return File("image/*", url)
+    head, _, data = url[5:].partition(",")
+    try:
+        return File(head.partition(";")[0] or "image/png", base64.b64decode(data, validate=True))
+    except ValueError as error:
+        raise DecodeError(f"an image's data is not base64: {error}") from None
+
+
+class AudioFile:
+    """Spoken answers: base64 fragments in, one file at the end."""
+
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
+        self._id: str | None = None
+        self._pieces: list[str] = []
+
+    def add(self, audio: dict[str, Any]) -> str:
+        """Takes a fragment; returns the words it adds to the transcript."""
+        if isinstance(audio.get("id"), str):
+            self._id = audio["id"]
+        if isinstance(audio.get("data"), str):
+            self._pieces.append(audio["data"])
+        words = audio.get("transcript")
+        return words if isinstance(words, str) else ""
+
+    def take(self) -> File | None:
+        """The whole recording, if there is one; its id is what the vendor wants back.
+
+        raises: DecodeError where it is not base64
+        """
+        pieces, self._pieces = self._pieces, []
+        if not any(pieces):
+            return None
+        try:
+            data = b"".join(base64.b64decode(piece, validate=True) for piece in pieces)
+        except ValueError:
+            try:
+                data = base64.b64decode("".join(pieces), validate=True)
+            except ValueError as error:
+                raise DecodeError(f"the audio is not base64: {error}") from None
+        metadata = {self._provider: {"audio_id": self._id}} if self._id else None
+        return File(audio_type(data), data, metadata)
+
+
+def audio_type(data: bytes) -> str:
+    """The media type by the first bytes; streamed audio is bare 16 bit samples."""
+    if data[:4] == b"RIFF":
+        return "audio/wav"
+    if data[:3] == b"ID3" or data[:2] in (b"\xff\xfb", b"\xff\xf3", b"\xff\xf2"):
+        return "audio/mpeg"
+    return {b"fLaC": "audio/flac", b"OggS": "audio/ogg"}.get(data[:4], "audio/pcm")
+
+
+class ExecutedTools:
+    """Groq's `executed_tools`: a run appears once it begins, and again with what it gave."""
+
+    def __init__(self, new_id: Callable[[], str]) -> None:
+        self._new_id = new_id
+        self._ids: dict[object, str] = {}
+        self._settled: set[str] = set()
+
+    def read(self, runs: Iterable[object]) -> Iterator[Event]:
+        """The calls that were not seen before, and the results that are new."""
+        for place, run in enumerate(runs):
+            if not isinstance(run, dict):
+                continue
+            name = str(run.get("name") or run.get("type") or "tool")
+            key = (run.get("index") if isinstance(run.get("index"), int) else place, name)
+            if key not in self._ids:
+                self._ids[key] = self._new_id()
+                yield from self._call(self._ids[key], name, run.get("arguments"))
+            call_id = self._ids[key]
+            given = {k: v for k, v in run.items() if k not in _CALL_KEYS and _says(v)}
+            if given and call_id not in self._settled:
+                self._settled.add(call_id)
+                yield ToolResult(given, call_id, name, provider_executed=True)
+
+    def _call(self, call_id: str, name: str, arguments: object) -> Iterator[Event]:
+        text = json_text(arguments)
+        yield ToolInputStart(name, call_id, provider_executed=True)
+        if text:
+            yield ToolInputDelta(text, call_id)
+        yield ToolInputEnd(call_id)
+        yield ToolCall(name, text or "{}", call_id, provider_executed=True)
+
+
+def _says(value: object) -> bool:
+    """Whether a value says anything; a list of no results says that the run goes on."""
+    if isinstance(value, dict):
+        return any(_says(inner) for inner in value.values())
+    return value not in (None, "", [])

@@ -1,0 +1,326 @@
+"""Reads a Chat Completions stream into events.
+
+The wire marks neither blocks nor the end of a call, and says its finish reason before its last
+words: blocks open as they come, calls end as `tool_calls.py` says, and `finish` is held until
+`[DONE]` or the end of the body.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from llmstream.dialects.base import Limits
+from llmstream.dialects.openai_chat import wire
+from llmstream.dialects.openai_chat.delta_reader import DeltaReader
+from llmstream.dialects.openai_chat.finish import finish_reason
+from llmstream.dialects.openai_chat.quirks import Quirks
+from llmstream.dialects.openai_chat.token_usage import read_usage
+from llmstream.dialects.openai_chat.tool_fragments import mint_call_id
+from llmstream.dialects.openai_chat.wire import Chunk, FirstChunk
+from llmstream.dialects.surrogates import mended_value
+from llmstream.dialects.vendor_errors import error_from_value
+from llmstream.errors import DecodeError, IncompleteStream, LLMStreamError
+from llmstream.events import Custom, Error, Finish, ReasoningDelta, ResponseMetadata, TextDelta
+
+__all__ = ["OpenAIChatDecoder"]
+
+_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
+class OpenAIChatDecoder(DeltaReader):
+    """One response body of this wire; see `dialects.base.Decoder`.
+
+    new_call_id: names calls that come without an id
+    """
+
+    def __init__(
+        self,
+        quirks: Quirks,
+        *,
+        provider: str,
+        include_raw: bool = False,
+        limits: Limits = Limits(),
+        new_call_id: Callable[[], str] = mint_call_id,
+    ) -> None:
+        super().__init__(
+            quirks, provider=provider, include_raw=include_raw, limits=limits, new_call_id=new_call_id
+        )
+        self._counts: dict[str, Any] = {}
+        self._raw_reason: str | None = None
+        self._named = False
+        self._answered = False
+        self._payload = b""
+
+    # The stream, payload by payload.
+
+    def _read(self, payloads: list[bytes]) -> None:
+        decode, out = self._decode, self.out
+        for payload in payloads:
+            if self._include_raw:
+                self._raw(payload)
+            try:
+                chunk = decode(payload)
+            except _UNREADABLE as error:
+                second = self._second_look(payload, error)
+                if second is None:
+                    if self.done:
+                        return
+                    continue
+                chunk = second
+            # Nearly every chunk goes on with the open text or reasoning and holds nothing else: that is
+            # dealt with here. Written out, since a call costs as much as all of these looks (0.1 us a chunk).
+            choices = chunk.choices
+            if (
+                choices is not None
+                and len(choices) == 1
+                and chunk.usage is None
+                and chunk.error is None
+                and chunk.citations is None
+                and chunk.search_results is None
+                and chunk.x_groq is None
+            ):
+                choice = choices[0]
+                if (
+                    choice is not None
+                    and choice.finish_reason is None
+                    and choice.usage is None
+                    and not choice.index
+                ):
+                    delta = choice.delta
+                    if (
+                        delta is not None
+                        and delta.reasoning is None
+                        and delta.tool_calls is None
+                        and delta.refusal is None
+                        and delta.reasoning_details is None
+                        and delta.annotations is None
+                        and delta.function_call is None
+                        and delta.images is None
+                        and delta.audio is None
+                        and delta.executed_tools is None
+                        and delta.extra_content is None
+                        and self._plain
+                    ):
+                        content, thought = delta.content, delta.reasoning_content
+                        if thought is None:
+                            if self._text_id is not None and type(content) is str and content != "":
+                                out.append(TextDelta(content, self._text_id))
+                                continue
+                        elif (
+                            not content
+                            and type(thought) is str
+                            and thought
+                            and self._reasoning_id is not None
+                        ):
+                            out.append(ReasoningDelta(thought, self._reasoning_id))
+                            continue
+            self._payload = payload
+            self.on(chunk)
+            if self.done:
+                return
+            decode = self._decode
+
+    def on_sentinel(self, payload: bytes) -> bool:
+        """`[DONE]`, whatever follows it; `null` says nothing; a list may hold an error."""
+        text = payload.strip()
+        if text.startswith(b"[DONE]"):
+            self._on_done()
+            return True
+        if text.startswith(b"["):
+            try:
+                value = json.loads(text)
+            except _UNREADABLE:
+                return False
+            if value and isinstance(value[0], dict) and value[0].get("error"):
+                self.fail(error_from_value(mended_value(value), provider=self.provider))
+                return True
+        return text == b"null"
+
+    def on(self, wire: Chunk) -> None:
+        """Turns one chunk into events."""
+        choices = wire.choices
+        if not self._named and isinstance(wire, FirstChunk):
+            self._name(wire)
+        if wire.usage is not None:
+            self._count(wire.usage)
+        if wire.x_groq is not None:
+            self._on_x_groq(wire.x_groq)
+        if wire.error or (not choices and self._is_error(wire)):
+            self._fail_as_told()
+        if self.done:
+            return
+        for choice in choices or ():
+            if choice is not None and _is_first(choice.index):
+                self._on_choice(choice)
+                if self.done:
+                    return
+        for found in (wire.search_results, wire.citations):
+            if found is not None:
+                self.out.extend(self._sources.read(found))
+
+    def end(self) -> None:
+        """The body is over: finish, if the vendor gave a reason or `[DONE]`."""
+        if self.complete:
+            self._finish()
+        else:
+            self._release()
+
+    def fail(self, error: LLMStreamError) -> None:
+        """The stream cannot go on; text that waited for the rest of a tag is given out first."""
+        self._release()
+        super().fail(error)
+
+    # Parts of a chunk.
+
+    def _name(self, chunk: FirstChunk) -> None:
+        """The response's names, once. Azure's prelude, which has no choices, has empty ones."""
+        model = chunk.model if isinstance(chunk.model, str) and chunk.model else None
+        number = chunk.id if isinstance(chunk.id, (str, int)) and chunk.id else None
+        if not chunk.choices or (model is None and number is None):
+            return
+        created = chunk.created
+        when = None
+        if isinstance(created, (int, float)) and 0 < created < 32503680000:  # the year 3000, in seconds
+            when = datetime.datetime.fromtimestamp(created, datetime.UTC)
+        self.out.append(ResponseMetadata(model, None if number is None else str(number), when))
+        self._named = True
+        self._decode = wire.chunks.decode  # from here on the names need not be read
+
+    def _count(self, usage: object) -> None:
+        """Counts are cumulative: each field replaces the one before, and what is left out stays."""
+        if isinstance(usage, dict) and usage:
+            usage = usage if self._joiner is None else mended_value(usage)
+            known = self._counts
+            self._counts = known | {k: v for k, v in usage.items() if v is not None or k not in known}
+            self.usage = read_usage(self._counts, self._quirks)
+
+    def _on_x_groq(self, extra: object) -> None:
+        if isinstance(extra, dict):
+            self._count(extra.get("usage"))
+            if extra.get("error"):
+                self.fail(error_from_value(mended_value({"error": extra["error"]}), provider=self.provider))
+
+    def _is_error(self, chunk: Chunk) -> bool:
+        """Whether a chunk without choices is an error without the usual `error` object."""
+        if chunk.error is not None and chunk.error != "" and chunk.error is not False:
+            return True  # {} : something failed, nobody says what
+        if chunk.usage is not None:
+            return False
+        value = _generic(self._payload)
+        if not isinstance(value, dict):
+            return False
+        named = value.get("object") == "error" or value.get("type") == "error"
+        words = value.get("message", value.get("detail"))
+        return named or ("choices" not in value and isinstance(words, str))
+
+    def _fail_as_told(self) -> None:
+        self.fail(error_from_value(_generic(self._payload), provider=self.provider))
+
+    def _on_choice(self, choice: wire.Choice) -> None:
+        delta = choice.delta
+        if choice.usage is not None:
+            self._count(choice.usage)
+        if delta is not None:
+            self._answered = True
+            self.read_delta(delta)
+        elif not self._answered and bytes(choice.message) not in (b"", b"null"):
+            self._on_message(choice.message)
+        if choice.finish_reason and not self.done:
+            self._on_reason(choice.finish_reason)
+
+    def _on_message(self, message: msgspec.Raw) -> None:
+        """A whole answer where chunks were expected."""
+        try:
+            delta = wire.deltas.decode(message)
+        except _UNREADABLE as error:
+            self.defect(f"a message could not be read: {error}")
+            return
+        self._answered = True
+        for place, call in enumerate(delta.tool_calls or ()):
+            if call is not None and call.index is None:
+                call.index = place
+        self.read_delta(delta)
+
+    # The end.
+
+    def _on_reason(self, raw: str) -> None:
+        """A finish reason: the answer is complete. Some servers repeat it on the usage chunk."""
+        if self._raw_reason is None:
+            self._raw_reason = raw
+        self.complete = True
+        self._end_calls()
+        self._release()
+        self.end_reasoning()
+        self.end_text()
+
+    def _on_done(self) -> None:
+        if self._answered or self.complete:
+            self.complete = True
+            self._finish()
+            return
+        self.fail(
+            IncompleteStream(
+                "the stream said [DONE] before any answer. Look at the model's name, or ask again.",
+                provider=self.provider,
+            )
+        )
+
+    def _end_calls(self) -> None:
+        unified = finish_reason(self._raw_reason, self._quirks.finish_reasons)
+        truncated = unified in ("length", "content-filter", "error")
+        started = self._tools.started
+        events = self._tools.finish(truncated=truncated)
+        if self._tools.started != started:
+            self.end_reasoning()
+            self.end_text()
+        self.out.extend(events)
+
+    def _finish(self) -> None:
+        self._release()
+        self._end_calls()
+        self.end_reasoning()
+        self.end_text()
+        try:
+            recording = self._audio.take()
+        except DecodeError as error:
+            self.defect(error.message)
+        else:
+            if recording is not None:
+                self.out.append(recording)
+        if self._details:
+            self.out.append(Custom(f"{self.provider}.reasoning_details", self._take_details()))
+        if self._extra:
+            metadata = self._metadata("extra_content", self._extra)
+            self.out.append(Custom(f"{self.provider}.extra_content", metadata))
+        if self._tools.nameless():
+            self.defect("a tool call came without a name. It was left out.")
+        self._last_word()
+        self.done = True
+
+    def _last_word(self) -> None:
+        raw = self._raw_reason
+        unified = finish_reason(raw, self._quirks.finish_reasons)
+        if self._refused and unified in ("stop", "unknown"):
+            unified = "content-filter"
+        elif self._tools.called and unified in ("stop", "other", "unknown"):
+            unified = "tool-calls"
+        if unified == "error":
+            told = {"message": f"the vendor ended the answer with {raw!r}", "code": raw}
+            self.out.append(Error(error_from_value(told, provider=self.provider).info))
+        self.out.append(Finish(unified, self.usage, raw))
+
+
+def _is_first(index: object) -> bool:
+    return not index or index == "0"
+
+
+def _generic(payload: bytes) -> object:
+    try:
+        return mended_value(json.loads(payload.decode("utf-8", "replace")))
+    except _UNREADABLE:
+        return {}

@@ -1,0 +1,219 @@
+"""Turns what one chunk adds to an answer into events: reasoning, text, calls, and what stands beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import msgspec
+
+from llmstream.dialects.base import Limits
+from llmstream.dialects.lazy_blocks import LazyBlocks
+from llmstream.dialects.openai_chat import wire
+from llmstream.dialects.openai_chat.attachments import AudioFile, ExecutedTools, Sources, image_file
+from llmstream.dialects.openai_chat.quirks import Quirks
+from llmstream.dialects.openai_chat.reasoning_details import ReasoningDetails
+from llmstream.dialects.openai_chat.think_tags import ThinkTags
+from llmstream.dialects.openai_chat.tool_calls import ToolCallTracker
+from llmstream.dialects.openai_chat.tool_fragments import mint_call_id
+from llmstream.dialects.openai_chat.wire import Chunk
+from llmstream.errors import DecodeError, LimitExceeded
+from llmstream.events import Metadata
+from llmstream.framing.sse import SSEDecoder
+
+__all__ = ["DeltaReader"]
+
+
+class DeltaReader(LazyBlocks[Chunk]):
+    """Base of the decoder: `read_delta` takes a chunk's delta, or a whole message where that came instead.
+
+    Reasoning closes before text, text before a call's input opens.
+    """
+
+    def __init__(
+        self,
+        quirks: Quirks,
+        *,
+        provider: str,
+        include_raw: bool = False,
+        limits: Limits = Limits(),
+        new_call_id: Callable[[], str] = mint_call_id,
+    ) -> None:
+        super().__init__(
+            SSEDecoder(limits.max_event_bytes),
+            cast("msgspec.json.Decoder[Chunk]", wire.first_chunks),
+            provider=provider,
+            include_raw=include_raw,
+            limits=limits,
+        )
+        self._quirks = quirks
+        self._tools = ToolCallTracker(limits=limits, new_id=new_call_id, reserved=self._is_block_id)
+        self._executed = ExecutedTools(new_call_id)
+        self._details = ReasoningDetails()
+        self._sources = Sources()
+        self._audio = AudioFile(provider)
+        self._tags = None if quirks.think_tags == "none" else ThinkTags(opened=quirks.think_tags == "opened")
+        # Whether a fragment of text or reasoning is what it looks like, without a second look at it.
+        self._plain = self._tags is None and not quirks.dedupe_reasoning
+        self._last_reasoning = ""
+        self._extra: Any = None
+        self._refused = False
+
+    def read_delta(self, delta: wire.Delta) -> None:
+        """One delta; nothing in it says nothing."""
+        self._on_reasoning(delta)
+        if delta.content:
+            self._on_content(delta.content)
+        if delta.refusal:
+            self._refused = True
+            self.text(delta.refusal)
+        if delta.audio:
+            self.text(self._audio.add(delta.audio))
+        for image in delta.images or ():
+            self._on_image(image)
+        if delta.annotations:
+            self.out.extend(self._sources.read(delta.annotations))
+        if delta.executed_tools:
+            self.end_reasoning()
+            self.end_text()
+            self.out.extend(self._executed.read(delta.executed_tools))
+        if delta.tool_calls:
+            self._on_tool_calls(delta.tool_calls)
+        if delta.function_call is not None:
+            legacy = wire.ToolCallFragment(function=delta.function_call)
+            self._on_tool_calls([legacy])
+        if delta.extra_content and not delta.tool_calls:
+            self._extra = delta.extra_content
+
+    def _on_reasoning(self, delta: wire.Delta) -> None:
+        """`reasoning` and `reasoning_content` say the same where both are there, and so do typed details.
+
+        Details that come alone are read themselves; beside `reasoning: ""` they repeat what was said.
+        """
+        said = _words(delta.reasoning_content) or _words(delta.reasoning)
+        if delta.reasoning_details:
+            told = self._details.add(delta.reasoning_details)
+            if not said and delta.reasoning != "":
+                said = told
+        if not said or (self._quirks.dedupe_reasoning and said == self._last_reasoning):
+            return
+        self._last_reasoning = said
+        self._without_tags()  # a server that parts the two itself leaves none
+        self.reasoning(said)
+
+    def _without_tags(self) -> None:
+        self._release()
+        self._tags = None
+        self._plain = not self._quirks.dedupe_reasoning
+
+    def _on_content(self, content: object) -> None:
+        if isinstance(content, str):
+            self._say(content)
+        elif isinstance(content, list):
+            for part in content:
+                self._on_part(part)
+        else:
+            self.defect(f"content is neither text nor a list: {str(content)[:80]!r}")
+
+    def _say(self, content: str) -> None:
+        if self._tags is None:
+            self.text(content)
+            return
+        for inside, words in self._tags.feed(content):
+            (self.reasoning if inside else self.text)(words)
+        if self._tags.over:
+            self._without_tags()
+
+    def _on_part(self, part: object) -> None:
+        """One part of a content list, which some servers send as Mistral does."""
+        if isinstance(part, str):
+            self._say(part)
+        elif isinstance(part, dict):
+            kind = part.get("type")
+            if kind in ("text", "output_text", None) and isinstance(part.get("text"), str):
+                self._say(part["text"])
+            elif kind == "refusal" and isinstance(part.get("refusal"), str):
+                self._refused = True
+                self.text(part["refusal"])
+            elif kind in ("thinking", "reasoning"):
+                self.reasoning(_words(part.get("thinking", part.get("text"))))
+            elif kind == "image_url":
+                self._on_image(part)
+
+    def _on_image(self, image: object) -> None:
+        try:
+            self.out.append(image_file(image))
+        except DecodeError as error:
+            self.defect(error.message)
+
+    def _on_tool_calls(self, fragments: Iterable[wire.ToolCallFragment | None]) -> None:
+        tools = self._tools
+        tools.next_chunk()
+        for fragment in fragments:
+            if fragment is None:
+                continue
+            started = tools.started
+            function = fragment.function
+            extra = fragment.extra_content
+            try:
+                events = tools.add(
+                    index=fragment.index,
+                    id=fragment.id,
+                    name=function.name if function else None,
+                    arguments=function.arguments if function else None,
+                    metadata=self._metadata("extra_content", extra) if extra else None,
+                )
+            except LimitExceeded as error:
+                self.fail(error)
+                return
+            except DecodeError as error:
+                self.defect(error.message)
+                continue
+            if tools.started != started:
+                self._release()
+                self.end_reasoning()
+                self.end_text()
+            self.out.extend(events)
+
+    def end_reasoning(self, metadata: Metadata | None = None) -> None:
+        """Closes the open reasoning with the details that the vendor wants back."""
+        if self._reasoning_id is not None and self._details and metadata is None:
+            metadata = self._take_details()
+        super().end_reasoning(metadata)
+
+    def next_id(self) -> str:
+        """The next block id that no tool call has; past the cap on blocks the stream ends."""
+        if self._blocks >= self.limits.max_blocks and not self.done:
+            self.fail(LimitExceeded(f"the response holds more than {self.limits.max_blocks} blocks"))
+        block_id = super().next_id()
+        while block_id in self._tools.ids:
+            block_id = super().next_id()
+        return block_id
+
+    def _is_block_id(self, call_id: str) -> bool:
+        return call_id.isdecimal() and len(call_id) < 19 and int(call_id) < self._blocks
+
+    def _release(self) -> None:
+        """Gives out text that waited for the rest of a tag."""
+        if self._tags is not None:
+            for inside, words in self._tags.close():
+                (self.reasoning if inside else self.text)(words)
+
+    def _take_details(self) -> Metadata:
+        metadata = self._metadata("reasoning_details", self._details.items)
+        self._details.clear()
+        return metadata
+
+    def _metadata(self, key: str, value: Any) -> Metadata:
+        return {self.provider: {key: value}}
+
+
+def _words(reasoning: object) -> str:
+    """The text of reasoning given as text, as an object with text, or as a list of these."""
+    if isinstance(reasoning, str):
+        return reasoning
+    if isinstance(reasoning, list):
+        return "".join(_words(part) for part in reasoning)
+    if isinstance(reasoning, dict):
+        return _words(reasoning.get("text") or reasoning.get("content"))
+    return ""

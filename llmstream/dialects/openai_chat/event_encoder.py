@@ -1,0 +1,176 @@
+"""Writes events as a Chat Completions stream, chunk by chunk as OpenAI does."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import msgspec
+
+from llmstream.dialects.openai_chat.finish import raw_reason
+from llmstream.dialects.openai_chat.quirks import Quirks
+from llmstream.dialects.openai_chat.token_usage import write_usage
+from llmstream.dialects.openai_chat.vendor_answers import error_object
+from llmstream.errors import ErrorInfo
+from llmstream.events import (
+    Custom,
+    Error,
+    Event,
+    File,
+    Finish,
+    Metadata,
+    ReasoningDelta,
+    ReasoningEnd,
+    ResponseMetadata,
+    Source,
+    TextDelta,
+    ToolCall,
+    ToolInputDelta,
+    ToolInputStart,
+)
+
+__all__ = ["ChunkWriter"]
+
+_DETAILS = "reasoning_details"
+_EXTRA = "extra_content"
+
+
+class ChunkWriter:
+    """Events of one response in, server-sent chunks out; see `dialects.base.EventEncoder`.
+
+    include_usage: whether the client asked for the usage chunk
+
+    What the wire has no word for is left out: the ends of blocks, warnings, and tools that
+    somebody else ran. An error event is written where it ends the stream.
+    """
+
+    def __init__(self, quirks: Quirks, *, model: str, include_usage: bool = True) -> None:
+        self._quirks = quirks
+        self._include_usage = include_usage
+        self._frame: dict[str, Any] = {
+            "id": "chatcmpl-llmstream",
+            "object": "chat.completion.chunk",
+            "created": 0,
+            "model": model,
+        }
+        by_name = quirks.reasoning_field in ("reasoning", "reasoning_details")
+        self._field = "reasoning" if by_name else "reasoning_content"
+        self._opened = False
+        self._finished = False
+        self._inputs: dict[str, int] = {}
+        self._error: ErrorInfo | None = None
+
+    def feed(self, event: Event) -> bytes:
+        """The bytes that say this event; b"" where the wire has no word for it."""
+        match event:
+            case TextDelta(words):
+                return self._delta({"content": words})
+            case ReasoningDelta(words):
+                return self._delta({self._field: words})
+            case ToolInputDelta(words, call_id):
+                place = self._inputs.get(call_id)
+                return self._call(place, {"function": {"arguments": words}}) if place is not None else b""
+            case ToolInputStart(name, call_id):
+                return b"" if event.provider_executed else self._head(call_id, name, "")
+            case ToolCall():
+                return self._whole(event)
+            case ResponseMetadata():
+                return self._names(event)
+            case ReasoningEnd() | Custom():
+                details = _kept(event.provider_metadata, _DETAILS)
+                extra = _kept(event.provider_metadata, _EXTRA)
+                said = {"reasoning": "", _DETAILS: details} if details else {_EXTRA: extra} if extra else {}
+                return self._delta(said) if said else b""
+            case Source() | File():
+                return self._beside(event)
+            case Error():
+                self._error = event.error
+                return b""
+            case Finish():
+                return self._finish(event)
+            case _:
+                return b""
+
+    def close(self) -> bytes:
+        """`[DONE]`, unless the stream failed before."""
+        return b"data: [DONE]\n\n" if self._finished else b""
+
+    def _names(self, event: ResponseMetadata) -> bytes:
+        if self._opened:
+            return b""
+        self._frame["id"] = event.id or ""
+        self._frame["model"] = event.model_id or ""
+        if event.timestamp is not None:
+            self._frame["created"] = int(event.timestamp.timestamp())
+        return self._open()
+
+    def _open(self) -> bytes:
+        if self._opened:
+            return b""
+        self._opened = True
+        return self._choice({"role": "assistant", "content": ""})
+
+    def _delta(self, delta: dict[str, Any]) -> bytes:
+        return self._open() + self._choice(delta)
+
+    def _choice(self, delta: dict[str, Any], reason: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        return _data({**self._frame, "choices": [choice]})
+
+    def _head(self, call_id: str, name: str, arguments: str) -> bytes:
+        place = self._inputs.setdefault(call_id, len(self._inputs))
+        function = {"name": name, "arguments": arguments}
+        return self._call(place, {"id": call_id, "type": "function", "function": function})
+
+    def _call(self, place: int, fragment: dict[str, Any]) -> bytes:
+        return self._delta({"tool_calls": [{"index": place, **fragment}]})
+
+    def _whole(self, call: ToolCall) -> bytes:
+        """A call's own fields, and all of it where its input was not streamed."""
+        if call.provider_executed:
+            return b""
+        out = b""
+        if call.tool_call_id not in self._inputs:
+            out = self._head(call.tool_call_id, call.tool_name, call.input)
+        extra = _kept(call.provider_metadata, _EXTRA)
+        if extra:
+            out += self._call(self._inputs[call.tool_call_id], {_EXTRA: extra})
+        return out
+
+    def _beside(self, event: Source | File) -> bytes:
+        if isinstance(event, Source):
+            if event.url is None:
+                return b""
+            citation = {"url": event.url, "title": event.title or ""}
+            return self._delta({"annotations": [{"type": "url_citation", "url_citation": citation}]})
+        data = event.data
+        if event.media_type.startswith("audio/") and isinstance(data, bytes):
+            audio = {"id": _kept(event.provider_metadata, "audio_id"), "data": _base64(data)}
+            return self._delta({"audio": {k: v for k, v in audio.items() if v}})
+        url = data if isinstance(data, str) else f"data:{event.media_type};base64,{_base64(data)}"
+        return self._delta({"images": [{"type": "image_url", "image_url": {"url": url}}]})
+
+    def _finish(self, event: Finish) -> bytes:
+        raw = raw_reason(event.finish_reason, event.raw_finish_reason, self._quirks.finish_reasons)
+        if event.finish_reason == "error" and self._error is not None and event.raw_finish_reason is None:
+            return _data({"error": error_object(self._error, in_band=True)})
+        self._finished = True
+        out = self._open()
+        if raw is not None:
+            out += self._choice({}, raw)
+        if self._include_usage:
+            out += _data({**self._frame, "choices": [], "usage": write_usage(event.usage, self._quirks)})
+        return out
+
+
+def _kept(metadata: Metadata | None, name: str) -> Any:
+    """What any vendor of this wire wants back under a name."""
+    return next((own[name] for own in (metadata or {}).values() if own.get(name)), None)
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _data(chunk: dict[str, Any]) -> bytes:
+    return b"data: " + msgspec.json.encode(chunk) + b"\n\n"

@@ -1,0 +1,121 @@
+"""What servers of the Chat Completions wire do differently, as data.
+
+Defaults are OpenAI's own. A provider's folder fills in what its vendor wants; reading an answer
+needs hardly any of this, since the decoder goes by what the wire says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from llmstream.events import FinishReason
+
+__all__ = ["Quirks"]
+
+
+class Quirks(msgspec.Struct, frozen=True, kw_only=True):
+    """How one vendor's Chat Completions differ from OpenAI's (all seen by 2026-07).
+
+    Where and who:
+
+    path:        of the endpoint below the base URL
+    system_role: name of the system role. "auto" says `developer` to OpenAI's reasoning models
+        (o-series, gpt-5 and later), which rank it above the user; others know only `system`
+    reasoning_model_rules: OpenAI's reasoning models refuse temperature, top_p and penalties
+        (gpt-5.1 and later take them at effort "none"); they are left out with a warning
+
+    Fields of the request:
+
+    max_tokens_field:    most servers know only `max_tokens`; OpenAI's reasoning models refuse it
+    stream_options:      False where the server hangs or refuses (some NVIDIA NIM models)
+    unsupported_settings: names of `Settings` fields the vendor refuses; left out with a warning
+        (OpenAI: top_k; xAI reasoning models: stop, penalties; Z.ai: penalties; Moonshot: temperature)
+    extra_body:          fixed fields of every request (Z.ai `tool_stream`, OpenRouter `usage`)
+    headers:             fixed headers of every request
+
+    Tools:
+
+    tools:               False where the vendor has none (Perplexity)
+    tool_choice:         what may be asked for (Z.ai: auto only; Qwen: no required)
+    tool_choice_while_thinking: False where forced choice conflicts with thinking and is then
+        left out (DeepSeek V4, Moonshot)
+    parallel_tool_calls: whether the field is known
+    strict_tools:        whether `strict` is known (not: Z.ai, Moonshot)
+    provider_tools:      whether tools of the vendor's own may stand in `tools` (Groq, Z.ai, OpenRouter)
+
+    Content:
+
+    string_only_content: a message's content has to be one string (DeepSeek, older vLLM)
+    image_urls:          False where images have to be data URIs (Moonshot)
+    file_urls:           True where `file_data` may be a URL (OpenRouter); OpenAI wants the bytes
+    audio_formats:       None where any format goes (OpenRouter); OpenAI knows wav and mp3
+    response_format:     the most the vendor knows; a schema then goes into the prompt instead
+        (DeepSeek, Z.ai: json_object)
+    bare_json_schema:    `json_schema` holds only `schema` (Perplexity)
+
+    Reasoning:
+
+    reasoning_style:     how thinking is asked for:
+        "effort" `reasoning_effort` (OpenAI, xAI, Cerebras); "openrouter" `reasoning{effort|max_tokens}`;
+        "thinking" `thinking{type}` (Z.ai, DeepSeek, Moonshot); "thinking-budget" the same with
+        `budget_tokens` (Fireworks); "enable-thinking" `enable_thinking`, `thinking_budget` (Qwen);
+        "groq" `reasoning_effort` and `reasoning_format: parsed`; "none" cannot be asked for
+    efforts:             our effort -> the vendor's word, where they differ (Fireworks has no minimal)
+    reasoning_field:     under which name reasoning goes back, and is written in reverse
+    echo:                which assistant messages get their reasoning back: "current-turn" are those
+        after the last user message (DeepSeek's old reasoner refuses earlier ones, Moonshot wants
+        these); "all" (DeepSeek V4, OpenRouter)
+    echo_empty:          send "" where a message has none (DeepSeek V4 wants the field on all)
+
+    Reading:
+
+    think_tags:          the model's `<think>` tags come in the content ("tags"), the first one
+        maybe missing since it stands in the prompt ("opened": Qwen3, R1 templates)
+    dedupe_reasoning:    a reasoning delta equal to the one before it is a repetition (xAI)
+    output_excludes_reasoning: completion_tokens leave reasoning out, whatever the total says (xAI)
+    input_may_exclude_cached: cached tokens above prompt_tokens come on top of them (xAI)
+    finish_reasons:      the vendor's own finish reasons, beside those the decoder knows
+    """
+
+    path: str = "/chat/completions"
+    system_role: Literal["system", "developer", "auto"] = "auto"
+    reasoning_model_rules: bool = True
+
+    max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
+    stream_options: bool = True
+    unsupported_settings: frozenset[str] = frozenset({"top_k"})
+    extra_body: Mapping[str, Any] = {}
+    headers: Mapping[str, str] = {}
+
+    tools: bool = True
+    tool_choice: frozenset[Literal["auto", "none", "required", "named"]] = frozenset(
+        {"auto", "none", "required", "named"}
+    )
+    tool_choice_while_thinking: bool = True
+    parallel_tool_calls: bool = True
+    strict_tools: bool = True
+    provider_tools: bool = False
+
+    string_only_content: bool = False
+    image_urls: bool = True
+    file_urls: bool = False
+    audio_formats: frozenset[str] | None = frozenset({"wav", "mp3"})
+    response_format: Literal["json_schema", "json_object", "none"] = "json_schema"
+    bare_json_schema: bool = False
+
+    reasoning_style: Literal[
+        "effort", "openrouter", "thinking", "thinking-budget", "enable-thinking", "groq", "none"
+    ] = "effort"
+    efforts: Mapping[str, str] = msgspec.field(default_factory=lambda: {"max": "xhigh"})
+    reasoning_field: Literal["none", "reasoning_content", "reasoning", "reasoning_details"] = "none"
+    echo: Literal["never", "current-turn", "all"] = "never"
+    echo_empty: bool = False
+
+    think_tags: Literal["none", "tags", "opened"] = "none"
+    dedupe_reasoning: bool = False
+    output_excludes_reasoning: bool = False
+    input_may_exclude_cached: bool = False
+    finish_reasons: Mapping[str, FinishReason] = {}

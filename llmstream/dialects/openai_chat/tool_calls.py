@@ -1,0 +1,262 @@
+"""Assembles tool calls from the fragments servers send, whatever they leave out or repeat.
+
+A fragment names its call by index, by id, by name, or by nothing. Servers omit each of them,
+put all calls at index 0, give every fragment a new id, or repeat the name; the rules below
+tell these apart, and what cannot be told apart is an error, never a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from llmstream.dialects.base import Limits
+from llmstream.dialects.openai_chat.tool_fragments import (
+    OpenCall,
+    as_id,
+    as_index,
+    is_json,
+    json_text,
+    mint_call_id,
+)
+from llmstream.dialects.surrogates import without_lone_surrogates
+from llmstream.errors import DecodeError, LimitExceeded
+from llmstream.events import Event, Metadata, ToolCall, ToolInputDelta, ToolInputEnd, ToolInputStart
+
+__all__ = ["ToolCallTracker"]
+
+
+class ToolCallTracker:
+    """Fragments in, events of tool calls out.
+
+    A call ends when the next one begins and its own input is complete JSON by then (looked at
+    once, at that moment); all others end at `finish`. Each fragment costs O(1).
+
+    started: how many inputs have begun to stream
+    called:  how many calls have been given out
+    """
+
+    def __init__(
+        self,
+        *,
+        limits: Limits = Limits(),
+        new_id: Callable[[], str] = mint_call_id,
+        reserved: Callable[[str], bool] = lambda call_id: False,
+    ) -> None:
+        self.started = 0
+        self.called = 0
+        self.ids: set[str] = set()
+        self._limits = limits
+        self._new_id = new_id
+        self._reserved = reserved
+        self._calls: list[OpenCall] = []
+        self._open: dict[OpenCall, None] = {}
+        self._by_index: dict[int, OpenCall] = {}
+        self._by_id: dict[str, OpenCall] = {}
+        self._batch = 0
+
+    def next_chunk(self) -> None:
+        """The fragments that follow came in one chunk: whole calls among them are not repetitions."""
+        self._batch += 1
+
+    def add(
+        self,
+        *,
+        index: object = None,
+        id: object = None,
+        name: str | None = None,
+        arguments: object = None,
+        metadata: Metadata | None = None,
+    ) -> list[Event]:
+        """The events that one fragment gives.
+
+        index, id: as on the wire; null, "" and "null" mean that there is none
+        arguments: a piece of JSON text, or a whole JSON value; null and {} say nothing
+
+        raises: DecodeError where no rule says which call it belongs to, LimitExceeded
+        """
+        if not id and not name and metadata is None and type(index) is int and type(arguments) is str:
+            known = self._by_index.get(index)  # the common case: another piece of a call that streams
+            if known is not None and known.pieces and known.id is not None and not known.closed:
+                if not arguments:
+                    return []
+                self._grow(known, arguments)
+                return [ToolInputDelta(arguments, known.id)]
+        out: list[Event] = []
+        text = json_text(arguments)
+        wire_id = as_id(id)
+        call = self._find(as_index(index), wire_id, name or None, text, out)
+        if call is None:
+            return out
+        if wire_id and call.wire_id is None:
+            call.wire_id = wire_id
+        if wire_id:
+            self._by_id[wire_id] = call
+        if name and call.name is None:
+            call.name = without_lone_surrogates(name)
+        if metadata is not None:
+            call.metadata = metadata
+        if name:
+            call.touched = self._batch
+        self._take(call, text, out)
+        return out
+
+    def finish(self, *, truncated: bool = False) -> list[Event]:
+        """The vendor has said that the answer is over: ends what is open, in index order.
+
+        truncated: the answer was cut (by length or a filter), so calls without whole input are dropped
+        """
+        out: list[Event] = []
+        for call in sorted(self._open, key=lambda call: -1 if call.index is None else call.index):
+            self._end(call, out, truncated=truncated)
+        return out
+
+    def nameless(self) -> bool:
+        """Whether a call came whose name never did."""
+        return any(call.name is None and (call.pieces or call.wire_id) for call in self._calls)
+
+    def _find(
+        self, index: int | None, wire_id: str | None, name: str | None, text: str, out: list[Event]
+    ) -> OpenCall | None:
+        """The call that a fragment belongs to; a new one where it starts one; None to leave it out."""
+        if index is None:
+            last = self._calls[-1] if self._calls else None
+            call = self._by_id.get(wire_id) if wire_id else None
+            if call is None and wire_id and name and (last is None or last.wire_id is not None):
+                return self._begin(None, out)
+            call = call or last
+        else:
+            call = self._by_index.get(index)
+            if call is None:
+                return self._at_new_index(index, wire_id, name, text, out)
+        if call is None:
+            return self._begin(index, out) if name or wire_id or text.strip() else None
+        if name and self._is_another(call, index, wire_id, name, text):
+            return self._begin(index, out)
+        if name and text and call.could_be_whole() and text == call.input:
+            return None  # the whole call once more
+        if call.closed:
+            return self._after_end(call, index, wire_id, text, out)
+        return call
+
+    def _at_new_index(
+        self, index: int, wire_id: str | None, name: str | None, text: str, out: list[Event]
+    ) -> OpenCall | None:
+        """A first sight of an index: a call's head, or a stray tail (agno #8880, dirac #215)."""
+        if name is None:
+            call = self._by_id.get(wire_id) if wire_id else None
+            if call is None and wire_id is None:
+                if not self._calls and text.strip():
+                    return self._begin(index, out)
+                if not text.strip():
+                    return None
+                call = self._only_unfinished(f"index {index}, which no call has")
+            if call is not None:
+                self._by_index[index] = call
+                return None if call.closed and not text.strip() else call
+        return self._begin(index, out)
+
+    def _is_another(
+        self, call: OpenCall, index: int | None, wire_id: str | None, name: str, text: str
+    ) -> bool:
+        """Whether a named fragment at a known place starts a call of its own."""
+        if wire_id is not None and call.wire_id is not None and wire_id != call.wire_id:
+            return True
+        if call.name is None:
+            return False
+        if name != call.name and (wire_id is None or call.wire_id is None):
+            return True
+        if call.touched == self._batch and (index is None or wire_id is None):
+            return True
+        if name == call.name and not text.lstrip().startswith("{"):
+            return False
+        return call.could_be_whole() and text != call.input and is_json(call.input)
+
+    def _after_end(
+        self, call: OpenCall, index: int | None, wire_id: str | None, text: str, out: list[Event]
+    ) -> OpenCall | None:
+        """A nameless fragment for a call that is over: nothing, a late head, or a stray tail."""
+        if wire_id is not None and wire_id not in self._by_id:
+            return self._begin(index, out)
+        if not text.strip():
+            return None
+        stray = self._only_unfinished("a call that is over")
+        if index is not None:
+            self._by_index[index] = stray
+        return stray
+
+    def _only_unfinished(self, where: str) -> OpenCall:
+        """The one open call; with none or several, nobody can say whose the fragment is."""
+        if len(self._open) != 1:
+            raise DecodeError(
+                f"a fragment of a tool call belongs to {where}, without an id or a name; "
+                f"{len(self._open)} calls are open. It was left out."
+            )
+        return next(iter(self._open))
+
+    def _begin(self, index: int | None, out: list[Event]) -> OpenCall:
+        if len(self._calls) >= self._limits.max_blocks:
+            raise LimitExceeded(f"the response holds more than {self._limits.max_blocks} tool calls")
+        if self._calls:
+            last = self._calls[-1]
+            if not last.closed and last.name is not None and is_json(last.input):
+                self._end(last, out)
+        call = OpenCall(index)
+        self._calls.append(call)
+        self._open[call] = None
+        if index is not None:
+            self._by_index[index] = call
+        return call
+
+    def _take(self, call: OpenCall, text: str, out: list[Event]) -> None:
+        """Adds a piece of input, and starts the input's events once the name is known."""
+        if not call.pieces and (text == "null" or not text.strip()):
+            call.placeholder |= text == "null"
+            text = ""  # white space before the input, or a placeholder for what comes
+        if text:
+            self._grow(call, text)
+        if call.id is not None:
+            if text:
+                out.append(ToolInputDelta(text, call.id))
+        elif call.name is not None and (call.wire_id is not None or call.pieces):
+            self._start(call, out)
+
+    def _grow(self, call: OpenCall, text: str) -> None:
+        call.size += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        if call.size > self._limits.max_tool_input_bytes:
+            raise LimitExceeded(
+                f"the input of the tool call {call.name!r} grew past "
+                f"{self._limits.max_tool_input_bytes} bytes"
+            )
+        call.pieces.append(text)
+
+    def _start(self, call: OpenCall, out: list[Event]) -> str:
+        wanted = call.wire_id and without_lone_surrogates(call.wire_id)
+        if wanted is None or wanted in self.ids or self._reserved(wanted):
+            wanted = self._new_id()
+        self.ids.add(wanted)
+        self.started += 1
+        call.id = wanted
+        out.append(ToolInputStart(call.name or "", wanted))
+        out.extend(ToolInputDelta(piece, wanted) for piece in call.pieces)
+        return wanted
+
+    def _end(self, call: OpenCall, out: list[Event], *, truncated: bool = False) -> None:
+        call.closed = True
+        del self._open[call]
+        if call.name is None:
+            return
+        call_id = call.id or self._start(call, out)
+        if call.placeholder and not call.pieces and not truncated:
+            self._grow(call, "null")
+            out.append(ToolInputDelta("null", call_id))
+        text = call.input
+        whole = is_json(text)
+        if truncated and not whole:
+            out.append(ToolInputEnd(call_id, incomplete=True))
+            return
+        out.append(ToolInputEnd(call_id))
+        invalid = bool(text) and not whole
+        out.append(
+            ToolCall(call.name, text or "{}", call_id, invalid=invalid, provider_metadata=call.metadata)
+        )
+        self.called += 1

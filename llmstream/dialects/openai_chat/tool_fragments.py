@@ -1,0 +1,104 @@
+"""What a fragment of a tool call says, whatever types a server gives it, and a call as far as it has come."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Any
+
+import msgspec
+
+from llmstream.dialects.surrogates import without_lone_surrogates
+from llmstream.events import Metadata
+
+__all__ = ["OpenCall", "as_id", "as_index", "is_json", "json_text", "mint_call_id"]
+
+
+def mint_call_id() -> str:
+    """An id for a call that came without one, unique across responses."""
+    return f"call_{secrets.token_hex(12)}"
+
+
+def is_json(text: str) -> bool:
+    """Whether text is one JSON value."""
+    try:
+        msgspec.json.decode(text)
+    except UnicodeEncodeError:  # halves of characters, which are joined before anybody sees them
+        return is_json(without_lone_surrogates(text))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+    return True
+
+
+class OpenCall:
+    """One call as far as it has come.
+
+    wire_id: the first id the server gave; id: ours, set when the input starts to stream
+    pieces:  the input so far, size: its bytes
+    index:   where it stood first; touched: the chunk that last named it
+    placeholder: the text `null` came first; it is the input only if nothing follows
+    """
+
+    __slots__ = (
+        "closed",
+        "id",
+        "index",
+        "metadata",
+        "name",
+        "pieces",
+        "placeholder",
+        "size",
+        "touched",
+        "wire_id",
+    )
+
+    def __init__(self, index: int | None) -> None:
+        self.index = index
+        self.wire_id: str | None = None
+        self.id: str | None = None
+        self.name: str | None = None
+        self.pieces: list[str] = []
+        self.size = 0
+        self.closed = False
+        self.placeholder = False
+        self.metadata: Metadata | None = None
+        self.touched = -1
+
+    @property
+    def input(self) -> str:
+        """The input so far."""
+        return "".join(self.pieces)
+
+    def could_be_whole(self) -> bool:
+        """A cheap necessary sign: no JSON goes on with `{` right after `}`."""
+        return bool(self.pieces) and self.pieces[-1].rstrip().endswith("}")
+
+
+def json_text(arguments: object) -> str:
+    """Arguments as JSON text: text as it is, null and {} as nothing, any other value written out."""
+    if isinstance(arguments, str):
+        return arguments
+    if arguments is None or arguments == {}:
+        return ""
+    try:
+        return msgspec.json.encode(arguments).decode()
+    except (UnicodeEncodeError, OverflowError):
+        return json.dumps(arguments)
+
+
+def as_id(value: Any) -> str | None:
+    """The id of a call; null, "" and "null" mean that there is none."""
+    if isinstance(value, str):
+        return value if value not in ("", "null") else None
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def as_index(value: Any) -> int | None:
+    """The index of a call, also where it came as text or as 0.0."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and value.isdecimal() and len(value) < 19:
+        return int(value)
+    return value if isinstance(value, int) else None

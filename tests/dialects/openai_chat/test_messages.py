@@ -1,0 +1,193 @@
+"""Our messages as this wire's."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmstream.chats.content import (
+    Audio,
+    Custom,
+    Document,
+    File,
+    Image,
+    Reasoning,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+    UnknownPart,
+)
+from llmstream.chats.message import Message
+from llmstream.dialects.openai_chat.messages import MessageWriter
+from llmstream.dialects.openai_chat.quirks import Quirks
+from llmstream.errors import InvalidRequest, Unsupported
+
+
+def write(*messages, quirks=Quirks()):
+    return MessageWriter(quirks, provider="acme", system_role="system").write(messages)
+
+
+def test_system_messages_stay_where_they_stand():
+    roles = [m["role"] for m in write(Message.user("a"), Message.system("b"), Message.user("c"))]
+    assert roles == ["user", "system", "user"]
+
+
+def test_a_turn_with_calls_and_results():
+    call = ToolCall("c1", "f", "")
+    assert write(
+        Message.user("a"),
+        Message.assistant(call),
+        Message.tool([ToolResult("c1", "ok"), ToolResult("c2", "", is_error=True, result={"x": 1})]),
+        Message.assistant("done"),
+    ) == [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": None, "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "c1", "content": "ok"},
+        {"role": "tool", "tool_call_id": "c2", "content": '{"x":1}'},
+        {"role": "assistant", "content": "done"},
+    ]  # fmt: skip
+
+
+def test_text_beside_calls_is_kept():
+    out = write(Message.assistant("one", ToolCall("c", "f", "{}"), "two"))[0]
+    assert (out["content"], len(out["tool_calls"])) == ("onetwo", 1)
+
+
+def test_media_go_as_bytes_or_url():
+    message = Message.user(
+        "look",
+        Image(url="https://x.example/a.png", metadata={"acme": {"detail": "low"}}),
+        Image(data=b"\1\2\3", media_type="image/webp"),
+        Audio(data=b"\1", media_type="audio/mpeg"),
+        Document(data=b"%PDF", media_type="application/pdf", filename="a.pdf"),
+        Document(data=b"plain", media_type="text/plain"),
+        Document(metadata={"acme": {"file_id": "file-1"}}),
+    )
+    assert write(message)[0]["content"] == [
+        {"type": "text", "text": "look"},
+        {"type": "image_url", "image_url": {"url": "https://x.example/a.png", "detail": "low"}},
+        {"type": "image_url", "image_url": {"url": "data:image/webp;base64,AQID"}},
+        {"type": "input_audio", "input_audio": {"data": "AQ==", "format": "mp3"}},
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}},
+        {"type": "text", "text": "plain"},
+        {"type": "file", "file": {"file_id": "file-1"}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("part", "quirks"),
+    [
+        (Document(url="https://x.example/a.pdf"), Quirks()),
+        (Audio(url="https://x.example/a.mp3"), Quirks()),
+        (Audio(data=b"\1", media_type="audio/ogg"), Quirks()),
+        (Image(url="https://x.example/a.png"), Quirks(image_urls=False)),
+        (Image(data=b"\1"), Quirks(string_only_content=True)),
+        (UnknownPart("hologram", b"{}"), Quirks()),
+    ],
+)
+def test_content_that_would_be_lost_is_refused(part, quirks):
+    with pytest.raises(Unsupported):
+        write(Message.user("a", part), quirks=quirks)
+
+
+def test_quirks_allow_what_others_refuse():
+    quirks = Quirks(file_urls=True, audio_formats=None)
+    parts = (Document(url="https://x.example/a.pdf"), Audio(data=b"\1", media_type="audio/ogg"))
+    file, audio = write(Message.user(*parts), quirks=quirks)[0]["content"]
+    assert file["file"]["file_data"] == "https://x.example/a.pdf"
+    assert audio["input_audio"]["format"] == "ogg"
+
+
+def test_files_of_results_follow_all_results_of_the_turn():
+    image = Image(data=b"\1\2\3", media_type="image/png")
+    out = write(
+        Message.assistant(ToolCall("a", "f"), ToolCall("b", "f")),
+        Message.tool([ToolResult("a", "see", parts=(image,))]),
+        Message.tool([ToolResult("b", "ok")]),
+        Message.user("and?"),
+    )
+    assert [m["role"] for m in out] == ["assistant", "tool", "tool", "user", "user"]
+    assert [part["type"] for part in out[3]["content"]] == ["text", "image_url"]
+    assert "a" in out[3]["content"][0]["text"]
+
+
+def test_results_inside_a_user_message_come_first():
+    out = write(Message.user("next", ToolResult("a", "ok")))
+    assert [m["role"] for m in out] == ["tool", "user"]
+
+
+def test_several_texts_are_parts_or_one_string():
+    assert len(write(Message.user("a", "b"))[0]["content"]) == 2
+    assert write(Message.user("a", "b"), quirks=Quirks(string_only_content=True))[0]["content"] == "a\nb"
+
+
+def test_cache_control_stays_on_its_part():
+    part = Text("long", {"acme": {"cache_control": {"type": "ephemeral"}}})
+    expected = [{"type": "text", "text": "long", "cache_control": {"type": "ephemeral"}}]
+    assert write(Message.user(part))[0]["content"] == expected
+
+
+HISTORY = (
+    Message.user("q1"),
+    Message.assistant(Reasoning("old"), "a1"),
+    Message.user("q2"),
+    Message.assistant(Reasoning("new"), ToolCall("c", "f")),
+    Message.tool([ToolResult("c", "ok")]),
+    Message.assistant("a2"),
+)
+
+
+@pytest.mark.parametrize(
+    ("quirks", "expected"),
+    [
+        (Quirks(), [None, None, None]),
+        (Quirks(reasoning_field="reasoning_content", echo="current-turn"), [None, "new", None]),
+        (Quirks(reasoning_field="reasoning_content", echo="all"), ["old", "new", None]),
+        (Quirks(reasoning_field="reasoning_content", echo="all", echo_empty=True), ["old", "new", ""]),
+    ],
+)
+def test_reasoning_goes_back_as_far_as_the_vendor_wants(quirks, expected):
+    out = [m for m in write(*HISTORY, quirks=quirks) if m["role"] == "assistant"]
+    assert [m.get("reasoning_content") for m in out] == expected
+
+
+def test_reasoning_details_go_back_verbatim_from_all_parts():
+    def kept(*details):
+        return {"acme": {"reasoning_details": list(details)}}
+
+    text = {"type": "reasoning.text", "index": 0, "text": "hm"}
+    late = {"type": "reasoning.text", "index": 0, "signature": "s"}
+    message = Message.assistant(
+        Reasoning("hm", kept(text)), ToolCall("c", "f"), Custom("acme.reasoning_details", kept(late))
+    )
+    out = write(message, quirks=Quirks(reasoning_field="reasoning_details", echo="all"))[0]
+    assert out["reasoning"] == "hm"
+    assert out["reasoning_details"] == [{**text, "signature": "s"}]
+
+
+def test_a_thought_signature_goes_back_on_its_call():
+    extra = {"google": {"thought_signature": "s"}}
+    out = write(Message.assistant(ToolCall("c", "f", "{}", metadata={"acme": {"extra_content": extra}})))
+    assert out[0]["tool_calls"][0]["extra_content"] == extra
+
+
+def test_what_the_vendor_ran_itself_does_not_go_back():
+    writer = MessageWriter(Quirks(), provider="acme", system_role="system")
+    parts = (
+        ToolCall("c", "search", provider_executed=True),
+        ToolResult("c", provider_executed=True),
+        "found",
+        Source("url", url="https://x.example"),
+        File("image/png", data=b"\1"),
+        File("audio/pcm", data=b"\1", metadata={"acme": {"audio_id": "au_1"}}),
+    )
+    out = writer.write([Message.assistant(*parts)])
+    assert out == [{"role": "assistant", "content": "found", "audio": {"id": "au_1"}}]
+    assert len(writer.warnings) == 2
+
+
+def test_a_role_nobody_knows_is_refused():
+    with pytest.raises(InvalidRequest):
+        write(Message.new_text("", "narrator", "once"))
+    assert write(Message.new_text("", "developer", "rules"))[0]["role"] == "system"

@@ -1,0 +1,260 @@
+"""A Request as this wire has it."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmstream.chats.message import Message
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.errors import InvalidRequest
+from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool
+from llmstream.request import (
+    NamedTool,
+    ProviderTool,
+    Reasoning,
+    Request,
+    ResponseFormat,
+    Settings,
+    ToolSpec,
+)
+
+SEARCH = ToolSpec("search", "Looks things up", {"type": "object", "properties": {"q": {"type": "string"}}})
+
+
+def encode(quirks=Quirks(), *, model="gpt-4o", messages=(Message.user("hi"),), **options):
+    request = Request(model=model, messages=tuple(messages), **options)
+    encoded = OpenAIChat(quirks).encode(request, provider="acme")
+    return encoded.http.json(), encoded.warnings
+
+
+def test_the_smallest_request():
+    encoded = OpenAIChat().encode(Request(model="m", messages=(Message.user("hi"),)), provider="acme")
+    assert (encoded.http.method, encoded.http.url) == ("POST", "/chat/completions")
+    assert encoded.http.headers == {"content-type": "application/json", "accept": "text/event-stream"}
+    assert encoded.http.json() == {
+        "model": "m",
+        "messages": [{"role": "user", "content": "hi"}],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    assert encoded.warnings == []
+
+
+def test_a_request_with_everything():
+    settings = Settings(
+        temperature=0.5, top_p=0.9, max_output_tokens=100, stop=("END",), seed=7,
+        presence_penalty=0.1, frequency_penalty=0.2, parallel_tool_calls=False,
+    )  # fmt: skip
+    body, warnings = encode(
+        messages=[Message.system("Be brief."), Message.user("hi")],
+        tools=(SEARCH, ToolSpec("now", strict=True)),
+        tool_choice=NamedTool("search"),
+        settings=settings,
+        response_format=ResponseFormat({"type": "object"}, "thing", "A thing"),
+        provider_options={"acme": {"service_tier": "flex", "seed": 8}, "other": {"x": 1}},
+    )
+    assert body == {
+        "model": "gpt-4o",
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}],
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "max_completion_tokens": 100,
+        "stop": ["END"],
+        "seed": 8,
+        "presence_penalty": 0.1,
+        "frequency_penalty": 0.2,
+        "tools": [
+            {"type": "function", "function": {
+                "name": "search", "description": "Looks things up", "parameters": SEARCH.input_schema}},
+            {"type": "function", "function": {
+                "name": "now", "parameters": {"type": "object", "properties": {}}, "strict": True}},
+        ],
+        "tool_choice": {"type": "function", "function": {"name": "search"}},
+        "parallel_tool_calls": False,
+        "response_format": {"type": "json_schema", "json_schema": {
+            "name": "thing", "schema": {"type": "object"}, "strict": True, "description": "A thing"}},
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "service_tier": "flex",
+    }  # fmt: skip
+    assert warnings == []
+
+
+def test_headers_of_the_request_and_the_quirks_are_sent():
+    quirks = Quirks(headers={"x-title": "a"}, path="/v2/chat", extra_body={"tool_stream": True})
+    request = Request(model="m", messages=(Message.user("hi"),), headers={"x-mine": "b"})
+    http = OpenAIChat(quirks).encode(request, provider="acme").http
+    assert http.url == "/v2/chat"
+    assert (http.headers["x-title"], http.headers["x-mine"]) == ("a", "b")
+    assert http.json()["tool_stream"] is True
+
+
+@pytest.mark.parametrize(
+    ("model", "role"),
+    [("gpt-5.2", "developer"), ("o4-mini", "developer"), ("openai/o3", "developer"), ("gpt-4o", "system"),
+     ("gpt-5-chat-latest", "system"), ("llama-o3", "system"), ("gpt-oss-120b", "system")],
+)  # fmt: skip
+def test_the_system_role_goes_by_the_model(model, role):
+    body, _ = encode(model=model, messages=[Message.system("s"), Message.user("u")])
+    assert body["messages"][0]["role"] == role
+
+
+def test_a_quirk_fixes_the_system_role():
+    body, _ = encode(Quirks(system_role="system"), model="o3", messages=[Message.system("s")])
+    assert body["messages"][0]["role"] == "system"
+
+
+def test_reasoning_models_get_no_sampling_settings():
+    settings = Settings(temperature=1, top_p=1, presence_penalty=1, frequency_penalty=1, seed=1)
+    body, warnings = encode(model="gpt-5", settings=settings)
+    assert {"temperature", "top_p", "presence_penalty", "frequency_penalty"} & set(body) == set()
+    assert body["seed"] == 1
+    assert [w.setting for w in warnings] == ["temperature", "top_p", "presence_penalty", "frequency_penalty"]
+
+
+def test_later_reasoning_models_sample_when_they_do_not_think():
+    settings = Settings(temperature=1)
+    body, warnings = encode(model="gpt-5.1", settings=settings, reasoning=Reasoning(effort="none"))
+    assert (body["temperature"], body["reasoning_effort"], warnings) == (1, "none", [])
+    body, warnings = encode(model="gpt-5", settings=settings, reasoning=Reasoning(effort="none"))
+    assert "temperature" not in body
+    body, warnings = encode(Quirks(reasoning_model_rules=False), model="gpt-5", settings=settings)
+    assert body["temperature"] == 1
+
+
+def test_settings_the_vendor_refuses_are_left_out_with_a_warning():
+    body, warnings = encode(
+        Quirks(unsupported_settings=frozenset({"seed"})), settings=Settings(seed=1, top_k=3)
+    )
+    assert ("seed" in body, body["top_k"]) == (False, 3)
+    assert [w.setting for w in warnings] == ["seed"]
+    assert encode(settings=Settings(top_k=3))[1] == [UnsupportedSetting("top_k", "acme does not take it")]
+
+
+def test_names_and_switches_of_fields():
+    quirks = Quirks(max_tokens_field="max_tokens", stream_options=False, parallel_tool_calls=False)
+    settings = Settings(max_output_tokens=5, parallel_tool_calls=True)
+    body, warnings = encode(quirks, settings=settings, tools=(SEARCH,))
+    assert body["max_tokens"] == 5
+    assert {"max_completion_tokens", "stream_options", "parallel_tool_calls"} & set(body) == set()
+    assert [w.setting for w in warnings] == ["parallel_tool_calls"]
+
+
+def test_no_tools_means_no_field_of_tools():
+    body, _ = encode(tools=(), tool_choice="auto", settings=Settings(parallel_tool_calls=True))
+    assert {"tools", "tool_choice", "parallel_tool_calls"} & set(body) == set()
+
+
+def test_tools_a_vendor_cannot_take_are_named():
+    body, warnings = encode(Quirks(tools=False), tools=(SEARCH,), tool_choice="required")
+    assert "tools" not in body
+    assert warnings == [UnsupportedTool("search", "acme does not take it")]
+    body, warnings = encode(tools=(ProviderTool("browser_search"),))
+    assert [w.tool for w in warnings] == ["browser_search"]
+    body, _ = encode(Quirks(provider_tools=True), tools=(ProviderTool("web", options={"n": 1}),))
+    assert body["tools"] == [{"type": "web", "n": 1}]
+
+
+def test_strictness_a_vendor_does_not_know_is_left_out():
+    body, warnings = encode(Quirks(strict_tools=False), tools=(ToolSpec("f", strict=True),))
+    assert "strict" not in body["tools"][0]["function"]
+    assert isinstance(warnings[0], OtherWarning)
+
+
+@pytest.mark.parametrize(
+    ("known", "choice", "sent", "warned"),
+    [
+        ({"auto"}, "required", None, True),
+        ({"auto"}, "auto", "auto", False),
+        (set(), "auto", None, False),
+        ({"auto"}, NamedTool("search"), None, True),
+        ({"auto", "required"}, NamedTool("search"), "required", False),
+        ({"auto", "none"}, "none", "none", False),
+    ],
+)
+def test_a_tool_choice_goes_as_far_as_the_vendor_knows(known, choice, sent, warned):
+    tools = (SEARCH, ToolSpec("other"))
+    body, warnings = encode(Quirks(tool_choice=frozenset(known)), tools=tools, tool_choice=choice)
+    assert body.get("tool_choice") == sent
+    assert bool(warnings) == warned
+    if sent == "required":
+        assert [tool["function"]["name"] for tool in body["tools"]] == ["search"]
+
+
+def test_no_tools_where_none_cannot_be_chosen():
+    body, _ = encode(Quirks(tool_choice=frozenset({"auto"})), tools=(SEARCH,), tool_choice="none")
+    assert "tools" not in body
+
+
+def test_a_forced_tool_conflicts_with_thinking_at_some_vendors():
+    quirks = Quirks(tool_choice_while_thinking=False, reasoning_style="thinking")
+    thinking = Reasoning(effort="high")
+    body, warnings = encode(quirks, tools=(SEARCH,), tool_choice="required", reasoning=thinking)
+    assert ("tool_choice" in body, len(warnings)) == (False, 1)
+    body, _ = encode(quirks, tools=(SEARCH,), tool_choice="required", reasoning=Reasoning(effort="none"))
+    assert body["tool_choice"] == "required"
+
+
+@pytest.mark.parametrize(
+    ("style", "reasoning", "expected"),
+    [
+        ("effort", Reasoning(effort="high"), {"reasoning_effort": "high"}),
+        ("effort", Reasoning(effort="max"), {"reasoning_effort": "xhigh"}),
+        ("groq", Reasoning(effort="low"), {"reasoning_effort": "low", "reasoning_format": "parsed"}),
+        ("openrouter", Reasoning(effort="low"), {"reasoning": {"effort": "low"}}),
+        ("openrouter", Reasoning(budget_tokens=9), {"reasoning": {"max_tokens": 9}}),
+        ("openrouter", Reasoning(), {"reasoning": {"enabled": True}}),
+        ("thinking", Reasoning(effort="none"), {"thinking": {"type": "disabled"}}),
+        ("thinking", Reasoning(budget_tokens=9), {"thinking": {"type": "enabled"}}),
+        (
+            "thinking-budget",
+            Reasoning(budget_tokens=9),
+            {"thinking": {"type": "enabled", "budget_tokens": 9}},
+        ),
+        ("enable-thinking", Reasoning(effort="none"), {"enable_thinking": False}),
+        ("enable-thinking", Reasoning(budget_tokens=9), {"enable_thinking": True, "thinking_budget": 9}),
+        ("none", Reasoning(effort="high"), {}),
+    ],
+)
+def test_thinking_is_asked_for_in_the_vendors_way(style, reasoning, expected):
+    body, _ = encode(Quirks(reasoning_style=style), reasoning=reasoning)
+    names = {
+        "reasoning_effort",
+        "reasoning_format",
+        "reasoning",
+        "thinking",
+        "enable_thinking",
+        "thinking_budget",
+    }
+    assert {name: body[name] for name in names & set(body)} == expected
+
+
+def test_a_budget_where_only_efforts_exist_is_warned_of():
+    _, warnings = encode(reasoning=Reasoning(effort="low", budget_tokens=9))
+    assert [w.setting for w in warnings] == ["reasoning.budget_tokens"]
+
+
+def test_json_formats():
+    assert encode(response_format=ResponseFormat())[0]["response_format"] == {"type": "json_object"}
+    bare = encode(Quirks(bare_json_schema=True), response_format=ResponseFormat({"type": "object"}))[0]
+    assert bare["response_format"] == {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}
+
+
+@pytest.mark.parametrize(("known", "sent"), [("json_object", {"type": "json_object"}), ("none", None)])
+def test_a_schema_goes_into_the_prompt_where_the_wire_has_no_place(known, sent):
+    body, warnings = encode(Quirks(response_format=known), response_format=ResponseFormat({"type": "object"}))
+    assert body.get("response_format") == sent
+    assert '{"type":"object"}' in body["messages"][0]["content"]
+    assert [w.setting for w in warnings] == ["response_format"]
+
+
+def test_options_that_are_no_json_are_the_callers_fault():
+    with pytest.raises(InvalidRequest):
+        encode(provider_options={"acme": {"x": object()}})
+
+
+def test_the_dialect_knows_its_requests():
+    dialect = OpenAIChat()
+    http = dialect.encode(Request(model="m"), provider="acme").http
+    assert dialect.accepts(http)
+    assert (dialect.name, dialect.content_type) == ("openai-chat", "text/event-stream")

@@ -1,0 +1,205 @@
+"""The reverse: requests of clients, read and refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from llmstream.chats.content import Audio, Document, Image, Text, ToolCall, ToolResult
+from llmstream.chats.message import Message
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.errors import BadRequest, error_from_info
+from llmstream.exchange import HttpRequest
+from llmstream.request import (
+    NamedTool,
+    ProviderTool,
+    Reasoning,
+    Request,
+    ResponseFormat,
+    Settings,
+    ToolSpec,
+)
+
+USER = {"role": "user", "content": "hi"}
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+TOOL = {"type": "function", "function": {"name": "f"}}
+
+
+def read(**body):
+    http = HttpRequest(
+        "/v1/chat/completions", json.dumps({"model": "m", "messages": [USER], **body}).encode()
+    )
+    return OpenAIChat().decode_request(http)
+
+
+REQUESTS = [
+    Request(model="m", messages=(Message.user("hi"),)),
+    Request(
+        model="gpt-4o",
+        messages=(
+            Message.system("s"),
+            Message.user("a", Image(url="https://x.example/a.png", metadata={"acme": {"detail": "low"}})),
+            Message.user(
+                Image(data=b"\1", media_type="image/png"),
+                Audio(data=b"\2", media_type="audio/wav"),
+                Document(data=b"\3", media_type="application/pdf", filename="a.pdf"),
+                Text("t", {"acme": {"cache_control": {"type": "ephemeral"}}}),
+            ),
+            Message.assistant("b", ToolCall("c1", "f", '{"x":1}'), ToolCall("c2", "g", "{}")),
+            Message.tool([ToolResult("c1", "one", name="f"), ToolResult("c2", "two", name="g")]),
+            Message.assistant("done"),
+        ),
+        tools=(ToolSpec("f", "does", {"type": "object", "properties": {}}, True),),
+        tool_choice=NamedTool("f"),
+        settings=Settings(
+            temperature=0.5,
+            top_p=0.5,
+            max_output_tokens=9,
+            stop=("a", "b"),
+            seed=1,
+            presence_penalty=1,
+            frequency_penalty=-1,
+            parallel_tool_calls=True,
+        ),
+        response_format=ResponseFormat({"type": "object"}, "n", "d", False),
+        reasoning=Reasoning(effort="low"),
+        provider_options={"acme": {"service_tier": "flex"}},
+        headers={"x-mine": "1"},
+    ),
+    Request(model="m", messages=(Message.user("hi"),), response_format=ResponseFormat(), tool_choice=None),
+]
+
+
+@pytest.mark.parametrize("request_", REQUESTS)
+def test_what_is_encoded_is_read_again(request_):
+    dialect = OpenAIChat()
+    encoded = dialect.encode(request_, provider="acme")
+    assert encoded.warnings == []
+    assert dialect.decode_request(encoded.http, provider="acme") == request_
+
+
+@pytest.mark.parametrize(
+    ("style", "reasoning"),
+    [
+        ("openrouter", Reasoning(effort="low")),
+        ("openrouter", Reasoning(budget_tokens=5)),
+        ("groq", Reasoning(effort="low")),
+        ("thinking", Reasoning(effort="none")),
+        ("thinking-budget", Reasoning(budget_tokens=5)),
+        ("enable-thinking", Reasoning(effort="none")),
+        ("enable-thinking", Reasoning(budget_tokens=5)),
+    ],
+)
+def test_thinking_is_read_in_every_style(style, reasoning):
+    dialect = OpenAIChat(Quirks(reasoning_style=style))
+    http = dialect.encode(
+        Request(model="m", messages=(Message.user("a"),), reasoning=reasoning), provider="acme"
+    ).http
+    assert dialect.decode_request(http).reasoning == reasoning
+
+
+def test_reasoning_and_signatures_of_the_history_are_read():
+    details = [{"type": "reasoning.text", "text": "hm"}]
+    call = {**CALL, "extra_content": {"google": {}, "x": 1}}
+    assistant = {
+        "role": "assistant",
+        "content": None,
+        "reasoning": "hm",
+        "reasoning_details": details,
+        "tool_calls": [call],
+    }
+    result = {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "ok"}]}
+    thought, made = read(messages=[USER, assistant, result]).messages[1].parts
+    assert (thought.text, thought.metadata) == ("hm", {"openai": {"reasoning_details": details}})
+    assert made.metadata == {"openai": {"extra_content": call["extra_content"]}}
+
+
+def test_a_vendors_own_fields_and_tools_are_kept():
+    request = read(
+        stream=True, stream_options={"include_usage": True}, store=True, tools=[{"type": "web", "n": 1}]
+    )
+    assert request.provider_options == {"openai": {"store": True}}
+    assert request.tools == (ProviderTool("web", options={"n": 1}),)
+
+
+def test_how_the_client_wants_its_answer_is_kept():
+    assert read().provider_options == {"openai": {"stream": False}}
+    quiet = read(stream=True)
+    assert quiet.provider_options == {"openai": {"stream_options": {"include_usage": False}}}
+    assert read(stream=True, max_tokens=5, stop="x").settings == Settings(max_output_tokens=5, stop=("x",))
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"model": None}, "must provide a model"),
+        ({"messages": []}, "empty array"),
+        ({"messages": "hi"}, "Invalid type for 'messages'"),
+        ({"messages": ["hi"]}, "messages[0]"),
+        ({"messages": [{"content": "x"}]}, "messages[0].role"),
+        ({"messages": [{"role": "narrator", "content": "x"}]}, "'narrator'"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": 7}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "'video'"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
+            "image_url.url",
+        ),
+        (
+            {
+                "messages": [
+                    {
+                        "role": "user",
+                        "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,?"}}],
+                    }
+                ]
+            },
+            "base64",
+        ),
+        ({"messages": [{"role": "tool", "tool_call_id": "c1", "content": "x"}]}, "preceding message"),
+        ({"messages": [USER, {"role": "tool", "content": "x"}]}, "tool_call_id"),
+        ({"messages": [{"role": "assistant", "tool_calls": [CALL]}]}, "did not have response messages: c1"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [CALL]}, USER]},
+            "must be followed by tool messages",
+        ),
+        ({"messages": [{"role": "assistant", "tool_calls": []}]}, "empty array"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{"id": "c"}]}]}, "function"),
+        ({"tools": []}, "Invalid 'tools'"),
+        ({"tools": [{"type": "function"}]}, "tools[0].function.name"),
+        ({"tool_choice": "auto"}, "only allowed when 'tools'"),
+        ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "g"}}}, "'g' not found"),
+        ({"tools": [TOOL], "tool_choice": "maybe"}, "'maybe'"),
+        ({"temperature": 3}, "'temperature'"),
+        ({"temperature": "hot"}, "'temperature'"),
+        ({"max_tokens": 0}, "'max_tokens'"),
+        ({"seed": 1.5}, "'seed'"),
+        ({"stop": 7}, "'stop'"),
+        ({"response_format": {"type": "xml"}}, "'xml'"),
+        ({"response_format": {"type": "json_schema"}}, "json_schema.schema"),
+        ({"stream_options": {"include_usage": True}}, "only allowed when 'stream'"),
+    ],
+)
+def test_wrong_requests_are_refused_in_the_vendors_words(body, words):
+    with pytest.raises(BadRequest) as caught:
+        read(**body)
+    assert words in caught.value.message
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"model":"m"}'])
+def test_bodies_that_are_no_request_are_refused(body):
+    with pytest.raises(BadRequest):
+        OpenAIChat().decode_request(HttpRequest("/chat/completions", body))
+
+
+def test_a_refusal_survives_the_wire():
+    dialect = OpenAIChat()
+    with pytest.raises(BadRequest) as caught:
+        read(messages=[])
+    answer = dialect.encode_error(caught.value.info)
+    again = dialect.decode_error(answer.status, answer.headers, answer.body, provider="acme")
+    assert type(again) is BadRequest
+    assert (again.message, again.reason, again.status) == (caught.value.message, "empty_array", 400)
+    assert type(error_from_info(again.info)) is BadRequest

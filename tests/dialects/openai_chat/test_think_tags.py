@@ -1,0 +1,77 @@
+"""Tags that a server leaves in the content."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmstream.dialects.openai_chat import Quirks
+from llmstream.dialects.openai_chat.think_tags import ThinkTags
+
+
+def split(text, sizes=(), *, opened=False):
+    tags = ThinkTags(opened=opened)
+    out = {True: "", False: ""}
+    position = 0
+    for size in [*sizes, len(text)]:
+        for inside, words in tags.feed(text[position : position + size]):
+            out[inside] += words
+        position += size
+    for inside, words in tags.close():
+        out[inside] += words
+    return out[True], out[False]
+
+
+@pytest.mark.parametrize(
+    ("text", "opened", "expected"),
+    [
+        ("<think>a b</think>\n\nc", False, ("a b", "c")),
+        ("\n <think>\na</think>c", False, ("a", "c")),
+        ("no tags", False, ("", "no tags")),
+        ("about <think>tags</think>", False, ("", "about <think>tags</think>")),
+        ("a < b", False, ("", "a < b")),
+        ("<thin", False, ("", "<thin")),
+        ("<think>never closed </thin", False, ("never closed </thin", "")),
+        ("a</think>b", True, ("a", "b")),
+        ("<think>a</think>b", True, ("a", "b")),
+        ("a<b</think>c</think>", True, ("a<b", "c</think>")),
+        ("<think></think>b", False, ("", "b")),
+    ],
+)
+def test_tags_part_reasoning_from_text_at_every_cut(text, opened, expected):
+    assert split(text, opened=opened) == expected
+    assert split(text, [1] * len(text), opened=opened) == expected
+    for cut in range(len(text)):
+        assert split(text, [cut], opened=opened) == expected
+
+
+def test_a_quirk_takes_tags_out_of_the_content(wire):
+    quirks = Quirks(think_tags="tags")
+    answer = wire.answer("<thi", "nk>hm", "</think>", "\n\nso", wire.chunk({}, "stop"), quirks=quirks)
+    assert (answer.reasoning, answer.text) == ("hm", "so")
+
+
+def test_a_tag_that_never_completes_is_text(wire):
+    for last in ((wire.chunk({}, "stop"),), ()):
+        answer = wire.answer("<thi", *last, done=bool(last), quirks=Quirks(think_tags="tags"))
+        assert answer.text == "<thi"
+
+
+def test_a_server_with_a_reasoning_field_leaves_no_tags(wire):
+    quirks = Quirks(think_tags="opened")
+    answer = wire.answer(wire.chunk({"reasoning": "hm"}), "so", wire.chunk({}, "stop"), quirks=quirks)
+    assert (answer.reasoning, answer.text) == ("hm", "so")
+
+
+def test_without_the_quirk_tags_stay(wire):
+    assert wire.answer("<think>a</think>b", wire.chunk({}, "stop")).text == "<think>a</think>b"
+
+
+def test_text_that_looked_like_a_tag_is_kept_when_reasoning_comes(wire):
+    answer = wire.answer("<thi", wire.chunk({"reasoning": "hm"}), quirks=Quirks(think_tags="tags"))
+    assert (answer.text, answer.reasoning) == ("<thi", "hm")
+
+
+def test_a_vendor_that_repeats_reasoning_may_also_leave_tags(wire):
+    quirks = Quirks(think_tags="tags", dedupe_reasoning=True)
+    answer = wire.answer("<think>a</think>", "b", "b", wire.chunk({}, "stop"), quirks=quirks)
+    assert (answer.reasoning, answer.text) == ("a", "bb")
