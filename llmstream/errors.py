@@ -81,7 +81,7 @@ __all__ = [
 ]
 
 
-class ErrorInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class ErrorInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, repr_omit_defaults=True):
     """An error as a value: what an `error` event carries.
 
     code:     stable and ours, one for each class of the tree, such as "rate-limited"

@@ -9,7 +9,7 @@ import msgspec
 __all__ = ["Usage"]
 
 
-class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, repr_omit_defaults=True):
     """Tokens of one response or the sum of several; None means that the vendor did not say.
 
     input_tokens:       the whole prompt, cached tokens included

@@ -12,5 +12,12 @@ Metadata: TypeAlias = dict[str, dict[str, Any]]
 """What a vendor said beyond the union or wants back verbatim, keyed by provider."""
 
 
-class BaseEvent(msgspec.Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True):
+class BaseEvent(
+    msgspec.Struct,
+    frozen=True,
+    tag_field="type",
+    rename="camel",
+    omit_defaults=True,
+    repr_omit_defaults=True,
+):
     """Base of the union. Events hold values only: `decode(encode(event)) == event`."""

@@ -98,16 +98,15 @@ class Model:
             raise call.error
 
     async def tools_stream(
-        self, messages: Prompt, tools: Iterable[AnyTool], **options: Unpack[Options]
+        self, messages: Prompt, tools: Iterable[AnyTool], **options: Any
     ) -> AsyncIterator[StreamingChunk]:
         """The same answer as chunks in the shape of Chat Completions, tool calls in fragments.
 
-        Assembling them is the caller's concern; `stream` does it.
+        Assembling them is the caller's concern; `stream` does it. Options are those of `events`.
         """
         from llmstream.chunks import streaming_chunks
 
-        given: Options = {**options, "tools": tools}
-        async for chunk in streaming_chunks(self.events(messages, **given)):
+        async for chunk in streaming_chunks(self.events(messages, tools=tools, **options)):
             yield chunk
 
     def request(self, prompt: Prompt, **options: Unpack[Options]) -> Request:

@@ -1,0 +1,50 @@
+"""How things fail: typed errors, what came before them, retries and deadlines.
+
+A stream that fails gives what it had, then `error`, then `finish`, and then iteration raises.
+The exception says what happened, whether asking again helps, and holds the message so far. The
+simulator's script refuses, breaks off, falls silent and rejects the key, one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from _arguments import SCRIPTS, model
+
+import llmstream as ls
+
+QUESTIONS = (
+    "Refused once, then answered?",
+    "Cut in the middle?",
+    "Silent in the middle?",
+    "With a wrong key?",
+)
+
+
+async def ask(spec: str, prompt: str) -> str:
+    """The answer, or what went wrong, as one line."""
+    retry = ls.Retry(max_retries=1, max_wait_s=5)  # only while nothing of the answer has come
+    deadlines = ls.Deadlines(first_event_s=20, idle_s=0.5, total_s=60)
+    try:
+        message = await ls.stream(spec, prompt, retry=retry, deadlines=deadlines).collect()
+    except (ls.IncompleteStream, ls.ConnectionLost) as error:
+        return f"broke off ({error.code}) after {error.partial.text_content!r}"
+    except ls.DeadlineExceeded as error:
+        return f"too slow ({error.reason}) after {error.partial.text_content!r}"
+    except ls.ProviderError as error:
+        return f"{error.provider} refused with {error.status} {error.code}, retryable: {error.retryable}"
+    return message.text_content
+
+
+async def main(spec: str) -> None:
+    for prompt in QUESTIONS:
+        print(f"{prompt:<30}{await ask(spec, prompt)}")
+
+    async with ls.stream("sim:no-such-script", "Hello", errors="events") as stream:
+        async for event in stream:  # nothing raises: the caller reads the events
+            print(type(event).__name__, end=" ")
+    print(f"and the error is kept: {stream.error}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(model(__doc__, f"sim:{SCRIPTS / 'faults.json'}")))

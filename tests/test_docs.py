@@ -1,0 +1,200 @@
+"""What the documents say is true: programs run, outputs match, transcripts decode, links lead somewhere.
+
+The rules, by the word after a fence:
+
+python      begins with an import: a whole program, which is run; else a fragment that has to compile
+output      what the program above prints; `...` stands for anything, on a line of its own for any lines
+transcript  of a dialect: `wire` lines are fed, `events` lines are what has to come; `end` closes the body
+sh          lines that begin with `llmstream` have to be valid commands
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, get_args
+
+import pytest
+
+import llmstream as ls
+from llmstream import cli, grammar
+from llmstream.dialects.anthropic import Anthropic
+from llmstream.dialects.ollama import Ollama
+from llmstream.dialects.openai_chat import OpenAIChat
+from llmstream.dialects.sentence import Sentence
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted(path for path in (ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "llmstream").rglob("*.md")),
+]
+DIALECTS = {
+    "openai-chat": (OpenAIChat(), "openai", "\n\n"),
+    "anthropic": (Anthropic(), "anthropic", "\n\n"),
+    "ollama": (Ollama(), "ollama", "\n"),
+}
+COLUMN = 8
+"""Where the second column of a transcript begins."""
+
+
+class Block(NamedTuple):
+    """A fenced block: where it stands, the words after its fence, and what it holds."""
+
+    where: str
+    kind: str
+    argument: str
+    text: str
+
+
+def blocks_of(document: Path) -> Iterator[Block]:
+    name = document.relative_to(ROOT).as_posix()
+    kind, argument, first, lines = None, "", 0, list[str]()
+    for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.startswith("```"):
+            lines.append(line)
+        elif kind is None:
+            kind, _, argument = line.removeprefix("```").partition(" ")
+            first, lines = number, []
+        else:
+            yield Block(f"{name}:{first}", kind, argument, "\n".join(lines) + "\n")
+            kind = None
+    assert kind is None, f"{name}:{first}: the fence is never closed"
+
+
+BLOCKS = [block for document in DOCUMENTS for block in blocks_of(document)]
+PYTHON = [block for block in BLOCKS if block.kind == "python"]
+PROGRAMS = [
+    (block, after.text if after is not None and after.kind == "output" else None)
+    for block, after in zip(BLOCKS, [*BLOCKS[1:], None], strict=True)
+    if block.kind == "python" and block.text.startswith(("import ", "from "))
+]
+
+
+def by_place(value: object) -> str | None:
+    return value.where if isinstance(value, Block) else ""
+
+
+@pytest.mark.parametrize(("program", "output"), PROGRAMS, ids=by_place)
+def test_programs_run_and_print_what_is_said(
+    program: Block,
+    output: str | None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    code = compile(program.text, program.where, "exec")
+    exec(code, {"__name__": "__main__"})
+    if output is not None:
+        printed = capsys.readouterr().out
+        assert re.fullmatch(pattern_of(output), printed.rstrip("\n") + "\n", re.DOTALL), printed
+
+
+def pattern_of(output: str) -> str:
+    """Any lines for a line `...`, anything within a line for `...` elsewhere."""
+    pieces = []
+    for line in output.splitlines():
+        if line == "...":
+            pieces.append(r"(?:[^\n]*\n)*?")
+        else:
+            pieces.append(r"[^\n]*".join(map(re.escape, line.split("..."))) + r"\n")
+    return "".join(pieces)
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=by_place)
+def test_python_compiles_and_uses_names_that_exist(block: Block) -> None:
+    tree = compile(block.text, block.where, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ls":
+            assert hasattr(ls, node.attr), f"{block.where}: there is no llmstream.{node.attr}"
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.kind == "transcript"], ids=by_place)
+def test_transcripts_are_what_the_dialect_makes_of_the_wire(block: Block) -> None:
+    dialect, provider, end = DIALECTS[block.argument]
+    sentence = Sentence(dialect.decoder(provider=provider), provider=provider)
+    events = sentence.start()
+    shown = [f"events  {event!r}" for event in events]
+    for line in block.text.splitlines():
+        word, rest = line[:COLUMN].rstrip(), line[COLUMN:]
+        if word not in ("wire", "end"):
+            continue
+        shown.append(line)
+        came = sentence.feed((rest + end).encode()) if word == "wire" else sentence.close()
+        events += came
+        for position, event in enumerate(came):
+            shown.append(f"{'' if position else 'events':<{COLUMN}}{event!r}")
+    said = block.text.splitlines()
+    assert said == shown, "\n".join(shown)
+    assert sentence.done
+    assert grammar.check(events) == []
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.kind == "sh"], ids=by_place)
+def test_commands_are_valid(block: Block) -> None:
+    for line in block.text.splitlines():
+        for command in re.split(r"[|>;]", line.partition(" #")[0]):
+            words = shlex.split(command)
+            if words[:1] == ["llmstream"]:
+                cli._parser(words[1:]).parse_args(words[1:])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", document.read_text(encoding="utf-8")):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        place = (document.parent / path).resolve() if path else document
+        assert place.exists(), f"{document.name}: {target} is not there"
+        if anchor:
+            assert anchor in anchors_of(place), f"{document.name}: {target} has no such heading"
+
+
+def anchors_of(document: Path) -> set[str]:
+    """The anchors that headings get: lower case, no punctuation, hyphens for spaces."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def rows_of(name: str) -> Iterator[list[str]]:
+    """The cells of every table row of a document."""
+    for line in (ROOT / "docs" / name).read_text(encoding="utf-8").splitlines():
+        if line.startswith("| ") and not line.startswith("| ---"):
+            yield [cell.strip() for cell in line.strip("|").split(" | ")]
+
+
+def test_every_public_name_has_one_row_in_the_reference() -> None:
+    described = [cells[0].strip("`") for cells in rows_of("api.md") if cells[0].startswith("`")]
+    assert sorted(described) == sorted(ls.__all__)
+
+
+def test_public_names_are_found_where_they_live() -> None:
+    assert sorted(ls.__all__) == sorted([*ls._SUBMODULES, *ls._HOME])
+    for name in ls.__all__:
+        assert getattr(ls, name) is not None
+
+
+def test_every_event_has_a_row_with_its_tag_and_its_fields() -> None:
+    rows = {cells[0].strip("`"): cells[1:] for cells in rows_of("events.md")}
+    for event in get_args(ls.Event):
+        tag = event.__struct_config__.tag
+        assert tag in rows, f"no row for {tag}"
+        name, fields = rows[tag][0], re.findall(r"`(\w+)`", rows[tag][1])
+        assert name.strip("`").rpartition(".")[2] == event.__name__
+        own = [field for field in event.__struct_fields__ if field != "provider_metadata"]
+        assert fields == own, f"{tag} has the fields {own}"
+        assert rows[tag][2], f"no guarantee for {tag}"
+
+
+def test_a_reader_sees_a_program_and_its_events_at_once() -> None:
+    top = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:30])
+    assert "```python" in top
+    assert re.search(r"```output\n.*Finish\(.*?\n```", top, re.DOTALL)

@@ -1,0 +1,157 @@
+"""Every example runs as a reader would run it, with warnings as errors, and says what it promises."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from llmstream import events, grammar
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+FOUND = [path for path in sorted(EXAMPLES.glob("*.py")) if not path.name.startswith("_")]
+SERVERS = [path.name for path in FOUND if '"--port"' in path.read_text()]
+PROGRAMS = [path.name for path in FOUND if path.name not in SERVERS]
+
+SAID = {
+    "agent_loop.py": ["[step 0]", 'calls clock({"city":"Oslo"})', "clock gave", "in 2 steps]"],
+    "cancel_midway.py": ["left after 5 fragments", "kept: 'Once upon a time a'", "['user', 'assistant']"],
+    "chat.py": [
+        "> What was my name?\nYou said: What was my name?",
+        "7 messages; the last is the assistant's",
+    ],
+    "errors_and_deadlines.py": [
+        "The second attempt was let in.",
+        "broke off (connection-lost) after 'This answer is cut'",
+        "too slow (idle) after 'This answer stops and'",
+        "sim refused with 401 authentication, retryable: False",
+        "StreamStart Error Finish and the error is kept: sim: ",
+    ],
+    "manual_tool_loop.py": [
+        "> Ran tool: `weather`\n> Ran tool: `weather` - failed: `LookupError: no such city on the map`\n",
+        "Atlantis is not on the map.",
+        "tool      tool_result, tool_result",
+    ],
+    "pattern_matching.py": [
+        "ToolInputEnd     input breaks off\nError            failed: overloaded: too much to do\nFinish  ",
+    ],
+    "replay.py": ['"toolCallId":"toolu_example_1"}\n{"type":"finish"', "15 events, the same byte by byte"],
+    "save_and_resume.py": ["saved 2 messages", "assistant: You said: And another one?"],
+    "two_vendors.py": ["sim-anthropic:demo: 30 events", "\nthe same events\n"],
+}
+"""What is characteristic of each; one that is not named here has to say something all the same."""
+
+Ran = subprocess.CompletedProcess[str]
+
+
+def command(name: str, *arguments: str) -> dict[str, Any]:
+    """How an example is started, as keywords of subprocess."""
+    return {
+        "args": [sys.executable, "-u", "-W", "error", str(EXAMPLES / name), *arguments],
+        "env": {**os.environ, "PYTHONPATH": str(EXAMPLES.parent), "PYTHONIOENCODING": "utf-8"},
+        "text": True,
+        "encoding": "utf-8",
+    }
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[dict[str, Future[Ran]]]:
+    """All programs, started side by side."""
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        yield {
+            name: pool.submit(subprocess.run, **command(name), capture_output=True, timeout=60)
+            for name in PROGRAMS
+        }
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_it_runs_and_says_what_it_promises(name: str, runs: dict[str, Future[Ran]]) -> None:
+    ran = runs[name].result()
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr == ""
+    assert ran.stdout
+    for expected in SAID.get(name, []):
+        assert expected in ran.stdout
+
+
+class Server:
+    """An example that serves, on a free port of its own."""
+
+    def __init__(self, name: str, *arguments: str) -> None:
+        self._process = subprocess.Popen(
+            **command(name, "--port", "0", *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        self.said = ""
+
+    def wait_for_address(self) -> str:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.said += line
+            if found := re.search(r"http://127\.0\.0\.1:[1-9]\d*", line):
+                return found.group()
+        raise AssertionError(f"it never said where it listens: {self.said}")
+
+    def stop(self) -> int:
+        """Ctrl-C, and the exit status."""
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self.said += self._process.communicate(timeout=20)[0]
+        finally:
+            self._process.kill()
+        return self._process.returncode
+
+
+@pytest.mark.parametrize("name", SERVERS)
+async def test_it_streams_a_sentence_to_a_browser(name: str) -> None:
+    server = Server(name)
+    try:
+        address = server.wait_for_address()
+        async with (
+            aiohttp.ClientSession() as browser,
+            browser.get(f"{address}/events", params={"prompt": "Hi there"}) as answer,
+        ):
+            assert answer.content_type == "text/event-stream"
+            body = await answer.read()
+    finally:
+        status = server.stop()
+    frames = body.decode().split("\n\n")
+    got = [events.decode(frame.removeprefix("data: ")) for frame in frames if frame]
+    assert grammar.check(got) == []
+    text = "".join(event.delta for event in got if isinstance(event, events.TextDelta))
+    assert text.startswith("You said: Hi there")
+    assert (status, "Traceback" in server.said) == (0, False), server.said
+
+
+@pytest.mark.parametrize("name", SERVERS)
+async def test_a_browser_that_leaves_does_no_harm(name: str) -> None:
+    slow = f"sim:{EXAMPLES / 'scripts' / 'long_story.json'}"
+    server = Server(name, "--live", slow)
+    try:
+        address = server.wait_for_address()
+        async with aiohttp.ClientSession() as browser:
+            answer = await browser.get(f"{address}/events")
+            assert await answer.content.readany()
+            answer.close()
+    finally:
+        status = server.stop()
+    assert (status, "Traceback" in server.said) == (0, False), server.said
+
+
+def test_every_example_states_its_idea_and_keeps_it_short() -> None:
+    for path in FOUND:
+        source = path.read_text()
+        assert source.startswith('"""'), f"{path.name} does not say what it shows"
+        assert len(source.splitlines()) <= 100, f"{path.name} is too long for one idea"
+
+
+def test_expectations_name_examples_that_exist() -> None:
+    assert set(SAID) <= set(PROGRAMS)
