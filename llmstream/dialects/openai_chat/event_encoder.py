@@ -27,12 +27,14 @@ from llmstream.events import (
     ToolCall,
     ToolInputDelta,
     ToolInputStart,
+    Usage,
 )
 
 __all__ = ["ChunkWriter"]
 
 _DETAILS = "reasoning_details"
 _EXTRA = "extra_content"
+_NOTHING_COUNTED = Usage()
 
 
 class ChunkWriter:
@@ -158,7 +160,7 @@ class ChunkWriter:
         out = self._open()
         if raw is not None:
             out += self._choice({}, raw)
-        if self._include_usage:
+        if self._include_usage and event.usage != _NOTHING_COUNTED:
             out += _data({**self._frame, "choices": [], "usage": write_usage(event.usage, self._quirks)})
         return out
 

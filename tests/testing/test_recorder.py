@@ -1,0 +1,93 @@
+"""A recorder keeps what came, and nothing that is secret."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from aiohttp import web
+
+import llmstream as ls
+from llmstream.dialects.openai_chat import OpenAIChat
+from llmstream.testing import (
+    Cut,
+    Recording,
+    Refuse,
+    Script,
+    Simulator,
+    Stall,
+    Turn,
+    check_stream,
+    decode_body,
+    record,
+)
+
+KEY = "sk-secret-canary-0123456789"
+
+
+def at(url: str) -> ls.Model:
+    return ls.Model("openai:m", base_url=f"{url}/v1", api_key=KEY)
+
+
+async def test_an_answer_is_kept_and_can_be_played_again(tmp_path) -> None:
+    ticks = iter(range(1000))
+    async with Simulator(Script((Turn(text="Hello to you"),))) as simulator:
+        kept = await record(at(simulator.url), "Hi", tmp_path / "hi", clock=lambda: float(next(ticks)))
+    assert Recording.load(tmp_path / "hi") == kept
+    assert sum(count for _, count in kept.timing) == len(kept.body)
+    assert [seconds for seconds, _ in kept.timing] == [float(n + 1) for n in range(len(kept.timing))]
+    assert (kept.status, kept.content_type.partition(";")[0]) == (200, "text/event-stream")
+    async with Simulator(recordings=kept, speed=None) as simulator:
+        events = [event async for event in at(simulator.url).events("Hi")]
+    assert events == decode_body(kept.body, OpenAIChat(), provider="openai")
+    check_stream(events)
+
+
+async def test_the_key_and_what_else_is_secret_is_overwritten(serve, tmp_path) -> None:
+    async def echo(request: web.Request) -> web.StreamResponse:
+        key = request.headers["authorization"].removeprefix("Bearer ")
+        response = web.StreamResponse(headers={"content-type": "text/event-stream", "set-cookie": f"k={key}"})
+        await response.prepare(request)
+        for piece in (f"data: {key[:9]}", f"{key[9:]} org-77\n\n"):
+            await response.write(piece.encode())
+        return response
+
+    kept = await record(at(await serve(echo)), "Hi", tmp_path, scrub=["org-77", ""])
+    assert kept.body == b"data: " + b"*" * len(KEY) + b" ******\n\n"
+    assert sum(count for _, count in kept.timing) == len(kept.body)
+    for file in tmp_path.iterdir():
+        assert KEY.encode() not in file.read_bytes()
+    assert set(json.loads((tmp_path / "meta.json").read_bytes())) == {"content_type", "status"}
+
+
+async def test_a_refusal_is_kept_with_its_status(tmp_path) -> None:
+    async with Simulator(Script((Turn(fault=Refuse(status=429, message="no")),))) as simulator:
+        await record(at(simulator.url), "Hi", tmp_path)
+    kept = Recording.load(tmp_path)
+    assert kept.status == 429
+    assert json.loads(kept.body)["error"]["message"] == "no"
+
+
+async def test_of_an_answer_that_breaks_off_what_came_is_kept(tmp_path) -> None:
+    script = Script((Turn(text="Hello to you", fault=Cut(after_events=4)),))
+    async with Simulator(script) as simulator:
+        with pytest.raises(ls.ConnectionLost):
+            await record(at(simulator.url), "Hi", tmp_path)
+    assert b"Hello" in Recording.load(tmp_path).body
+
+
+async def test_without_an_answer_nothing_is_written(tmp_path) -> None:
+    with pytest.raises(ls.ConnectionFailed):
+        await record(at("http://127.0.0.1:1"), "Hi", tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+async def test_an_answer_without_end_is_left_at_the_deadline(tmp_path) -> None:
+    script = Script((Turn(text="Hello to you", fault=Stall(after_events=4)),))
+    async with Simulator(script) as simulator:
+        with pytest.raises(ls.DeadlineExceeded) as caught:
+            await record(at(simulator.url), "Hi", tmp_path / "x", deadlines=ls.Deadlines(total_s=0.2))
+        await simulator.requests[0].done.wait()
+    assert caught.value.reason == "total"
+    assert b"Hello" in Recording.load(tmp_path / "x").body
+    assert simulator.requests[0].disconnected

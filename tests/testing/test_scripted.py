@@ -1,0 +1,145 @@
+"""A scripted model stands in for a real one, without a server."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import llmstream as ls
+from llmstream.errors import InvalidRequest
+from llmstream.events import StreamStart, TextDelta
+from llmstream.testing import (
+    Break,
+    Call,
+    Cut,
+    Refuse,
+    Script,
+    ScriptedModel,
+    Stall,
+    Turn,
+    check_stream,
+)
+
+
+def weather(city: str) -> str:
+    """Weather of a city."""
+    return f"7 degrees in {city}"
+
+
+async def read_into(events: list, model: ls.Model) -> None:
+    async for event in model.events("x"):
+        events.append(event)
+
+
+async def test_it_says_its_turns_in_order_and_the_last_again() -> None:
+    model = ScriptedModel("One.", Turn(reasoning="Hm.", text="Two."))
+    texts = []
+    for _ in range(3):
+        events = [event async for event in model.events("Go on")]
+        check_stream(events)
+        texts.append("".join(e.delta for e in events if isinstance(e, TextDelta)))
+    assert texts == ["One.", "Two.", "Two."]
+
+
+async def test_it_notes_what_it_was_asked() -> None:
+    model = ScriptedModel("Hi.", model="tiny")
+    await model.stream("Hello", system="Be brief.", temperature=0.5).collect()
+    (request,) = model.requests
+    assert request.model == "tiny"
+    assert [message.text_content for message in request.messages] == ["Be brief.", "Hello"]
+    assert request.settings.temperature == 0.5
+
+
+async def test_tools_are_called_and_their_results_sent() -> None:
+    model = ScriptedModel(Turn(calls=(Call("weather", {"city": "Oslo"}),)), "It is 7 degrees.")
+    agent = ls.Agent(model, tools=[weather])
+    message = await agent.run("How warm is it in Oslo?")
+    assert message.text_content == "It is 7 degrees."
+    sent = model.requests[1].messages[-1].tool_results[0]
+    assert sent.content == "7 degrees in Oslo"
+
+
+async def test_a_script_may_decide_by_the_request() -> None:
+    class Echo:
+        def turn(self, request, number):
+            return Turn(text=f"{number}: {request.messages[-1].text_content}")
+
+    model = ScriptedModel(Echo())
+    await model.stream("a").collect()
+    assert (await model.stream("b").collect()).text_content == "1: b"
+    assert (await ScriptedModel(Script((Turn(text="x"),))).stream("c").collect()).text_content == "x"
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "text"),
+    [
+        (Refuse(status=429, message="slow down", retry_after_s=3), ls.RateLimited, ""),
+        (Break(after_events=4, status=529, message="busy"), ls.Overloaded, "a b "),
+        (Cut(after_events=4), ls.ConnectionLost, "a b "),
+        (Cut(after_events=4, clean=True), ls.IncompleteStream, "a b "),
+    ],
+)
+async def test_faults_are_what_a_real_stream_makes_of_them(fault, error, text) -> None:
+    model = ScriptedModel(Turn(text="a b c d", fault=fault))
+    events = []
+    with pytest.raises(error) as caught:
+        await read_into(events, model)
+    check_stream(events)
+    assert text.startswith("".join(e.delta for e in events if isinstance(e, TextDelta)))
+    assert events[-1].finish_reason == "error"
+    assert caught.value.provider
+    stream = model.stream("x", errors="events")
+    await stream.collect()
+    assert isinstance(stream.error, error)
+
+
+async def test_a_refusal_says_how_long_to_wait() -> None:
+    model = ScriptedModel(Turn(fault=Refuse(status=429, retry_after_s=3)))
+    with pytest.raises(ls.RateLimited) as caught:
+        await model.stream("x").collect()
+    assert caught.value.retry_after_s == 3
+
+
+async def test_events_of_ones_own_are_mended_into_a_sentence() -> None:
+    model = ScriptedModel(Turn(events=(TextDelta("Hi", "7"),)))
+    events = [event async for event in model.events("x", errors="events")]
+    check_stream(events)
+    assert [type(event).__name__ for event in events] == [
+        "StreamStart",
+        "TextStart",
+        "TextDelta",
+        "TextEnd",
+        "Error",
+        "Finish",
+    ]
+
+
+async def test_it_can_be_left_in_the_middle() -> None:
+    async with ScriptedModel("a b c d e f").stream("x") as stream:
+        async for event in stream:
+            if isinstance(event, TextDelta):
+                break
+    assert stream.text == "a"
+    assert stream.messages()[-1].text_content == "a"
+
+
+async def test_others_run_while_it_speaks() -> None:
+    seen = []
+
+    async def read(name: str) -> None:
+        async for event in ScriptedModel("a b").events("x"):
+            if not isinstance(event, StreamStart):
+                seen.append(name)
+
+    await asyncio.gather(read("one"), read("two"))
+    assert seen[:4] == ["one", "two", "one", "two"]
+
+
+def test_turns_are_wanted_and_a_stall_is_for_the_simulator() -> None:
+    for turns in ((), ("a", Script((Turn(text="b"),)))):
+        with pytest.raises(InvalidRequest, match="wants texts and turns"):
+            ScriptedModel(*turns)
+    model = ScriptedModel(Turn(text="a", fault=Stall()))
+    with pytest.raises(InvalidRequest, match="cannot stall"):
+        model.call(model.request("x"))
