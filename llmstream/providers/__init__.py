@@ -1,0 +1,1 @@
+"""Providers: one folder each, found by its name."""

@@ -71,7 +71,7 @@ def _folders() -> tuple[str, ...]:
 
 
 def _entry_points() -> dict[str, EntryPoint]:
-    """Others' providers by name, in alphabetical order; where two packages offer one name, the first found."""
+    """Others' providers by name, in alphabetical order; of two packages with one name, the first found."""
     from importlib.metadata import entry_points  # it costs as much as all of this package
 
     found: dict[str, EntryPoint] = {}
@@ -117,6 +117,6 @@ def _hint(wanted: str) -> str:
 
     known = {name: name for name in provider_names()}
     for provider in all_providers():
-        known.update({alias: provider.name for alias in provider.aliases})
+        known.update(dict.fromkeys(provider.aliases, provider.name))
     close = dict.fromkeys(known[match] for match in get_close_matches(wanted, known, n=3))
     return f"Did you mean {' or '.join(close)}? " if close else ""

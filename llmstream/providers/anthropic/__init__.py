@@ -3,13 +3,25 @@
 from llmstream.dialects.anthropic import Anthropic
 from llmstream.providers.base import Provider, key_header
 
+
+def _without_version(address: str) -> str:
+    """The dialect's path begins with /v1; other SDKs want it in the address."""
+    base, mark, query = address.strip().partition("?")
+    return base.rstrip("/").removesuffix("/v1") + mark + query
+
+
 ANTHROPIC = Provider(
     name="anthropic",
     title="Anthropic",
     dialect=Anthropic(),
     base_url="https://api.anthropic.com",
     base_url_env=("ANTHROPIC_BASE_URL",),
+    normalize=_without_version,
     key_env=("ANTHROPIC_API_KEY",),
     auth=key_header("x-api-key"),
+    token_env=("ANTHROPIC_AUTH_TOKEN",),
+    aliases=("claude",),
     docs="https://docs.anthropic.com/en/api/messages",
+    notes="the address without `/v1`; one that has it is understood",
 )
+"""Anthropic itself, and gateways that speak the same."""

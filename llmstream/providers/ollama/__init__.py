@@ -2,14 +2,18 @@
 
 from llmstream.dialects.ollama import Ollama
 from llmstream.providers.base import Provider
+from llmstream.providers.ollama.host import ollama_address
 
 OLLAMA = Provider(
     name="ollama",
     title="Ollama",
     dialect=Ollama(),
     base_url="http://localhost:11434",
-    base_url_env=("OLLAMA_HOST",),
+    base_url_env=("OLLAMA_HOST", "OLLAMA_BASE_URL"),
+    normalize=ollama_address,
     key_env=("OLLAMA_API_KEY",),
     key_required=False,
     docs="https://docs.ollama.com/api",
+    notes='local without a key; in the cloud `base_url="https://ollama.com"` with one',
 )
+"""Ollama's native API: the models of this machine, or of Ollama's cloud."""

@@ -8,8 +8,10 @@ OPENAI = Provider(
     title="OpenAI",
     dialect=OpenAIChat(),
     base_url="https://api.openai.com/v1",
-    base_url_env=("OPENAI_BASE_URL",),
+    base_url_env=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
     key_env=("OPENAI_API_KEY",),
     header_env={"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"},
     docs="https://platform.openai.com/docs/api-reference/chat",
+    notes="with `base_url=` any server that speaks the same",
 )
+"""OpenAI itself, and with another address any server that speaks the same."""

@@ -1,0 +1,25 @@
+"""DeepInfra: open models, hosted."""
+
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.base import Provider
+
+DEEPINFRA = Provider(
+    name="deepinfra",
+    title="DeepInfra",
+    dialect=OpenAIChat(
+        Quirks(
+            system_role="system",
+            reasoning_model_rules=False,
+            max_tokens_field="max_tokens",
+            unsupported_settings=frozenset(),
+            reasoning_field="reasoning_content",
+        )
+    ),
+    base_url="https://api.deepinfra.com/v1/openai",
+    base_url_env=("DEEPINFRA_BASE_URL",),
+    key_env=("DEEPINFRA_API_KEY", "DEEPINFRA_TOKEN"),
+    aliases=("deep-infra",),
+    docs="https://deepinfra.com/docs/openai_api",
+    notes="open models, hosted",
+)
+"""DeepInfra hosts open models behind the Chat Completions wire."""

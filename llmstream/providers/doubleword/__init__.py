@@ -1,0 +1,24 @@
+"""Doubleword: open models, hosted."""
+
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.base import Provider
+
+DOUBLEWORD = Provider(
+    name="doubleword",
+    title="Doubleword",
+    dialect=OpenAIChat(
+        Quirks(
+            system_role="system",
+            reasoning_model_rules=False,
+            max_tokens_field="max_tokens",
+            unsupported_settings=frozenset(),
+            reasoning_field="reasoning_content",
+        )
+    ),
+    base_url="https://api.doubleword.ai/v1",
+    base_url_env=("DOUBLEWORD_BASE_URL",),
+    key_env=("DOUBLEWORD_API_KEY",),
+    docs="https://docs.doubleword.ai/",
+    notes="open models, hosted",
+)
+"""Doubleword hosts open models behind the Chat Completions wire."""

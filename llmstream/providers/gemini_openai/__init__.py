@@ -1,0 +1,24 @@
+"""Gemini behind Google's OpenAI-compatible endpoint."""
+
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.base import Provider
+
+GEMINI_OPENAI = Provider(
+    name="gemini-openai",
+    title="Gemini (OpenAI-compatible)",
+    dialect=OpenAIChat(
+        Quirks(
+            system_role="system",
+            reasoning_model_rules=False,
+            max_tokens_field="max_tokens",
+            efforts={"xhigh": "high", "max": "high"},
+        )
+    ),
+    base_url="https://generativelanguage.googleapis.com/v1beta/openai",
+    base_url_env=("GEMINI_OPENAI_BASE_URL",),
+    key_env=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY"),
+    aliases=("google-openai", "gemini-compat"),
+    docs="https://ai.google.dev/gemini-api/docs/openai",
+    notes="Google's compatibility layer over Gemini; signatures of tool calls go back unasked",
+)
+"""Google's compatibility layer speaks Chat Completions over the Gemini models."""

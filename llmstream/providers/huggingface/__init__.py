@@ -1,0 +1,24 @@
+"""Hugging Face's router to inference providers."""
+
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.base import Provider
+
+HUGGINGFACE = Provider(
+    name="huggingface",
+    title="Hugging Face Inference Providers",
+    dialect=OpenAIChat(
+        Quirks(
+            system_role="system",
+            reasoning_model_rules=False,
+            max_tokens_field="max_tokens",
+            reasoning_field="reasoning_content",
+        )
+    ),
+    base_url="https://router.huggingface.co/v1",
+    base_url_env=("HF_BASE_URL",),
+    key_env=("HF_TOKEN", "HUGGINGFACE_API_KEY", "HUGGING_FACE_HUB_TOKEN"),
+    aliases=("hf", "hugging-face"),
+    docs="https://huggingface.co/docs/inference-providers/tasks/chat-completion",
+    notes="`MODEL:PROVIDER` picks who runs the model",
+)
+"""Hugging Face's router passes a request on to one of many inference providers."""

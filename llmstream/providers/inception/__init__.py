@@ -1,0 +1,23 @@
+"""Inception's Mercury models."""
+
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.base import Provider
+
+INCEPTION = Provider(
+    name="inception",
+    title="Inception",
+    dialect=OpenAIChat(
+        Quirks(
+            system_role="system",
+            reasoning_model_rules=False,
+            max_tokens_field="max_tokens",
+        )
+    ),
+    base_url="https://api.inceptionlabs.ai/v1",
+    base_url_env=("INCEPTION_BASE_URL",),
+    key_env=("INCEPTION_API_KEY",),
+    aliases=("inceptionlabs", "mercury"),
+    docs="https://docs.inceptionlabs.ai/",
+    notes="diffusion models",
+)
+"""Inception serves its Mercury models, which write by diffusion."""

@@ -1,0 +1,27 @@
+"""A LiteLLM proxy."""
+
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.base import Provider
+
+LITELLM = Provider(
+    name="litellm",
+    title="LiteLLM proxy",
+    dialect=OpenAIChat(
+        Quirks(
+            system_role="system",
+            reasoning_model_rules=False,
+            max_tokens_field="max_tokens",
+            unsupported_settings=frozenset(),
+            provider_tools=True,
+            reasoning_field="reasoning_content",
+        )
+    ),
+    base_url="http://localhost:4000",
+    base_url_env=("LITELLM_BASE_URL", "LITELLM_PROXY_API_BASE"),
+    key_env=("LITELLM_API_KEY", "LITELLM_PROXY_API_KEY"),
+    key_required=False,
+    aliases=("litellm-proxy",),
+    docs="https://docs.litellm.ai/docs/simple_proxy",
+    notes="a gateway of one's own to many vendors",
+)
+"""A LiteLLM proxy is a gateway of one's own to many vendors."""

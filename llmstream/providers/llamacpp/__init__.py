@@ -1,0 +1,26 @@
+"""llama.cpp's llama-server."""
+
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.base import Provider
+
+LLAMACPP = Provider(
+    name="llamacpp",
+    title="llama.cpp",
+    dialect=OpenAIChat(
+        Quirks(
+            system_role="system",
+            reasoning_model_rules=False,
+            max_tokens_field="max_tokens",
+            unsupported_settings=frozenset(),
+            reasoning_field="reasoning_content",
+        )
+    ),
+    base_url="http://localhost:8080/v1",
+    base_url_env=("LLAMACPP_BASE_URL", "LLAMA_CPP_BASE_URL"),
+    key_env=("LLAMACPP_API_KEY", "LLAMA_API_KEY"),
+    key_required=False,
+    aliases=("llama.cpp", "llama-cpp", "llama-server"),
+    docs="https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
+    notes="a server of one's own; tools need `--jinja`",
+)
+"""llama-server, of llama.cpp, serves a model of one's own behind the Chat Completions wire."""

@@ -1,0 +1,27 @@
+"""LM Studio's server."""
+
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.base import Provider
+
+LMSTUDIO = Provider(
+    name="lmstudio",
+    title="LM Studio",
+    dialect=OpenAIChat(
+        Quirks(
+            system_role="system",
+            reasoning_model_rules=False,
+            max_tokens_field="max_tokens",
+            unsupported_settings=frozenset(),
+            image_urls=False,
+            reasoning_field="reasoning_content",
+        )
+    ),
+    base_url="http://localhost:1234/v1",
+    base_url_env=("LMSTUDIO_BASE_URL", "LM_STUDIO_BASE_URL", "LM_STUDIO_API_BASE"),
+    key_env=("LMSTUDIO_API_KEY", "LM_STUDIO_API_KEY", "LM_API_TOKEN"),
+    key_required=False,
+    aliases=("lm-studio",),
+    docs="https://lmstudio.ai/docs/developer/openai-compat",
+    notes="a server of one's own; an overflow may look like an empty answer",
+)
+"""LM Studio serves models on one's own machine behind the Chat Completions wire."""

@@ -1,0 +1,30 @@
+"""MiniMax's own models."""
+
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.base import Provider
+
+MINIMAX = Provider(
+    name="minimax",
+    title="MiniMax",
+    dialect=OpenAIChat(
+        Quirks(
+            system_role="system",
+            reasoning_model_rules=False,
+            unsupported_settings=frozenset(
+                {"top_k", "stop", "seed", "presence_penalty", "frequency_penalty"}
+            ),
+            parallel_tool_calls=False,
+            strict_tools=False,
+            response_format="none",
+            reasoning_style="none",
+            think_tags="tags",
+        )
+    ),
+    base_url="https://api.minimax.io/v1",
+    base_url_env=("MINIMAX_BASE_URL", "MINIMAX_API_BASE"),
+    key_env=("MINIMAX_API_KEY",),
+    aliases=("mini-max",),
+    docs="https://platform.minimax.io/docs/api-reference/text-openai-api",
+    notes="in China `https://api.minimaxi.com/v1`; no response format",
+)
+"""MiniMax serves its own models behind the Chat Completions wire."""

@@ -1,0 +1,24 @@
+"""Nebius Token Factory: open models, hosted."""
+
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.base import Provider
+
+NEBIUS = Provider(
+    name="nebius",
+    title="Nebius Token Factory",
+    dialect=OpenAIChat(
+        Quirks(
+            system_role="system",
+            reasoning_model_rules=False,
+            max_tokens_field="max_tokens",
+            unsupported_settings=frozenset(),
+            reasoning_field="reasoning_content",
+        )
+    ),
+    base_url="https://api.studio.nebius.com/v1",
+    base_url_env=("NEBIUS_BASE_URL",),
+    key_env=("NEBIUS_API_KEY",),
+    docs="https://docs.tokenfactory.nebius.com/api-reference/introduction",
+    notes="newer address: `https://api.tokenfactory.nebius.com/v1`",
+)
+"""Nebius Token Factory, formerly AI Studio, hosts open models behind the Chat Completions wire."""

@@ -1,0 +1,26 @@
+"""NVIDIA NIM: hosted, or on machines of one's own."""
+
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.base import Provider
+
+NVIDIA = Provider(
+    name="nvidia",
+    title="NVIDIA NIM",
+    dialect=OpenAIChat(
+        Quirks(
+            system_role="system",
+            reasoning_model_rules=False,
+            max_tokens_field="max_tokens",
+            # Some models hang when they see the field (seen 2026-07, HKUDS/DeepTutor#420).
+            stream_options=False,
+            reasoning_field="reasoning_content",
+        )
+    ),
+    base_url="https://integrate.api.nvidia.com/v1",
+    base_url_env=("NVIDIA_BASE_URL", "NVIDIA_NIM_API_BASE"),
+    key_env=("NVIDIA_API_KEY", "NVIDIA_NIM_API_KEY"),
+    aliases=("nim", "nvidia-nim"),
+    docs="https://docs.api.nvidia.com/nim/reference/llm-apis",
+    notes="usage only where the server sends it unasked",
+)
+"""NVIDIA NIM serves open models, at NVIDIA or on machines of one's own."""

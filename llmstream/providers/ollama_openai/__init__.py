@@ -1,0 +1,42 @@
+"""Ollama's Chat Completions."""
+
+from urllib.parse import urlsplit
+
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.base import Provider
+from llmstream.providers.ollama.host import ollama_address
+
+
+def _versioned(written: str) -> str:
+    """OLLAMA_HOST has no path; Chat Completions are below /v1."""
+    address = ollama_address(written)
+    return address if urlsplit(address).path else f"{address}/v1"
+
+
+OLLAMA_OPENAI = Provider(
+    name="ollama-openai",
+    title="Ollama (OpenAI-compatible)",
+    dialect=OpenAIChat(
+        Quirks(
+            system_role="system",
+            reasoning_model_rules=False,
+            max_tokens_field="max_tokens",
+            # Its notes on compatibility list tool_choice as not supported (seen 2026-11).
+            tool_choice=frozenset({"auto"}),
+            parallel_tool_calls=False,
+            strict_tools=False,
+            image_urls=False,
+            efforts={"minimal": "low", "xhigh": "high", "max": "high"},
+            reasoning_field="reasoning",
+        )
+    ),
+    base_url="http://localhost:11434/v1",
+    base_url_env=("OLLAMA_HOST", "OLLAMA_BASE_URL"),
+    normalize=_versioned,
+    key_env=("OLLAMA_API_KEY",),
+    key_required=False,
+    aliases=("ollama-v1", "ollama-compat"),
+    docs="https://docs.ollama.com/api/openai-compatibility",
+    notes="the same daemon as `ollama`, another wire",
+)
+"""The daemon's Chat Completions; its native API is `ollama`."""

@@ -1,0 +1,25 @@
+"""SGLang's server."""
+
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.base import Provider
+
+SGLANG = Provider(
+    name="sglang",
+    title="SGLang",
+    dialect=OpenAIChat(
+        Quirks(
+            system_role="system",
+            reasoning_model_rules=False,
+            max_tokens_field="max_tokens",
+            unsupported_settings=frozenset(),
+            reasoning_field="reasoning_content",
+        )
+    ),
+    base_url="http://localhost:30000/v1",
+    base_url_env=("SGLANG_BASE_URL",),
+    key_env=("SGLANG_API_KEY",),
+    key_required=False,
+    docs="https://docs.sglang.ai/basic_usage/openai_api_completions.html",
+    notes="a server of one's own",
+)
+"""SGLang serves a model of one's own behind the Chat Completions wire."""

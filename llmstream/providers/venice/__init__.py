@@ -1,0 +1,25 @@
+"""Venice.ai: open models, hosted, nothing kept."""
+
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.base import Provider
+
+VENICE = Provider(
+    name="venice",
+    title="Venice",
+    dialect=OpenAIChat(
+        Quirks(
+            system_role="system",
+            reasoning_model_rules=False,
+            max_tokens_field="max_tokens",
+            unsupported_settings=frozenset(),
+            reasoning_field="reasoning_content",
+        )
+    ),
+    base_url="https://api.venice.ai/api/v1",
+    base_url_env=("VENICE_BASE_URL",),
+    key_env=("VENICE_API_KEY", "VENICE_AI_API_KEY"),
+    aliases=("venice-ai",),
+    docs="https://docs.venice.ai/api-reference/endpoint/chat/completions",
+    notes="`venice_parameters` by provider_options",
+)
+"""Venice hosts open models and says it keeps nothing."""

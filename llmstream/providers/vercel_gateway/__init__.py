@@ -1,0 +1,27 @@
+"""Vercel's AI Gateway."""
+
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.base import Provider
+
+VERCEL_GATEWAY = Provider(
+    name="vercel-gateway",
+    title="Vercel AI Gateway",
+    dialect=OpenAIChat(
+        Quirks(
+            system_role="system",
+            reasoning_model_rules=False,
+            max_tokens_field="max_tokens",
+            unsupported_settings=frozenset(),
+            reasoning_style="openrouter",
+            reasoning_field="reasoning_details",
+            echo="all",
+        )
+    ),
+    base_url="https://ai-gateway.vercel.sh/v1",
+    base_url_env=("AI_GATEWAY_BASE_URL",),
+    key_env=("AI_GATEWAY_API_KEY", "VERCEL_OIDC_TOKEN"),
+    aliases=("vercel", "ai-gateway", "vercel-ai-gateway"),
+    docs="https://vercel.com/docs/ai-gateway/sdks-and-apis/openai-chat-completions",
+    notes="models are named `vendor/model`",
+)
+"""Vercel's AI Gateway passes requests on to many vendors."""

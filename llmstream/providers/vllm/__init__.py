@@ -1,0 +1,26 @@
+"""vLLM's server."""
+
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.base import Provider
+
+VLLM = Provider(
+    name="vllm",
+    title="vLLM",
+    dialect=OpenAIChat(
+        Quirks(
+            system_role="system",
+            reasoning_model_rules=False,
+            max_tokens_field="max_tokens",
+            unsupported_settings=frozenset(),
+            reasoning_field="reasoning",
+        )
+    ),
+    base_url="http://localhost:8000/v1",
+    base_url_env=("VLLM_BASE_URL", "VLLM_API_BASE"),
+    key_env=("VLLM_API_KEY",),
+    key_required=False,
+    aliases=("hosted-vllm",),
+    docs="https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html",
+    notes="a server of one's own; `--api-key` makes it ask for one",
+)
+"""vLLM serves a model of one's own behind the Chat Completions wire."""

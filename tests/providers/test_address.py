@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmstream.errors import InvalidRequest
+from llmstream.providers.address import checked_address, extended, is_local, path_segment
+
+
+@pytest.mark.parametrize(
+    ("text", "segment"),
+    [
+        ("gpt-5", "gpt-5"),
+        ("../secrets", "..%2Fsecrets"),
+        ("%2e%2e", "%252e%252e"),
+        ("a?api-key=1", "a%3Fapi-key%3D1"),
+        ("a#b", "a%23b"),
+        ("//host/x", "%2F%2Fhost%2Fx"),
+        ("a\\b", "a%5Cb"),
+        ("a b\r\nc", "a%20b%0D%0Ac"),
+        ("modèle", "mod%C3%A8le"),
+    ],
+)
+def test_a_segment_cannot_lead_elsewhere(text: str, segment: str) -> None:
+    assert path_segment(text) == segment
+
+
+@pytest.mark.parametrize("text", ["", ".", "..", "\ud800"])
+def test_what_cannot_be_a_segment_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="cannot be part of an address"):
+        path_segment(text)
+
+
+@given(st.text())
+def test_any_segment_stays_one_segment(text: str) -> None:
+    try:
+        segment = path_segment(text)
+    except InvalidRequest:
+        return
+    parts = urlsplit(f"https://host.example/a/{segment}/b?c#d")
+    assert parts.hostname == "host.example"
+    assert parts.path.split("/") == ["", "a", segment, "b"]
+    assert (parts.query, parts.fragment) == ("c", "d")
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "url"),
+    [
+        ("https://a.example/v1", "/chat/completions", "https://a.example/v1/chat/completions"),
+        ("https://a.example/v1/", "/chat/completions", "https://a.example/v1/chat/completions"),
+        ("https://a.example", "/v1/messages", "https://a.example/v1/messages"),
+        ("https://a.example/v1?k=1", "/x", "https://a.example/v1/x?k=1"),
+        ("https://a.example/v1?k=1", "/x?alt=sse", "https://a.example/v1/x?alt=sse&k=1"),
+        (
+            "https://a.example/v1/chat/completions",
+            "/chat/completions",
+            "https://a.example/v1/chat/completions",
+        ),
+    ],
+)
+def test_a_path_goes_below_the_address(base: str, path: str, url: str) -> None:
+    assert extended(base, path) == url
+
+
+@pytest.mark.parametrize(
+    ("text", "usual", "url"),
+    [
+        ("https://a.example/v1", "", "https://a.example/v1"),
+        ("  https://a.example/v1\n", "", "https://a.example/v1"),
+        ("a.example/v1", "https://b.example", "https://a.example/v1"),
+        ("a.example/v1", "", "https://a.example/v1"),
+        ("gpu-box:8000/v1", "http://localhost:8000/v1", "http://gpu-box:8000/v1"),
+        ("localhost:8000", "https://b.example", "http://localhost:8000"),
+        ("127.0.0.1:8000", "", "http://127.0.0.1:8000"),
+    ],
+)
+def test_a_missing_scheme_is_never_one_that_shows_the_key(text: str, usual: str, url: str) -> None:
+    assert checked_address(text, provider="x", usual=usual) == url
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ftp://a.example",
+        "https://",
+        "https:///path",
+        "https://a.example:99999",
+        "https://a.example:port",
+        "https://[::1",
+        "https://a.example/v1#part",
+        "https://a.example/a b",
+        "https://a.example/\r\nx: y",
+        "https://a.example\\evil.example/",
+        "file:///etc/passwd",
+        "://x",
+    ],
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="not an http or https address"):
+        checked_address(text, provider="x", usual="")
+
+
+def test_a_password_in_the_address_is_refused_and_not_repeated() -> None:
+    with pytest.raises(InvalidRequest, match="user or a password") as caught:
+        checked_address("https://me:geheim@a.example", provider="x", usual="")
+    assert "geheim" not in str(caught.value)
+
+
+def test_this_machine_is_local() -> None:
+    assert is_local("http://localhost:1/v1")
+    assert is_local("http://[::1]:1/v1")
+    assert not is_local("https://localhost.example/v1")

@@ -1,0 +1,169 @@
+"""What holds for every provider in the registry."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import llmstream.providers
+from llmstream.chats.message import Message
+from llmstream.errors import LLMStreamError, MissingKey
+from llmstream.exchange import HttpRequest
+from llmstream.providers.address import is_local
+from llmstream.providers.base import Provider
+from llmstream.providers.registry import find_provider, provider_names
+from llmstream.providers.sim import SimProvider
+from llmstream.request import Request
+
+FOLDERS = Path(llmstream.providers.__file__).parent
+NAMES = [name for name in provider_names() if (FOLDERS / name.replace("-", "_")).is_dir()]
+VENDORS = [name for name in NAMES if not isinstance(find_provider(name), SimProvider)]
+KEY = "sk-canary-0123456789"
+AZURE = "https://res.openai.azure.com"
+
+URLS = {
+    "anthropic": "https://api.anthropic.com/v1/messages",
+    "azure": "https://res.openai.azure.com/openai/v1/chat/completions",
+    "baseten": "https://inference.baseten.co/v1/chat/completions",
+    "cerebras": "https://api.cerebras.ai/v1/chat/completions",
+    "copilot": "https://api.githubcopilot.com/chat/completions",
+    "deepinfra": "https://api.deepinfra.com/v1/openai/chat/completions",
+    "deepseek": "https://api.deepseek.com/chat/completions",
+    "doubleword": "https://api.doubleword.ai/v1/chat/completions",
+    "fireworks": "https://api.fireworks.ai/inference/v1/chat/completions",
+    "gemini-openai": "https://generativelanguage.googleapis.com/v1beta/openai/chat/completions",
+    "github": "https://models.github.ai/inference/chat/completions",
+    "groq": "https://api.groq.com/openai/v1/chat/completions",
+    "huggingface": "https://router.huggingface.co/v1/chat/completions",
+    "inception": "https://api.inceptionlabs.ai/v1/chat/completions",
+    "litellm": "http://localhost:4000/chat/completions",
+    "llamacpp": "http://localhost:8080/v1/chat/completions",
+    "lmstudio": "http://localhost:1234/v1/chat/completions",
+    "minimax": "https://api.minimax.io/v1/chat/completions",
+    "moonshot": "https://api.moonshot.ai/v1/chat/completions",
+    "nebius": "https://api.studio.nebius.com/v1/chat/completions",
+    "nvidia": "https://integrate.api.nvidia.com/v1/chat/completions",
+    "ollama": "http://localhost:11434/api/chat",
+    "ollama-openai": "http://localhost:11434/v1/chat/completions",
+    "openai": "https://api.openai.com/v1/chat/completions",
+    "openrouter": "https://openrouter.ai/api/v1/chat/completions",
+    "perplexity": "https://api.perplexity.ai/chat/completions",
+    "qwen": "https://dashscope-intl.aliyuncs.com/compatible-mode/v1/chat/completions",
+    "sambanova": "https://api.sambanova.ai/v1/chat/completions",
+    "sglang": "http://localhost:30000/v1/chat/completions",
+    "together": "https://api.together.xyz/v1/chat/completions",
+    "venice": "https://api.venice.ai/api/v1/chat/completions",
+    "vercel-gateway": "https://ai-gateway.vercel.sh/v1/chat/completions",
+    "vllm": "http://localhost:8000/v1/chat/completions",
+    "xai": "https://api.x.ai/v1/chat/completions",
+    "zai": "https://api.z.ai/api/paas/v4/chat/completions",
+}
+OWN_HEADER = {"anthropic": "x-api-key", "azure": "api-key"}
+
+
+def prepared(provider: Provider, *, env: dict[str, str], base_url: str | None = None) -> HttpRequest:
+    if not provider.base_url and base_url is None and not any(env.get(v) for v in provider.base_url_env):
+        base_url = AZURE
+    request = Request(model="some-model", messages=(Message.user("Hi"),))
+    http = provider.dialect.encode(request, provider=provider.name).http
+    return provider.prepare(http, model=request.model, base_url=base_url, env=env)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_name_is_the_folders(name: str) -> None:
+    provider = find_provider(name)
+    assert provider.name == name
+    assert provider.title
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_the_address_is_https_unless_it_is_this_machine(name: str) -> None:
+    provider = find_provider(name)
+    assert provider.base_url.startswith("https://") or is_local(provider.base_url) or provider.base_url_env
+    assert provider.base_url_env
+    if provider.base_url and is_local(provider.base_url):
+        assert not provider.key_required
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_the_key_has_variables_and_a_missing_one_names_them(name: str) -> None:
+    provider = find_provider(name)
+    assert provider.key_env
+    if not provider.key_required:
+        assert provider.key(None, {}) is None
+        return
+    with pytest.raises(MissingKey) as caught:
+        provider.key(None, {})
+    assert all(variable in str(caught.value) for variable in provider.key_env)
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_the_readme_links_to_a_dated_reference(name: str) -> None:
+    provider = find_provider(name)
+    text = (FOLDERS / name.replace("-", "_") / "README.md").read_text(encoding="utf-8")
+    assert re.search(r"<https://[^>]+> \(seen 20\d\d-\d\d\)", text)
+    assert provider.docs in text
+    assert f"`{name}:" in text
+    assert all(variable in text for variable in (*provider.key_env, *provider.token_env))
+    assert all(alias in text for alias in provider.aliases)
+
+
+def test_every_vendors_url_is_written_down_here() -> None:
+    assert sorted(URLS) == sorted(VENDORS)
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_a_request_goes_to_the_right_url_with_the_key(name: str) -> None:
+    provider = find_provider(name)
+    http = prepared(provider, env={provider.key_env[0]: KEY})
+    assert http.url == URLS[name]
+    assert http.method == "POST"
+    header = OWN_HEADER.get(name, "authorization")
+    assert http.headers[header] == (KEY if name in OWN_HEADER else f"Bearer {KEY}")
+    assert KEY not in repr(http)
+    assert KEY not in http.body.decode() + http.url
+    assert http.json()["model"] == "some-model"
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_the_first_key_set_wins(name: str) -> None:
+    provider = find_provider(name)
+    env = {variable: f"key-of-{variable}" for variable in (*provider.key_env, *provider.token_env)}
+    assert provider.key(None, env) == f"key-of-{provider.key_env[0]}"
+    assert provider.key("mine", env) == "mine"
+    for variable in (*provider.key_env, *provider.token_env):
+        assert provider.key(None, {variable: "k"}) == "k"
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_the_environments_address_wins_over_the_default_and_the_callers_over_both(name: str) -> None:
+    provider = find_provider(name)
+    for variable in provider.base_url_env:
+        env = {provider.key_env[0]: KEY, variable: "https://env.example/v9"}
+        assert prepared(provider, env=env).url.startswith("https://env.example/v9/")
+        http = prepared(provider, env=env, base_url="https://mine.example/v9")
+        assert http.url.startswith("https://mine.example/v9/")
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_a_wrong_address_does_not_show_the_key(name: str) -> None:
+    provider = find_provider(name)
+    with pytest.raises(LLMStreamError) as caught:
+        prepared(provider, env={provider.key_env[0]: KEY}, base_url="ftp://x y")
+    assert KEY not in repr(caught.value) + str(caught.value)
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_a_refused_key_names_its_variable(name: str) -> None:
+    provider = find_provider(name)
+    error = provider.decode_error(401, {}, b'{"error": {"message": "no"}}')
+    assert f"Check {provider.key_env[0]}" in str(error)
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_what_the_environment_must_not_change(name: str) -> None:
+    provider = find_provider(name)
+    others = {"HTTP_PROXY": "http://p.example", "OPENAI_ORGANIZATION": "o", "HOST": "h.example"}
+    assert prepared(provider, env={provider.key_env[0]: KEY, **others}).url == URLS[name]

@@ -1,0 +1,350 @@
+"""What each vendor's quirks make of a request, and of an answer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from llmstream.chats.content import Image, Reasoning, Text, ToolCall, ToolResult
+from llmstream.chats.message import Message
+from llmstream.dialects.openai_chat import OpenAIChat
+from llmstream.dialects.sentence import Sentence
+from llmstream.errors import Unsupported
+from llmstream.events import Event, Finish, ReasoningDelta, TextDelta, UnsupportedSetting
+from llmstream.providers.registry import all_providers, find_provider
+from llmstream.request import NamedTool, Request, ResponseFormat, Settings, ToolSpec
+from llmstream.request import Reasoning as Thinking
+
+SEARCH = ToolSpec("search", "Looks it up", {"type": "object", "properties": {}}, strict=True)
+CHAT = [p.name for p in all_providers() if isinstance(p.dialect, OpenAIChat)]
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def body(name: str, model: str = "some-model", **fields: Any) -> dict[str, Any]:
+    """The body that a provider is sent."""
+    fields.setdefault("messages", (Message.user("Hi"),))
+    encoded = find_provider(name).dialect.encode(Request(model=model, **fields), provider=name)
+    value: dict[str, Any] = encoded.http.json()
+    return value
+
+
+def left_out(name: str, **fields: Any) -> set[str]:
+    """The settings that a provider does without, as the warnings say."""
+    request = Request(model="some-model", messages=(Message.user("Hi"),), **fields)
+    warnings = find_provider(name).dialect.encode(request, provider=name).warnings
+    return {w.setting for w in warnings if isinstance(w, UnsupportedSetting)}
+
+
+def history() -> tuple[Message, ...]:
+    """Two turns with thoughts, the first of them with a tool call."""
+    call = ToolCall(id="c1", name="search", arguments="{}")
+    return (
+        Message.user("One"),
+        Message.assistant(Reasoning("old"), call),
+        Message.tool([ToolResult(tool_call_id="c1", content="found")]),
+        Message.assistant(Text("First")),
+        Message.user("Two"),
+        Message.assistant(Reasoning("new"), Text("Second")),
+        Message.user("Three"),
+    )
+
+
+def echoes(name: str, field: str) -> list[Any]:
+    messages = body(name, messages=history())["messages"]
+    return [m.get(field) for m in messages if m["role"] == "assistant"]
+
+
+def events(name: str, *deltas: dict[str, Any], usage: dict[str, Any] | None = None) -> list[Event]:
+    """What a provider's answer of these deltas is read as."""
+    choices = [{"index": 0, "delta": delta} for delta in deltas]
+    chunks: list[dict[str, Any]] = [{"id": "r", "model": "m", "choices": [choice]} for choice in choices]
+    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": usage})
+    data = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+    sentence = Sentence(find_provider(name).dialect.decoder(provider=name), provider=name)
+    return sentence.start() + sentence.feed(data.encode()) + sentence.close()
+
+
+def said(found: list[Event], kind: type[TextDelta] | type[ReasoningDelta]) -> str:
+    return "".join(event.delta for event in found if isinstance(event, kind))
+
+
+# The plain request, whole.
+
+
+def test_openai_is_sent_its_own_wire() -> None:
+    assert body("openai", "gpt-4.1", settings=Settings(max_output_tokens=9)) == {
+        "model": "gpt-4.1",
+        "messages": [{"role": "user", "content": "Hi"}],
+        "max_completion_tokens": 9,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+def test_a_server_of_open_models_is_sent_the_older_words() -> None:
+    assert body("vllm", settings=Settings(max_output_tokens=9, top_k=3)) == {
+        "model": "some-model",
+        "messages": [{"role": "user", "content": "Hi"}],
+        "max_tokens": 9,
+        "top_k": 3,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+@pytest.mark.parametrize("name", sorted(set(CHAT) - {"sim"}))
+def test_the_length_of_an_answer_has_one_name(name: str) -> None:
+    newer = {"openai", "azure", "groq", "xai", "cerebras", "moonshot", "minimax", "copilot", "github"}
+    sent = body(name, settings=Settings(max_output_tokens=9))
+    field, other = "max_completion_tokens", "max_tokens"
+    if name not in newer:
+        field, other = other, field
+    assert sent[field] == 9
+    assert other not in sent
+
+
+@pytest.mark.parametrize("name", sorted(set(CHAT) - {"openai", "azure", "github", "sim"}))
+def test_only_openais_models_have_developers(name: str) -> None:
+    messages = (Message.system("Be brief."), Message.user("Hi"))
+    assert body(name, "gpt-5", messages=messages)["messages"][0]["role"] == "system"
+
+
+def test_openais_reasoning_models_have_developers_and_no_temperature() -> None:
+    messages = (Message.system("Be brief."), Message.user("Hi"))
+    sent = body("openai", "gpt-5", messages=messages, settings=Settings(temperature=0.5))
+    assert sent["messages"][0]["role"] == "developer"
+    assert "temperature" not in sent
+
+
+@pytest.mark.parametrize("name", CHAT)
+def test_usage_is_asked_for_where_that_does_no_harm(name: str) -> None:
+    assert ("stream_options" in body(name)) == (name != "nvidia")
+
+
+# Settings.
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "missing"),
+    [
+        ("moonshot", Settings(temperature=0.3, top_p=0.5), {"temperature", "top_p"}),
+        ("xai", Settings(stop=("x",), presence_penalty=1.0), {"stop", "presence_penalty"}),
+        ("zai", Settings(frequency_penalty=1.0, temperature=0.3), {"frequency_penalty"}),
+        ("deepseek", Settings(top_k=1, seed=1, temperature=0.3), {"top_k", "seed"}),
+        ("perplexity", Settings(top_k=1, stop=("x",)), {"top_k", "stop"}),
+        ("cerebras", Settings(presence_penalty=1.0), {"presence_penalty"}),
+        ("openrouter", Settings(top_k=1, stop=("x",)), set()),
+        ("qwen", Settings(top_k=1), set()),
+        ("openai", Settings(top_k=1), {"top_k"}),
+    ],
+)
+def test_what_a_vendor_refuses_is_left_out_with_a_warning(
+    name: str, settings: Settings, missing: set[str]
+) -> None:
+    assert left_out(name, settings=settings) == missing
+    sent = body(name, settings=settings)
+    assert not missing & set(sent)
+
+
+def test_openrouter_says_what_an_answer_costs() -> None:
+    assert body("openrouter")["usage"] == {"include": True}
+
+
+# Tools.
+
+
+@pytest.mark.parametrize(
+    ("name", "choice", "sent"),
+    [
+        ("openai", "required", "required"),
+        ("openai", NamedTool("search"), {"type": "function", "function": {"name": "search"}}),
+        ("zai", "auto", "auto"),
+        ("zai", "required", None),
+        ("zai", NamedTool("search"), None),
+        ("qwen", "required", None),
+        ("qwen", NamedTool("search"), {"type": "function", "function": {"name": "search"}}),
+        ("moonshot", "none", "none"),
+        ("moonshot", "required", None),
+        ("deepseek", "required", "required"),
+        ("ollama-openai", "required", None),
+    ],
+)
+def test_a_vendor_is_asked_only_for_choices_it_knows(name: str, choice: Any, sent: Any) -> None:
+    found = body(name, tools=(SEARCH,), tool_choice=choice)
+    assert found.get("tool_choice") == sent
+    assert [tool["function"]["name"] for tool in found["tools"]] == ["search"]
+
+
+@pytest.mark.parametrize("name", ["zai", "ollama-openai"])
+def test_no_tools_at_all_where_none_cannot_be_said(name: str) -> None:
+    assert "tools" not in body(name, tools=(SEARCH,), tool_choice="none")
+
+
+def test_perplexity_has_no_tools() -> None:
+    assert "tools" not in body("perplexity", tools=(SEARCH,))
+
+
+@pytest.mark.parametrize("name", ["deepseek", "qwen", "moonshot"])
+def test_no_tool_is_forced_while_the_model_thinks(name: str) -> None:
+    choice = NamedTool("search")
+    sent = body(name, tools=(SEARCH,), tool_choice=choice, reasoning=Thinking(effort="high"))
+    assert "tool_choice" not in sent
+
+
+@pytest.mark.parametrize("name", ["zai", "moonshot", "deepseek", "minimax"])
+def test_strict_is_not_said_where_nobody_knows_it(name: str) -> None:
+    assert "strict" not in body(name, tools=(SEARCH,))["tools"][0]["function"]
+
+
+def test_zai_is_asked_for_arguments_piece_by_piece() -> None:
+    assert body("zai", tools=(SEARCH,))["tool_stream"] is True
+
+
+# Content.
+
+
+def test_moonshot_takes_images_as_data_only() -> None:
+    picture = Message.user(Image(url="https://a.example/x.png"))
+    with pytest.raises(Unsupported, match="as bytes only"):
+        body("moonshot", messages=(picture,))
+
+
+def test_deepseek_takes_text_only() -> None:
+    picture = Message.user(Text("What is it?"), Image(data=b"x", media_type="image/png"))
+    with pytest.raises(Unsupported, match="deepseek"):
+        body("deepseek", messages=(picture,))
+
+
+@pytest.mark.parametrize("name", ["deepseek", "zai"])
+def test_a_schema_goes_into_the_prompt_where_the_wire_has_none(name: str) -> None:
+    sent = body(name, response_format=ResponseFormat(schema=SCHEMA))
+    assert sent["response_format"] == {"type": "json_object"}
+    assert '"integer"' in sent["messages"][0]["content"]
+
+
+def test_minimax_has_no_response_format() -> None:
+    sent = body("minimax", response_format=ResponseFormat(schema=SCHEMA))
+    assert "response_format" not in sent
+    assert '"integer"' in sent["messages"][0]["content"]
+
+
+def test_perplexity_takes_a_bare_schema() -> None:
+    sent = body("perplexity", response_format=ResponseFormat(schema=SCHEMA))
+    assert sent["response_format"] == {"type": "json_schema", "json_schema": {"schema": SCHEMA}}
+
+
+# Reasoning.
+
+
+@pytest.mark.parametrize(
+    ("name", "reasoning", "sent"),
+    [
+        ("openai", Thinking(effort="low"), {"reasoning_effort": "low"}),
+        ("openai", Thinking(effort="max"), {"reasoning_effort": "xhigh"}),
+        ("groq", Thinking(effort="low"), {"reasoning_effort": "low", "reasoning_format": "parsed"}),
+        ("xai", Thinking(effort="minimal"), {"reasoning_effort": "low"}),
+        ("fireworks", Thinking(effort="xhigh"), {"reasoning_effort": "high"}),
+        ("cerebras", Thinking(effort="medium"), {"reasoning_effort": "medium"}),
+        ("openrouter", Thinking(effort="high"), {"reasoning": {"effort": "high"}}),
+        ("openrouter", Thinking(budget_tokens=100), {"reasoning": {"max_tokens": 100}}),
+        ("vercel-gateway", Thinking(budget_tokens=100), {"reasoning": {"max_tokens": 100}}),
+        ("deepseek", Thinking(effort="high"), {"thinking": {"type": "enabled"}}),
+        ("zai", Thinking(effort="none"), {"thinking": {"type": "disabled"}}),
+        ("moonshot", Thinking(effort="high"), {"thinking": {"type": "enabled"}}),
+        ("qwen", Thinking(budget_tokens=100), {"enable_thinking": True, "thinking_budget": 100}),
+        ("minimax", Thinking(effort="high"), {}),
+    ],
+)
+def test_thinking_is_asked_for_in_the_vendors_words(
+    name: str, reasoning: Thinking, sent: dict[str, Any]
+) -> None:
+    words = (
+        "reasoning",
+        "reasoning_effort",
+        "reasoning_format",
+        "thinking",
+        "enable_thinking",
+        "thinking_budget",
+    )
+    found = body(name, reasoning=reasoning)
+    assert {word: found[word] for word in words if word in found} == sent
+
+
+def test_deepseek_gets_its_thoughts_back_on_every_message() -> None:
+    assert echoes("deepseek", "reasoning_content") == ["old", "", "new"]
+
+
+@pytest.mark.parametrize("name", ["moonshot", "zai"])
+def test_thoughts_go_back_where_there_were_some(name: str) -> None:
+    assert echoes(name, "reasoning_content") == ["old", None, "new"]
+
+
+def test_groq_and_openrouter_get_thoughts_back_by_another_name() -> None:
+    assert echoes("groq", "reasoning") == ["old", None, "new"]
+    assert echoes("openrouter", "reasoning") == ["old", None, "new"]
+
+
+def test_openrouters_details_go_back_as_they_came() -> None:
+    details = [{"type": "reasoning.text", "text": "old", "signature": "s", "index": 0}]
+    thought = Reasoning("old", metadata={"openrouter": {"reasoning_details": details}})
+    messages = (Message.user("One"), Message.assistant(thought, Text("First")), Message.user("Two"))
+    assert body("openrouter", messages=messages)["messages"][1]["reasoning_details"] == details
+
+
+@pytest.mark.parametrize("name", ["openai", "azure", "xai", "qwen", "together", "vllm", "perplexity"])
+def test_thoughts_stay_here_where_nobody_wants_them(name: str) -> None:
+    for field in ("reasoning", "reasoning_content", "reasoning_details"):
+        assert echoes(name, field) == [None, None, None]
+
+
+def test_geminis_signature_goes_back_on_its_call() -> None:
+    extra = {"google": {"thought_signature": "s"}}
+    call = ToolCall(id="c", name="search", metadata={"gemini-openai": {"extra_content": extra}})
+    messages = (
+        Message.user("One"),
+        Message.assistant(call),
+        Message.tool([ToolResult(tool_call_id="c", content="found")]),
+    )
+    sent = body("gemini-openai", messages=messages)["messages"][1]["tool_calls"][0]
+    assert sent["extra_content"] == extra
+
+
+# Reading.
+
+
+@pytest.mark.parametrize("name", ["fireworks", "sambanova", "perplexity", "minimax"])
+def test_thoughts_between_tags_are_split_off(name: str) -> None:
+    found = events(name, {"content": "<thi"}, {"content": "nk>Hm."}, {"content": "</think>Yes"})
+    assert said(found, ReasoningDelta) == "Hm."
+    assert said(found, TextDelta) == "Yes"
+
+
+@pytest.mark.parametrize("name", ["openai", "huggingface", "vllm"])
+def test_elsewhere_tags_are_text(name: str) -> None:
+    found = events(name, {"content": "<think>Hm.</think>Yes"})
+    assert said(found, TextDelta) == "<think>Hm.</think>Yes"
+
+
+def test_xai_says_thoughts_twice_and_counts_them_apart() -> None:
+    usage = {
+        "prompt_tokens": 3,
+        "completion_tokens": 4,
+        "total_tokens": 12,
+        "completion_tokens_details": {"reasoning_tokens": 5},
+    }
+    deltas = [{"reasoning_content": "Hm"}, {"reasoning_content": "Hm"}, {"content": "Yes"}]
+    found = events("xai", *deltas, usage=usage)
+    assert said(found, ReasoningDelta) == "Hm"
+    finish = found[-1]
+    assert isinstance(finish, Finish)
+    assert finish.usage.output_tokens == 9
+    assert finish.usage.reasoning_tokens == 5
+
+
+def test_xais_cached_tokens_may_come_on_top() -> None:
+    usage = {"prompt_tokens": 3, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 10}}
+    finish = events("xai", {"content": "Yes"}, usage=usage)[-1]
+    assert isinstance(finish, Finish)
+    assert (finish.usage.input_tokens, finish.usage.cached_input_tokens) == (13, 10)
