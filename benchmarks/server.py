@@ -30,7 +30,9 @@ class _Handler:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 lines = head.decode("latin-1").split("\r\n")
-                length = next((int(x.split(":")[1]) for x in lines if x.lower().startswith("content-length")), 0)
+                length = next(
+                    (int(x.split(":")[1]) for x in lines if x.lower().startswith("content-length")), 0
+                )
                 await reader.readexactly(length)
                 await self.answer(lines[0].split(" ")[1], writer)
         writer.close()
@@ -44,7 +46,8 @@ class _Handler:
                 f"{len(p):x}\r\n".encode() + p + b"\r\n" for p in _pieces(family, int(count), mode)
             ]
         writer.write(
-            f"HTTP/1.1 200 OK\r\ncontent-type: {CONTENT_TYPES[family]}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+            f"HTTP/1.1 200 OK\r\ncontent-type: {CONTENT_TYPES[family]}\r\n"
+            "transfer-encoding: chunked\r\n\r\n".encode()
         )
         for piece in self.cache[key]:
             writer.write(piece)

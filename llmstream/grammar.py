@@ -228,10 +228,13 @@ class Guard:
         opened = self._open
         if self.finished:
             return []
-        for position, event in enumerate(events):
+        position = 0
+        for event in events:
             family = _DELTAS.get(type(event))
-            if family is None or opened.get(event.id) is not family:  # type: ignore[union-attr, arg-type]  # deltas have an id
+            # Deltas have an id, which the type checker cannot see in a look-up by type.
+            if family is None or opened.get(event.id) is not family:  # type: ignore[union-attr, arg-type]
                 break
+            position += 1
         else:
             return events
         out = events[:position]

@@ -30,7 +30,9 @@ def test_a_code_of_a_later_version_is_the_base_class() -> None:
 
 
 def test_the_words_say_to_whom_and_what() -> None:
-    error = errors.RateLimited("slow down", provider="acme", status=429, retry_after_s=12, request_id="req_81")
+    error = errors.RateLimited(
+        "slow down", provider="acme", status=429, retry_after_s=12, request_id="req_81"
+    )
     assert str(error) == "acme: slow down (HTTP 429, retry after 12 s, request req_81)"
 
 

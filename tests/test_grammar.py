@@ -84,7 +84,10 @@ def test_kinds_may_interleave_by_id() -> None:
         (sentence(*CALL, CALL[-1]), "sent twice"),
         (sentence(*CALL[:-1], ToolCall("f", "{}", "c1")), "not what its deltas said"),
         (sentence(CALL[0], ToolInputEnd("c1"), ToolCall("f", "", "c1")), "not what its deltas said"),
-        (sentence(CALL[0], ToolInputEnd("c1", incomplete=True), ToolCall("f", "{}", "c1")), "incomplete input"),
+        (
+            sentence(CALL[0], ToolInputEnd("c1", incomplete=True), ToolCall("f", "{}", "c1")),
+            "incomplete input",
+        ),
         (sentence(ToolResult(1, "c", "f"), ToolResult(2, "c", "f")), "second result"),
     ],
 )
@@ -117,7 +120,11 @@ def test_the_guard_finishes_what_stops_early() -> None:
     guard = Guard()
     events = guard.start() + guard.feed([TextStart("0"), TextDelta("a", "0")])
     events += guard.close(Usage(output_tokens=1), FAILED)
-    assert events[-3:] == [TextEnd("0", incomplete=True), Error(FAILED), Finish("error", Usage(output_tokens=1))]
+    assert events[-3:] == [
+        TextEnd("0", incomplete=True),
+        Error(FAILED),
+        Finish("error", Usage(output_tokens=1)),
+    ]
     assert check(events) == []
     assert guard.close(Usage(), FAILED) == []
 

@@ -62,7 +62,9 @@ _CONTEXT_WORDS: Final = re.compile(
 )
 _FILTER_WORDS: Final = re.compile(r"content[_ -]?(filter|policy)|responsibleai|moderation", re.IGNORECASE)
 _QUOTA_WORDS: Final = ("insufficient_quota", "billing", "credit", "balance")
-_KEY_WORDS: Final = re.compile(r"api[_ ]?key[_ ](in|not )?valid|incorrect api key|invalid api key", re.IGNORECASE)
+_KEY_WORDS: Final = re.compile(
+    r"api[_ ]?key[_ ](in|not )?valid|incorrect api key|invalid api key", re.IGNORECASE
+)
 _RETRYABLE_STATUS: Final = frozenset({408, 409, 425, 429})
 
 

@@ -208,7 +208,8 @@ class Call:
     async def _read(self) -> list[Event]:
         """Reads until something is there to be given."""
         sentence, response = self._sentence, self._response
-        assert sentence is not None and response is not None
+        assert sentence is not None
+        assert response is not None
         while True:
             try:
                 if sentence.complete:

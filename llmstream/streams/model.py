@@ -149,4 +149,3 @@ class Model:
         )
         secret = self.provider.key(key)
         return encoded, http, (secret,) if secret and len(secret) >= _SHORTEST_SECRET else ()
-

@@ -135,7 +135,9 @@ def _settings(given: dict[str, Any]) -> Settings:
         raise InvalidRequest(f"settings: {error}") from None
 
 
-def _tool_choice(value: str | NamedTool | None, tools: tuple[ToolSpec | ProviderTool, ...]) -> ToolChoice | None:
+def _tool_choice(
+    value: str | NamedTool | None, tools: tuple[ToolSpec | ProviderTool, ...]
+) -> ToolChoice | None:
     if value is None or isinstance(value, NamedTool):
         return value
     if value in ("auto", "none", "required"):
@@ -158,7 +160,9 @@ def _reasoning(value: Reasoning | str | int | None) -> Reasoning | None:
         case str() if value in _EFFORTS:
             return msgspec.convert({"effort": value}, Reasoning)
         case _:
-            raise InvalidRequest(f"reasoning is one of {', '.join(_EFFORTS)}, or a number of tokens; got {value!r}")
+            raise InvalidRequest(
+                f"reasoning is one of {', '.join(_EFFORTS)}, or a number of tokens; got {value!r}"
+            )
 
 
 def _response_format(value: Any) -> ResponseFormat | None:

@@ -1,0 +1,1 @@
+"""Sockets, deadlines and retries: the way to a vendor and back."""

@@ -133,7 +133,9 @@ async def send(
 def _check_headers(request: HttpRequest) -> None:
     for name, value in request.headers.items():
         if any(c in "\r\n\0" for c in name + value) or not value.isprintable():
-            raise InvalidRequest(f"the header {name!r} holds a control character; headers are one line of text")
+            raise InvalidRequest(
+                f"the header {name!r} holds a control character; headers are one line of text"
+            )
         try:
             value.encode("latin-1")
         except UnicodeEncodeError:

@@ -43,7 +43,9 @@ async def current_session() -> aiohttp.ClientSession:
 
 def _trust() -> ssl.SSLContext | bool:
     """aiohttp's own context, which knows SSL_CERT_FILE, unless another variable adds a bundle."""
-    path = next((os.environ[name] for name in _CA_VARIABLES if os.path.isfile(os.environ.get(name, ""))), None)
+    path = next(
+        (os.environ[name] for name in _CA_VARIABLES if os.path.isfile(os.environ.get(name, ""))), None
+    )
     if path is None:
         return True
     context = ssl.create_default_context()

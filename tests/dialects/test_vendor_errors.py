@@ -163,11 +163,15 @@ def test_retry_after_is_a_number_or_a_date_or_nothing(headers: dict[str, str], w
 
 _json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(
-        st.sampled_from(["error", "message", "code", "type", "detail", "details", "metadata", "status", "x"]),
-        inner,
-        max_size=4,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["error", "message", "code", "type", "detail", "details", "metadata", "status", "x"]
+            ),
+            inner,
+            max_size=4,
+        )
     ),
 )
 

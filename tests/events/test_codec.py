@@ -125,7 +125,11 @@ def test_base64_that_is_none_is_a_decode_error() -> None:
 
 
 _json = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
@@ -146,7 +150,8 @@ def test_any_values_survive(text: str, name: str, value: object, data: bytes) ->
 def test_events_cost_msgspec_and_nothing_more() -> None:
     code = (
         "import sys, llmstream.events; "
-        "print([m for m in ('aiohttp', 'anyio', 'asyncio', 'llmstream.chats', 'llmstream.dialects') if m in sys.modules])"
+        "heavy = ('aiohttp', 'anyio', 'asyncio', 'llmstream.chats', 'llmstream.dialects'); "
+        "print([m for m in heavy if m in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"

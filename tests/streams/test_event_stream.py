@@ -251,7 +251,9 @@ async def test_a_refusal_is_asked_again_before_the_first_content(serve) -> None:
         if attempts == 1:
             return web.json_response({"error": "busy"}, status=503, headers={"retry-after": "0"})
         if attempts == 2:
-            return await sse.answer(request, [b'data: {"error": {"code": "overloaded", "message": "busy"}}\n\n'])
+            return await sse.answer(
+                request, [b'data: {"error": {"code": "overloaded", "message": "busy"}}\n\n']
+            )
         return await sse.answer(request, sse.HELLO)
 
     retry = ls.Retry(max_retries=2, max_wait_s=0)
@@ -369,7 +371,11 @@ async def test_a_whole_json_answer_is_read_as_a_stream_of_one(serve) -> None:
     [
         (b"<html><title>Sign in</title></html>", "text/html", ls.NotAStream),
         (b'{"hello": 1}', "application/json", ls.NotAStream),
-        (b'{"error": {"message": "quota", "code": "insufficient_quota"}}', "application/json", ls.RateLimited),
+        (
+            b'{"error": {"message": "quota", "code": "insufficient_quota"}}',
+            "application/json",
+            ls.RateLimited,
+        ),
         (b"", "text/event-stream", ls.IncompleteStream),
     ],
 )
@@ -505,7 +511,9 @@ async def test_results_of_tools_that_the_caller_runs_are_added_by_hand(serve) ->
 
 async def test_a_call_cancelled_while_it_runs_has_a_result_that_says_so(serve) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
-        return await sse.answer(request, [sse.call("wait", "{}", "c1"), sse.chunk(reason="tool_calls"), sse.DONE])
+        return await sse.answer(
+            request, [sse.call("wait", "{}", "c1"), sse.chunk(reason="tool_calls"), sse.DONE]
+        )
 
     started = asyncio.Event()
 
@@ -537,7 +545,11 @@ async def test_options_and_headers_reach_the_wire(serve) -> None:
 
     asked = model(await serve(handler), headers={"x-team": "a"})
     await asked.stream(
-        "Hi", temperature=0.5, max_output_tokens=7, headers={"x-run": "1"}, provider_options={"openai": {"user": "u"}}
+        "Hi",
+        temperature=0.5,
+        max_output_tokens=7,
+        headers={"x-run": "1"},
+        provider_options={"openai": {"user": "u"}},
     ).collect()
     assert seen["headers"]["authorization"] == f"Bearer {KEY}"
     assert (seen["headers"]["x-team"], seen["headers"]["x-run"]) == ("a", "1")
@@ -591,7 +603,10 @@ gc.collect()
 """
     )
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-X", "tracemalloc", str(script)], capture_output=True, text=True, check=False
+        [sys.executable, "-W", "error", "-X", "tracemalloc", str(script)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.stdout, done.stderr, done.returncode) == ("400\n400\n", "", 0)
 

@@ -18,6 +18,7 @@ from llmstream.dialects.anthropic.invoke_frames import InvokeFrames
 from llmstream.dialects.anthropic.quirks import BEDROCK_INVOKE_QUIRKS, VERTEX_QUIRKS, Quirks
 from llmstream.dialects.anthropic.request import encode_request
 from llmstream.dialects.anthropic.request_reader import decode_request
+from llmstream.dialects.aws_exceptions import answer_error, encode_answer
 from llmstream.dialects.base import Encoded, Limits
 from llmstream.dialects.decoder import Framing
 from llmstream.dialects.vendor_errors import vendor_error
@@ -71,7 +72,8 @@ class Anthropic(msgspec.Struct, frozen=True):
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
     ) -> LLMStreamError:
         """The typed error of an answer that is no stream; header names are lower case."""
-        return vendor_error(status, headers, body, provider=provider)
+        read = vendor_error if self.framing == "sse" else answer_error
+        return read(status, headers, body, provider=provider)
 
     def accepts(self, http: HttpRequest) -> bool:
         """Whether a request is of this dialect, by its method and path."""
@@ -90,7 +92,7 @@ class Anthropic(msgspec.Struct, frozen=True):
 
     def encode_error(self, error: ErrorInfo) -> HttpResponse:
         """The answer that the vendor would give."""
-        return encode_error(error)
+        return encode_error(error) if self.framing == "sse" else encode_answer(error)
 
 
 VERTEX: Final = Anthropic(quirks=VERTEX_QUIRKS)

@@ -9,8 +9,8 @@ from typing import Any, Final, Literal
 from llmstream.dialects.anthropic.answer_writer import AnswerWriter, WrittenBlock
 from llmstream.dialects.anthropic.blocks import FINISH_REASONS, KEY
 from llmstream.dialects.anthropic.error_words import error_event, exception_type
-from llmstream.dialects.anthropic.invoke_frames import exception_frame
 from llmstream.dialects.anthropic.usage import write_usage
+from llmstream.dialects.aws_exceptions import exception_frame
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,

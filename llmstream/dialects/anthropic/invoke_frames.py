@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any
 
 import msgspec
 
-from llmstream.dialects.vendor_errors import error_from_value
+from llmstream.dialects.aws_exceptions import exception_of
 from llmstream.errors import LLMStreamError
-from llmstream.framing.aws_event_stream import EventStreamDecoder, Message, encode_message
+from llmstream.framing.aws_event_stream import EventStreamDecoder, encode_message
 
-__all__ = ["InvokeFrames", "exception_frame", "invoke_frame"]
+__all__ = ["InvokeFrames", "invoke_frame"]
 
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
@@ -42,25 +41,13 @@ class InvokeFrames:
         """
         payloads: list[bytes] = []
         for message in self._messages.feed(chunk):
-            if message.headers.get(":message-type") in ("exception", "error"):
-                self.error = self._exception(message)
+            error = exception_of(message, provider=self._provider)
+            if error is not None:
+                self.error = error
                 return payloads
             payloads.append(_payload(message.payload))
         self.error = self._messages.error
         return payloads
-
-    def _exception(self, message: Message) -> LLMStreamError:
-        said: Any
-        try:
-            said = msgspec.json.decode(message.payload)
-        except _UNREADABLE:
-            said = message.payload.decode("utf-8", "replace")
-        if not isinstance(said, dict):
-            said = {"message": str(said or message.headers.get(":error-message", ""))}
-        kind = message.headers.get(":exception-type") or message.headers.get(":error-code") or "exception"
-        return error_from_value(
-            {"type": str(kind), **said}, provider=self._provider, status=_status(str(kind))
-        )
 
 
 def invoke_frame(payload: bytes) -> bytes:
@@ -71,14 +58,6 @@ def invoke_frame(payload: bytes) -> bytes:
     )
 
 
-def exception_frame(kind: str, message: str) -> bytes:
-    """An exception as a message, such as a `throttlingException`."""
-    return encode_message(
-        {":exception-type": kind, ":content-type": "application/json", ":message-type": "exception"},
-        msgspec.json.encode({"message": message}),
-    )
-
-
 def _payload(payload: bytes) -> bytes:
     """The event inside; a payload without one is given as it is, for the decoder to judge."""
     try:
@@ -86,18 +65,3 @@ def _payload(payload: bytes) -> bytes:
         return payload if inner is None else base64.b64decode(inner, validate=True)
     except (*_UNREADABLE, binascii.Error):
         return payload
-
-
-def _status(kind: str) -> int | None:
-    """The HTTP status of an exception of Bedrock's runtime; its names carry no number.
-
-    source: Amazon Bedrock API reference, InvokeModelWithResponseStream, Errors
-    """
-    return {
-        "internalServerException": 500,
-        "modelStreamErrorException": 424,
-        "modelTimeoutException": 408,
-        "serviceUnavailableException": 503,
-        "throttlingException": 429,
-        "validationException": 400,
-    }.get(kind[:1].lower() + kind[1:])

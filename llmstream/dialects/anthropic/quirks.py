@@ -22,7 +22,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     stream_field:       the body says `stream: true`
     url_sources:        images and documents may be given by URL or file id
     unsigned_thinking:  what becomes of reasoning that carries no signature, such as another vendor's
-    default_max_tokens: where the request sets none; None goes by the model, see `models.py`
+    default_max_tokens: where the request sets none; None goes by the model, see `claude_models.py`
     """
 
     path: str = "/v1/messages"

@@ -8,12 +8,12 @@ import msgspec
 
 from llmstream.dialects.anthropic.blocks import KEY
 from llmstream.dialects.anthropic.conversation import Conversation
-from llmstream.dialects.anthropic.models import Abilities, abilities
 from llmstream.dialects.anthropic.quirks import Quirks
-from llmstream.dialects.anthropic.strict_schema import strict_schema
-from llmstream.dialects.anthropic.thinking import encode_thinking
 from llmstream.dialects.anthropic.tools import betas_of_tools, encode_tool_choice, encode_tools
 from llmstream.dialects.base import Encoded
+from llmstream.dialects.claude_models import Abilities, abilities
+from llmstream.dialects.claude_schema import strict_schema
+from llmstream.dialects.claude_thinking import encode_thinking
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.exchange import HttpRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from llmstream.dialects.anthropic.strict_schema import strict_schema
+from llmstream.dialects.claude_schema import strict_schema
 from llmstream.events import OtherWarning, Warning
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 
