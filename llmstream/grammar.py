@@ -228,17 +228,15 @@ class Guard:
         opened = self._open
         if self.finished:
             return []
-        position = 0
         for event in events:
             family = _DELTAS.get(type(event))
             # Deltas have an id, which the type checker cannot see in a look-up by type.
             if family is None or opened.get(event.id) is not family:  # type: ignore[union-attr, arg-type]
                 break
-            position += 1
         else:
             return events
-        out = events[:position]
-        for event in events[position:]:
+        out: list[Event] = []
+        for event in events:
             self._pass(event, out)
         return out
 
