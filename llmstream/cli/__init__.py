@@ -1,0 +1,124 @@
+"""The command line: `llmstream replay | chat | demo | providers | simulate`.
+
+One file a command. Only the command that is asked for is imported: `replay` runs often, and
+needs neither network nor terminal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from llmstream import __version__
+from llmstream.cli.exits import BROKEN_PIPE, BUG, INTERRUPTED, exit_status
+from llmstream.cli.terminal import complain
+from llmstream.errors import LLMStreamError
+
+__all__ = ["main"]
+
+_COMMANDS: Final = {
+    "demo": "see a model stream, call a tool and answer: no key, no network",
+    "chat": "ask a model, once or in a conversation",
+    "replay": "turn a recorded response body into events",
+    "providers": "list the providers that are known and whose keys are set",
+    "simulate": "run a server that answers as the vendors do",
+}
+"""Each is a module of this package with `configure(parser)` and `run(arguments) -> exit status`."""
+
+_EPILOG: Final = """\
+exit status: 0 fine, 2 wrong usage, 3 the stream ended in an error, 130 stopped with Ctrl-C
+
+examples:
+  llmstream demo
+  llmstream chat -m anthropic:claude-sonnet-4-5 "Why is the sky blue?"
+  git diff | llmstream chat -m ollama:llama3.2 "Write a commit message"
+  llmstream replay --dialect openai-chat --json response.txt
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and gives its exit status; `argv` without the program's name."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    _print_anything()
+    try:
+        try:
+            parsed = _parser(arguments).parse_args(arguments)
+            status: int = importlib.import_module(f"{__name__}.{parsed.command}").run(parsed)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except SystemExit as left:  # argparse: help was shown, or the usage was wrong
+        return left.code if isinstance(left.code, int) else 0
+    except BrokenPipeError:
+        _forget_stdout()
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except LLMStreamError as error:
+        complain(str(error))
+        return exit_status(error)
+    except Exception as error:
+        if os.environ.get("LLMSTREAM_TRACEBACK"):
+            raise
+        complain(
+            f"unforeseen {type(error).__name__}: {error}. This is a fault of llmstream; "
+            "set LLMSTREAM_TRACEBACK=1 to see where, and please report it."
+        )
+        return BUG
+    return status
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Examples stay as they are written, and the longest command fits beside what it does."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28)
+
+
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser, complete only for the command that is asked for."""
+    parser = argparse.ArgumentParser(
+        prog="llmstream",
+        usage="llmstream [-h] [--version] COMMAND ...",
+        description="One typed union of events from every language model's stream.",
+        epilog=_EPILOG,
+        formatter_class=_Help,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"llmstream {__version__}")
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND ...", required=True)
+    wanted = next((word for word in arguments if word in _COMMANDS), None)
+    for name, summary in _COMMANDS.items():
+        command = commands.add_parser(
+            name,
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            formatter_class=_Help,
+            allow_abbrev=False,
+        )
+        if name == wanted:
+            importlib.import_module(f"{__name__}.{name}").configure(command)
+    return parser
+
+
+def _print_anything() -> None:
+    """Where the terminal's encoding lacks a character, a question mark is better than no answer."""
+    for stream in (sys.stdout, sys.stderr):
+        encoding = getattr(stream, "encoding", None) or ""
+        if hasattr(stream, "reconfigure") and encoding.lower().replace("-", "") != "utf8":
+            stream.reconfigure(errors="replace")
+
+
+def _forget_stdout() -> None:
+    """Points standard output elsewhere, so that the interpreter does not fail on it at exit."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError):  # it is no file
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)

@@ -1,0 +1,168 @@
+"""A run on a terminal: Markdown rendered as it grows, with rich (extra `cli`).
+
+What is finished is printed once and scrolls away; only the block that still grows is drawn
+again, and not so often that drawing takes more than a tenth of the time. Whatever a model
+wrote is cleaned before it is rendered and once more after: Markdown has entities for controls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final, TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from llmstream.cli.growing import GrowingText, GrowingThought
+from llmstream.cli.plain import call_line, result_line
+from llmstream.cli.region import Region, Row, rows_of
+from llmstream.cli.show import source_line, warning_line
+from llmstream.cli.terminal import TerminalFilter, one_line
+from llmstream.cli.timing import Stopwatch, status_line
+from llmstream.events import (
+    Event,
+    File,
+    ReasoningDelta,
+    Source,
+    StreamStart,
+    TextDelta,
+    ToolCall,
+    ToolInputDelta,
+    ToolInputEnd,
+    ToolInputStart,
+    ToolResult,
+)
+
+__all__ = ["LiveShow"]
+
+_SHORTEST_PAUSE_S: Final = 0.04
+_PAUSE_PER_COST: Final = 9
+"""A drawing that took t seconds is followed by at least this many times t of rest."""
+_INPUT_CHARS: Final = 200
+
+
+class _Terminal(Console):
+    """A console that leaves it to the command what to do where nobody reads."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+class LiveShow:
+    """Shows one run on a terminal. Made and used inside a running event loop."""
+
+    def __init__(self, out: TextIO, *, reasoning: bool = True, color: bool = True) -> None:
+        self._console = _Terminal(
+            file=out, no_color=None if color else True, highlight=False, markup=False, emoji=False
+        )
+        self._region = Region(self._console)
+        self._reasoning = reasoning
+        self._watch = Stopwatch()
+        self._filter = TerminalFilter()
+        self._finished: list[Row] = []
+        self._block: GrowingText | GrowingThought | None = None
+        self._inputs: dict[str, tuple[str, str]] = {}
+        self._sources: list[Source] = []
+        self._kind = ""
+        self._timer: asyncio.TimerHandle | None = None
+        self._cost_s = 0.0
+        self._lost: OSError | None = None
+        self._region.draw([], self._line("…", "dim"))
+
+    def feed(self, event: Event) -> None:
+        """Shows one event with the next drawing.
+
+        raises: OSError where the terminal is gone
+        """
+        if self._lost is not None:
+            raise self._lost
+        self._watch.feed(event)
+        match event:
+            case TextDelta(delta) if delta:
+                self._grow("text", delta)
+            case ReasoningDelta(delta) if delta and self._reasoning:
+                self._grow("reasoning", delta)
+            case ToolInputStart(name):
+                self._turn_to("tool")
+                self._inputs[event.id] = (name, "")
+            case ToolInputDelta(delta) if event.id in self._inputs:
+                name, so_far = self._inputs[event.id]
+                if len(so_far) < _INPUT_CHARS:
+                    self._inputs[event.id] = (name, so_far + delta)
+            case ToolInputEnd():
+                self._inputs.pop(event.id, None)
+            case ToolCall():
+                self._say("tool", call_line(event, _INPUT_CHARS), "cyan")
+            case ToolResult(preliminary=False):
+                self._say("tool", result_line(event), "red" if event.is_error else "green")
+            case File(media_type):
+                self._say("file", f"[a file of type {one_line(media_type)}]", "cyan")
+            case Source():
+                self._sources.append(event)
+            case StreamStart(warnings):
+                for warning in warnings:
+                    self._say("warning", f"warning: {warning_line(warning)}", "yellow")
+            case _:
+                return
+        self._draw_soon()
+
+    def close(self, *, stopped: bool = False) -> None:
+        """Prints the rest, sources, and how it went."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._turn_to("")
+        for number, source in enumerate(self._sources, 1):
+            self._finished += self._line(source_line(number, source), "dim")
+        if status := status_line(self._watch, stopped=stopped):
+            self._finished += self._line(status, "dim")
+        self._region.draw(self._finished, [])
+
+    def _grow(self, kind: str, delta: str) -> None:
+        self._turn_to(kind)
+        if self._block is None:
+            self._block = (GrowingText if kind == "text" else GrowingThought)(self._console)
+        self._finished += self._block.feed(self._filter.feed(delta))
+
+    def _say(self, kind: str, line: str, style: str) -> None:
+        self._turn_to(kind)
+        self._finished += self._line(line.rstrip("\n"), style)
+
+    def _line(self, line: str, style: str) -> list[Row]:
+        return rows_of(self._console, Text(line, style=style))
+
+    def _turn_to(self, kind: str) -> None:
+        """Finishes the block before, where this is another kind."""
+        if kind == self._kind:
+            return
+        if self._block is not None:
+            self._finished += self._block.feed(self._filter.close())
+            self._finished += self._block.close()
+            self._block = None
+        if self._kind:
+            self._finished.append([])
+        self._kind = kind
+
+    def _draw_soon(self) -> None:
+        if self._timer is None:
+            pause_s = max(_SHORTEST_PAUSE_S, self._cost_s * _PAUSE_PER_COST)
+            self._timer = asyncio.get_running_loop().call_later(pause_s, self._draw)
+
+    def _draw(self) -> None:
+        self._timer = None
+        started = time.monotonic()
+        inputs = [
+            Text(f"{one_line(name)}({one_line(so_far, _INPUT_CHARS)}…", "dim cyan")
+            for name, so_far in self._inputs.values()
+        ]
+        growing = [row for line in inputs for row in rows_of(self._console, line)][-self._region.room :]
+        if self._block is not None:
+            gone, rows = self._block.rows(max(1, self._region.room - len(growing)))
+            self._finished += gone
+            growing = rows + growing
+        finished, self._finished = self._finished, []
+        try:
+            self._region.draw(finished, growing)
+        except OSError as error:  # nobody awaits this callback; the next event tells
+            self._lost = error
+        self._cost_s = time.monotonic() - started

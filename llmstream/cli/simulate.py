@@ -1,0 +1,153 @@
+"""`llmstream simulate`: the simulator in the foreground, for other programs to talk to."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
+from collections.abc import Iterator
+from typing import Final
+
+from llmstream.cli.addresses import base_url
+from llmstream.cli.dialects import DIALECTS
+from llmstream.cli.exits import FINE, INTERRUPTED, USAGE
+from llmstream.cli.terminal import complain, one_line
+from llmstream.simulator import Pace, Received, Recording, Script, Simulator
+
+__all__ = ["configure", "run"]
+
+_POLL_S: Final = 0.1
+
+_EPILOG: Final = """\
+It listens on this machine only, speaks every dialect on one port, checks requests as the
+vendors do, and prints a line for each. Ctrl-C ends it. Without --script or --recording it
+calls the first tool it is offered and answers from what the tool gave.
+
+A script is JSON: {"turns": [{"text": "Hello."}, {"calls": [{"name": "f", "arguments": {}}]}]}
+
+examples:
+  llmstream simulate
+  llmstream simulate --port 9000 --key secret --pace 40
+  llmstream simulate --script turns.json
+  llmstream simulate --recording answer.txt
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Describes the command's arguments."""
+    parser.epilog = _EPILOG
+    add = parser.add_argument
+    add("--port", type=_port, default=8080, metavar="N", help="where to listen (8080); 0 takes a free one")
+    said = parser.add_mutually_exclusive_group()
+    said.add_argument("--script", metavar="FILE", help="what to say, as JSON")
+    said.add_argument(
+        "--recording",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="a recorded body to answer with; given again, the next request's",
+    )
+    add("--key", metavar="KEY", help="accept only this API key; by default any, or none")
+    add("--pace", type=_rate, metavar="TOKENS_PER_S", help="how fast to speak; by default at once")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serves until Ctrl-C."""
+    simulator = Simulator(
+        Script.load(arguments.script) if arguments.script else None,
+        recordings=[Recording.load(path) for path in arguments.recording],
+        api_keys=[arguments.key] if arguments.key else None,
+        pace=Pace(tokens_per_s=arguments.pace) if arguments.pace else None,
+        port=arguments.port,
+    )
+    try:
+        asyncio.run(_serve(simulator, arguments.key))
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL):
+            raise
+        taken = "is taken" if error.errno == errno.EADDRINUSE else "cannot be opened"
+        complain(f"port {arguments.port} {taken}. Pass another with --port, or --port 0 for a free one.")
+        return USAGE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return FINE
+
+
+async def _serve(simulator: Simulator, key: str | None) -> None:
+    async with simulator:
+        print("\n".join(_greeting(simulator.url, key)), flush=True)
+        await _report(simulator)
+        print(f"\nstopped after {_count(len(simulator.requests), 'request')}", flush=True)
+
+
+async def _report(simulator: Simulator) -> None:
+    """A line for each request once it is over, until Ctrl-C."""
+    waiting: list[tuple[int, Received]] = []
+    known = 0
+    over = False
+    while not over:
+        try:
+            await asyncio.sleep(_POLL_S)
+        except asyncio.CancelledError:  # Ctrl-C; what is over by now is still told
+            over = True
+        waiting += enumerate(simulator.requests[known:], known + 1)
+        known = len(simulator.requests)
+        for number, received in [entry for entry in waiting if entry[1].done.is_set()]:
+            waiting.remove((number, received))
+            print(_request_line(number, received), flush=True)
+
+
+def _request_line(number: int, received: Received) -> str:
+    http, request = received.http, received.request
+    facts = [f"{number:>4}  {http.method} {one_line(http.url, 80)}", received.dialect or "no dialect"]
+    if request is not None:
+        facts.append(one_line(request.model, 60))
+        facts.append(_count(len(request.messages), "message"))
+        if request.tools:
+            facts.append(_count(len(request.tools), "tool"))
+    if received.disconnected:
+        facts.append("the client left before the end")
+    return "  ".join(facts)
+
+
+def _greeting(url: str, key: str | None) -> Iterator[str]:
+    """Addresses, and lines to copy."""
+    shown = key or "sim-key"
+    openai, anthropic, ollama = (base_url(url, name) for name in ("openai-chat", "anthropic", "ollama"))
+    yield f"The simulator listens on {url} (Ctrl-C ends it)"
+    yield ""
+    for name in DIALECTS:
+        yield f"  {name:<12} {base_url(url, name)}"
+    yield ""
+    yield "Try it:"
+    yield f"  OPENAI_API_KEY={shown} llmstream chat -m openai:sim --base-url {openai} Hello"
+    yield f"  ANTHROPIC_API_KEY={shown} llmstream chat -m anthropic:sim --base-url {anthropic} Hello"
+    yield (
+        f"  curl -N {openai}/chat/completions -H 'authorization: Bearer {shown}' "
+        "-H 'content-type: application/json' "
+        """-d '{"model": "sim", "stream": true, "messages": [{"role": "user", "content": "Hello"}]}'"""
+    )
+    yield ""
+    yield "Or point a client at it:"
+    yield f"  export OPENAI_BASE_URL={openai} OPENAI_API_KEY={shown}"
+    yield f"  export ANTHROPIC_BASE_URL={anthropic} ANTHROPIC_API_KEY={shown}"
+    yield f"  export OLLAMA_HOST={ollama}"
+    yield ""
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise argparse.ArgumentTypeError(f"a port is 0 to 65535, not {port}")
+    return port
+
+
+def _rate(text: str) -> float:
+    rate = float(text)
+    if not 0 < rate < float("inf"):
+        raise argparse.ArgumentTypeError(f"tokens per second are more than 0, not {text}")
+    return rate

@@ -1,0 +1,168 @@
+"""What a model or server says, made safe for a terminal.
+
+A terminal obeys escape sequences: they move the cursor over what stands there, set the title,
+write the clipboard (OSC 52), hide where a link leads (OSC 8), and make it answer on standard
+input. Controls for right-to-left text reorder a line. So none of them passes. Safety does not
+rest on reading a sequence rightly: no control but line feed and tab is ever given out, and
+where a sequence ends only decides how much of its harmless rest is shown.
+
+A pipe or a file is not a terminal: what goes there is data and stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Final, TextIO
+
+__all__ = ["TerminalFilter", "complain", "one_line", "printable", "safe", "write_bytes"]
+
+_BIDI: Final = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_HAZARD: Final = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_BIDI}\ud800-\udfff]")
+_CONTROL: Final = re.compile(f"[\x00-\x1f\x7f-\x9f{_BIDI}\ud800-\udfff]")
+_CSI_REST: Final = re.compile(r"[\x20-\x3f]*")
+_STRING_END: Final = re.compile("[\n\x07\x18\x1a\x1b\x9c]")
+_LONE_SURROGATE: Final = range(0xD800, 0xE000)
+
+_STRING_OPENERS: Final = frozenset("]PX^_")
+"""After ESC: OSC, DCS, SOS, PM, APC (ECMA-48, 8.3)."""
+_C1_STRING_OPENERS: Final = frozenset("\x90\x98\x9d\x9e\x9f")
+"""The same as single characters."""
+
+
+class TerminalFilter:
+    """Cleans a text that comes in pieces; a sequence cut between two pieces is still one.
+
+    Escape sequences and bidi controls vanish, CRLF and CR become line feeds, other controls
+    become their pictures (U+2400 to U+2421). A string sequence that never ends stops at the
+    end of its line, so it cannot swallow an answer.
+    source: ECMA-48, 5.4 (CSI) and 8.3 (strings); Unicode 9.0, 23.2 (bidi controls)
+    """
+
+    def __init__(self) -> None:
+        self._state = "ground"
+
+    def feed(self, text: str) -> str:
+        """What of the next piece may be shown; unfinished sequences are held back."""
+        if self._state == "ground" and _HAZARD.search(text) is None:
+            return text
+        out: list[str] = []
+        at = 0
+        while at < len(text):
+            match self._state:
+                case "ground":
+                    at = self._ground(text, at, out)
+                case "cr":
+                    self._state = "ground"
+                    out.append("\n")
+                    at += text[at] == "\n"
+                case "escape":
+                    at = self._escape(text, at)
+                case "csi":
+                    at = self._csi(text, at)
+                case _:
+                    at = self._string(text, at)
+        return "".join(out)
+
+    def close(self) -> str:
+        """The text is over: what was held back of it that may be shown."""
+        rest = "\n" if self._state == "cr" else ""
+        self._state = "ground"
+        return rest
+
+    def _ground(self, text: str, at: int, out: list[str]) -> int:
+        hazard = _HAZARD.search(text, at)
+        if hazard is None:
+            out.append(text[at:])
+            return len(text)
+        out.append(text[at : hazard.start()])
+        found = hazard.group()
+        code = ord(found)
+        if found == "\x1b":
+            self._state = "escape"
+        elif found == "\x9b":
+            self._state = "csi"
+        elif found in _C1_STRING_OPENERS:
+            self._state = "string"
+        elif found == "\r":
+            self._state = "cr"
+        elif found == "\x85":
+            out.append("\n")
+        elif code < 0x20:
+            out.append(chr(0x2400 + code))
+        elif code == 0x7F:
+            out.append("\u2421")
+        elif code in _LONE_SURROGATE:
+            out.append("\ufffd")
+        return hazard.end()
+
+    def _escape(self, text: str, at: int) -> int:
+        """After ESC, or after ESC and intermediates."""
+        found = text[at]
+        if found == "[":
+            self._state = "csi"
+        elif found in _STRING_OPENERS:
+            self._state = "string"
+        elif "\x20" <= found <= "\x2f":
+            pass  # an intermediate; the final one is still to come
+        elif "\x30" <= found <= "\x7e":
+            self._state = "ground"
+        else:  # no sequence at all
+            self._state = "ground"
+            return at
+        return at + 1
+
+    def _csi(self, text: str, at: int) -> int:
+        """After CSI: parameters and intermediates, then one final character."""
+        rest = _CSI_REST.match(text, at)
+        at = rest.end() if rest is not None else at
+        if at < len(text):
+            self._state = "ground"
+            at += "\x40" <= text[at] <= "\x7e"
+        return at
+
+    def _string(self, text: str, at: int) -> int:
+        """Inside OSC, DCS, SOS, PM or APC."""
+        end = _STRING_END.search(text, at)
+        if end is None:
+            return len(text)
+        self._state = "escape" if end.group() == "\x1b" else "ground"
+        return end.start() if end.group() == "\n" else end.end()
+
+
+def safe(text: str) -> str:
+    """A whole text made safe for a terminal."""
+    cleaner = TerminalFilter()
+    return cleaner.feed(text) + cleaner.close()
+
+
+def printable(text: str) -> str:
+    """A piece of a rendered line: no control at all, whatever it came from."""
+    return _CONTROL.sub("\ufffd", text)
+
+
+def one_line(text: str, limit: int = 0) -> str:
+    """A text as one line that hides nothing: what cannot be printed appears as in Python source.
+
+    limit: longest result in characters, cut with an ellipsis; 0 for no limit
+    """
+    if 0 < limit < len(text):
+        text = text[: limit + 1]
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return shown[: limit - 1] + "…" if 0 < limit < len(shown) else shown
+
+
+def complain(message: str, file: TextIO | None = None) -> None:
+    """One line on standard error, in the program's name."""
+    print(f"llmstream: {one_line(message.strip())}", file=file or sys.stderr, flush=True)
+
+
+def write_bytes(data: bytes) -> None:
+    """UTF-8 to standard output as it is, at once, whatever the terminal's encoding."""
+    buffer = getattr(sys.stdout, "buffer", None)
+    if buffer is None:  # standard output was replaced by something that takes only text
+        sys.stdout.write(data.decode())
+        return
+    sys.stdout.flush()
+    buffer.write(data)
+    buffer.flush()

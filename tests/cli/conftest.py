@@ -1,0 +1,137 @@
+"""A simulator in a thread of its own, so that commands can run their own event loops beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import pytest
+
+from llmstream.simulator import Simulator
+
+Start = Callable[..., Simulator]
+Spawn = Callable[..., AbstractContextManager[subprocess.Popen[bytes]]]
+
+
+@pytest.fixture
+def simulate() -> Iterator[Start]:
+    """`simulate(script, **options)` gives a running Simulator; it ends with the test."""
+    ready = threading.Event()
+    loop = asyncio.new_event_loop()
+    running: list[Simulator] = []
+
+    def serve() -> None:
+        asyncio.set_event_loop(loop)
+        loop.call_soon(ready.set)
+        loop.run_forever()
+
+    def do(coroutine: Any) -> None:
+        asyncio.run_coroutine_threadsafe(coroutine, loop).result(10)
+
+    def start(*args: Any, **options: Any) -> Simulator:
+        simulator = Simulator(*args, **options)
+        do(simulator.start())
+        running.append(simulator)
+        return simulator
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    ready.wait(10)
+    try:
+        yield start
+    finally:
+        for simulator in running:
+            do(simulator.close())
+        do(loop.shutdown_asyncgens())
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+def _obey_ctrl_c() -> None:
+    """A process that is started where Ctrl-C is ignored would ignore it too."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def spawn() -> Spawn:
+    """`with spawn(*argv) as process`: the program as a process of its own, killed at the end."""
+
+    @contextmanager
+    def start(*argv: object, stdin: int = subprocess.DEVNULL) -> Iterator[subprocess.Popen[bytes]]:
+        command = [sys.executable, "-m", "llmstream", *map(str, argv)]
+        with subprocess.Popen(
+            command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=_obey_ctrl_c
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    return start
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No keys, models or addresses of whoever runs the tests."""
+    for name in (
+        "LLMSTREAM_MODEL",
+        "LLMSTREAM_TRACEBACK",
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_BASE_URL",
+        "OLLAMA_API_KEY",
+        "OLLAMA_HOST",
+        "NO_COLOR",
+        "FORCE_COLOR",
+    ):
+        monkeypatch.delenv(name, raising=False)
+
+
+class Screen:
+    """A small terminal, as high as need be: what one reads when a program has written all of it."""
+
+    _TOKEN = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])|(.)", re.DOTALL)
+    _OURS = re.compile(r"\x1b\[[0-9;]*[AKm]|\x1b\[\?(25|2004)[hl]|\r")
+    _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+    def __init__(self, columns: int = 80) -> None:
+        self.columns = columns
+
+    def rows(self, text: str) -> list[str]:
+        """The rows from the top, without blanks at their ends."""
+        rows, row, column = [""], 0, 0
+        for token in self._TOKEN.finditer(text):
+            argument, command, character = token.groups()
+            if command == "A":
+                row = max(0, row - int(argument or 1))
+            elif command == "K":
+                rows[row] = ""
+            elif character == "\n":
+                row, column = row + 1, 0
+                rows += [""] * (row + 1 - len(rows))
+            elif character == "\r":
+                column = 0
+            elif character is not None:
+                rows[row] = rows[row].ljust(column)
+                rows[row] = rows[row][:column] + character + rows[row][column + 1 :]
+                column += 1
+        return [line.rstrip() for line in rows]
+
+    def harmful(self, text: str) -> list[str]:
+        """Controls in it beyond colours, erased rows, the cursor going up, and the prompt's own."""
+        return self._CONTROLS.findall(self._OURS.sub("", text))
+
+
+@pytest.fixture
+def screen() -> Screen:
+    """A terminal of 80 columns."""
+    return Screen()

@@ -1,0 +1,71 @@
+"""`llmstream demo`: from nothing to a stream, a call and an answer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import msgspec
+import pytest
+
+from llmstream.cli import demo_story, main
+from llmstream.cli.demo_tools import DEMO_TOOLS, clock, weather
+from llmstream.cli.dialects import DIALECTS
+from llmstream.simulator import Pace
+
+
+@pytest.mark.parametrize("dialect", list(DIALECTS))
+def test_it_thinks_calls_tools_and_answers_in_every_dialect(dialect, capsys, monkeypatch):
+    monkeypatch.setattr(demo_story, "PACE", Pace())
+    assert main(["demo", "--dialect", dialect]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    wanted = [
+        "(thinking) They ask two things",
+        "Let me look that up.",
+        'weather({"city":"Oslo"})',
+        "> Ran tool: `weather`",
+        "> Ran tool: `clock`",
+        "Outside it is **-2 °C** with light snow",
+        "to first token",
+        "  StreamStart",
+        "  ReasoningDelta      'They'",
+        "  … ",
+        "  ToolCall            'weather'",
+        "  Finish              'stop'",
+        "llmstream chat -m sim:demo",
+    ]
+    places = [out.index(text) for text in wanted]
+    assert places == sorted(places)
+
+
+def test_a_process_ends_within_seconds_in_a_pipe():
+    started = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "llmstream", "demo"], capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert time.monotonic() - started < 30
+
+
+def test_it_needs_neither_rich_nor_a_key():
+    code = (
+        "import sys; sys.modules['rich'] = None\n"
+        "from llmstream.simulator import Pace\n"
+        "from llmstream.cli import demo_story, main; demo_story.PACE = Pace()\n"
+        "sys.exit(main(['demo', '--no-color']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "What to try next" in done.stdout.decode()
+
+
+async def test_the_tools_are_real():
+    names = [tool.name for tool in DEMO_TOOLS]
+    assert names == ["weather", "clock"]
+    outcome = await weather.run('{"city": "lima", "unit": "fahrenheit"}')
+    assert msgspec.json.decode(outcome.content)["temperature"] == "66 °F"
+    assert (await weather.run('{"city": "Atlantis"}')).error is not None
+    assert (await clock.run('{"utc_offset_hours": 5.75}')).content.endswith("+05:45")
+    assert (await clock.run('{"utc_offset_hours": 99}')).error is not None

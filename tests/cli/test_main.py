@@ -1,0 +1,111 @@
+"""`llmstream` itself: help, unknown commands, and what no command may do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import llmstream
+from llmstream import cli
+from llmstream.cli import main, replay
+
+COMMANDS = ["demo", "chat", "replay", "providers", "simulate"]
+
+
+def test_the_help_lists_every_command(capsys):
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert all(f"  {name} " in out for name in COMMANDS)
+    assert "exit status" in out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_has_help_with_an_example(name, capsys):
+    assert main([name, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "example" in out
+    assert f"  llmstream {name}" in out
+
+
+def test_the_version_is_told(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"llmstream {llmstream.__version__}\n"
+
+
+@pytest.mark.parametrize("argv", [[], ["dance"], ["--loud"], ["replay"], ["chat", "--temperature", "warm"]])
+def test_wrong_usage_is_status_2(argv, capsys):
+    assert main(argv) == 2
+    assert "usage: llmstream" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (llmstream.InvalidRequest("no such thing"), 2, "no such thing"),
+        (llmstream.MissingKey("No key"), 2, "No key"),
+        (llmstream.RateLimited("slow \x1b[31mdown", provider="acme", status=429), 3, "slow \\x1b[31mdown"),
+        (llmstream.ConnectionFailed("refused"), 3, "refused"),
+        (RuntimeError("what?"), 1, "unforeseen RuntimeError: what?"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_whatever_is_raised_becomes_a_line_and_a_status(error, status, words, monkeypatch, capsys):
+    def fail(arguments):
+        raise error
+
+    monkeypatch.setattr(replay, "run", fail)
+    assert main(["replay", "--dialect", "ollama", "x"]) == status
+    err = capsys.readouterr().err
+    assert words in err
+    assert "Traceback" not in err
+    assert err.count("\n") == (1 if words else 0)
+
+
+def test_a_traceback_can_be_had(monkeypatch):
+    def fail(arguments):
+        raise RuntimeError("what?")
+
+    monkeypatch.setenv("LLMSTREAM_TRACEBACK", "1")
+    monkeypatch.setattr(replay, "run", fail)
+    with pytest.raises(RuntimeError, match="what"):
+        main(["replay", "--dialect", "ollama", "x"])
+
+
+def test_the_module_runs_as_the_program():
+    done = subprocess.run(
+        [sys.executable, "-m", "llmstream", "--version"], capture_output=True, timeout=30, check=False
+    )
+    assert done.stdout.decode().split() == ["llmstream", llmstream.__version__]
+
+
+def test_a_terminal_without_unicode_is_no_obstacle():
+    code = (
+        "import sys; from llmstream.simulator import Pace\n"
+        "from llmstream.cli import demo_story, main; demo_story.PACE = Pace()\n"
+        "sys.exit(main(['demo']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        timeout=60,
+        check=False,
+        env={"PYTHONIOENCODING": "ascii", "PATH": ""},
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"-2 ?C" in done.stdout
+
+
+def test_only_the_command_that_is_asked_for_is_imported():
+    code = (
+        "import sys; from llmstream.cli import main; main(['replay', '--help']); "
+        "print([m for m in sys.modules if m.startswith('llmstream.cli.')], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30, check=False)
+    assert b"llmstream.cli.replay" in done.stderr
+    assert b"llmstream.cli.chat" not in done.stderr
+
+
+def test_the_program_is_named_in_the_metadata():
+    assert cli.main is main

@@ -1,0 +1,247 @@
+"""`llmstream replay`, in this process and as a real one."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from llmstream import events, grammar
+from llmstream.cli import main
+from llmstream.cli.dialects import DIALECTS
+
+RECORDINGS = Path(__file__).parent / "recordings"
+OPENAI_CHAT = RECORDINGS / "openai_chat.sse"
+ANTHROPIC = RECORDINGS / "anthropic.sse"
+OLLAMA = RECORDINGS / "ollama.ndjson"
+EVERY = [("openai-chat", OPENAI_CHAT), ("anthropic", ANTHROPIC), ("ollama", OLLAMA)]
+
+
+def replay(capsys: pytest.CaptureFixture[str], *argv: object) -> tuple[int, list[events.Event], str]:
+    status = main(["replay", "--json", *map(str, argv)])
+    out, err = capsys.readouterr()
+    return status, [events.decode(line) for line in out.splitlines()], err
+
+
+def written(folder: Path, body: bytes) -> Path:
+    path = folder / "body"
+    path.write_bytes(body)
+    return path
+
+
+def run(*argv: object, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "llmstream", *map(str, argv)]
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=30, check=False)
+
+
+@pytest.mark.parametrize(("dialect", "path"), EVERY)
+def test_a_recording_becomes_a_sentence_of_events(dialect, path, capsys):
+    status, found, err = replay(capsys, "--dialect", dialect, path)
+    assert (status, err) == (0, "")
+    assert grammar.check(found) == []
+    text = "".join(e.delta for e in found if isinstance(e, events.TextDelta))
+    assert text.startswith("Hello")
+    assert found[-1].finish_reason == "stop"
+
+
+@pytest.mark.parametrize(("dialect", "path"), EVERY)
+def test_a_cut_recording_ends_in_error_and_finish_and_status_3(dialect, path, capsys, tmp_path):
+    body = path.read_bytes()
+    status, found, err = replay(capsys, "--dialect", dialect, written(tmp_path, body[: len(body) // 2]))
+    assert status == 3
+    assert grammar.check(found) == []
+    assert [type(e) for e in found[-2:]] == [events.Error, events.Finish]
+    assert found[-2].error.code == "incomplete-stream"
+    assert err.count("\n") == 1
+    assert err.startswith("llmstream: ")
+
+
+def test_every_truncation_of_every_recording_is_a_sentence(capsys, tmp_path):
+    for dialect, path in EVERY:
+        body = path.read_bytes()
+        for cut in range(0, len(body), 23):
+            status, found, _ = replay(capsys, "--dialect", dialect, written(tmp_path, body[:cut]))
+            assert grammar.check(found) == []
+            assert status == (3 if found[-1].finish_reason == "error" else 0)
+
+
+def test_the_transcript_is_aligned_and_has_no_controls(capsys):
+    assert main(["replay", "--dialect", "openai-chat", str(OPENAI_CHAT)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "StreamStart"
+    assert "TextDelta           'Hel'  id='0'" in lines
+    assert "TextDelta           'lo \\x1b[31m'  id='0'" in lines
+    assert lines[-1].startswith("Finish              'stop'  usage=(input_tokens=3 output_tokens=2")
+
+
+def test_raw_shows_the_wire(capsys):
+    _, found, _ = replay(capsys, "--dialect", "ollama", "--raw", OLLAMA)
+    raw = [e.raw_value for e in found if isinstance(e, events.Raw)]
+    assert raw == [json.loads(line) for line in OLLAMA.read_text().splitlines()]
+    assert main(["replay", "--dialect", "ollama", "--raw", str(OLLAMA)]) == 0
+    assert "Raw                 raw_value={'model': 'demo-3'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("dialect", "path"), EVERY)
+@pytest.mark.parametrize("wrong", list(DIALECTS))
+def test_bytes_of_another_dialect_are_named_with_the_remedy(dialect, path, wrong, capsys):
+    if wrong == dialect:
+        return
+    status, found, err = replay(capsys, "--dialect", wrong, path)
+    assert status == 3
+    assert [e.error.code for e in found if isinstance(e, events.Error)] == ["not-a-stream"]
+    assert grammar.check(found) == []
+    assert f"Try --dialect {dialect}." in err
+
+
+@pytest.mark.parametrize("dialect", list(DIALECTS))
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"<!DOCTYPE html><html><body>Bad gateway</body></html>", "HTML page"),
+        (b"  <html>\n<head><title>502</title>", "HTML page"),
+        (b"", "empty"),
+        (b"\n \n", "blank"),
+        (b"\x1f\x8b\x08\x00abc", "gzip"),
+        (b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: {}\n\n", "head"),
+        (b'4f\r\ndata: {"choices": []}\n\n', "chunk"),
+        (b"\x00\x01\x02\x03", "binary"),
+        (b"Service unavailable\n", "It begins: 'Service unavailable"),
+        (b'{"type":"stream-start","warnings":[]}\n{"type":"finish"}\n', "already decoded"),
+    ],
+)
+def test_what_is_no_stream_is_named(dialect, body, words, capsys, tmp_path):
+    status, found, err = replay(capsys, "--dialect", dialect, written(tmp_path, body))
+    assert status == 3
+    assert [type(e) for e in found] == [events.StreamStart, events.Error, events.Finish]
+    assert found[1].error.code == "not-a-stream"
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_streams_of_dialects_to_come_are_named(capsys, tmp_path):
+    body = b'event: response.created\ndata: {"type":"response.created","response":{"id":"resp_1"}}\n\n'
+    status, _, err = replay(capsys, "--dialect", "openai-chat", written(tmp_path, body))
+    assert status == 3
+    assert "OpenAI's Responses" in err
+
+
+@pytest.mark.parametrize("dialect", ["openai-chat", "anthropic"])
+def test_an_error_in_place_of_a_stream_is_the_vendors_error(dialect, capsys, tmp_path):
+    body = b'{\n "error": {"type": "rate_limit_error", "message": "Slow down"}\n}\n'
+    status, found, err = replay(capsys, "--dialect", dialect, written(tmp_path, body))
+    assert status == 3
+    assert found[1].error.code == "rate-limited"
+    assert "Slow down" in err
+
+
+def test_a_whole_answer_is_read_as_one_event(capsys, tmp_path):
+    answer = {
+        "id": "c1",
+        "object": "chat.completion",
+        "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}],
+    }
+    status, found, _ = replay(
+        capsys, "--dialect", "openai-chat", written(tmp_path, json.dumps(answer, indent=1).encode())
+    )
+    assert status == 0
+    assert [e.delta for e in found if isinstance(e, events.TextDelta)] == ["Hi"]
+
+
+def test_an_unknown_provider_is_a_warning(capsys):
+    status, found, err = replay(capsys, "--dialect", "openai-chat", "--provider", "nobody", OPENAI_CHAT)
+    assert status == 0
+    assert found
+    assert err == "llmstream: warning: no provider is called 'nobody'; reading it as plain openai-chat\n"
+
+
+def test_a_provider_of_another_dialect_is_a_warning(capsys):
+    status, _, err = replay(capsys, "--dialect", "openai-chat", "--provider", "anthropic", OPENAI_CHAT)
+    assert status == 0
+    assert err == (
+        "llmstream: warning: anthropic is known to speak anthropic; reading it as plain openai-chat\n"
+    )
+
+
+def test_a_known_provider_is_named_in_errors(capsys, tmp_path):
+    path = written(tmp_path, OLLAMA.read_bytes()[:100])
+    _, found, err = replay(capsys, "--dialect", "ollama", "--provider", "ollama", path)
+    assert found[-2].error.provider == "ollama"
+    assert "ollama: " in err
+
+
+def test_vertex_speaks_plain_anthropic(capsys):
+    status, _, err = replay(capsys, "--dialect", "anthropic", "--provider", "vertex", ANTHROPIC)
+    assert (status, err) == (0, "")
+
+
+def test_text_where_bedrock_frames_are_said_to_be_is_named(capsys):
+    status, _, err = replay(capsys, "--dialect", "anthropic", "--provider", "bedrock-invoke", ANTHROPIC)
+    assert status == 3
+    assert "Leave out --provider" in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--dialect", "morse", "x"], "no dialect is called 'morse'. Dialects: openai-chat, "),
+        (["--dialect", "ollama", "/no/such/file"], "cannot read /no/such/file: No such file"),
+        (["--dialect", "ollama", "/"], "cannot read /: Is a directory"),
+        (["x"], "--dialect"),
+        (["--dialect", "ollama"], "FILE"),
+        (["--dialect", "ollama", "--what", "x"], "--what"),
+    ],
+)
+def test_wrong_usage_is_status_2_and_says_what_to_do(argv, words, capsys):
+    assert main(["replay", *argv]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_standard_input_is_read_for_a_dash(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(OLLAMA.read_bytes())))
+    status, found, _ = replay(capsys, "--dialect", "ollama", "-")
+    assert status == 0
+    assert found[-1].finish_reason == "stop"
+
+
+def test_a_process_reads_its_standard_input():
+    done = run("replay", "--dialect", "ollama", "--json", "-", stdin=OLLAMA.read_bytes())
+    assert done.returncode == 0
+    assert [json.loads(line)["type"] for line in done.stdout.splitlines()][-1] == "finish"
+    assert done.stderr == b""
+
+
+def test_the_exit_status_of_a_process_says_that_the_stream_failed():
+    done = run("replay", "--dialect", "ollama", "-", stdin=OLLAMA.read_bytes()[:100])
+    assert done.returncode == 3
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_reader_that_leaves_is_no_fault(tmp_path):
+    line = OLLAMA.read_bytes().splitlines(keepends=True)[0]
+    body = written(tmp_path, line * 20_000)
+    command = f"{sys.executable} -m llmstream replay --dialect ollama --json {body} | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0
+    assert done.stdout == b'{"type":"stream-start","warnings":[]}\n'
+    assert done.stderr == b""
+
+
+def test_neither_network_nor_terminal_library_is_imported():
+    code = (
+        "import sys; from llmstream.cli import main; "
+        f"main(['replay', '--dialect', 'ollama', '--json', {str(OLLAMA)!r}]); "
+        "print(sorted({m.partition('.')[0] for m in sys.modules} & {'aiohttp', 'rich', 'anyio'}), "
+        "[m for m in sys.modules if m.startswith('llmstream.simulator')], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30, check=False)
+    assert done.stderr == b"[] []\n"

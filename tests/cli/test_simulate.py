@@ -1,0 +1,113 @@
+"""`llmstream simulate`: a server that other programs talk to."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from llmstream.cli import main
+
+RECORDINGS = Path(__file__).parent / "recordings"
+
+
+def address(process: subprocess.Popen[bytes]) -> str:
+    return re.search(rb"http://[0-9.:]+", process.stdout.readline())[0].decode()
+
+
+def stopped(process: subprocess.Popen[bytes]) -> str:
+    """What it says until Ctrl-C has ended it."""
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (0, b"")
+    return out.decode()
+
+
+def post(url: str, body: object, **headers: str) -> str:
+    request = urllib.request.Request(
+        url, json.dumps(body).encode(), {"content-type": "application/json", **headers}
+    )
+    with urllib.request.urlopen(request, timeout=10) as response:
+        return response.read().decode()
+
+
+CHAT = {"model": "any", "stream": True, "messages": [{"role": "user", "content": "Hello"}]}
+
+
+def test_it_answers_in_every_dialect_and_ends_with_ctrl_c(spawn):
+    with spawn("simulate", "--port", 0) as process:
+        url = address(process)
+        assert "data: [DONE]" in post(f"{url}/v1/chat/completions", CHAT)
+        assert '"done":true' in post(f"{url}/api/chat", CHAT)
+        version = {"anthropic-version": "2023-06-01"}
+        assert "event: message_stop" in post(f"{url}/v1/messages", {**CHAT, "max_tokens": 9}, **version)
+        assert stopped(process).endswith("stopped after 3 requests\n")
+
+
+def test_its_output_has_addresses_examples_and_a_line_a_request(spawn):
+    with spawn("simulate", "--port", 0, "--key", "k1") as process:
+        lines = [process.stdout.readline()]
+        while b"OLLAMA_HOST" not in lines[-1]:
+            lines.append(process.stdout.readline())
+        greeting = b"".join(lines).decode()
+        url = re.search("http://[0-9.:]+", greeting)[0]
+        post(f"{url}/v1/chat/completions", CHAT, authorization="Bearer k1")
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            post(f"{url}/v1/chat/completions", CHAT, authorization="Bearer wrong")
+        text = stopped(process)
+    assert f"openai-chat  {url}/v1\n" in greeting
+    assert f"export OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=k1\n" in greeting
+    assert "   1  POST /v1/chat/completions  openai-chat  any  1 message\n" in text
+    assert "   2  POST /v1/chat/completions  openai-chat\n" in text
+    assert "wrong" not in text
+
+
+def test_a_script_and_a_pace(spawn, tmp_path):
+    script = tmp_path / "script.json"
+    script.write_text('{"turns": [{"text": "As scripted."}]}')
+    with spawn("simulate", "--port", 0, "--script", script, "--pace", 1000) as process:
+        assert "scripted" in post(f"{address(process)}/v1/chat/completions", CHAT)
+
+
+def test_a_recording_is_played_back_byte_for_byte(spawn):
+    path = RECORDINGS / "openai_chat.sse"
+    with spawn("simulate", "--port", 0, "--recording", path) as process:
+        assert post(f"{address(process)}/v1/chat/completions", CHAT) == path.read_text()
+
+
+def test_a_port_in_use_is_status_2(capsys):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert main(["simulate", "--port", str(port)]) == 2
+    assert capsys.readouterr().err == (
+        f"llmstream: port {port} is taken. Pass another with --port, or --port 0 for a free one.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--port", "http"], "--port"),
+        (["--port", "70000"], "a port is 0 to 65535"),
+        (["--pace", "0"], "more than 0"),
+        (["--pace", "nan"], "more than 0"),
+        (["--script", "/no/such"], "cannot read the script"),
+        (["--script", __file__], "is no script"),
+        (["--recording", "/no/such"], "cannot read the recording"),
+        (["--script", "a", "--recording", "b"], "not allowed with"),
+    ],
+)
+def test_wrong_usage_is_status_2(argv, words, capsys):
+    assert main(["simulate", *argv]) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert "Traceback" not in err
