@@ -11,7 +11,7 @@ from llmstream.dialects.anthropic.conversation import Conversation
 from llmstream.dialects.anthropic.quirks import Quirks
 from llmstream.dialects.anthropic.tools import betas_of_tools, encode_tool_choice, encode_tools
 from llmstream.dialects.base import Encoded
-from llmstream.dialects.claude_models import Abilities, abilities
+from llmstream.dialects.claude_models import Abilities, abilities, sampling_refusal
 from llmstream.dialects.claude_schema import strict_schema
 from llmstream.dialects.claude_thinking import encode_thinking
 from llmstream.errors import InvalidRequest
@@ -127,7 +127,7 @@ def _sampling(settings: Settings, can: Abilities, thinks: bool, warnings: list[W
     for name, value in wishes.items():
         if value is None:
             continue
-        refusal = _refusal(name, wishes, can, thinks)
+        refusal = sampling_refusal(name, wishes, can, thinks=thinks)
         if refusal:
             warnings.append(UnsupportedSetting(name, refusal))
         else:
@@ -135,20 +135,6 @@ def _sampling(settings: Settings, can: Abilities, thinks: bool, warnings: list[W
     if settings.stop:
         out["stop_sequences"] = list(settings.stop)
     return out
-
-
-def _refusal(name: str, wishes: dict[str, Any], can: Abilities, thinks: bool) -> str | None:
-    """Why the API would refuse a sampling setting, or None."""
-    value = wishes[name]
-    if not can.sampling:
-        return "this model takes no sampling settings"
-    if thinks and (name == "top_k" or (name == "temperature" and value != 1)):
-        return "not together with reasoning"
-    if thinks and name == "top_p" and value < 0.95:
-        return "with reasoning the API takes 0.95 to 1"
-    if name == "top_p" and can.one_sampler and wishes["temperature"] is not None:
-        return "this model takes temperature or top_p, not both"
-    return None
 
 
 def _system(blocks: list[dict[str, Any]]) -> Any:

@@ -80,15 +80,10 @@ class GeminiFraming:
     """Either form, told by the first byte that is no white space."""
 
     def __init__(self, *, max_bytes: int) -> None:
+        self.error: LLMStreamError | None = None
         self._max_bytes = max_bytes
-        self._sse = SSEDecoder(max_bytes=max_bytes)
-        self._array: ArrayElements | None = None
+        self._form: SSEDecoder | ArrayElements = SSEDecoder(max_bytes=max_bytes)
         self._known = False
-
-    @property
-    def error(self) -> LLMStreamError | None:
-        """Why nothing more can be read."""
-        return self._sse.error if self._array is None else self._array.error
 
     def feed_data(self, chunk: bytes) -> list[bytes]:
         """The payloads that a slice completes."""
@@ -96,5 +91,7 @@ class GeminiFraming:
             begin = chunk.removeprefix(b"\xef\xbb\xbf").lstrip()
             self._known = bool(begin)
             if begin[:1] in (b"[", b"{"):
-                self._array = ArrayElements(max_bytes=self._max_bytes)
-        return (self._sse if self._array is None else self._array).feed_data(chunk)
+                self._form = ArrayElements(max_bytes=self._max_bytes)
+        payloads = self._form.feed_data(chunk)
+        self.error = self._form.error
+        return payloads

@@ -30,7 +30,7 @@ class FunctionCall(msgspec.Struct, rename="camel", omit_defaults=True):
 
     id: str | int | None = None
     name: str | None = None
-    args: msgspec.Raw | None = None
+    args: Any = None
     partial_args: list[PartialArg | None] | None = None
     will_continue: bool | None = None
 

@@ -1,6 +1,6 @@
 """The `openai-chat` dialect: Chat Completions, as OpenAI and some thirty other servers speak it.
 
-`wire.py` has the shapes, `decoder.py` and `delta_reader.py` read them, `tool_calls.py` is the hard
+`wire.py` has the shapes, `decoder.py` and `delta_reader.py` read them, `../tool_calls.py` is the hard
 part; `request.py` and `messages.py` write requests. `request_reader.py`, `message_reader.py` and
 `event_encoder.py` are the reverse. What servers do differently is data: `quirks.py`.
 """
@@ -17,8 +17,8 @@ from llmstream.dialects.openai_chat.event_encoder import ChunkWriter
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.request import encode_request
 from llmstream.dialects.openai_chat.request_reader import read_request
-from llmstream.dialects.openai_chat.tool_fragments import mint_call_id
 from llmstream.dialects.openai_chat.vendor_answers import error_response
+from llmstream.dialects.tool_fragments import mint_call_id
 from llmstream.dialects.vendor_errors import vendor_error
 from llmstream.errors import ErrorInfo, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse

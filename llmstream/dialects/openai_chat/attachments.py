@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from llmstream.dialects.openai_chat.tool_fragments import json_text
+from llmstream.dialects.tool_fragments import json_text
 from llmstream.errors import DecodeError
 from llmstream.events import (
     Event,

@@ -20,9 +20,9 @@ from llmstream.dialects.openai_chat.delta_reader import DeltaReader
 from llmstream.dialects.openai_chat.finish import finish_reason
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.token_usage import read_usage
-from llmstream.dialects.openai_chat.tool_fragments import mint_call_id
 from llmstream.dialects.openai_chat.wire import Chunk, FirstChunk
 from llmstream.dialects.surrogates import mended_value
+from llmstream.dialects.tool_fragments import mint_call_id
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import DecodeError, IncompleteStream, LLMStreamError
 from llmstream.events import Custom, Error, Finish, ReasoningDelta, ResponseMetadata, TextDelta

@@ -14,9 +14,9 @@ from llmstream.dialects.openai_chat.attachments import AudioFile, ExecutedTools,
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.reasoning_details import ReasoningDetails
 from llmstream.dialects.openai_chat.think_tags import ThinkTags
-from llmstream.dialects.openai_chat.tool_calls import ToolCallTracker
-from llmstream.dialects.openai_chat.tool_fragments import mint_call_id
 from llmstream.dialects.openai_chat.wire import Chunk
+from llmstream.dialects.tool_calls import ToolCallTracker
+from llmstream.dialects.tool_fragments import mint_call_id
 from llmstream.errors import DecodeError, LimitExceeded
 from llmstream.events import Metadata
 from llmstream.framing.sse import SSEDecoder

@@ -8,7 +8,8 @@ import json
 import pytest
 
 from llmstream.dialects.anthropic import BEDROCK_INVOKE
-from llmstream.dialects.anthropic.invoke_frames import exception_frame, invoke_frame
+from llmstream.dialects.anthropic.invoke_frames import invoke_frame
+from llmstream.dialects.aws_exceptions import exception_frame
 from llmstream.events import Error, TextDelta
 from llmstream.framing.aws_event_stream import encode_message
 
@@ -37,6 +38,7 @@ def codes(events):
         ("internalServerException", "server-error", 500),
         ("modelTimeoutException", "server-error", 408),
         ("validationException", "bad-request", 400),
+        ("modelStreamErrorException", "server-error", 424),
     ],
 )
 def test_an_exception_is_a_typed_error_after_what_came_before_it(kind, code, status, decode):

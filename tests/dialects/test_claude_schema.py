@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmstream.dialects.anthropic.strict_schema import strict_schema
+from llmstream.dialects.claude_schema import strict_schema
 
 
 def test_objects_are_closed_at_every_depth():

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from llmstream.dialects.base import Limits
-from llmstream.dialects.openai_chat.tool_fragments import (
+from llmstream.dialects.surrogates import without_lone_surrogates
+from llmstream.dialects.tool_fragments import (
     OpenCall,
     as_id,
     as_index,
@@ -18,7 +19,6 @@ from llmstream.dialects.openai_chat.tool_fragments import (
     json_text,
     mint_call_id,
 )
-from llmstream.dialects.surrogates import without_lone_surrogates
 from llmstream.errors import DecodeError, LimitExceeded
 from llmstream.events import Event, Metadata, ToolCall, ToolInputDelta, ToolInputEnd, ToolInputStart
 
@@ -100,14 +100,15 @@ class ToolCallTracker:
         self._take(call, text, out)
         return out
 
-    def finish(self, *, truncated: bool = False) -> list[Event]:
+    def finish(self, *, truncated: bool = False, keep_cut: bool = False) -> list[Event]:
         """The vendor has said that the answer is over: ends what is open, in index order.
 
         truncated: the answer was cut (by length or a filter), so calls without whole input are dropped
+        keep_cut:  they are given as invalid calls instead
         """
         out: list[Event] = []
         for call in sorted(self._open, key=lambda call: -1 if call.index is None else call.index):
-            self._end(call, out, truncated=truncated)
+            self._end(call, out, truncated=truncated, keep_cut=keep_cut)
         return out
 
     def nameless(self) -> bool:
@@ -240,7 +241,9 @@ class ToolCallTracker:
         out.extend(ToolInputDelta(piece, wanted) for piece in call.pieces)
         return wanted
 
-    def _end(self, call: OpenCall, out: list[Event], *, truncated: bool = False) -> None:
+    def _end(
+        self, call: OpenCall, out: list[Event], *, truncated: bool = False, keep_cut: bool = False
+    ) -> None:
         call.closed = True
         del self._open[call]
         if call.name is None:
@@ -251,11 +254,11 @@ class ToolCallTracker:
             out.append(ToolInputDelta("null", call_id))
         text = call.input
         whole = is_json(text)
-        if truncated and not whole:
+        if truncated and not whole and not keep_cut:
             out.append(ToolInputEnd(call_id, incomplete=True))
             return
         out.append(ToolInputEnd(call_id))
-        invalid = bool(text) and not whole
+        invalid = not whole and (bool(text) or truncated)
         out.append(
             ToolCall(call.name, text or "{}", call_id, invalid=invalid, provider_metadata=call.metadata)
         )

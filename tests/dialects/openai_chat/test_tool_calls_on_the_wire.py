@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmstream.dialects.base import Limits
-from llmstream.dialects.openai_chat.tool_calls import ToolCallTracker
-from llmstream.dialects.openai_chat.tool_fragments import mint_call_id
+from llmstream.dialects.tool_calls import ToolCallTracker
+from llmstream.dialects.tool_fragments import mint_call_id
 from llmstream.errors import DecodeError
 from llmstream.events import TextEnd, ToolCall, ToolInputDelta, ToolInputEnd, ToolInputStart
 

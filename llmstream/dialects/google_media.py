@@ -1,0 +1,107 @@
+"""Media on the way to Google: bytes go inline, addresses that Google can read go as they are."""
+
+from __future__ import annotations
+
+import base64
+import mimetypes
+import re
+from typing import Final
+
+import msgspec
+
+from llmstream.chats.content import Audio, Document, File, Image, part_kind
+from llmstream.errors import Unsupported
+
+__all__ = ["Media", "base64_bytes", "media_of", "part_of_media"]
+
+_MAGIC: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+    (b"ID3", "audio/mpeg"),
+    (b"OggS", "audio/ogg"),
+    (b"fLaC", "audio/flac"),
+)
+_WEB_ALPHABET: Final = str.maketrans("-_", "+/")
+_YOUTUBE: Final = re.compile(r"https?://((www|m)\.)?(youtube\.com|youtu\.be)/", re.IGNORECASE)
+_FILES_API: Final = re.compile(r"https://generativelanguage\.googleapis\.com/[^/]+/files/", re.IGNORECASE)
+
+
+class Media(msgspec.Struct, frozen=True):
+    """What a part holds: `data`, or `url` where Google fetches it. The media type may be unknown ("")."""
+
+    media_type: str
+    data: bytes | None = None
+    url: str | None = None
+
+
+def media_of(part: Image | Audio | Document | File, *, fetches_urls: bool, provider: str) -> Media:
+    """Bytes or an address that the vendor takes.
+
+    fetches_urls: any address of the web will do; else only the vendor's own files and YouTube
+    raises:       Unsupported for other addresses, and bytes of an unknown type
+    """
+    media_type = part.media_type.partition(";")[0].strip().lower()
+    if part.url.startswith("data:"):
+        head, _, text = part.url[5:].partition(",")
+        try:
+            data = base64_bytes(text)
+        except ValueError:
+            raise Unsupported(f"the data URL of {_name(part)} is not base64", provider=provider) from None
+        return _inline(part, media_type or head.partition(";")[0], data, provider)
+    if part.data:
+        return _inline(part, media_type, part.data, provider)
+    if not part.url:
+        raise Unsupported(f"{_name(part)} holds neither bytes nor a URL", provider=provider)
+    if _YOUTUBE.match(part.url):
+        return Media(media_type or "video/mp4", url=part.url)
+    own = part.url.startswith("gs://") or _FILES_API.match(part.url)
+    web = part.url.startswith(("http://", "https://"))
+    if not own and not (web and fetches_urls):
+        raise Unsupported(
+            f"{_name(part)} at {part.url!r} cannot be fetched by this model. Download it and pass its bytes, "
+            "or upload it to Google and pass the address of the file.",
+            provider=provider,
+        )
+    guess = mimetypes.guess_type(part.url.partition("?")[0])[0]
+    return Media(media_type or guess or "", url=part.url)
+
+
+def base64_bytes(text: str) -> bytes:
+    """The bytes that a base64 text means, in either alphabet and with or without padding.
+
+    raises: ValueError where it is no base64
+    """
+    text = "".join(text.split()).rstrip("=").translate(_WEB_ALPHABET)
+    return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+
+
+def part_of_media(media_type: str, *, data: bytes = b"", url: str = "") -> Image | Audio | Document:
+    """The reverse: the part that holds such media."""
+    if media_type.startswith("image/"):
+        return Image(url, data, media_type)
+    if media_type.startswith("audio/"):
+        return Audio(url, data, media_type)
+    return Document(url, data, media_type)
+
+
+def _inline(part: Image | Audio | Document | File, media_type: str, data: bytes, provider: str) -> Media:
+    media_type = media_type or _sniffed(data)
+    if not media_type and isinstance(part, Document):
+        media_type = mimetypes.guess_type(part.filename)[0] or ""
+    if not media_type:
+        raise Unsupported(f"the media type of {_name(part)} is unknown. Set media_type.", provider=provider)
+    return Media("image/jpeg" if media_type == "image/jpg" else media_type, data=data)
+
+
+def _sniffed(data: bytes) -> str:
+    if data[:4] == b"RIFF":
+        return {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(data[8:12], "")
+    return next((name for magic, name in _MAGIC if data.startswith(magic)), "")
+
+
+def _name(part: Image | Audio | Document | File) -> str:
+    if isinstance(part, Document) and part.filename:
+        return f"the document {part.filename!r}"
+    return f"a part of kind {part_kind(part)!r}"

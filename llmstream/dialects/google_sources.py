@@ -1,0 +1,52 @@
+"""Pages and documents that an answer of Google's rests on, each once."""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from llmstream.dialects.surrogates import without_lone_surrogates
+from llmstream.events import Source
+
+__all__ = ["Sources"]
+
+_OCTETS: Final = "application/octet-stream"
+
+
+class Sources:
+    """Makes sources and forgets none it has made.
+
+    new_id: gives the id of each
+    """
+
+    def __init__(self, new_id: Callable[[], str]) -> None:
+        self._new_id = new_id
+        self._seen: set[tuple[str, str]] = set()
+
+    def page(self, url: object, title: object = None) -> Iterator[Source]:
+        """A page, if it is new and has an address."""
+        if _text(url) and self._is_new("url", str(url)):
+            yield Source("url", self._new_id(), _text(url), _text(title))
+
+    def document(self, name: object, title: object = None) -> Iterator[Source]:
+        """A document by its path or name; a web address makes it a page."""
+        path = _text(name)
+        if path is None:
+            return
+        if path.startswith(("http://", "https://")):
+            yield from self.page(path, title)
+            return
+        filename = path.rstrip("/").rpartition("/")[2] or path
+        if self._is_new("document", f"{path}\n{_text(title) or ''}"):
+            media_type = mimetypes.guess_type(filename)[0] or _OCTETS
+            yield Source("document", self._new_id(), None, _text(title), media_type, filename)
+
+    def _is_new(self, kind: str, key: str) -> bool:
+        size = len(self._seen)
+        self._seen.add((kind, key))
+        return len(self._seen) > size
+
+
+def _text(value: Any) -> str | None:
+    return without_lone_surrogates(value) if isinstance(value, str) and value else None
