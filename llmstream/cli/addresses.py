@@ -8,15 +8,15 @@ from typing import Final
 from llmstream.cli.dialects import DIALECTS
 from llmstream.streams import Model
 
-__all__ = ["base_url", "model_at"]
+__all__ = ["SIMULATED", "base_url", "model_at"]
 
-_PATHS: Final[Mapping[str, str]] = {"openai-chat": "/v1"}
-"""Dialect to what its clients put between the host and their own paths."""
+SIMULATED: Final[Mapping[str, str]] = {"openai-chat": "/v1", "anthropic": "", "ollama": ""}
+"""What the simulator speaks: dialect to what its clients put between the host and their own paths."""
 
 
 def base_url(url: str, dialect: str) -> str:
     """The address to give to a client of that dialect."""
-    return url + _PATHS.get(dialect, "")
+    return url + SIMULATED[dialect]
 
 
 def model_at(url: str, dialect: str, *, name: str, key: str) -> Model:

@@ -15,7 +15,7 @@ from llmstream.cli.asking import Outcome, ask
 from llmstream.cli.exits import FINE, INTERRUPTED, exit_status
 from llmstream.cli.providers import is_set
 from llmstream.cli.show import show_for
-from llmstream.cli.terminal import complain
+from llmstream.cli.terminal import complain, typed
 from llmstream.errors import DecodeError, InvalidRequest
 from llmstream.providers.registry import all_providers
 from llmstream.streams import Model
@@ -31,7 +31,8 @@ it. On a terminal it is rendered, and cleaned of control sequences.
 
 Ctrl-C stops an answer and keeps what came. Keys are read from the environment: llmstream providers.
 
-exit status: 0 fine, 2 wrong usage, 3 the stream ended in an error, 130 stopped with Ctrl-C
+exit status: 0 fine, 2 wrong usage, 3 the stream ended in an error, 130 stopped with Ctrl-C,
+141 the reader of the pipe left
 
 examples:
   llmstream chat -m sim:demo "Hello"                          no key, no network
@@ -151,7 +152,7 @@ def _history(arguments: argparse.Namespace) -> Chat:
             raise InvalidRequest(error.message) from None
     if arguments.system:
         messages = [m for m in messages if m.role != Role.SYSTEM]
-        messages.insert(0, Message.system(arguments.system))
+        messages.insert(0, Message.system(typed(arguments.system)))
     return Chat(*messages)
 
 
@@ -171,7 +172,7 @@ def _prompt(words: list[str]) -> str | None:
 
     raises: InvalidRequest where there is nothing to ask and nobody to talk to
     """
-    parts = [" ".join(words)]
+    parts = [typed(" ".join(words))]
     piped = sys.stdin is not None and not sys.stdin.isatty()
     if piped:
         parts.append(sys.stdin.buffer.read().decode("utf-8", "replace"))

@@ -11,7 +11,7 @@ from llmstream.chats import Chat, Message
 from llmstream.cli.asking import ask
 from llmstream.cli.exits import FINE, INTERRUPTED
 from llmstream.cli.show import Show
-from llmstream.cli.terminal import complain, one_line
+from llmstream.cli.terminal import complain, one_line, typed
 from llmstream.errors import LLMStreamError
 
 __all__ = ["Conversation"]
@@ -109,4 +109,4 @@ def _read() -> str:
     line = input("> ")
     while line.endswith("\\"):
         line = f"{line[:-1]}\n{input('… ')}"
-    return line.strip()
+    return typed(line.strip())

@@ -11,11 +11,10 @@ from typing import Final
 
 from llmstream.agent import Agent
 from llmstream.chats.message import Message
-from llmstream.cli.addresses import model_at
+from llmstream.cli.addresses import SIMULATED, model_at
 from llmstream.cli.asking import ask
 from llmstream.cli.demo_story import PROMPT, Story
 from llmstream.cli.demo_tools import DEMO_TOOLS
-from llmstream.cli.dialects import DIALECTS
 from llmstream.cli.exits import FINE, INTERRUPTED, exit_status
 from llmstream.cli.plain import TerminalShow
 from llmstream.cli.show import Show, show_for
@@ -51,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Describes the command's arguments."""
     parser.epilog = _EPILOG
     parser.add_argument(
-        "--dialect", choices=list(DIALECTS), default="anthropic", help="the wire to speak (anthropic)"
+        "--dialect", choices=list(SIMULATED), default="anthropic", help="the wire to speak (anthropic)"
     )
     parser.add_argument("--no-color", dest="color", action="store_false", help="no colours")
 

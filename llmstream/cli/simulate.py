@@ -8,8 +8,7 @@ import errno
 from collections.abc import Iterator
 from typing import Final
 
-from llmstream.cli.addresses import base_url
-from llmstream.cli.dialects import DIALECTS
+from llmstream.cli.addresses import SIMULATED, base_url
 from llmstream.cli.exits import FINE, INTERRUPTED, USAGE
 from llmstream.cli.terminal import complain, one_line
 from llmstream.simulator import Pace, Received, Recording, Script, Simulator
@@ -116,7 +115,7 @@ def _greeting(url: str, key: str | None) -> Iterator[str]:
     openai, anthropic, ollama = (base_url(url, name) for name in ("openai-chat", "anthropic", "ollama"))
     yield f"The simulator listens on {url} (Ctrl-C ends it)"
     yield ""
-    for name in DIALECTS:
+    for name in SIMULATED:
         yield f"  {name:<12} {base_url(url, name)}"
     yield ""
     yield "Try it:"

@@ -18,11 +18,11 @@ _SIGNS: Final[tuple[tuple[str, str, re.Pattern[bytes]], ...]] = tuple(
         ("", "events of llmstream, already decoded", rb'\s*\{"type":"stream-start"'),
         ("anthropic", "a stream of Anthropic's", rb'.*"type":\s*"(message_start|content_block_)'),
         ("openai-responses", "a stream of OpenAI's Responses", rb'.*"type":\s*"response\.(c|o|i)'),
-        ("openai-chat", "a stream of chat completions", rb'.*data: ?.*("choices"|chat\.completion)'),
+        ("openai-chat", "a stream of chat completions", rb'.*("choices":|"chat\.completion)'),
         ("gemini", "a stream of Gemini's", rb'.*"candidates":'),
         ("gemini-interactions", "a stream of Gemini's Interactions", rb'.*"interaction\.(c|s)'),
         ("cohere", "a stream of Cohere's", rb'.*"type":\s*"message-start"'),
-        ("ollama", "lines of Ollama's", rb'\s*\{.*"(message|response)":.*"done":\s*(true|false)'),
+        ("ollama", "lines of Ollama's", rb'\s*\{.*"done":\s*(true|false)'),
         ("", "one JSON value: an answer that was not streamed, or an error", rb"\s*[\[{]"),
     )
 )

@@ -15,13 +15,14 @@ import re
 import sys
 from typing import Final, TextIO
 
-__all__ = ["TerminalFilter", "complain", "one_line", "printable", "safe", "write_bytes"]
+__all__ = ["TerminalFilter", "complain", "one_line", "printable", "safe", "typed", "write_bytes"]
 
 _BIDI: Final = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _HAZARD: Final = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_BIDI}\ud800-\udfff]")
 _CONTROL: Final = re.compile(f"[\x00-\x1f\x7f-\x9f{_BIDI}\ud800-\udfff]")
 _CSI_REST: Final = re.compile(r"[\x20-\x3f]*")
 _STRING_END: Final = re.compile("[\n\x07\x18\x1a\x1b\x9c]")
+_COMPLAINT_CHARS: Final = 4000
 _LONE_SURROGATE: Final = range(0xD800, 0xE000)
 
 _STRING_OPENERS: Final = frozenset("]PX^_")
@@ -152,9 +153,14 @@ def one_line(text: str, limit: int = 0) -> str:
     return shown[: limit - 1] + "…" if 0 < limit < len(shown) else shown
 
 
+def typed(text: str) -> str:
+    """What a user typed or passed; bytes that were no UTF-8 become U+FFFD."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def complain(message: str, file: TextIO | None = None) -> None:
     """One line on standard error, in the program's name."""
-    print(f"llmstream: {one_line(message.strip())}", file=file or sys.stderr, flush=True)
+    print(f"llmstream: {one_line(message.strip(), _COMPLAINT_CHARS)}", file=file or sys.stderr, flush=True)
 
 
 def write_bytes(data: bytes) -> None:

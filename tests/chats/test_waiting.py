@@ -114,9 +114,9 @@ async def test_a_cancelled_task_still_gets_a_count_that_is_there() -> None:
         assert task is not None
         task.cancel()
         count = await Chat(HELLO).wait(0)
-        task.uncancel()
         with pytest.raises(asyncio.CancelledError):
             await asyncio.sleep(0)
+        task.uncancel()
         return count
 
     assert await asyncio.create_task(cancelled_before_it_waits()) == 1

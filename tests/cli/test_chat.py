@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
@@ -18,6 +17,7 @@ from llmstream.chats import Chat
 from llmstream.cli import main
 from llmstream.dialects.ollama import Ollama
 from llmstream.simulator import Break, Call, Cut, Pace, Refuse, Script, Stall, Turn
+from llmstream.streams import call
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +68,12 @@ def test_prompt_and_input_are_put_together(ask, piped):
     piped(b"  line 1\nl\xfcne 2\n")
     done = ask(says("So."), "Explain this:")
     assert done.requests[0].messages[-1].text_content == "Explain this:\n\n  line 1\nl\ufffdne 2"
+
+
+def test_arguments_that_are_no_utf_8_are_no_obstacle(ask):
+    done = ask(says("So."), "--system", "a\udcff", "b\udcff")
+    assert done.status == 0, done.err
+    assert [m.text_content for m in done.requests[0].messages] == ["a\ufffd", "b\ufffd"]
 
 
 def test_options_reach_the_request(ask):
@@ -172,13 +178,7 @@ def test_a_refused_connection_is_status_3(capsys, monkeypatch):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-        with contextlib.suppress(ImportError):
-            from llmstream.transport import retry
-
-            monkeypatch.setattr(retry, "wait_before_retry_s", lambda *args, **kwargs: None)
-            from llmstream.streams import call
-
-            monkeypatch.setattr(call, "wait_before_retry_s", lambda *args, **kwargs: None)
+        monkeypatch.setattr(call, "wait_before_retry_s", lambda *args, **kwargs: None)
         assert main(["chat", "-m", "openai:m", "--base-url", url, "Hi"]) == 3
     err = capsys.readouterr().err
     assert err.startswith("llmstream: openai: ")

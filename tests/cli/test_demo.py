@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from llmstream.cli import demo_story, main
+from llmstream.cli.addresses import SIMULATED
 from llmstream.cli.demo_tools import DEMO_TOOLS, clock, weather
-from llmstream.cli.dialects import DIALECTS
 from llmstream.simulator import Pace
 
 
-@pytest.mark.parametrize("dialect", list(DIALECTS))
+@pytest.mark.parametrize("dialect", list(SIMULATED))
 def test_it_thinks_calls_tools_and_answers_in_every_dialect(dialect, capsys, monkeypatch):
     monkeypatch.setattr(demo_story, "PACE", Pace())
     assert main(["demo", "--dialect", dialect]) == 0
