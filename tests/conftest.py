@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
+import aioresponses.core
 import pytest
-from aiohttp import web
+from aiohttp import ClientResponse, web
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -44,3 +47,15 @@ async def serve() -> AsyncIterator[Serve]:
     yield start
     for runner in runners:
         await runner.cleanup()
+
+
+@pytest.fixture
+def vendors(monkeypatch: pytest.MonkeyPatch) -> Iterator[aioresponses.aioresponses]:
+    """Answers for any address, and what was sent there; a body comes in one piece.
+
+    aioresponses 0.7.9 does not know an argument that aiohttp 3.14 requires of a response.
+    """
+    mended = functools.partial(ClientResponse, stream_writer=Mock())
+    monkeypatch.setattr(aioresponses.core, "ClientResponse", mended)
+    with aioresponses.aioresponses() as answers:
+        yield answers
