@@ -19,7 +19,7 @@ import msgspec
 from llmstream import errors
 from llmstream.dialects.surrogates import without_lone_surrogates
 
-__all__ = ["error_from_value", "is_error_body", "retry_after_s", "vendor_error"]
+__all__ = ["error_from_value", "is_error_body", "is_json", "retry_after_s", "vendor_error"]
 
 _EXCERPT_CHARS: Final = 2048
 _REQUEST_ID_HEADERS: Final = (
@@ -97,6 +97,11 @@ def vendor_error(
 def is_error_body(body: bytes) -> bool:
     """Whether a body is a JSON error object, whatever its status said."""
     return _is_error(_parsed(body.decode("utf-8", "replace")))
+
+
+def is_json(body: bytes) -> bool:
+    """Whether a body is one JSON object or list."""
+    return isinstance(_parsed(body.decode("utf-8", "replace")), dict | list)
 
 
 def error_from_value(

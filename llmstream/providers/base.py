@@ -16,13 +16,16 @@ from llmstream.errors import AuthenticationError, InvalidRequest, LLMStreamError
 from llmstream.exchange import HttpRequest
 from llmstream.providers.address import checked_address, extended, path_segment
 
-__all__ = ["Auth", "Provider", "Route", "bearer", "join", "key_header", "no_auth", "path_segment"]
+__all__ = ["Auth", "Provider", "Route", "Sign", "bearer", "join", "key_header", "no_auth", "path_segment"]
 
 Auth: TypeAlias = Callable[[str], dict[str, str]]
 """A key to the headers that carry it."""
 
 Route: TypeAlias = Callable[[str, HttpRequest, str, Mapping[str, str]], HttpRequest]
 """(base_url, request with a relative URL, model, environment) to the request with its whole URL."""
+
+Sign: TypeAlias = Callable[[HttpRequest, Mapping[str, str]], HttpRequest]
+"""(request as it will be sent, environment) to the same with a signature; called for every attempt."""
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -66,6 +69,8 @@ class Provider:
     headers:      sent with every request
     header_env:   header name to the variable that may hold its value
     route:        how address and path become a URL
+    sign:         signs what will be sent where no key is set; None where there is nothing to sign with
+    idempotency_header: header that lets the vendor know a request sent again from a new one
     aliases:      other names it is known by
     title, docs:  for people: what the vendor calls it, and its reference
     notes:        for people: the one thing to know about it, a line of Markdown
@@ -83,6 +88,8 @@ class Provider:
     headers: Mapping[str, str] = field(default_factory=dict)
     header_env: Mapping[str, str] = field(default_factory=dict)
     route: Route = join
+    sign: Sign | None = None
+    idempotency_header: str = ""
     aliases: tuple[str, ...] = ()
     title: str = ""
     docs: str = ""
@@ -129,7 +136,8 @@ class Provider:
         merged: dict[str, str] = {}
         for group in (routed.headers, self.headers, from_env, credentials, headers or {}):
             merged.update({name.lower(): value for name, value in group.items()})
-        return HttpRequest(routed.url, routed.body, merged, routed.method)
+        sent = HttpRequest(routed.url, routed.body, merged, routed.method)
+        return self.sign(sent, env) if key is None and self.sign is not None else sent
 
     def decode_error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMStreamError:
         """The typed error of an answer that is no stream; a refused key comes with what to do about it."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
-from llmstream.dialects.base import Encoded, Limits
+from llmstream.dialects.base import Limits
 from llmstream.errors import InvalidRequest
 from llmstream.events import Event
-from llmstream.exchange import HttpRequest
 from llmstream.providers.base import Provider
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request
+from llmstream.streams.plan import Plan, Prepared
 from llmstream.streams.options import AnyTool, Options, Prompt, as_messages, make_request
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.retry import Retry
@@ -115,13 +116,14 @@ class Model:
 
     def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
         """One call, not yet made. `started`: loop time from which the total deadline counts."""
-        from llmstream.streams.call import Call, Plan  # brings aiohttp
+        from llmstream.streams.call import Call  # brings aiohttp
 
         given: Mapping[str, Any] = options or {}
         dialect, name = self.provider.dialect, self.provider.name
+        call_id = str(uuid.uuid4())
         plan = Plan(
             provider=name,
-            prepare=lambda: self._prepare(request),
+            prepare=lambda: self._prepare(request, call_id),
             decoder=lambda: dialect.decoder(
                 provider=name, include_raw=request.include_raw, limits=self.limits
             ),
@@ -130,10 +132,13 @@ class Model:
             deadlines=given.get("deadlines") or self.deadlines,
             retry=given.get("retry") or self.retry,
             session=self._session,
+            include_raw=request.include_raw,
+            new_keys=callable(self._api_key),
         )
         return Call(plan, total_started=started)
 
-    async def _prepare(self, request: Request) -> tuple[Encoded, HttpRequest, tuple[str, ...]]:
+    async def _prepare(self, request: Request, call_id: str) -> Prepared:
+        """The request as it is sent; `call_id` stays the same over all attempts of a call."""
         key = self._api_key
         if callable(key):
             given = key()
@@ -145,7 +150,11 @@ class Model:
             model=request.model,
             base_url=base_url,
             api_key=key,
-            headers={**self._headers, **request.headers},
+            headers={**self._call_headers(call_id), **self._headers, **request.headers},
         )
         secret = self.provider.key(key)
-        return encoded, http, (secret,) if secret and len(secret) >= _SHORTEST_SECRET else ()
+        return Prepared(encoded, http, (secret,) if secret and len(secret) >= _SHORTEST_SECRET else ())
+
+    def _call_headers(self, call_id: str) -> dict[str, str]:
+        name = self.provider.idempotency_header
+        return {name: call_id} if name else {}

@@ -40,7 +40,8 @@ async def record(
     raises: LLMStreamError where there is no answer; where one breaks off, after what came is kept
     """
     request = model.request(prompt, **options)
-    _, http, secrets = await model._prepare(request)
+    prepared = await model._prepare(request, "recorded")
+    http, secrets = prepared.http, prepared.secrets
     deadlines = options.get("deadlines") or model.deadlines
     limit_s = deadlines.total_s or _HOUR_S
     pieces: list[bytes] = []

@@ -107,18 +107,7 @@ async def send(
     _check_headers(request)
     if session is None:
         session = await current_session()
-    try:
-        response = await session.request(
-            request.method,
-            URL(request.url, encoded=True),
-            data=request.body,
-            headers={"accept-encoding": "identity", **request.headers},
-            allow_redirects=False,
-            proxy=proxy_for(parts.scheme, host),
-            timeout=aiohttp.ClientTimeout(total=None, connect=deadlines.connect_s),
-        )
-    except Exception as error:
-        raise typed_failure(error, host, answered=False) from error
+    response = await _ask(session, request, deadlines, proxy_for(parts.scheme, host))
     if response.status in _STATUS_REDIRECT:
         response.close()
         target = urlsplit(response.headers.get("location", "")).hostname or "another path"
@@ -128,6 +117,36 @@ async def send(
             status=response.status,
         )
     return Response(response, host)
+
+
+class _Connection:
+    """What tracing notes of a request's connection; see `sessions.py`."""
+
+    reused = False
+
+
+async def _ask(
+    session: aiohttp.ClientSession, request: HttpRequest, deadlines: Deadlines, proxy: str | None
+) -> aiohttp.ClientResponse:
+    """Sends the request; once more where a connection that was kept alive turns out to be closed."""
+    url = URL(request.url, encoded=True)
+    while True:
+        connection = _Connection()
+        try:
+            return await session.request(
+                request.method,
+                url,
+                data=request.body,
+                headers={"accept-encoding": "identity", **request.headers},
+                allow_redirects=False,
+                proxy=proxy,
+                timeout=aiohttp.ClientTimeout(total=None, connect=deadlines.connect_s),
+                trace_request_ctx=connection,
+            )
+        except Exception as error:
+            if connection.reused and isinstance(error, aiohttp.ServerDisconnectedError):
+                continue  # nothing of the request was answered; the pool has one connection less
+            raise typed_failure(error, url.host or "", answered=False) from error
 
 
 def _check_headers(request: HttpRequest) -> None:

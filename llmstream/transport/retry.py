@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
-from llmstream.errors import LLMStreamError
+from llmstream.errors import DeadlineExceeded, LLMStreamError
 
-__all__ = ["Retry", "wait_before_retry_s"]
+__all__ = ["Retry", "RetryBudget", "budget_of", "wait_before_retry_s"]
 
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 8.0
@@ -38,3 +39,40 @@ def wait_before_retry_s(
         return error.retry_after_s if error.retry_after_s <= retry.max_wait_s else None
     cap = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** (attempt - 1), retry.max_wait_s)
     return random_unit() * cap
+
+
+_CAPACITY: Final = 500
+_COST: Final = 5
+_COST_OF_SILENCE: Final = 10
+_REFUND: Final = 1
+
+
+class RetryBudget:
+    """What a process may spend on retries of one provider, so that an outage is not multiplied.
+
+    A retry costs 5, one after a deadline 10; an attempt that has content gives 1 back.
+    """
+
+    def __init__(self, capacity: int = _CAPACITY) -> None:
+        self._capacity = capacity
+        self.left = capacity
+
+    def take(self, error: LLMStreamError) -> bool:
+        """Whether there is enough left for a retry after this error; if so, it is spent."""
+        cost = _COST_OF_SILENCE if isinstance(error, DeadlineExceeded) else _COST
+        if cost > self.left:
+            return False
+        self.left -= cost
+        return True
+
+    def give_back(self) -> None:
+        """An attempt had content."""
+        self.left = min(self._capacity, self.left + _REFUND)
+
+
+_budgets: dict[str, RetryBudget] = {}
+
+
+def budget_of(provider: str) -> RetryBudget:
+    """The budget that all calls of one provider share in this process."""
+    return _budgets.setdefault(provider, RetryBudget())

@@ -7,21 +7,30 @@ import os
 import ssl
 import urllib.request
 from collections.abc import AsyncGenerator
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 
 from llmstream.transport.loop_bound import LoopBound
 
-__all__ = ["current_session", "proxy_for"]
+__all__ = ["current_session", "proxy_for", "trust"]
 
 _CA_VARIABLES: Final = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _READ_BUFFER_BYTES: Final = 64 * 1024
 
 
+async def _note_reuse(session: aiohttp.ClientSession, context: Any, params: object) -> None:
+    """Marks the request: its connection had served before, so that the server may have closed it."""
+    if context.trace_request_ctx is not None:
+        context.trace_request_ctx.reused = True
+
+
 async def _session(_: None) -> AsyncGenerator[aiohttp.ClientSession]:
+    tracing = aiohttp.TraceConfig()
+    tracing.on_connection_reuseconn.append(_note_reuse)
     session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, ssl=_trust()),
+        trace_configs=[tracing],
+        connector=aiohttp.TCPConnector(limit=0, ssl=trust()),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None),
         read_bufsize=_READ_BUFFER_BYTES,
@@ -41,7 +50,7 @@ async def current_session() -> aiohttp.ClientSession:
     return await _sessions.get(None)
 
 
-def _trust() -> ssl.SSLContext | bool:
+def trust() -> ssl.SSLContext | bool:
     """aiohttp's own context, which knows SSL_CERT_FILE, unless another variable adds a bundle."""
     path = next(
         (os.environ[name] for name in _CA_VARIABLES if os.path.isfile(os.environ.get(name, ""))), None

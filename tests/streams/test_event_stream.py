@@ -380,7 +380,11 @@ async def test_a_whole_json_answer_is_read_as_a_stream_of_one(serve) -> None:
             "application/json",
             ls.RateLimited,
         ),
-        (b"", "text/event-stream", ls.IncompleteStream),
+        (b"", "text/event-stream", ls.NotAStream),
+        (b"<html>Sign in</html>", "text/event-stream", ls.NotAStream),
+        (b'{"error": {"message": "busy", "code": 529}}', "text/event-stream", ls.Overloaded),
+        (b'{"hello": 1}', "text/event-stream", ls.NotAStream),
+        (b": only a comment\n\n", "text/event-stream", ls.IncompleteStream),
     ],
 )
 async def test_a_200_that_is_no_stream_says_what_it_is(serve, body, kind, error) -> None:
@@ -622,3 +626,82 @@ def test_import_brings_no_aiohttp() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+async def test_a_connection_that_the_server_has_closed_meanwhile_is_not_the_callers_problem() -> None:
+    connections = 0
+
+    async def one_answer_each(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await reader.readuntil(b"Hi")
+        body = b"".join(sse.HELLO)
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
+        await reader.readuntil(b"Hi")  # the next request gets no answer
+        writer.close()
+
+    server = await asyncio.start_server(one_answer_each, "127.0.0.1", 0)
+    asked = model("http://127.0.0.1:%d" % server.sockets[0].getsockname()[1])
+    for _ in range(2):
+        message = await asked.stream("Hi", retry=ls.Retry(max_retries=0)).collect()
+        assert message.text_content == "Hello"
+    assert connections == 2
+    server.close()
+
+
+async def test_a_flood_after_the_answer_ends_nothing_later_than_it_may(serve) -> None:
+    pings = [b": ping\n\n", 0.01] * 2000
+
+    async def flood(request: web.Request) -> web.StreamResponse:
+        return await sse.answer(request, [sse.chunk("Hello"), sse.chunk(reason="stop"), *pings])
+
+    async with asyncio.timeout(5):
+        message = await model(await serve(flood)).stream("Hi").collect()
+    assert message.text_content == "Hello"
+
+
+async def test_a_key_that_is_refused_is_asked_for_once_more(serve) -> None:
+    keys = iter(["old-key", "new-key", "newer-key"])
+    seen = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        seen.append(request.headers["authorization"])
+        if seen[-1] == "Bearer old-key":
+            return web.json_response({"error": "expired"}, status=401)
+        return await sse.answer(request, sse.HELLO)
+
+    asked = ls.Model("openai:m1", base_url=await serve(handler), api_key=lambda: next(keys))
+    assert (await asked.stream("Hi").collect()).text_content == "Hello"
+    assert seen == ["Bearer old-key", "Bearer new-key"]
+
+
+async def test_a_request_sent_again_is_known_by_its_idempotency_key(serve) -> None:
+    seen = []
+
+    async def flaky(request: web.Request) -> web.StreamResponse:
+        seen.append(request.headers["idempotency-key"])
+        if len(seen) == 1:
+            return web.json_response({"error": "busy"}, status=503, headers={"retry-after": "0"})
+        return await sse.answer(request, sse.HELLO)
+
+    asked = model(await serve(flaky))
+    await asked.stream("Hi").collect()
+    await asked.stream("Hi").collect()
+    assert seen[0] == seen[1] != seen[2]
+
+
+async def test_an_error_body_that_never_ends_is_a_deadline(serve) -> None:
+    async def slow(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(status=500, headers={"content-type": "application/json"})
+        await response.prepare(request)
+        await response.write(b'{"error": ')
+        await asyncio.sleep(30)
+        return response
+
+    deadlines = ls.Deadlines(first_event_s=0.1)
+    async with asyncio.timeout(5):
+        with pytest.raises(ls.ServerError):
+            await model(await serve(slow)).stream(
+                "Hi", deadlines=deadlines, retry=ls.Retry(max_retries=0)
+            ).collect()

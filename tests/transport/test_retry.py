@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.errors import BadRequest, Overloaded, RateLimited
-from llmstream.transport.retry import Retry, wait_before_retry_s
+from llmstream.errors import BadRequest, DeadlineExceeded, Overloaded, RateLimited
+from llmstream.transport.retry import Retry, RetryBudget, budget_of, wait_before_retry_s
 
 
 def test_waits_grow_with_full_jitter_up_to_a_cap() -> None:
@@ -29,3 +29,17 @@ def test_the_vendors_wait_is_kept_unless_it_is_too_long() -> None:
     assert wait_before_retry_s(Retry(), RateLimited("slow", retry_after_s=59), 1) == 59
     assert wait_before_retry_s(Retry(), RateLimited("slow", retry_after_s=61), 1) is None
     assert wait_before_retry_s(Retry(max_wait_s=90), RateLimited("slow", retry_after_s=61), 1) == 61
+
+
+def test_an_outage_is_not_multiplied() -> None:
+    budget = RetryBudget(capacity=20)
+    assert [budget.take(Overloaded("busy")) for _ in range(5)] == [True, True, True, True, False]
+    for _ in range(7):
+        budget.give_back()
+    assert budget.take(Overloaded("busy"))
+    assert not budget.take(DeadlineExceeded("silent"))
+
+
+def test_the_budget_is_shared_by_all_calls_of_a_provider() -> None:
+    assert budget_of("acme") is budget_of("acme")
+    assert budget_of("acme") is not budget_of("other")

@@ -21,6 +21,7 @@ ANTHROPIC = Provider(
     auth=key_header("x-api-key"),
     token_env=("ANTHROPIC_AUTH_TOKEN",),
     aliases=("claude",),
+    idempotency_header="idempotency-key",
     docs="https://docs.anthropic.com/en/api/messages",
     notes="the address without `/v1`; one that has it is understood",
 )

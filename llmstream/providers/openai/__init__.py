@@ -11,6 +11,7 @@ OPENAI = Provider(
     base_url_env=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
     key_env=("OPENAI_API_KEY",),
     header_env={"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"},
+    idempotency_header="idempotency-key",
     docs="https://platform.openai.com/docs/api-reference/chat",
     notes="with `base_url=` any server that speaks the same",
 )

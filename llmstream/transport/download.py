@@ -1,0 +1,248 @@
+"""Fetches the file behind a URL that a conversation holds, without being led astray.
+
+Names are looked up once; every address they have is checked, and the connection is made to those
+and no other (the Host header and TLS still name the host). Redirects are followed by hand, each
+checked anew. Nothing of the caller's goes along: no key, no cookie, no proxy of the environment,
+which would look names up for itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import mimetypes
+import socket
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+import aiohttp
+import msgspec
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from llmstream.errors import (
+    ConnectionFailed,
+    DeadlineExceeded,
+    InvalidRequest,
+    LimitExceeded,
+    TransportError,
+)
+from llmstream.transport.downloads import Downloads
+from llmstream.transport.failures import typed_failure
+from llmstream.transport.public_addresses import refused_address, refused_url
+from llmstream.transport.sessions import trust
+
+__all__ = ["Downloaded", "download"]
+
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_TRY_AGAIN: Final = frozenset({408, 425, 429})
+_NO_TYPE: Final = ("", "application/octet-stream", "binary/octet-stream")
+_MAGIC: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+    (b"ID3", "audio/mpeg"),
+    (b"fLaC", "audio/flac"),
+    (b"OggS", "audio/ogg"),
+)
+_RIFF: Final = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
+_URL_CHARS_SHOWN: Final = 200
+
+
+class Downloaded(msgspec.Struct, frozen=True):
+    """The content of a file and its media type, "" where nothing tells."""
+
+    data: bytes
+    media_type: str
+
+
+async def download(url: str, *, limits: Downloads = Downloads(), kind: str = "") -> Downloaded:
+    """The file behind an https, or allowed http, or data URL; the latter without any network.
+
+    kind:   of the part it is for ("image", "audio", "document"), for `limits.media_types`
+    raises: InvalidRequest for a URL that may not be fetched, an answer of 4xx or a wrong type;
+            LimitExceeded for too much of it; DeadlineExceeded; TransportError, StreamError
+    """
+    if url[:5].lower() == "data:":
+        found = _inside(url, limits)
+    else:
+        try:
+            async with asyncio.timeout(limits.total_s) as timer:
+                found = await _fetched(url, limits)
+        except TimeoutError:
+            if not timer.expired():
+                raise
+            raise DeadlineExceeded(
+                f"{_shown(url)} was not downloaded within {limits.total_s:g} s. "
+                "Downloads(total_s=...) allows more.",
+                reason="download",
+            ) from None
+    allowed = limits.media_types.get(kind)
+    if allowed is not None and not found.media_type.startswith(allowed):
+        raise InvalidRequest(
+            f"{_shown(url)} was to be {'an' if kind[0] in 'aeiou' else 'a'} {kind} "
+            f"but is of media type {found.media_type or 'unknown'!r}"
+        )
+    return found
+
+
+class _Pinned(AbstractResolver):
+    """Knows the hosts that were checked, at the addresses that were checked, and no others."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], list[ResolveResult]] = {}
+
+    async def pin(self, host: str, port: int, *, allow_private: bool) -> None:
+        """Looks a host up, for all later connections.
+
+        raises: InvalidRequest where any of its addresses is refused, ConnectionFailed where it has none
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            words = getattr(error, "strerror", None) or error
+            raise ConnectionFailed(f"no address is known for {host}: {words}") from error
+        addresses: list[ResolveResult] = []
+        for family, _, _, _, at in found:
+            address = str(at[0])
+            reason = refused_address(address, allow_private=allow_private)
+            if reason is not None:
+                raise InvalidRequest(f"{host} cannot be fetched from: {reason}")
+            addresses.append(
+                ResolveResult(
+                    hostname=host,
+                    host=address,
+                    port=port,
+                    family=family,
+                    proto=0,
+                    flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+                )
+            )
+        if not addresses:
+            raise ConnectionFailed(f"no address is known for {host}")
+        self._known[host, port] = addresses
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """The checked addresses."""
+        known = self._known.get((host, port))
+        if known is None:
+            raise OSError(f"{host} was not checked")
+        return known
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+async def _fetched(url: str, limits: Downloads) -> Downloaded:
+    pinned = _Pinned()
+    connector = aiohttp.TCPConnector(resolver=pinned, use_dns_cache=False, force_close=True, ssl=trust())
+    async with aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=False,
+        timeout=aiohttp.ClientTimeout(total=None),
+    ) as session:
+        for _ in range(limits.max_redirects + 1):
+            reason = refused_url(url, limits)
+            if reason is not None:
+                raise InvalidRequest(f"{_shown(url)} cannot be fetched: {reason}")
+            target = URL(url)
+            host, port = target.raw_host or "", target.port or 0
+            await pinned.pin(host, port, allow_private=limits.allow_private)
+            try:
+                response = await session.get(
+                    target, allow_redirects=False, headers={"accept-encoding": "identity"}
+                )
+            except aiohttp.ClientError as error:
+                raise typed_failure(error, host, answered=False) from error
+            async with response:
+                location = response.headers.get("location")
+                if response.status in _REDIRECTS and location:
+                    url = _next(target, location)
+                    continue
+                return await _content(response, url, host, limits)
+    raise InvalidRequest(f"{_shown(url)} is reached only by more than {limits.max_redirects} redirects")
+
+
+def _next(source: URL, location: str) -> str:
+    """Where a redirect points, as a whole URL.
+
+    raises: InvalidRequest where it is no URL
+    """
+    try:
+        return str(source.join(URL(location)))
+    except (ValueError, UnicodeError):
+        raise InvalidRequest(f"{_shown(str(source))} redirects to what is no valid URL") from None
+
+
+async def _content(response: aiohttp.ClientResponse, url: str, host: str, limits: Downloads) -> Downloaded:
+    status = response.status
+    if status != 200:
+        words = f"{_shown(url)} could not be downloaded: {host} answered {status}"
+        if status >= 500 or status in _TRY_AGAIN:
+            raise TransportError(words, status=status)
+        raise InvalidRequest(words, status=status)
+    if (response.content_length or 0) > limits.max_bytes:
+        raise _too_large(url, limits)
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async for piece in response.content.iter_any():
+            size += len(piece)
+            if size > limits.max_bytes:
+                raise _too_large(url, limits)
+            pieces.append(piece)
+    except aiohttp.ClientError as error:
+        raise typed_failure(error, host, answered=True) from error
+    data = b"".join(pieces)
+    told = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return Downloaded(data, _media_type(told, data, url))
+
+
+def _inside(url: str, limits: Downloads) -> Downloaded:
+    """What a data URL holds, in base64 or percent-encoded."""
+    head, comma, text = url[5:].partition(",")
+    kind, *parameters = (word.strip().lower() for word in head.split(";"))
+    if not comma:
+        raise InvalidRequest(f"{_shown(url)} is no valid data URL")
+    if len(text) > limits.max_bytes * 3:  # as long as max_bytes can be, percent-encoded
+        raise _too_large(url, limits)
+    data = unquote_to_bytes(text)
+    if parameters and parameters[-1] == "base64":
+        try:
+            data = base64.b64decode(b"".join(data.split()) + b"=" * (-len(data) % 4), validate=True)
+        except (binascii.Error, ValueError):
+            raise InvalidRequest(f"{_shown(url)} does not hold the base64 that it announces") from None
+    if len(data) > limits.max_bytes:
+        raise _too_large(url, limits)
+    return Downloaded(data, _media_type(kind or "text/plain", data, ""))
+
+
+def _media_type(told: str, data: bytes, url: str) -> str:
+    """What the server says, else what the content shows, else what the path ends in."""
+    if told not in _NO_TYPE:
+        return told
+    if data[:4] == b"RIFF" and data[8:12] in _RIFF:
+        return _RIFF[data[8:12]]
+    shown = next((name for magic, name in _MAGIC if data.startswith(magic)), None)
+    return shown or mimetypes.guess_type(URL(url).path if url else "")[0] or ""
+
+
+def _too_large(url: str, limits: Downloads) -> LimitExceeded:
+    return LimitExceeded(
+        f"{_shown(url)} is larger than {limits.max_bytes} bytes. Downloads(max_bytes=...) allows more."
+    )
+
+
+def _shown(url: str) -> str:
+    """A URL for an error: without credentials and query, which may be a signature, and not too long."""
+    if url[:5].lower() == "data:":
+        return "a data URL"
+    scheme, _, rest = url.partition("://")
+    authority, slash, path = rest.partition("?")[0].partition("#")[0].partition("/")
+    return repr(f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"[:_URL_CHARS_SHOWN])
