@@ -11,7 +11,7 @@ import msgspec
 
 from llmstream.dialects.base import Limits
 from llmstream.dialects.lazy_blocks import LazyBlocks
-from llmstream.dialects.ollama.wire import Call, Line, LooseLine, decode_line
+from llmstream.dialects.ollama.wire import Call, Line, LooseLine, decode_fragment, decode_line
 from llmstream.dialects.surrogates import without_lone_surrogates
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import LimitExceeded
@@ -19,6 +19,7 @@ from llmstream.events import (
     Finish,
     FinishReason,
     ResponseMetadata,
+    TextDelta,
     ToolCall,
     ToolInputDelta,
     ToolInputEnd,
@@ -28,6 +29,8 @@ from llmstream.events import (
 from llmstream.framing.ndjson import NDJSONDecoder
 
 __all__ = ["FINISH_REASONS", "USAGE_FIELDS", "OllamaDecoder"]
+
+_UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 
 FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "stop": "stop",
@@ -68,6 +71,23 @@ class OllamaDecoder(LazyBlocks[Line]):
         self._ids: set[str] = set()
         self._named = False
         self._called = False
+
+    def _read(self, payloads: list[bytes]) -> None:
+        """Nearly every line is one fragment of text and nothing else: that case is told apart here."""
+        out, decode = self.out, decode_fragment.decode
+        for payload in payloads:
+            text_id = self._text_id
+            if text_id is not None and not self._include_raw:
+                try:
+                    text = decode(payload).plain_text()
+                except _UNREADABLE:
+                    text = None
+                if text:
+                    out.append(TextDelta(text, text_id))
+                    continue
+            super()._read([payload])
+            if self.done:
+                return
 
     def on(self, wire: Line) -> None:
         """Turns one line into events."""

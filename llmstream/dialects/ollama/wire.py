@@ -9,7 +9,17 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["Call", "Function", "Line", "LooseLine", "Message", "decode_line", "object_text"]
+__all__ = [
+    "Call",
+    "Fragment",
+    "Function",
+    "Line",
+    "LooseLine",
+    "Message",
+    "decode_fragment",
+    "decode_line",
+    "object_text",
+]
 
 _WRAPPER: Final = "input"
 """The key under which input that is no object travels: Ollama knows objects only."""
@@ -35,6 +45,21 @@ class Message(msgspec.Struct):
     content: str | None = None
     thinking: str | None = None
     tool_calls: list[Call] | None = None
+
+
+class Fragment(msgspec.Struct):
+    """Of a line what tells whether it is only a fragment of text, as nearly all are."""
+
+    message: Message | None = None
+    done: bool | None = None
+    error: msgspec.Raw | None = None
+
+    def plain_text(self) -> str | None:
+        """The text, if the line says nothing else."""
+        message = self.message
+        if message is None or self.done or self.error is not None:
+            return None
+        return None if message.thinking or message.tool_calls is not None else message.content
 
 
 class Line(msgspec.Struct):
@@ -82,6 +107,8 @@ class LooseLine(Line):
 
     message: LooseMessage | None = None
 
+
+decode_fragment: Final = msgspec.json.Decoder(Fragment)
 
 decode_line: Final = msgspec.json.Decoder(Line)
 
