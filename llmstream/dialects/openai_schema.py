@@ -18,9 +18,10 @@ _NAMED_SUBSCHEMAS: Final = ("$defs", "definitions")
 def strict_schema(schema: dict[str, Any]) -> dict[str, Any] | None:
     """The schema in the strict subset; None where it says what the subset cannot (open maps)."""
     try:
-        return _strict(schema)
+        strict: dict[str, Any] = _strict(schema)
     except _NotStrictError:
         return None
+    return strict
 
 
 def strict_problem(schema: object, path: tuple[str, ...] = ()) -> str | None:

@@ -1,0 +1,93 @@
+"""The `openai-responses` dialect: the Responses API, as OpenAI and a dozen other servers speak it.
+
+Reading: `wire.py` has the shapes; `prose_decoder.py` reads messages and reasoning, `tool_decoder.py`
+calls, `item_decoder.py` their events, `decoder.py` the response around them. Writing: `request.py`,
+`input_writer.py` and `answer_writer.py`. In reverse: `request_reader.py`, `input_reader.py`,
+`answer_reader.py`; `event_encoder.py`, `prose_encoder.py` and `call_encoder.py`. What servers do
+differently is data: `quirks.py`.
+
+What the API wants back verbatim is in metadata under "openai", whatever the provider: item ids,
+encrypted reasoning, phases, and whole items of tools that only this API knows. `provider` beside
+it says who gave it: to any other provider, ids and encrypted forms do not go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from llmstream.chats.content import Audio, Document, File, Image
+from llmstream.dialects.base import Encoded, Limits
+from llmstream.dialects.openai_answers import error_response
+from llmstream.dialects.openai_responses.decoder import OpenAIResponsesDecoder
+from llmstream.dialects.openai_responses.event_encoder import ResponseWriter
+from llmstream.dialects.openai_responses.quirks import Quirks
+from llmstream.dialects.openai_responses.request import encode_request
+from llmstream.dialects.openai_responses.request_reader import read_request
+from llmstream.dialects.vendor_errors import vendor_error
+from llmstream.errors import ErrorInfo, LLMStreamError
+from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.request import Request
+
+__all__ = ["OpenAIResponses", "OpenAIResponsesDecoder", "Quirks"]
+
+_VENDOR = "openai"
+
+
+class OpenAIResponses(msgspec.Struct, frozen=True):
+    """The dialect, for one vendor's quirks; see `dialects.base.Dialect`."""
+
+    quirks: Quirks = Quirks()
+
+    @property
+    def name(self) -> str:
+        """As in `llmstream replay --dialect`."""
+        return "openai-responses"
+
+    @property
+    def content_type(self) -> str:
+        """Media type of a streamed answer."""
+        return "text/event-stream"
+
+    def encode(self, request: Request, *, provider: str) -> Encoded:
+        """The HTTP request, without address and key.
+
+        raises: InvalidRequest, Unsupported
+        """
+        return encode_request(request, self.quirks, provider=provider)
+
+    def decoder(
+        self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+    ) -> OpenAIResponsesDecoder:
+        """A decoder for one response body."""
+        return OpenAIResponsesDecoder(provider=provider, include_raw=include_raw, limits=limits)
+
+    def decode_error(
+        self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
+    ) -> LLMStreamError:
+        """The typed error of an answer that is no stream; header names are lower case."""
+        return vendor_error(status, headers, body, provider=provider)
+
+    def accepts(self, http: HttpRequest) -> bool:
+        """Whether a request is of this dialect, by its method and path."""
+        return http.method == "POST" and http.url.partition("?")[0].endswith(self.quirks.path)
+
+    def accepts_url(self, part: Image | Audio | Document | File) -> bool:
+        """Images and files may stay URLs; recordings, where they are known at all, may not."""
+        return not (isinstance(part, Audio) and self.quirks.audio)
+
+    def decode_request(self, http: HttpRequest, *, provider: str = _VENDOR) -> Request:
+        """What a client asks for; fields of the vendor's own are kept under `provider`.
+
+        raises: BadRequest in the vendor's words
+        """
+        return read_request(http, self.quirks, key=provider)
+
+    def event_encoder(self, request: Request) -> ResponseWriter:
+        """The reverse of `decoder`, for the answer to one request."""
+        return ResponseWriter(model=request.model)
+
+    def encode_error(self, error: ErrorInfo) -> HttpResponse:
+        """The answer that the vendor would give."""
+        return error_response(error)

@@ -1,0 +1,195 @@
+"""Messages and reasoning of a response: text, refusals, summaries and annotations, as blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llmstream.dialects.base import Limits
+from llmstream.dialects.decoder import Framing, PayloadDecoder
+from llmstream.dialects.openai_responses.open_item import OpenItem, Slot, extras_of
+from llmstream.dialects.openai_responses.sources import KEY, source_of
+from llmstream.dialects.openai_responses.wire import WireEvent, events
+from llmstream.errors import LimitExceeded
+from llmstream.events import ReasoningDelta, ReasoningEnd, ReasoningStart, TextDelta, TextEnd, TextStart
+
+__all__ = ["ProseDecoder"]
+
+
+class ProseDecoder(PayloadDecoder[WireEvent]):
+    """The part of the decoder that knows items which are read; calls are its subclass's.
+
+    Items are known by their place in the output: Copilot gives an item a new id in every event.
+
+    refused: the model refused
+    """
+
+    def __init__(
+        self, framing: Framing, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+    ) -> None:
+        super().__init__(framing, events, provider=provider, include_raw=include_raw, limits=limits)
+        self.items: dict[Any, OpenItem] = {}
+        self.refused = False
+        self._open_texts: dict[OpenItem, None] = {}
+        self._by_id: dict[Any, OpenItem] = {}
+        self._used: set[str] = set()
+        self._sources = 0
+        self._count = 0
+
+    def find(self, wire: WireEvent) -> OpenItem | None:
+        """The item that an event speaks of: by its place, else by its id."""
+        if isinstance(wire.output_index, int):
+            return self.items.get(wire.output_index)
+        return self._by_id.get(wire.item_id) if isinstance(wire.item_id, str) else None
+
+    def enter(self, wire: WireEvent, item: dict[str, Any]) -> OpenItem:
+        """Takes note of a new item; one that stood at its place has to be settled before."""
+        place = wire.output_index if isinstance(wire.output_index, int) else ("unplaced", self._count)
+        opened = self.items[place] = OpenItem(item)
+        for name in (item.get("id"), wire.item_id):
+            if isinstance(name, str):
+                self._by_id[name] = opened
+        self._count += 1
+        if self._count > self.limits.max_blocks:
+            self.fail(LimitExceeded(f"the response has more than {self.limits.max_blocks} items"))
+        return opened
+
+    def fresh(self, wanted: str) -> str:
+        """An id that no block or call of the response has yet."""
+        name, number = wanted, 1
+        while name in self._used:
+            number += 1
+            name = f"{wanted}.{number}"
+        self._used.add(name)
+        return name
+
+    def origin(self, item: OpenItem) -> dict[str, Any]:
+        """Who gave an item and under which id: ids and encrypted forms mean nothing to others."""
+        said: dict[str, Any] = {"provider": self.provider}
+        if item.item_id is not None:
+            said["item_id"] = item.item_id
+        return said
+
+    # Messages.
+
+    def text(
+        self,
+        item: OpenItem,
+        delta: object,
+        slot: Slot,
+        *,
+        refusal: bool = False,
+        logprobs: list[Any] | None = None,
+    ) -> None:
+        """A fragment of a message's text; its log probabilities are said again for the whole."""
+        if item.block is None:
+            self.open_text(item, refusal=refusal)
+        if isinstance(delta, str) and delta and item.block is not None:
+            item.told.add(slot)
+            item.logprobs.extend(logprobs or ())
+            said = {KEY: {"logprobs": logprobs}} if logprobs else None
+            self.out.append(TextDelta(delta, item.block, said))
+
+    def open_text(self, item: OpenItem, *, refusal: bool = False) -> None:
+        """The text begins once it is known whether it is a refusal."""
+        said = {**self.origin(item), **extras_of(item.wire)}
+        if refusal:
+            self.refused = True
+            said["refusal"] = True
+        item.block = self.fresh(item.item_id or f"text-{self._count}")
+        self._open_texts[item] = None
+        self.out.append(TextStart(item.block, {KEY: said}))
+
+    def cite(self, item: OpenItem, annotation: dict[str, Any]) -> None:
+        """A page or document that the text rests on."""
+        item.annotations.append(annotation)
+        source = source_of(annotation, f"source-{self._sources + 1}")
+        if source is not None:
+            self._sources += 1
+            self.out.append(source)
+
+    def end_message(self, item: OpenItem, wire: dict[str, Any]) -> None:
+        """The item is whole: gives what its deltas left out, and closes the text."""
+        content = _dicts(wire.get("content"))
+        cited = bool(item.annotations)
+        for place, part in enumerate(content):
+            refusal = part.get("type") == "refusal"
+            # Bedrock counts the parts of a message from 1 while it streams, so the number decides.
+            if ("content", place) not in item.told and len(item.told) < len(content):
+                words = part.get("refusal" if refusal else "text")
+                self.text(item, words, ("content", place), refusal=refusal)
+            if not cited:
+                for annotation in _dicts(part.get("annotations")):
+                    self.cite(item, annotation)
+        if item.block is None and not item.told:
+            self.open_text(item)
+        if item.block is not None:
+            self.close_text(item, content)
+
+    def close_text(self, item: OpenItem, content: list[dict[str, Any]] = []) -> None:
+        """Closes the text of a message, with what belongs to the whole of it."""
+        if item.block is None:
+            return
+        said: dict[str, Any] = {}
+        if item.annotations:
+            said["annotations"] = item.annotations
+        if item.logprobs:
+            said["logprobs"] = item.logprobs
+        if len(content) > 1:
+            said["content"] = content
+        self.out.append(TextEnd(item.block, provider_metadata={KEY: said} if said else None))
+        item.block = None
+        del self._open_texts[item]
+
+    def close_texts(self) -> None:
+        """Closes whatever text is open: the input of a tool may not begin inside it."""
+        for item in list(self._open_texts):
+            self.close_text(item)
+
+    # Reasoning.
+
+    def reasoning(self, item: OpenItem, slot: Slot, delta: object = "") -> None:
+        """A fragment of reasoning; each summary is a block of its own.
+
+        Bare reasoning, which is no summary, is marked: it goes back as what it was.
+        """
+        if item.slot != slot:
+            if item.slot is not None and item.slot in item.told:
+                self.close_reasoning(item, {})
+            item.slot = slot
+        if item.block is None:
+            self._open_reasoning(item)
+        if isinstance(delta, str) and delta and item.block is not None:
+            bare = slot[0] == "content" and slot not in item.told
+            item.told.add(slot)
+            said = {KEY: {"part": "reasoning_text"}} if bare else None
+            self.out.append(ReasoningDelta(delta, item.block, said))
+
+    def end_reasoning(self, item: OpenItem, wire: dict[str, Any]) -> None:
+        """The item is whole; what was said last of its encrypted form is what goes back."""
+        for name in ("summary", "content"):
+            for place, piece in enumerate(_dicts(wire.get(name))):
+                slot = (name, place if name == "summary" else 0)
+                if slot not in item.told:
+                    self.reasoning(item, slot, piece.get("text"))
+        if item.block is None:
+            self._open_reasoning(item)
+        said: dict[str, Any] = {}
+        encrypted = wire.get("encrypted_content") or item.wire.get("encrypted_content")
+        if encrypted:
+            said["encrypted_content"] = encrypted
+        self.close_reasoning(item, said | extras_of(wire))
+
+    def _open_reasoning(self, item: OpenItem) -> None:
+        place = item.slot[1] if item.slot is not None else 0
+        item.block = self.fresh(f"{item.item_id or 'reasoning'}:{place}")
+        self.out.append(ReasoningStart(item.block, {KEY: self.origin(item)}))
+
+    def close_reasoning(self, item: OpenItem, said: dict[str, Any]) -> None:
+        """Closes the block that is open."""
+        if item.block is not None:
+            self.out.append(ReasoningEnd(item.block, provider_metadata={KEY: said} if said else None))
+            item.block = None
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [piece for piece in value if isinstance(piece, dict)] if isinstance(value, list) else []

@@ -1,0 +1,244 @@
+"""A Request as a Responses request: everything but the conversation, which `input_writer.py` writes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.dialects.base import Encoded
+from llmstream.dialects.openai_models import is_reasoning_model, samples_without_reasoning
+from llmstream.dialects.openai_responses.input_writer import InputWriter
+from llmstream.dialects.openai_responses.quirks import Quirks
+from llmstream.dialects.openai_responses.sources import KEY
+from llmstream.dialects.openai_schema import strict_schema
+from llmstream.dialects.options import options_of
+from llmstream.errors import InvalidRequest
+from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
+from llmstream.exchange import HttpRequest
+from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
+
+__all__ = ["CONTINUING", "MERGED", "NAMED_TOOLS", "encode_request", "system_role"]
+
+CONTINUING: Final = ("previous_response_id", "conversation", "prompt")
+"""Fields by which the vendor adds input of its own."""
+
+MERGED: Final = ("text", "reasoning")
+"""Fields of which options replace single keys."""
+
+NAMED_TOOLS: Final = frozenset({"custom", "function", "namespace"})
+"""Types of tools that have a name of the caller's."""
+
+
+def system_role(model: str, quirks: Quirks) -> str:
+    """What a model calls the system role."""
+    if quirks.system_role != "auto":
+        return quirks.system_role
+    return "developer" if is_reasoning_model(model) else "system"
+
+
+def encode_request(request: Request, quirks: Quirks, *, provider: str) -> Encoded:
+    """The HTTP request, relative to the provider's address.
+
+    Fields in `provider_options`, under "openai" or the provider's name, are merged last: those of
+    `text` and `reasoning` key by key, others whole; None takes a field out.
+
+    raises: InvalidRequest, Unsupported
+    """
+    return _Writer(request, quirks, provider).write()
+
+
+class _Writer:
+    """Fills the body of one request and notes what had to be left out."""
+
+    def __init__(self, request: Request, quirks: Quirks, provider: str) -> None:
+        self.request = request
+        self.quirks = quirks
+        self.provider = provider
+        self.options = {**quirks.extra_body, **options_of(request, KEY, provider)}
+        self.store = self.options.get("store", quirks.store)
+        self.warnings: list[Warning] = []
+        self.body: dict[str, Any] = {"model": request.model}
+
+    def write(self) -> Encoded:
+        request, quirks, body = self.request, self.quirks, self.body
+        self.input()
+        self.settings()
+        self.tools()
+        self.reasoning()
+        self.response_format()
+        body["stream"] = True
+        self.merge()
+        headers = {"content-type": "application/json", "accept": "text/event-stream"}
+        try:
+            encoded = msgspec.json.encode(body)
+        except (TypeError, ValueError) as error:
+            raise InvalidRequest(f"the request cannot be written as JSON: {error}") from None
+        http = HttpRequest(quirks.path, encoded, {**headers, **quirks.headers, **request.headers})
+        return Encoded(http, self.warnings)
+
+    def input(self) -> None:
+        continued = any(self.options.get(name) is not None for name in CONTINUING)
+        writer = InputWriter(
+            self.quirks,
+            provider=self.provider,
+            role=system_role(self.request.model, self.quirks),
+            stored=self.store is not False,
+            continued=continued,
+        )
+        items = writer.write(self.request.messages)
+        if not items and not continued:
+            raise InvalidRequest("the conversation is empty: the API wants at least one message with content")
+        if writer.instructions is not None:
+            self.body["instructions"] = writer.instructions
+        self.body["input"] = items
+        self.warnings += writer.warnings
+
+    def settings(self) -> None:
+        settings, model = self.request.settings, self.request.model
+        refuses: tuple[str, ...] = ()
+        if self.quirks.reasoning_model_rules and is_reasoning_model(model):
+            effort = self.request.reasoning.effort if self.request.reasoning else None
+            if not (effort == "none" and samples_without_reasoning(model)):
+                refuses = ("temperature", "top_p")
+        for name in settings.__struct_fields__:
+            value = getattr(settings, name)
+            if value is None or value == () or name == "parallel_tool_calls":
+                continue
+            if name in self.quirks.unsupported_settings:
+                self.left_out(name, "the Responses API has no such field")
+            elif name in refuses:
+                self.left_out(name, "reasoning models do not take it")
+            else:
+                self.body[name] = list(value) if name == "stop" else value
+        if self.quirks.store is not None:
+            self.body["store"] = self.quirks.store
+        if self.store is False and self.asks_encrypted():
+            self.body["include"] = ["reasoning.encrypted_content"]
+
+    def asks_encrypted(self) -> bool:
+        if self.quirks.encrypted != "auto":
+            return self.quirks.encrypted == "always"
+        reasoning = self.request.reasoning
+        asked = reasoning is not None and reasoning.effort != "none"
+        return asked or is_reasoning_model(self.request.model)
+
+    def tools(self) -> None:
+        """Tools, flat, and the choice among them; never an empty list."""
+        tools: list[dict[str, Any]] = []
+        for tool in self.request.tools:
+            if isinstance(tool, ToolSpec):
+                tools.append(self.function(tool))
+            elif self.quirks.provider_tools:
+                named = {"name": tool.name} if tool.name and tool.type in NAMED_TOOLS else {}
+                tools.append({"type": tool.type, **named, **tool.options})
+            else:
+                details = f"{self.provider} does not take it"
+                self.warnings.append(UnsupportedTool(tool.name or tool.type, details))
+        if not tools:
+            return
+        self.body["tools"] = tools
+        choice = self.request.tool_choice
+        if isinstance(choice, NamedTool):
+            self.body["tool_choice"] = self.named(choice.name)
+        elif choice is not None:
+            self.body["tool_choice"] = choice
+        if self.request.settings.parallel_tool_calls is not None:
+            self.body["parallel_tool_calls"] = self.request.settings.parallel_tool_calls
+
+    def function(self, tool: ToolSpec) -> dict[str, Any]:
+        out: dict[str, Any] = {"type": "function", "name": tool.name}
+        if tool.description:
+            out["description"] = tool.description
+        schema = tool.input_schema or {"type": "object", "properties": {}}
+        strict = tool.strict if self.quirks.strict_tools else None
+        if strict:
+            fitting = strict_schema(schema)
+            if fitting is None:
+                self.warnings.append(
+                    OtherWarning(f"the tool {tool.name!r} is not strict: its schema has open objects")
+                )
+                strict = False
+            schema = fitting or schema
+        elif tool.strict and strict is None:
+            self.warnings.append(
+                OtherWarning(f"{self.provider} has no strict tools; {tool.name!r} was sent without")
+            )
+        out["parameters"] = schema
+        if strict is not None:
+            out["strict"] = strict
+        return out
+
+    def named(self, name: str) -> dict[str, Any]:
+        """A forced tool: a function, a custom tool, or one of the vendor's own by its type."""
+        for tool in self.request.tools:
+            if isinstance(tool, ProviderTool) and tool.type in NAMED_TOOLS and tool.name == name:
+                return {"type": tool.type, "name": name}
+            if isinstance(tool, ProviderTool) and name in (tool.name, tool.type):
+                return {"type": tool.type}
+        return {"type": "function", "name": name}
+
+    def reasoning(self) -> None:
+        reasoning = self.request.reasoning
+        if reasoning is None:
+            return
+        if reasoning.effort is not None:
+            effort = self.quirks.efforts.get(reasoning.effort, reasoning.effort)
+            if effort != reasoning.effort:
+                self.warnings.append(
+                    OtherWarning(f"reasoning effort {reasoning.effort!r} was sent as {effort!r}")
+                )
+            self.body["reasoning"] = {"effort": effort}
+        if reasoning.budget_tokens is not None:
+            self.left_out("reasoning.budget_tokens", "give an effort instead")
+
+    def response_format(self) -> None:
+        wanted = self.request.response_format
+        if wanted is None:
+            return
+        if wanted.schema is None:
+            self.body["text"] = {"format": {"type": "json_object"}}
+            self.say_json()
+            return
+        strict, schema = wanted.strict, wanted.schema
+        if strict:
+            fitting = strict_schema(schema)
+            if fitting is None:
+                self.warnings.append(OtherWarning("the output schema is not strict: it has open objects"))
+            strict, schema = fitting is not None, fitting or schema
+        described = {"description": wanted.description} if wanted.description else {}
+        form = {"type": "json_schema", "name": wanted.name, **described, "schema": schema, "strict": strict}
+        self.body["text"] = {"format": form}
+
+    def say_json(self) -> None:
+        """The API takes json_object only where the input, not the instructions, says the word."""
+        if not mentions_json(self.body["input"]):
+            words = {"type": "input_text", "text": "Answer with a JSON object and nothing else."}
+            role = system_role(self.request.model, self.quirks)
+            self.body["input"] = [{"role": role, "content": [words]}, *self.body["input"]]
+            self.warnings.append(OtherWarning("a message that asks for JSON was added: the API wants it"))
+
+    def merge(self) -> None:
+        body = self.body
+        for name, value in self.options.items():
+            if name in MERGED and isinstance(value, dict) and isinstance(body.get(name), dict):
+                both = {**body[name], **value}
+                body[name] = {k: v for k, v in both.items() if v is not None}
+            elif value is None:
+                body.pop(name, None)
+            else:
+                body[name] = value
+
+    def left_out(self, setting: str, details: str) -> None:
+        self.warnings.append(UnsupportedSetting(setting, details))
+
+
+def mentions_json(items: object) -> bool:
+    """Whether any text of the input says "json"."""
+    if isinstance(items, str):
+        return "json" in items.lower()
+    if isinstance(items, list):
+        return any(mentions_json(item) for item in items)
+    if isinstance(items, dict):
+        return any(mentions_json(items.get(name)) for name in ("content", "text", "output"))
+    return False

@@ -1,0 +1,42 @@
+"""Annotations of a text, as sources."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llmstream.events import Source
+
+__all__ = ["KEY", "annotation_of", "source_of"]
+
+KEY = "openai"
+"""Metadata key of this dialect, whatever the provider: what it wants back is the dialect's own."""
+
+
+def source_of(annotation: dict[str, Any], source_id: str) -> Source | None:
+    """The page or document that an annotation names; None for kinds that name none."""
+    kind, metadata = annotation.get("type"), {KEY: annotation}
+    if kind == "url_citation" and isinstance(annotation.get("url"), str):
+        return Source("url", source_id, annotation["url"], _text(annotation, "title"), None, None, metadata)
+    if kind in ("file_citation", "container_file_citation", "file_path"):
+        name = _text(annotation, "filename")
+        title = name or _text(annotation, "file_id")
+        media_type = "application/octet-stream" if kind == "file_path" else "text/plain"
+        return Source("document", source_id, None, title, media_type, name, metadata)
+    return None
+
+
+def annotation_of(source: Source) -> dict[str, Any]:
+    """The annotation that names a source: the wire's own where it came from there."""
+    kept = (source.provider_metadata or {}).get(KEY, {})
+    if isinstance(kept.get("type"), str):
+        return dict(kept)
+    if source.source_type == "url":
+        page = {"type": "url_citation", "url": source.url or "", "title": source.title or ""}
+        return {**page, "start_index": 0, "end_index": 0}
+    name = source.filename or source.title or ""
+    return {"type": "file_citation", "file_id": source.id, "filename": name, "index": 0}
+
+
+def _text(annotation: dict[str, Any], name: str) -> str | None:
+    value = annotation.get(name)
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,310 @@
+"""The response around its items: names, ends, errors, usage, audio."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+
+import pytest
+
+from llmstream.dialects.base import Limits
+from llmstream.events import (
+    Custom,
+    Error,
+    File,
+    Raw,
+    ReasoningStart,
+    ResponseMetadata,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    Usage,
+)
+
+USAGE = {
+    "input_tokens": 30,
+    "input_tokens_details": {"cached_tokens": 20, "cache_write_tokens": 4},
+    "output_tokens": 12,
+    "output_tokens_details": {"reasoning_tokens": 5},
+    "total_tokens": 42,
+}
+
+
+def test_names_come_once_from_the_first_event_that_says_them(wire):
+    created = {"type": "response.created", "response": {"id": "resp_9", "model": "gpt", "created_at": 86400}}
+    progress = {"type": "response.in_progress", "response": {"id": "resp_other", "model": "gpt"}}
+    answer = wire.read(_frames(created, progress, {"type": "response.completed", "response": {}}))
+    day = datetime.datetime(1970, 1, 2, tzinfo=datetime.UTC)
+    assert answer.of(ResponseMetadata) == [ResponseMetadata("gpt", "resp_9", day)]
+
+
+def test_a_resumed_stream_is_named_by_its_last_event(wire):
+    last = {"type": "response.completed", "response": {"id": "resp_9", "model": "gpt", "status": "completed"}}
+    answer = wire.read(_frames(*wire.message(3, "on")[1:], last))
+    assert answer.texts == ["on"]
+    assert answer.of(ResponseMetadata)[0].id == "resp_9"
+    assert answer.finish.finish_reason == "stop"
+
+
+def test_a_background_response_waits_in_a_queue(wire):
+    queued = {"type": "response.queued", "response": {"id": "resp_1", "model": "m", "status": "queued"}}
+    answer = wire.answer(queued, *wire.message(0, "4"))
+    assert (answer.texts, answer.finish.raw_finish_reason) == (["4"], "completed")
+
+
+def test_usage_is_read_and_kept(wire):
+    usage = wire.answer(*wire.message(0, "a"), usage=USAGE).finish.usage
+    assert usage == Usage(30, 12, 42, 5, 20, 4, USAGE)
+
+
+def test_usage_that_says_nothing_is_none(wire):
+    assert wire.answer(usage=None).finish.usage == Usage()
+    odd = {"input_tokens": 3.0, "output_tokens": "many", "input_tokens_details": None}
+    assert wire.answer(usage=odd).finish.usage == Usage(3, raw=odd)
+
+
+@pytest.mark.parametrize(
+    ("end", "response", "reason", "raw"),
+    [
+        ("completed", {}, "stop", "completed"),
+        ("done", {"status": "completed"}, "stop", "completed"),
+        (
+            "incomplete",
+            {"incomplete_details": {"reason": "max_output_tokens"}},
+            "length",
+            "max_output_tokens",
+        ),
+        (
+            "incomplete",
+            {"incomplete_details": {"reason": "content_filter"}},
+            "content-filter",
+            "content_filter",
+        ),
+        ("incomplete", {"incomplete_details": {"reason": "new_reason"}}, "other", "new_reason"),
+        ("incomplete", {"incomplete_details": None}, "other", "incomplete"),
+        ("cancelled", {}, "other", "cancelled"),
+        ("completed", {"status": "cancelled"}, "other", "cancelled"),
+        ("completed", {"status": ["odd"]}, "stop", "completed"),
+    ],
+)
+def test_finish_reasons(wire, end, response, reason, raw):
+    finish = wire.answer(*wire.message(0, "a"), end=end, **response).finish
+    assert (finish.finish_reason, finish.raw_finish_reason) == (reason, raw)
+
+
+def test_what_the_response_says_beyond_its_usage_is_kept(wire):
+    moderation = {"input": {"type": "moderation_result", "flagged": False}}
+    finish = wire.answer(service_tier="flex", moderation=moderation).finish
+    assert finish.provider_metadata == {
+        "openai": {"response_id": "resp_1", "service_tier": "flex", "moderation": moderation}
+    }
+
+
+# Errors.
+
+
+def test_a_flat_error_is_reported_once(wire):
+    flat = {"type": "error", "code": "server_error", "message": "had an error", "param": None}
+    failed = {"type": "response.failed", "response": {"error": {"code": "server_error", "message": "again"}}}
+    answer = wire.read(wire.body(*wire.message(0, "half")[:2], flat, failed, end=None))
+    assert answer.errors == ["server-error"]
+    error = answer.of(Error)[0].error
+    assert (error.message, error.reason, error.retryable) == ("had an error", "server_error", True)
+    assert answer.texts == ["half"]
+    assert answer.finish.finish_reason == "error"
+
+
+def test_a_nested_error_says_the_same(wire):
+    nested = {"type": "error", "error": {"type": "insufficient_quota", "code": "insufficient_quota"}}
+    nested["error"]["message"] = "You exceeded your current quota"
+    error = wire.answer(nested, end=None).of(Error)[0].error
+    assert (error.code, error.status, error.retryable) == ("rate-limited", 429, False)
+
+
+def test_a_failed_response_alone_is_an_error_with_its_usage(wire):
+    error = {"code": "rate_limit_exceeded", "message": "Slow down"}
+    answer = wire.answer(*wire.message(0, "a"), end="failed", error=error, usage=USAGE)
+    assert answer.errors == ["rate-limited"]
+    assert answer.finish.usage.total_tokens == 42
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("invalid_prompt", 400), ("image_too_large", 400), ("vector_store_timeout", 504), ("server_error", 500)],
+)
+def test_codes_have_a_status(wire, code, status):
+    error = wire.answer(end="failed", error={"code": code, "message": "no"}).of(Error)[0].error
+    assert (error.status, error.retryable) == (status, status >= 500)
+
+
+def test_a_failed_response_without_words_is_still_an_error(wire):
+    assert wire.answer(end="failed", error=None).errors == ["server-error"]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"error": {"message": "no", "code": "server_error"}},
+        {"message": "no"},
+        {"detail": "no"},
+        {"type": "response.error", "message": "no"},
+    ],
+)
+def test_errors_without_their_type_are_errors(wire, event):
+    answer = wire.answer(event, end=None)
+    assert answer.errors == ["server-error"]
+    assert answer.of(Error)[0].error.message == "no"
+
+
+def test_chat_chunks_say_that_the_address_is_wrong(wire):
+    chunk = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "Hi"}}]}
+    answer = wire.read(_frames(chunk))
+    assert answer.errors == ["not-a-stream"]
+    assert "Chat Completions" in str(answer.error)
+    assert "/responses" in str(answer.error)
+
+
+# The stream itself.
+
+
+def test_done_marks_comments_and_unknown_events_say_nothing(wire):
+    noise = b": OPENROUTER PROCESSING\n\ndata: null\n\ndata: [DONE]\n\n"
+    answer = wire.answer(noise, {"type": "keepalive"}, {"type": "codex.rate_limits", "n": 1}, noise)
+    assert answer.kinds == ["stream-start", "response-metadata", "finish"]
+
+
+def test_a_done_mark_without_a_last_event_is_no_end(wire):
+    assert wire.answer(*wire.message(0, "a"), b"data: [DONE]\n\n", end=None).errors == ["incomplete-stream"]
+
+
+def test_a_defective_event_is_an_error_and_reading_goes_on(wire):
+    body = [b'data: {"type":"response.output_text.delta","delta\n\n', *wire.message(0, "on")]
+    answer = wire.answer(*body)
+    assert answer.errors == ["decode-error"]
+    assert answer.texts == ["on"]
+    assert answer.finish.finish_reason == "stop"
+
+
+def test_events_without_a_name_in_data_are_named_by_nobody(wire):
+    assert wire.answer({"odd": 1}, *wire.message(0, "a")).texts == ["a"]
+
+
+def test_raw_events_are_given_when_asked_for(wire):
+    raws = wire.answer({"type": "response.new_thing", "x": 1}, include_raw=True).of(Raw)
+    assert raws[1].raw_value == {"type": "response.new_thing", "x": 1}
+
+
+def test_halves_of_characters_are_joined_or_replaced(wire):
+    head, tail = b'data: {"type":"response.output_text.delta","output_index":0,"content_index":0,', b"}\n\n"
+    halves = [head + b'"delta":"a\\ud83d"' + tail, head + b'"delta":"\\ude00b"' + tail]
+    lone = head + b'"delta":"c\\ud83d"' + tail
+    answer = wire.answer(wire.message(0)[0], *halves, lone, wire.done(0, type="message", content=[]))
+    assert answer.texts == ["a😀bc\ufffd"]
+
+
+def test_halves_of_characters_inside_items_are_replaced(wire):
+    item = {"type": "compaction", "id": "cmp_1", "note": "\ud83d"}
+    custom = wire.answer(wire.added(0, **item), wire.done(0, **item)).of(Custom)[0]
+    assert custom.provider_metadata["openai"]["item"]["note"] == "\ufffd"
+
+
+def test_too_many_items_are_a_limit(wire):
+    events = [event for place in range(4) for event in wire.message(place, "a", item_id=f"m{place}")]
+    assert wire.answer(*events, limits=Limits(max_blocks=3)).errors == ["limit-exceeded"]
+
+
+def test_audio_is_one_file_and_its_transcript_a_text(wire):
+    sound = b"RIFF0000WAVE"
+    parts = [base64.b64encode(sound[:6]).decode(), base64.b64encode(sound[6:]).decode()]
+    answer = wire.answer(
+        {"type": "response.audio.delta", "delta": parts[0]},
+        {"type": "response.audio.transcript.delta", "delta": "Hel"},
+        {"type": "response.audio.delta", "delta": parts[1]},
+        {"type": "response.audio.transcript.delta", "delta": "lo"},
+        {"type": "response.audio.done"},
+    )
+    assert answer.of(File) == [File("audio/wav", sound)]
+    assert answer.texts == ["Hello"]
+
+
+def test_audio_that_is_no_base64_is_a_defect(wire):
+    answer = wire.answer({"type": "response.audio.delta", "delta": "***"})
+    assert (answer.errors, answer.of(File)) == (["decode-error"], [])
+
+
+# Items.
+
+
+def test_items_are_known_by_their_place_where_ids_rotate(wire):
+    """GitHub Copilot gives an item a new id in every event (vercel/ai, 2026-08)."""
+    summary = [{"type": "summary_text", "text": "Count."}]
+    answer = wire.answer(
+        wire.added(0, type="reasoning", id="a1", summary=[]),
+        wire.on(0, "reasoning_summary_part.added", item_id="a2", summary_index=0, part={"text": ""}),
+        wire.on(0, "reasoning_summary_text.delta", item_id="a3", summary_index=0, delta="Count."),
+        wire.done(0, type="reasoning", id="a4", summary=summary),
+        wire.added(1, type="message", id="b1", content=[]),
+        wire.on(1, "output_text.delta", item_id="b2", content_index=0, delta="3"),
+        wire.on(1, "output_text.delta", item_id="b3", content_index=0, delta="!"),
+        wire.done(1, type="message", id="b4", content=[{"type": "output_text", "text": "3!"}]),
+    )
+    assert (answer.reasonings, answer.texts) == (["Count."], ["3!"])
+    assert len(answer.of(TextStart)) == len(answer.of(ReasoningStart)) == 1
+
+
+def test_items_without_a_place_are_known_by_their_id(wire):
+    answer = wire.answer(
+        {"type": "response.output_item.added", "item": {"id": "m1", "type": "message"}},
+        {"type": "response.output_text.delta", "item_id": "m1", "content_index": 0, "delta": "by id"},
+        {"type": "response.output_item.done", "item_id": "m1", "item": {"id": "m1", "type": "message"}},
+    )
+    assert answer.texts == ["by id"]
+
+
+def test_servers_that_put_all_items_at_one_place(wire):
+    answer = wire.answer(
+        *wire.message(0, "a", item_id="m1"),
+        *wire.message(0, "b", item_id="m2"),
+        *wire.function(0, "{}"),
+    )
+    assert (answer.texts, answer.calls) == (["a", "b"], [("look", "{}")])
+
+
+def test_an_item_that_opens_twice_opens_once(wire):
+    answer = wire.answer(wire.message(0)[0], *wire.message(0, "a"))
+    assert (answer.texts, len(answer.of(TextStart))) == (["a"], 1)
+
+
+def test_unknown_items_and_compaction_are_kept_whole(wire):
+    item = {"id": "cmp_1", "type": "compaction", "encrypted_content": "late"}
+    answer = wire.answer(wire.added(0, **{**item, "encrypted_content": "early"}), wire.done(0, **item))
+    said = {"type": "compaction", "provider": "openai", "item": item}
+    assert answer.of(Custom) == [Custom("openai.compaction", {"openai": said})]
+
+
+def test_an_item_without_its_type_is_a_defect(wire):
+    assert wire.answer(wire.added(0, id="x")).errors == ["decode-error"]
+    assert wire.answer({"type": "response.output_item.done", "output_index": 0}).errors == ["decode-error"]
+
+
+def test_text_left_open_is_closed_by_the_last_event(wire):
+    answer = wire.answer(*wire.message(0, "a")[:2])
+    assert answer.of(TextEnd) == [TextEnd("msg_1")]
+    assert answer.errors == []
+
+
+def test_empty_deltas_and_null_text_say_nothing(wire):
+    answer = wire.answer(
+        wire.message(0)[0],
+        wire.on(0, "output_text.delta", content_index=0, delta=""),
+        wire.on(0, "output_text.delta", content_index=0, delta=None),
+        wire.on(0, "output_text.done", content_index=0, text=None),
+        wire.done(0, type="message", content=[{"type": "output_text", "text": None}]),
+    )
+    assert answer.of(TextDelta) == []
+    assert answer.errors == []
+
+
+def _frames(*events):
+    return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)

@@ -1,0 +1,84 @@
+"""Whole bodies: the same events at every cut, honest ends, and the same again once written."""
+
+from __future__ import annotations
+
+import json
+
+from llmstream import events as ev
+from llmstream.dialects.openai_responses import OpenAIResponses
+from llmstream.events import Error, Finish, ToolCall, ToolInputEnd
+from llmstream.request import Request
+
+
+def expected(recording):
+    return [ev.decode(line) for line in recording.with_suffix(".jsonl").read_bytes().splitlines()]
+
+
+def frames_of(body):
+    return [frame + b"\n\n" for frame in body.split(b"\n\n") if frame]
+
+
+def test_a_recording_means_what_its_neighbour_says(recording, wire):
+    assert wire.read(recording.read_bytes()).events == expected(recording)
+
+
+def test_byte_by_byte_it_means_the_same(recording, wire):
+    body = recording.read_bytes()
+    assert wire.read(body, cuts=range(1, len(body))).events == expected(recording)
+
+
+def test_every_two_way_cut_means_the_same(recording, wire):
+    body = recording.read_bytes()
+    wanted = expected(recording)
+    for cut in range(1, len(body)):
+        assert wire.read(body, cuts=[cut]).events == wanted, cut
+
+
+def test_other_line_ends_mean_the_same(recording, wire):
+    body = recording.read_bytes()
+    for line_end in (b"\r", b"\r\n"):
+        assert wire.read(body.replace(b"\n", line_end)).events == expected(recording)
+
+
+def test_truncated_at_every_frame_it_is_one_error_and_one_finish(recording, wire):
+    frames = frames_of(recording.read_bytes())
+    for count in range(len(frames)):
+        answer = wire.read(b"".join(frames[:count]))
+        assert answer.errors == ["incomplete-stream"], count
+        assert answer.finish.finish_reason == "error"
+        assert len(answer.of(Finish)) == len(answer.of(Error)) == 1
+
+
+def test_truncated_anywhere_no_call_is_made_of_half_an_input(recording, wire):
+    body = recording.read_bytes()
+    whole = {(call.tool_call_id, call.input) for call in expected(recording) if isinstance(call, ToolCall)}
+    for cut in range(0, len(body), 3):
+        answer = wire.read(body[:cut])
+        broken = {end.id for end in answer.of(ToolInputEnd) if end.incomplete}
+        assert {(call.tool_call_id, call.input) for call in answer.of(ToolCall)} <= whole
+        assert broken.isdisjoint(answer.ids)
+
+
+def test_written_again_it_means_the_same(recording, wire):
+    wanted = expected(recording)
+    writer = OpenAIResponses().event_encoder(Request(model="m"))
+    body = b"".join(writer.feed(event) for event in wanted) + writer.close()
+    assert wire.merged(wire.read(body).events) == wire.merged(wanted)
+
+
+def test_items_that_were_not_streamed_are_read_from_the_last_event(recording, wire):
+    """Some gateways send only `response.completed`."""
+    frames = frames_of(recording.read_bytes())
+    items = [
+        json.loads(frame.split(b"data: ")[1])["item"] for frame in frames if b"output_item.done" in frame
+    ]
+    last = json.loads(frames[-1].split(b"data: ")[1])
+    last["response"]["output"] = items
+    answer = wire.read(b"data: " + json.dumps(last).encode() + b"\n\n")
+    streamed = wire.read(recording.read_bytes())
+    assert (answer.texts, answer.reasonings, answer.calls) == (
+        streamed.texts,
+        streamed.reasonings,
+        streamed.calls,
+    )
+    assert answer.finish == streamed.finish

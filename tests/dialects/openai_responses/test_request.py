@@ -1,0 +1,325 @@
+"""Requests: settings, tools, output formats, reasoning, and what the vendor's own options do."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from llmstream.chats.content import Audio, Document, Image
+from llmstream.chats.message import Message
+from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
+from llmstream.errors import InvalidRequest
+from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool
+from llmstream.exchange import HttpRequest
+from llmstream.request import (
+    NamedTool,
+    ProviderTool,
+    Reasoning,
+    Request,
+    ResponseFormat,
+    Settings,
+    ToolSpec,
+)
+
+HI = (Message.user("Hi"),)
+HI_ITEM = {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER = ToolSpec("weather", "Looks outside.", SCHEMA)
+
+
+def encode(quirks=Quirks(), provider="openai", **fields):
+    fields = {"model": "gpt-4.1", "messages": HI, **fields}
+    return OpenAIResponses(quirks).encode(Request(**fields), provider=provider)
+
+
+def body(quirks=Quirks(), **fields):
+    return encode(quirks, **fields).http.json()
+
+
+def test_the_smallest_request():
+    http = encode().http
+    assert (http.method, http.url) == ("POST", "/responses")
+    assert http.headers == {"content-type": "application/json", "accept": "text/event-stream"}
+    assert http.json() == {"model": "gpt-4.1", "input": [HI_ITEM], "store": False, "stream": True}
+
+
+def test_everything_at_once():
+    request = Request(
+        model="gpt-5.4",
+        messages=(Message.system("Be brief."), *HI),
+        tools=(WEATHER, ProviderTool("web_search", options={"search_context_size": "low"})),
+        tool_choice="required",
+        settings=Settings(max_output_tokens=500, parallel_tool_calls=False),
+        response_format=ResponseFormat(SCHEMA, "place"),
+        reasoning=Reasoning(effort="low"),
+        provider_options={
+            "openai": {"reasoning": {"summary": "auto"}, "text": {"verbosity": "low"}, "truncation": "auto"}
+        },
+        headers={"x-trace": "1"},
+    )
+    encoded = OpenAIResponses().encode(request, provider="openai")
+    strict = {**SCHEMA, "additionalProperties": False}
+    form = {"type": "json_schema", "name": "place", "schema": strict, "strict": True}
+    function = {"type": "function", "name": "weather", "description": "Looks outside.", "parameters": SCHEMA}
+    assert encoded.http.json() == {
+        "model": "gpt-5.4",
+        "instructions": "Be brief.",
+        "input": [HI_ITEM],
+        "max_output_tokens": 500,
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+        "tools": [function, {"type": "web_search", "search_context_size": "low"}],
+        "tool_choice": "required",
+        "parallel_tool_calls": False,
+        "reasoning": {"effort": "low", "summary": "auto"},
+        "text": {"format": form, "verbosity": "low"},
+        "truncation": "auto",
+        "stream": True,
+    }
+    assert encoded.http.headers["x-trace"] == "1"
+    assert encoded.warnings == []
+
+
+# Settings.
+
+
+def test_settings_without_a_word_on_the_wire_are_left_out_with_a_warning():
+    settings = Settings(top_k=4, stop=("x",), seed=1, presence_penalty=1.0, frequency_penalty=1.0)
+    encoded = encode(settings=settings)
+    assert set(encoded.http.json()) == {"model", "input", "store", "stream"}
+    assert [warning.setting for warning in encoded.warnings] == [
+        "top_k",
+        "stop",
+        "seed",
+        "presence_penalty",
+        "frequency_penalty",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "taken"),
+    [
+        ("gpt-4.1", None, True),
+        ("o4-mini", None, False),
+        ("gpt-5", "none", False),
+        ("gpt-5.1", "none", True),
+        ("gpt-5.1", "low", False),
+        ("openai/gpt-5.4", None, False),
+        ("grok-4", None, True),
+    ],
+)
+def test_reasoning_models_take_no_sampling(model, effort, taken):
+    reasoning = Reasoning(effort=effort) if effort else None
+    encoded = encode(model=model, settings=Settings(temperature=0.5, top_p=0.9), reasoning=reasoning)
+    assert ({"temperature", "top_p"} <= set(encoded.http.json())) is taken
+    assert len([w for w in encoded.warnings if isinstance(w, UnsupportedSetting)]) == (0 if taken else 2)
+
+
+def test_the_rules_of_openais_models_can_be_switched_off():
+    sent = body(Quirks(reasoning_model_rules=False), model="gpt-5", settings=Settings(temperature=0.5))
+    assert sent["temperature"] == 0.5
+
+
+# Store and encrypted reasoning.
+
+
+def test_encrypted_reasoning_is_asked_for_where_nothing_is_stored():
+    wanted = ["reasoning.encrypted_content"]
+    assert body(model="gpt-5")["include"] == wanted
+    assert body(model="grok-4", reasoning=Reasoning(effort="high"))["include"] == wanted
+    assert "include" not in body(model="gpt-4.1")
+    assert "include" not in body(model="gpt-5", provider_options={"openai": {"store": True}})
+    assert body(Quirks(encrypted="always"), model="m")["include"] == wanted
+    assert "include" not in body(Quirks(encrypted="never"), model="gpt-5")
+
+
+def test_a_server_that_refuses_store_does_not_get_it():
+    assert "store" not in body(Quirks(store=None))
+
+
+# Options.
+
+
+def test_options_are_merged_last_and_none_takes_a_field_out():
+    options = {"openai": {"store": None, "prompt_cache_key": "k", "stream": False}}
+    assert body(provider_options=options) == {
+        "model": "gpt-4.1",
+        "input": [HI_ITEM],
+        "prompt_cache_key": "k",
+        "stream": False,
+    }
+
+
+def test_options_of_the_providers_own_name_come_on_top():
+    options = {"openai": {"user": "a", "truncation": "auto"}, "azure": {"user": "b"}, "xai": {"user": "c"}}
+    sent = body(provider="azure", provider_options=options)
+    assert (sent["user"], sent["truncation"]) == ("b", "auto")
+
+
+def test_options_of_text_and_reasoning_are_merged_key_by_key():
+    options = {"openai": {"reasoning": {"summary": "auto", "effort": None}, "text": {"verbosity": "low"}}}
+    sent = body(
+        model="gpt-5", reasoning=Reasoning(effort="low"), response_format=None, provider_options=options
+    )
+    assert sent["reasoning"] == {"summary": "auto"}
+    assert sent["text"] == {"verbosity": "low"}
+
+
+def test_fixed_fields_and_headers_of_a_provider():
+    quirks = Quirks(
+        extra_body={"provider": {"sort": "price"}}, headers={"x-title": "t"}, path="/v2/responses"
+    )
+    http = encode(quirks).http
+    assert (http.url, http.headers["x-title"], http.json()["provider"]) == (
+        "/v2/responses",
+        "t",
+        {"sort": "price"},
+    )
+
+
+def test_options_that_are_no_json_are_the_callers_mistake():
+    with pytest.raises(InvalidRequest, match="JSON"):
+        encode(provider_options={"openai": {"x": object()}})
+
+
+# Tools.
+
+
+def test_strict_tools_get_a_schema_of_the_strict_subset():
+    schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}
+    schema["required"] = ["a"]
+    (tool,) = body(tools=[ToolSpec("t", "", schema, True)])["tools"]
+    assert tool == {
+        "type": "function",
+        "name": "t",
+        "parameters": {
+            "type": "object",
+            "properties": {"a": {"type": "string"}, "b": {"type": ["integer", "null"]}},
+            "required": ["a", "b"],
+            "additionalProperties": False,
+        },
+        "strict": True,
+    }
+
+
+def test_a_schema_that_cannot_be_strict_is_sent_as_it_is_with_a_warning():
+    schema = {"type": "object", "additionalProperties": {"type": "string"}}
+    encoded = encode(tools=(ToolSpec("t", "", schema, True),), response_format=ResponseFormat(schema))
+    sent = encoded.http.json()
+    assert (sent["tools"][0]["parameters"], sent["tools"][0]["strict"]) == (schema, False)
+    assert (sent["text"]["format"]["schema"], sent["text"]["format"]["strict"]) == (schema, False)
+    assert len(encoded.warnings) == 2
+
+
+def test_a_server_without_strict_tools():
+    encoded = encode(Quirks(strict_tools=False), tools=(ToolSpec("t", "", SCHEMA, True),))
+    assert "strict" not in encoded.http.json()["tools"][0]
+    assert len(encoded.warnings) == 1
+
+
+def test_a_tool_without_a_schema_takes_an_empty_object():
+    (tool,) = body(tools=[ToolSpec("now")])["tools"]
+    assert tool == {"type": "function", "name": "now", "parameters": {"type": "object", "properties": {}}}
+
+
+def test_tools_of_the_vendor_go_as_they_are():
+    tools = (
+        ProviderTool("custom", "write_sql", {"format": {"type": "text"}}),
+        ProviderTool("mcp", "ignored", {"server_label": "dice"}),
+        ProviderTool("code_interpreter", options={"container": {"type": "auto"}}),
+    )
+    assert body(tools=tools)["tools"] == [
+        {"type": "custom", "name": "write_sql", "format": {"type": "text"}},
+        {"type": "mcp", "server_label": "dice"},
+        {"type": "code_interpreter", "container": {"type": "auto"}},
+    ]
+    encoded = encode(Quirks(provider_tools=False), tools=tools[2:])
+    assert "tools" not in encoded.http.json()
+    assert encoded.warnings == [UnsupportedTool("code_interpreter", "openai does not take it")]
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        ("auto", "auto"),
+        ("none", "none"),
+        ("required", "required"),
+        (NamedTool("weather"), {"type": "function", "name": "weather"}),
+        (NamedTool("write_sql"), {"type": "custom", "name": "write_sql"}),
+        (NamedTool("web_search"), {"type": "web_search"}),
+    ],
+)
+def test_tool_choices(choice, sent):
+    tools = (WEATHER, ProviderTool("custom", "write_sql"), ProviderTool("web_search"))
+    assert body(tools=tools, tool_choice=choice)["tool_choice"] == sent
+
+
+def test_allowed_tools_are_an_option():
+    allowed = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "weather"}]}
+    options = {"openai": {"tool_choice": allowed}}
+    sent = body(tools=(WEATHER,), tool_choice=NamedTool("weather"), provider_options=options)
+    assert sent["tool_choice"] == allowed
+
+
+def test_without_tools_there_is_no_choice():
+    sent = body(tool_choice="auto", settings=Settings(parallel_tool_calls=True))
+    assert set(sent) == {"model", "input", "store", "stream"}
+
+
+# Output and reasoning.
+
+
+def test_a_json_object_needs_the_word_in_the_input():
+    asked = encode(messages=(Message.user("Answer in JSON."),), response_format=ResponseFormat())
+    assert asked.http.json()["text"] == {"format": {"type": "json_object"}}
+    assert asked.warnings == []
+    messages = (Message.system("Answer in JSON."), *HI)
+    added = encode(messages=messages, response_format=ResponseFormat())
+    first, *rest = added.http.json()["input"]
+    assert (first["role"], "JSON" in first["content"][0]["text"], rest) == ("system", True, [HI_ITEM])
+    assert len(added.warnings) == 1
+
+
+def test_a_loose_schema_with_its_description():
+    form = body(response_format=ResponseFormat(SCHEMA, "p", "A place.", False))["text"]["format"]
+    assert form == {
+        "type": "json_schema",
+        "name": "p",
+        "description": "A place.",
+        "schema": SCHEMA,
+        "strict": False,
+    }
+
+
+def test_efforts_and_budgets():
+    assert body(model="gpt-5", reasoning=Reasoning(effort="minimal"))["reasoning"] == {"effort": "minimal"}
+    most = encode(model="gpt-5", reasoning=Reasoning(effort="max"))
+    assert most.http.json()["reasoning"] == {"effort": "xhigh"}
+    assert most.warnings == [OtherWarning("reasoning effort 'max' was sent as 'xhigh'")]
+    budget = encode(model="gpt-5", reasoning=Reasoning(budget_tokens=100))
+    assert "reasoning" not in budget.http.json()
+    assert budget.warnings[0].setting == "reasoning.budget_tokens"
+
+
+def test_an_empty_conversation_is_refused_unless_it_goes_on():
+    with pytest.raises(InvalidRequest, match="empty"):
+        encode(messages=())
+    options = {"openai": {"previous_response_id": "resp_1"}}
+    assert body(messages=(), provider_options=options)["input"] == []
+
+
+def test_the_path_decides_what_is_accepted():
+    dialect = OpenAIResponses()
+    assert dialect.accepts(HttpRequest("/v1/responses?api-version=1"))
+    assert not dialect.accepts(HttpRequest("/v1/chat/completions"))
+    assert not dialect.accepts(HttpRequest("/v1/responses", method="GET"))
+    assert (dialect.name, dialect.content_type) == ("openai-responses", "text/event-stream")
+    assert msgspec.structs.replace(dialect, quirks=Quirks(store=None)).quirks.store is None
+
+
+def test_images_and_files_may_stay_urls_and_recordings_may_not():
+    known = OpenAIResponses(Quirks(audio=True))
+    for part in (Image(url="https://a.example"), Document(url="https://a.example")):
+        assert known.accepts_url(part)
+    assert not known.accepts_url(Audio(url="https://a.example"))
+    assert OpenAIResponses().accepts_url(Audio(url="https://a.example"))

@@ -1,0 +1,57 @@
+"""Errors as OpenAI answers them are read as the errors they were."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from llmstream import errors
+from llmstream.dialects.openai_answers import error_object, error_response, refused
+from llmstream.dialects.vendor_errors import vendor_error
+
+KINDS = [
+    errors.BadRequest,
+    errors.ContextTooLong,
+    errors.ContentFiltered,
+    errors.AuthenticationError,
+    errors.PermissionDenied,
+    errors.NotFound,
+    errors.RateLimited,
+    errors.Overloaded,
+    errors.ServerError,
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_answer_is_read_as_the_error_it_was(kind):
+    answer = error_response(kind("What happened").info)
+    again = vendor_error(answer.status, answer.headers, answer.body, provider="openai")
+    assert (type(again), again.message) == (kind, "What happened")
+    assert again.retryable is kind.default_retryable
+
+
+def test_errors_that_the_vendor_does_not_know_are_its_own_failure():
+    assert error_response(errors.ConnectionLost("gone").info).status == 500
+
+
+def test_headers_say_when_to_come_back_and_who_asked():
+    info = errors.RateLimited("Slow down", retry_after_s=1.5, request_id="req_1", reason="tokens").info
+    answer = error_response(info)
+    assert (answer.headers["retry-after"], answer.headers["x-request-id"]) == ("1.5", "req_1")
+    assert json.loads(answer.body) == {"error": error_object(info)}
+    assert error_object(info) == {
+        "message": "Slow down",
+        "type": "rate_limit_error",
+        "param": None,
+        "code": "tokens",
+    }
+
+
+def test_a_refusal_is_a_bad_request_in_the_vendors_words():
+    error = refused("Unknown parameter: 'x'.", "unknown_parameter")
+    assert (error.status, error.reason, error.message) == (
+        400,
+        "unknown_parameter",
+        "Unknown parameter: 'x'.",
+    )
