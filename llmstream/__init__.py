@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from llmstream import agent, chats, errors, events, framing, grammar, partial_json, testing
     from llmstream.accumulate import Accumulator
-    from llmstream.agent import Agent
+    from llmstream.agent import Agent, Approve, Deny, StepPlan, Suspension
     from llmstream.chats import Chat, Message, Role
     from llmstream.dialects.base import Limits
     from llmstream.errors import (
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         DeadlineExceeded,
         DecodeError,
         IncompleteStream,
+        InvalidOutput,
         InvalidRequest,
         InvalidToolInput,
         LimitExceeded,
@@ -96,8 +97,10 @@ if TYPE_CHECKING:
         ToolSpec,
     )
     from llmstream.streams import EventStream, Model, stream
-    from llmstream.tools import Tool, ToolCallStatus, tool
+    from llmstream.structured import Structured
+    from llmstream.tools import Tool, ToolCallStatus, ToolContext, ToolOutput, tool
     from llmstream.transport.deadlines import Deadlines
+    from llmstream.transport.downloads import Downloads
     from llmstream.transport.retry import Retry
 
 __version__ = "0.1.0"
@@ -142,6 +145,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "DeadlineExceeded",
         "DecodeError",
         "IncompleteStream",
+        "InvalidOutput",
         "InvalidRequest",
         "InvalidToolInput",
         "LLMStreamError",
@@ -178,11 +182,13 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "llmstream.chats": ("Chat", "Message", "Role"),
     "llmstream.dialects.base": ("Limits",),
     "llmstream.transport.deadlines": ("Deadlines",),
+    "llmstream.transport.downloads": ("Downloads",),
     "llmstream.transport.retry": ("Retry",),
     "llmstream.accumulate": ("Accumulator",),
-    "llmstream.tools": ("Tool", "ToolCallStatus", "tool"),
+    "llmstream.tools": ("Tool", "ToolCallStatus", "ToolContext", "ToolOutput", "tool"),
     "llmstream.streams": ("EventStream", "Model", "stream"),
-    "llmstream.agent": ("Agent",),
+    "llmstream.structured": ("Structured",),
+    "llmstream.agent": ("Agent", "Approve", "Deny", "StepPlan", "Suspension"),
     "llmstream.providers.base": ("Provider",),
 }
 _SUBMODULES = ("agent", "chats", "errors", "events", "framing", "grammar", "partial_json", "testing")
@@ -191,6 +197,7 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [
     "Accumulator",
     "Agent",
+    "Approve",
     "AuthenticationError",
     "BadRequest",
     "Chat",
@@ -202,6 +209,8 @@ __all__ = [
     "DeadlineExceeded",
     "Deadlines",
     "DecodeError",
+    "Deny",
+    "Downloads",
     "Error",
     "ErrorInfo",
     "Event",
@@ -210,6 +219,7 @@ __all__ = [
     "Finish",
     "FinishReason",
     "IncompleteStream",
+    "InvalidOutput",
     "InvalidRequest",
     "InvalidToolInput",
     "LLMStreamError",
@@ -246,9 +256,12 @@ __all__ = [
     "Settings",
     "Source",
     "StepFinish",
+    "StepPlan",
     "StepStart",
     "StreamError",
     "StreamStart",
+    "Structured",
+    "Suspension",
     "TLSError",
     "TextDelta",
     "TextEnd",
@@ -257,10 +270,12 @@ __all__ = [
     "ToolApprovalRequest",
     "ToolCall",
     "ToolCallStatus",
+    "ToolContext",
     "ToolError",
     "ToolInputDelta",
     "ToolInputEnd",
     "ToolInputStart",
+    "ToolOutput",
     "ToolResult",
     "ToolSpec",
     "ToolTimeout",

@@ -27,6 +27,7 @@ LLMStreamError
 │   ├── DecodeError         a known event could not be read
 │   ├── NotAStream          the answer is no event stream at all
 │   ├── LimitExceeded       a line, frame, event or argument grew past its cap
+│   ├── InvalidOutput       the answer is not of the type that was asked for
 │   └── ProtocolError       HTTP or framing rules were broken
 └── ToolError               what happened around a tool call
     ├── InvalidToolInput    the arguments do not fit the tool's schema
@@ -54,6 +55,7 @@ __all__ = [
     "DecodeError",
     "ErrorInfo",
     "IncompleteStream",
+    "InvalidOutput",
     "InvalidRequest",
     "InvalidToolInput",
     "LLMStreamError",
@@ -286,6 +288,10 @@ class NotAStream(StreamError, code="not-a-stream"):
 
 class LimitExceeded(StreamError, code="limit-exceeded"):
     """A line, frame, event or argument grew past its cap."""
+
+
+class InvalidOutput(StreamError, code="invalid-output"):
+    """The answer is not of the type that was asked for; `partial.text_content` has its text."""
 
 
 class ProtocolError(StreamError, code="protocol-error"):

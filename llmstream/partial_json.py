@@ -114,6 +114,15 @@ class PartialJSON:
         )
 
     @property
+    def growing(self) -> bool:
+        """Whether the value shown last is a string or number that may still change."""
+        return self._mode >= _STRING and self._placed
+
+    def is_open(self, container: dict[str, Any] | list[Any]) -> bool:
+        """Whether an array or object of the value may still grow."""
+        return container is self._box or any(container is outer for outer in self._outer)
+
+    @property
     def state(self) -> State:
         """Complete; partial: something to show; none: nothing yet; invalid: no continuation is JSON."""
         if self.error is not None:

@@ -24,6 +24,10 @@ PROGRAMS = [path.name for path in FOUND if path.name not in SERVERS]
 
 SAID = {
     "agent_loop.py": ["[step 0]", 'calls clock({"city":"Oslo"})', "clock gave", "in 2 steps]"],
+    "approval.py": [
+        "a decision is due, approval\nprocess 1: saved, and over\nprocess 2: may I? refund({",
+        "are on their way. That is all there is.\n['user', 'assistant', 'tool', 'assistant']",
+    ],
     "cancel_midway.py": ["left after 5 fragments", "kept: 'Once upon a time a'", "['user', 'assistant']"],
     "chat.py": [
         "> What was my name?\nYou said: What was my name?",
@@ -46,6 +50,17 @@ SAID = {
     ],
     "replay.py": ['"toolCallId":"toolu_example_1"}\n{"type":"finish"', "15 events, the same byte by byte"],
     "save_and_resume.py": ["saved 2 messages", "assistant: You said: And another one?"],
+    "structured_output.py": [
+        "Recipe(title='Pea soup', minutes=UNSET, steps=UNSET)",
+        "minutes=40, steps=[Step(text='Soak'",
+        "told: The answer does not fit Recipe: Expected `int`, got `str` - at `$.minutes`.",
+        "Pea soup, 40 minutes, 2 steps",
+    ],
+    "sub_agents.py": [
+        "editor: calls research\neditor: step 0 is over (tool-calls)\nresearcher: calls library\n",
+        "editor: step 1 is over (stop)\neditor: research says: library says: Goroutines",
+        "critic  You said: writer: ",
+    ],
     "two_vendors.py": ["sim-anthropic:demo: 30 events", "\nthe same events\n"],
 }
 """What is characteristic of each; one that is not named here has to say something all the same."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llmstream.accumulate.fold import Fold
 from llmstream.chats.content import Text, ToolCall, ToolResult
@@ -93,6 +93,15 @@ class Accumulator(Fold):
         """The raw input of a call so far, open, cut off or complete; "" of an unknown call."""
         found = self._inputs.get(call_id)
         return "" if found is None else found.text
+
+    def tool_value(self, call_id: str) -> Any:
+        """The input of a call so far as a JSON value, the best that can be made of it; None of nothing.
+
+        Reading it at every event costs no more than parsing the text once. Objects and arrays are
+        the parser's own and go on growing: copy what is to be kept, change nothing.
+        """
+        found = self._inputs.get(call_id)
+        return None if found is None else found.value
 
     def add_results(self, results: Iterable[ToolResult]) -> None:
         """Takes results of calls that ran elsewhere; they are pending no longer."""

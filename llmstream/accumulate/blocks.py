@@ -9,6 +9,8 @@ import msgspec
 
 from llmstream import events
 from llmstream.chats.content import File, Metadata, Part, Reasoning, Source, Text, ToolCall, ToolResult
+from llmstream.errors import LLMStreamError
+from llmstream.partial_json import PartialJSON
 
 __all__ = ["Block", "Input", "file_part", "merge_metadata", "result_part", "source_part"]
 
@@ -68,13 +70,34 @@ class Block:
 class Input:
     """The input of one tool call: raw text until the call is complete, then a ToolCall."""
 
-    __slots__ = ("_buffer", "_call", "metadata", "write")
+    __slots__ = ("_buffer", "_call", "_parsed", "_parser", "metadata", "write")
 
     def __init__(self, metadata: Metadata | None) -> None:
         self._buffer = StringIO()
         self._call: ToolCall | None = None
+        self._parser: PartialJSON | None = None
+        self._parsed = 0  # characters that the parser has seen
         self.write = self._buffer.write
         self.metadata = metadata
+
+    @property
+    def value(self) -> Any:
+        """The best value so far: what has come since it was last read is parsed now, and once."""
+        parser = self._parser
+        if parser is None:
+            parser = self._parser = PartialJSON()
+        parsed = self._parsed
+        self._buffer.seek(parsed)
+        text = self._buffer.read()  # writing goes on where this ends
+        if not parsed and not text and self._call is not None:
+            text = self._call.arguments
+        if text:
+            self._parsed = parsed + len(text)
+            try:
+                parser.feed(text)
+            except LLMStreamError:
+                pass  # too deep; what came before that stays
+        return parser.value
 
     @property
     def text(self) -> str:

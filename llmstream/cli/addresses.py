@@ -10,7 +10,17 @@ from llmstream.streams import Model
 
 __all__ = ["SIMULATED", "base_url", "model_at"]
 
-SIMULATED: Final[Mapping[str, str]] = {"openai-chat": "/v1", "anthropic": "", "ollama": ""}
+SIMULATED: Final[Mapping[str, str]] = {
+    "openai-chat": "/v1",
+    "openai-responses": "/v1",
+    "anthropic": "",
+    "gemini": "/v1beta",
+    "gemini-interactions": "/v1beta",
+    "bedrock-converse": "",
+    "cohere": "",
+    "mistral": "",
+    "ollama": "",
+}
 """What the simulator speaks: dialect to what its clients put between the host and their own paths."""
 
 

@@ -15,6 +15,7 @@ from llmstream.cli.addresses import SIMULATED, model_at
 from llmstream.cli.asking import ask
 from llmstream.cli.demo_story import PROMPT, Story
 from llmstream.cli.demo_tools import DEMO_TOOLS
+from llmstream.cli.dialects import wire_of
 from llmstream.cli.exits import FINE, INTERRUPTED, exit_status
 from llmstream.cli.plain import TerminalShow
 from llmstream.cli.show import Show, show_for
@@ -62,7 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _demo(dialect: str, *, color: bool) -> int:
     seen: list[Event] = []
-    async with Simulator(Story(), api_keys=[_KEY]) as simulator:
+    spoken = wire_of(dialect, None).dialect
+    async with Simulator(Story(), api_keys=[_KEY], dialects=[spoken]) as simulator:
         model = model_at(simulator.url, dialect, name="demo", key=_KEY)
         agent = Agent(model, tools=DEMO_TOOLS, reasoning="low")
         print(f"A simulated model on {simulator.url}, asked over real HTTP in the dialect {dialect}.")

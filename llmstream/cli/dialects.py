@@ -13,7 +13,17 @@ __all__ = ["DIALECTS", "Wire", "wire_of"]
 
 DIALECTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "openai-chat": ("llmstream.dialects.openai_chat", "OpenAIChat", "openai"),
+    "openai-responses": ("llmstream.dialects.openai_responses", "OpenAIResponses", "openai-responses"),
     "anthropic": ("llmstream.dialects.anthropic", "Anthropic", "anthropic"),
+    "gemini": ("llmstream.dialects.gemini", "Gemini", "google"),
+    "gemini-interactions": (
+        "llmstream.dialects.gemini_interactions",
+        "GeminiInteractions",
+        "google-interactions",
+    ),
+    "bedrock-converse": ("llmstream.dialects.bedrock_converse", "BedrockConverse", "bedrock"),
+    "cohere": ("llmstream.dialects.cohere", "Cohere", "cohere"),
+    "mistral": ("llmstream.dialects.mistral", "Mistral", "mistral"),
     "ollama": ("llmstream.dialects.ollama", "Ollama", "ollama"),
 }
 """Name to module, class, and the provider whose own wire it is. A new dialect is one line here."""

@@ -8,10 +8,11 @@ import errno
 from collections.abc import Iterator
 from typing import Final
 
-from llmstream.cli.addresses import SIMULATED, base_url
+from llmstream.cli.addresses import base_url
 from llmstream.cli.exits import FINE, INTERRUPTED, USAGE
 from llmstream.cli.terminal import complain, one_line
 from llmstream.simulator import Pace, Received, Recording, Script, Simulator
+from llmstream.simulator.server import default_dialects
 
 __all__ = ["configure", "run"]
 
@@ -115,8 +116,8 @@ def _greeting(url: str, key: str | None) -> Iterator[str]:
     openai, anthropic, ollama = (base_url(url, name) for name in ("openai-chat", "anthropic", "ollama"))
     yield f"The simulator listens on {url} (Ctrl-C ends it)"
     yield ""
-    for name in SIMULATED:
-        yield f"  {name:<12} {base_url(url, name)}"
+    for dialect in default_dialects():
+        yield f"  {dialect.name:<20} {base_url(url, dialect.name)}"
     yield ""
     yield "Try it:"
     yield f"  OPENAI_API_KEY={shown} llmstream chat -m openai:sim --base-url {openai} Hello"

@@ -8,16 +8,28 @@ simulator, the gateway and the round-trip tests are made of that half.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
+from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.errors import ErrorInfo, LLMStreamError
 from llmstream.events import Event, Usage, Warning
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.request import Request
 
-__all__ = ["Decoder", "Dialect", "Encoded", "EventEncoder", "Limits"]
+__all__ = [
+    "ChoosesUrls",
+    "Decoder",
+    "Dialect",
+    "Encoded",
+    "EventEncoder",
+    "KnowsOutput",
+    "Limits",
+    "OutputAbility",
+    "output_abilities",
+    "takes_url",
+]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,3 +138,40 @@ class Dialect(Protocol):
     def encode_error(self, error: ErrorInfo) -> HttpResponse:
         """The reverse of `decode_error`: the answer a vendor would give."""
         ...
+
+
+@runtime_checkable
+class ChoosesUrls(Protocol):
+    """What a dialect may have besides: a word on which URLs its vendor fetches itself."""
+
+    def accepts_url(self, part: Image | Audio | Document | File) -> bool:
+        """Whether the vendor takes the part by its URL; where it does not, it gets the bytes.
+
+        True too where the bytes would be refused or left out just the same.
+        """
+        ...
+
+
+def takes_url(dialect: Dialect, part: Image | Audio | Document | File) -> bool:
+    """Whether a part may stay a URL: yes, unless the dialect says no."""
+    return dialect.accepts_url(part) if isinstance(dialect, ChoosesUrls) else True
+
+
+OutputAbility: TypeAlias = Literal["json_schema", "tool", "json_object"]
+"""How a model can be held to JSON: to a schema, by a call it has to make, or to JSON of any shape."""
+
+
+@runtime_checkable
+class KnowsOutput(Protocol):
+    """The optional part of a dialect: how typed answers are asked for, where not all ways are open."""
+
+    def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
+        """What the model that is asked can be held to in this request, best first; () is nothing."""
+        ...
+
+
+def output_abilities(dialect: Dialect, request: Request) -> tuple[OutputAbility, ...]:
+    """What a dialect says of a request; one that says nothing is trusted with everything."""
+    if isinstance(dialect, KnowsOutput):
+        return dialect.output_abilities(request)
+    return ("json_schema", "tool", "json_object")

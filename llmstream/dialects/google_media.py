@@ -12,7 +12,7 @@ import msgspec
 from llmstream.chats.content import Audio, Document, File, Image, part_kind
 from llmstream.errors import Unsupported
 
-__all__ = ["Media", "base64_bytes", "media_of", "part_of_media"]
+__all__ = ["Media", "base64_bytes", "is_at_google", "media_of", "part_of_media"]
 
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -56,9 +56,8 @@ def media_of(part: Image | Audio | Document | File, *, fetches_urls: bool, provi
         raise Unsupported(f"{_name(part)} holds neither bytes nor a URL", provider=provider)
     if _YOUTUBE.match(part.url):
         return Media(media_type or "video/mp4", url=part.url)
-    own = part.url.startswith("gs://") or _FILES_API.match(part.url)
     web = part.url.startswith(("http://", "https://"))
-    if not own and not (web and fetches_urls):
+    if not is_at_google(part.url) and not (web and fetches_urls):
         raise Unsupported(
             f"{_name(part)} at {part.url!r} cannot be fetched by this model. Download it and pass its bytes, "
             "or upload it to Google and pass the address of the file.",
@@ -66,6 +65,15 @@ def media_of(part: Image | Audio | Document | File, *, fetches_urls: bool, provi
         )
     guess = mimetypes.guess_type(part.url.partition("?")[0])[0]
     return Media(media_type or guess or "", url=part.url)
+
+
+def is_at_google(url: str) -> bool:
+    """Whether every model reads the address: the vendor's own files, and YouTube.
+
+    Other addresses are fetched by newer models only, not inside the results of functions, and not
+    where the site's robots.txt keeps Google out.
+    """
+    return url.startswith("gs://") or bool(_FILES_API.match(url) or _YOUTUBE.match(url))
 
 
 def base64_bytes(text: str) -> bytes:

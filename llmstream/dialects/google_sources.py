@@ -9,9 +9,17 @@ from typing import Any, Final
 from llmstream.dialects.surrogates import without_lone_surrogates
 from llmstream.events import Source
 
-__all__ = ["Sources"]
+__all__ = ["Sources", "document_uri"]
+
+KEY: Final = "google"
 
 _OCTETS: Final = "application/octet-stream"
+
+
+def document_uri(source: Source) -> str:
+    """The path or name that a document came with."""
+    told = (source.provider_metadata or {}).get(KEY, {}).get("uri")
+    return told if isinstance(told, str) else source.filename or source.title or source.id
 
 
 class Sources:
@@ -40,7 +48,8 @@ class Sources:
         filename = path.rstrip("/").rpartition("/")[2] or path
         if self._is_new("document", f"{path}\n{_text(title) or ''}"):
             media_type = mimetypes.guess_type(filename)[0] or _OCTETS
-            yield Source("document", self._new_id(), None, _text(title), media_type, filename)
+            metadata = None if path == filename else {KEY: {"uri": path}}
+            yield Source("document", self._new_id(), None, _text(title), media_type, filename, metadata)
 
     def _is_new(self, kind: str, key: str) -> bool:
         size = len(self._seen)

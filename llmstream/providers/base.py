@@ -148,8 +148,8 @@ class Provider:
             error.args = (error.message,)
         return error
 
-    async def ready(self, model: str) -> str | None:
-        """Called before a request that has no base_url of the caller's.
+    async def ready(self, model: str, key: str | None) -> str | None:
+        """Called before a request that has no base_url of the caller's; `key` is what the caller gave.
 
         A provider that runs its own server starts it here and gives its address.
         """

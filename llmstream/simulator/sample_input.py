@@ -9,6 +9,8 @@ from typing import Any, Final
 __all__ = ["sample_value"]
 
 _MAX_DEPTH: Final = 12
+_DEEP: Final = 3
+"""From here on arrays are empty where they may be, so that types that hold themselves come to an end."""
 
 _STRINGS: Final = (
     ("city|town|place|location", "Paris"),
@@ -73,7 +75,7 @@ class _Sampler:
             case "object":
                 return self.object(schema, depth)
             case "array":
-                count = max(1, int(schema.get("minItems") or 0))
+                count = max(0 if depth > _DEEP else 1, int(schema.get("minItems") or 0))
                 return [self.value(schema.get("items", {"type": "string"}), name, depth + 1)] * count
             case "integer" | "number":
                 return _number(schema)

@@ -41,12 +41,29 @@ _CLOSE_S = 1.0
 
 
 def default_dialects() -> list[Dialect]:
-    """The dialects the simulator speaks unless told otherwise."""
+    """The dialects the simulator speaks unless told otherwise.
+
+    Mistral's is not among them: its path is that of Chat Completions, so it needs a server of its own.
+    """
     from llmstream.dialects.anthropic import Anthropic
+    from llmstream.dialects.bedrock_converse import BedrockConverse
+    from llmstream.dialects.cohere import Cohere
+    from llmstream.dialects.gemini import Gemini
+    from llmstream.dialects.gemini_interactions import GeminiInteractions
     from llmstream.dialects.ollama import Ollama
     from llmstream.dialects.openai_chat import OpenAIChat
+    from llmstream.dialects.openai_responses import OpenAIResponses
 
-    return [OpenAIChat(), Anthropic(), Ollama()]
+    return [
+        OpenAIChat(),
+        OpenAIResponses(),
+        Anthropic(),
+        Gemini(),
+        GeminiInteractions(),
+        BedrockConverse(),
+        Cohere(),
+        Ollama(),
+    ]
 
 
 class Simulator:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from collections.abc import Awaitable
+from typing import Final, TypeVar
 
 import msgspec
 
 from llmstream.dialects.sentence import Sentence
 from llmstream.errors import AuthenticationError, LLMStreamError
 from llmstream.events import Error, Event, Finish, Raw, ResponseMetadata, StreamStart, Usage
-from llmstream.exchange import HttpRequest
 from llmstream.streams.answer import Answer
 from llmstream.streams.plan import Plan
-from llmstream.transport.http import Response, send
+from llmstream.transport.http import send
 from llmstream.transport.retry import budget_of, wait_before_retry_s
 from llmstream.transport.watchdog import deadline_error
 
 __all__ = ["Call"]
+
+T = TypeVar("T")
 
 _log = logging.getLogger("llmstream")
 
@@ -101,12 +103,12 @@ class Call:
         """One attempt, up to its first content; raises where it failed before that."""
         plan, started = self._plan, asyncio.get_running_loop().time()
         assert self._total_started is not None  # set by _open
-        prepared = await plan.prepare()
+        prepared = await self._in_time(plan.prepare(), started)
         self._secrets = prepared.secrets
         self._sentence = sentence = Sentence(
             plan.decoder(), provider=plan.provider, warnings=prepared.encoded.warnings
         )
-        response = await self._send(prepared.http, started)
+        response = await self._in_time(send(prepared.http, plan.deadlines, plan.session), started)
         self._answer = answer = Answer(
             plan, response, sentence, started=started, total_started=self._total_started
         )
@@ -120,8 +122,8 @@ class Call:
         answer.content_came()
         return held
 
-    async def _send(self, http: HttpRequest, started: float) -> Response:
-        """The head of the answer, within the deadlines for it."""
+    async def _in_time(self, step: Awaitable[T], started: float) -> T:
+        """A step on the way to the head of the answer, within the deadlines for that."""
         deadlines = self._plan.deadlines
         starts = {"first-event": started, "step": started, "total": self._total_started or started}
         limits = {
@@ -133,7 +135,7 @@ class Call:
         due = min(dues, default=None)
         try:
             async with asyncio.timeout_at(due[0] if due else None) as timer:
-                return await send(http, deadlines, self._plan.session)
+                return await step
         except TimeoutError:
             if due is None or not timer.expired():
                 raise
@@ -145,11 +147,14 @@ class Call:
         if isinstance(failure, AuthenticationError) and self._plan.new_keys and not rejected:
             return 0.0  # keys are rotated: the function that gives them is asked once more
         wait_s = wait_before_retry_s(self._plan.retry, failure, self.attempts)
-        total = self._plan.deadlines.total_s
-        if wait_s is not None and total is not None and self._total_started is not None:
-            if asyncio.get_running_loop().time() + wait_s > self._total_started + total:
-                return None
-        return wait_s
+        return None if wait_s is not None and self._past_total(wait_s) else wait_s
+
+    def _past_total(self, wait_s: float) -> bool:
+        """Whether the total deadline would pass during a wait."""
+        total, started = self._plan.deadlines.total_s, self._total_started
+        if total is None or started is None:
+            return False
+        return asyncio.get_running_loop().time() + wait_s > started + total
 
     def _refused(self, failure: LLMStreamError) -> list[Event]:
         """The sentence of a call that came to nothing."""

@@ -6,15 +6,17 @@ import asyncio
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from llmstream.accumulate import Accumulator
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
-from llmstream.errors import InvalidRequest, LLMStreamError
+from llmstream.errors import InvalidOutput, InvalidRequest, LLMStreamError
 from llmstream.events import Event, FinishReason, TextDelta, Usage
 from llmstream.streams.history import copied, kept_of_a_broken_turn
+from llmstream.streams.objects import final_object, growing_objects
 from llmstream.streams.options import Options, make_request
+from llmstream.structured import as_structured
 from llmstream.tools import ToolCallStatus, as_tools
 
 if TYPE_CHECKING:
@@ -35,15 +37,23 @@ class EventStream:
     _call: Call | None = None
     _over = False
 
-    def __init__(self, model: Model, messages: Sequence[Message], options: Options) -> None:
+    def __init__(
+        self,
+        model: Model,
+        messages: Sequence[Message],
+        options: Options,
+        *,
+        started: float | None = None,  # loop time from which the total deadline counts; else the first read
+    ) -> None:
         system = options.get("system")
         self.model = model
         self.total_usage = Usage()
         self._messages = ([Message.system(system)] if system else []) + copied(messages)
         self._options = cast(Options, {k: v for k, v in options.items() if k != "system"})
+        self._output = as_structured(options.get("response_format"))
         self._tools = as_tools(options.get("tools") or ())
         self._fold = Accumulator(tools=self._tools)
-        self._started: float | None = None
+        self._started = started
         self._iterator: AsyncGenerator[Event] | None = None
         self._current: Event | None = None
         self._reading = False
@@ -113,6 +123,41 @@ class EventStream:
             pass
         return self.message
 
+    def objects(self, output_type: Any = None, *, repair: int | None = None) -> AsyncGenerator[Any]:
+        """The answer as a value of `response_format`'s type, as it grows.
+
+        Of a list, set or open tuple each element once, when it is whole and fits. Of anything else the
+        value so far, whenever it has changed: Structs and dataclasses as instances in which what has
+        not come is `msgspec.UNSET` (and `__post_init__` has not run), typed dicts without the keys that
+        have not come, arrays as lists. Text grows; numbers, enums, dates and the like come whole.
+        The last value is the validated one, also kept as `object`.
+
+        An answer that does not fit is shown to the model with what is wrong, and asked for again: a new
+        turn of the conversation, whose values begin anew. Where the model calls tools instead,
+        this ends quietly; go on with `call_tools()`.
+
+        output_type: the type, where `response_format` names none; asked for if nothing is sent yet
+        repair:      how often the model may mend its answer; by default 1, or what `Structured` says
+        raises:      InvalidOutput when that did not help; LLMStreamError where the stream failed
+        """
+        if output_type is not None:
+            self._expect(output_type)
+        rounds = self._output.repair if repair is None and self._output is not None else repair
+        quiet = self._options.get("errors") == "events"
+        rounds = 1 if rounds is None else rounds
+        return growing_objects(self, self._output, rounds, self._next_turn, quiet=quiet)
+
+    def _expect(self, output_type: Any) -> None:
+        """Takes a type for the answer that was not named before."""
+        wanted = self._options.get("response_format")
+        given = as_structured(output_type)
+        if self._output is not None and given is not None and self._output.type != given.type:
+            raise InvalidRequest(f"the answer was asked for as {self._output.type!r}, not {given.type!r}")
+        if self._output is None:
+            self._output = given
+            if wanted is None and self._call is None:
+                self._options["response_format"] = given
+
     async def _events(self) -> AsyncGenerator[Event]:
         if self._over:
             return
@@ -123,8 +168,7 @@ class EventStream:
             call = self._begin()
             while batch := await call.next():
                 self._batch, self._seen, self._folded = batch, 0, 0
-                for event in batch:
-                    self._seen += 1
+                for self._seen, event in enumerate(batch, 1):  # cheaper than adding 1 each time
                     yield event
                 self._catch_up()
             self._end(call)
@@ -202,6 +246,23 @@ class EventStream:
         return self._folded_now().finish_reason
 
     @property
+    def object(self) -> Any:
+        """The validated answer, of `response_format`'s type, once the response is over.
+
+        raises: InvalidOutput where it does not fit, with the message in `partial`; the stream's own
+                error where it failed; InvalidRequest while it is still to be read
+        """
+        if not self._over:
+            raise InvalidRequest("the answer is not over: read it, by objects() or collect(), then ask again")
+        if self.error is not None:
+            raise self.error
+        try:
+            return final_object(self.message, self.finish_reason, self._output)
+        except InvalidOutput as error:
+            error.provider, error.partial, error.usage = self.model.provider.name, self.message, self.usage
+            raise
+
+    @property
     def error(self) -> LLMStreamError | None:
         """Why the stream failed, or None."""
         return self._call.error if self._call is not None else None
@@ -210,6 +271,15 @@ class EventStream:
     def accumulator(self) -> Accumulator:
         """The fold of this response: tool inputs, warnings, response id and so on."""
         return self._folded_now()
+
+    def tool_input(self, call_id: str) -> Any:
+        """The input of a call so far, as a JSON value: the best that can be made of it at any event.
+
+        The raw text is `accumulator.tool_input`. Objects and arrays go on growing: copy what is to
+        be kept, change nothing. None of an unknown call, and while nothing can be shown.
+        """
+        self._catch_up()
+        return self._fold.tool_value(call_id)
 
     def messages(self) -> list[Message]:
         """The whole conversation: prompt, answers, tool results. Copies; the caller may keep them."""
@@ -269,7 +339,11 @@ class EventStream:
         answer = self._fold.tool_message
         if answer is None or self._fold.pending_calls:
             return
-        self._messages.append(answer)
+        self._next_turn(answer)
+
+    def _next_turn(self, message: Message) -> None:
+        """Adds a message to the conversation; the stream goes on with the answer to it."""
+        self._messages.append(message)
         self._fold = Accumulator(tools=self._tools)
         self._call, self._over, self._iterator = None, False, None
         self._batch, self._seen, self._folded = [], 0, 0

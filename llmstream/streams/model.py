@@ -7,15 +7,21 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
-from llmstream.dialects.base import Limits
+import msgspec
+
+from llmstream.dialects.base import Limits, output_abilities
 from llmstream.errors import InvalidRequest
 from llmstream.events import Event
 from llmstream.providers.base import Provider
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request
-from llmstream.streams.plan import Plan, Prepared
+from llmstream.streams.history import mended
+from llmstream.streams.inlining import Inliner
 from llmstream.streams.options import AnyTool, Options, Prompt, as_messages, make_request
+from llmstream.streams.plan import Plan, Prepared
+from llmstream.structured.modes import asked
 from llmstream.transport.deadlines import Deadlines
+from llmstream.transport.downloads import Downloads
 from llmstream.transport.retry import Retry
 
 if TYPE_CHECKING:
@@ -42,6 +48,8 @@ class Model:
     api_key:  by default the vendor's usual environment variable
     headers:  sent with every request
     session:  an aiohttp.ClientSession of the caller's; by default one per event loop
+    downloads: within which limits files by URL are downloaded for a vendor that takes only their
+              bytes; by default none is, and such a request is refused
     raises:   InvalidRequest for a spec that names no provider or no model
     """
 
@@ -57,6 +65,7 @@ class Model:
         deadlines: Deadlines = Deadlines(),
         retry: Retry = Retry(),
         limits: Limits = Limits(),
+        downloads: Downloads | None = None,
     ) -> None:
         name, colon, model = spec.partition(":")
         if provider is None and not (name and colon and model):
@@ -69,6 +78,7 @@ class Model:
         self.deadlines = deadlines
         self.retry = retry
         self.limits = limits
+        self.downloads = downloads
         self._api_key = api_key
         self._headers = dict(headers or {})
         self._session = session
@@ -120,12 +130,14 @@ class Model:
 
         given: Mapping[str, Any] = options or {}
         dialect, name = self.provider.dialect, self.provider.name
+        way = asked(request, output_abilities(dialect, request))
         call_id = str(uuid.uuid4())
+        inliner = Inliner(dialect, self.downloads)
         plan = Plan(
             provider=name,
-            prepare=lambda: self._prepare(request, call_id),
-            decoder=lambda: dialect.decoder(
-                provider=name, include_raw=request.include_raw, limits=self.limits
+            prepare=lambda: self._prepare(way.request, call_id, inliner),
+            decoder=lambda: way.reading(
+                dialect.decoder(provider=name, include_raw=request.include_raw, limits=self.limits)
             ),
             decode_error=self.provider.decode_error,
             content_type=dialect.content_type,
@@ -137,14 +149,21 @@ class Model:
         )
         return Call(plan, total_started=started)
 
-    async def _prepare(self, request: Request, call_id: str) -> Prepared:
+    async def _prepare(self, request: Request, call_id: str, inliner: Inliner | None = None) -> Prepared:
         """The request as it is sent; `call_id` stays the same over all attempts of a call."""
         key = self._api_key
         if callable(key):
             given = key()
             key = await given if inspect.isawaitable(given) else given
-        base_url = self.base_url or await self.provider.ready(request.model)
+        base_url = self.base_url or await self.provider.ready(request.model, key)
+        messages, warnings = mended(request.messages)
+        if request.messages and not messages:
+            raise InvalidRequest("the conversation is empty: none of its messages says anything")
+        inliner = inliner or Inliner(self.provider.dialect, self.downloads)
+        request = await inliner.inline(msgspec.structs.replace(request, messages=tuple(messages)))
         encoded = self.provider.dialect.encode(request, provider=self.provider.name)
+        if warnings:
+            encoded = msgspec.structs.replace(encoded, warnings=[*warnings, *encoded.warnings])
         http = self.provider.prepare(
             encoded.http,
             model=request.model,

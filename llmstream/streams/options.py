@@ -20,6 +20,7 @@ from llmstream.request import (
     ToolChoice,
     ToolSpec,
 )
+from llmstream.structured.output import as_structured
 from llmstream.tools import AnyTool, tool_specs
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.retry import Retry
@@ -36,7 +37,7 @@ class Options(TypedDict, total=False):
     tool_choice:      "auto", "none", "required" or the name of a tool
     system:           a system prompt, put before the conversation
     settings:         a `Settings`; its fields may be given by themselves as well
-    response_format:  "json", a JSON schema, a `ResponseFormat`, or a type
+    response_format:  "json", a JSON schema, a `ResponseFormat`, a type, or a `Structured`
     reasoning:        an effort such as "low", a budget in tokens, or a `Reasoning`
     provider_options: fields for the vendor's own body, keyed by provider
     errors:           "raise" after finish (the default), or "events": end quietly
@@ -172,7 +173,5 @@ def _response_format(value: Any) -> ResponseFormat | None:
         return ResponseFormat()
     if isinstance(value, Mapping):
         return ResponseFormat(schema=dict(value))
-    try:
-        return ResponseFormat(schema=msgspec.json.schema(value), name=getattr(value, "__name__", "response"))
-    except TypeError as error:
-        raise InvalidRequest(f"response_format: no JSON schema can be made of {value!r}: {error}") from None
+    typed = as_structured(value)
+    return None if typed is None else typed.format

@@ -89,7 +89,7 @@ def refused_url(url: str, limits: Downloads) -> str | None:
         return f"its scheme is {parsed.scheme or 'missing'!r}, allowed is {' or '.join(schemes)}"
     if not host or not port:
         return "it names no host or no usable port"
-    if "@" in parsed.raw_authority:
+    if "@" in re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0]:
         return "it holds credentials"
     return _refused_host(host, limits)
 

@@ -188,7 +188,7 @@ def test_a_refused_connection_is_status_3(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["Hi"], "no model: pass -m provider:model or set LLMSTREAM_MODEL. Keys are set for openai."),
+        (["Hi"], "no model: pass -m provider:model or set LLMSTREAM_MODEL. Keys are set for openai, "),
         (["-m", "openai", "Hi"], "provider:model"),
         (["-m", "opnai:m", "Hi"], "Did you mean openai"),
         (["-m", "openai:m"], "the prompt is empty"),

@@ -20,6 +20,8 @@ OPENAI_CHAT = RECORDINGS / "openai_chat.sse"
 ANTHROPIC = RECORDINGS / "anthropic.sse"
 OLLAMA = RECORDINGS / "ollama.ndjson"
 EVERY = [("openai-chat", OPENAI_CHAT), ("anthropic", ANTHROPIC), ("ollama", OLLAMA)]
+ALIKE = [("mistral", "openai-chat")]
+"""A dialect that reads another's bytes, since what it adds to them is not in every body."""
 
 
 def replay(capsys: pytest.CaptureFixture[str], *argv: object) -> tuple[int, list[events.Event], str]:
@@ -90,7 +92,7 @@ def test_raw_shows_the_wire(capsys):
 @pytest.mark.parametrize(("dialect", "path"), EVERY)
 @pytest.mark.parametrize("wrong", list(DIALECTS))
 def test_bytes_of_another_dialect_are_named_with_the_remedy(dialect, path, wrong, capsys):
-    if wrong == dialect:
+    if wrong == dialect or (wrong, dialect) in ALIKE:
         return
     status, found, err = replay(capsys, "--dialect", wrong, path)
     assert status == 3

@@ -62,7 +62,7 @@ def test_its_output_has_addresses_examples_and_a_line_a_request(spawn):
         with pytest.raises(urllib.error.HTTPError, match="401"):
             post(f"{url}/v1/chat/completions", CHAT, authorization="Bearer wrong")
         text = stopped(process)
-    assert f"openai-chat  {url}/v1\n" in greeting
+    assert f"openai-chat          {url}/v1\n" in greeting
     assert f"export OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=k1\n" in greeting
     assert "   1  POST /v1/chat/completions  openai-chat  any  1 message\n" in text
     assert "   2  POST /v1/chat/completions  openai-chat\n" in text

@@ -176,4 +176,4 @@ def test_a_provider_is_a_value() -> None:
 
 
 async def test_a_vendor_has_nothing_to_start() -> None:
-    assert await acme().ready("m") is None
+    assert await acme().ready("m", None) is None

@@ -24,10 +24,30 @@ KEY = "sk-canary-0123456789"
 AZURE = "https://res.openai.azure.com"
 
 URLS = {
+    "google": (
+        "https://generativelanguage.googleapis.com/v1beta/models/some-model:streamGenerateContent?alt=sse"
+    ),
+    "google-interactions": "https://generativelanguage.googleapis.com/v1beta/interactions?alt=sse",
+    "vertex": (
+        "https://aiplatform.googleapis.com/v1/publishers/google/models/some-model:streamGenerateContent?alt=sse"
+    ),
+    "vertex-anthropic": (
+        "https://aiplatform.googleapis.com/v1/publishers/anthropic/models/some-model:streamRawPredict"
+    ),
+    "azure-responses": "https://res.openai.azure.com/openai/v1/responses",
+    "lmstudio-responses": "http://localhost:1234/v1/responses",
+    "openai-responses": "https://api.openai.com/v1/responses",
+    "openrouter-responses": "https://openrouter.ai/api/v1/responses",
+    "xai-responses": "https://api.x.ai/v1/responses",
     "anthropic": "https://api.anthropic.com/v1/messages",
     "azure": "https://res.openai.azure.com/openai/v1/chat/completions",
     "baseten": "https://inference.baseten.co/v1/chat/completions",
+    "bedrock": "https://bedrock-runtime.us-east-1.amazonaws.com/model/some-model/converse-stream",
+    "bedrock-invoke": (
+        "https://bedrock-runtime.us-east-1.amazonaws.com/model/some-model/invoke-with-response-stream"
+    ),
     "cerebras": "https://api.cerebras.ai/v1/chat/completions",
+    "cohere": "https://api.cohere.com/v2/chat",
     "copilot": "https://api.githubcopilot.com/chat/completions",
     "deepinfra": "https://api.deepinfra.com/v1/openai/chat/completions",
     "deepseek": "https://api.deepseek.com/chat/completions",
@@ -42,6 +62,7 @@ URLS = {
     "llamacpp": "http://localhost:8080/v1/chat/completions",
     "lmstudio": "http://localhost:1234/v1/chat/completions",
     "minimax": "https://api.minimax.io/v1/chat/completions",
+    "mistral": "https://api.mistral.ai/v1/chat/completions",
     "moonshot": "https://api.moonshot.ai/v1/chat/completions",
     "nebius": "https://api.studio.nebius.com/v1/chat/completions",
     "nvidia": "https://integrate.api.nvidia.com/v1/chat/completions",
@@ -60,7 +81,12 @@ URLS = {
     "xai": "https://api.x.ai/v1/chat/completions",
     "zai": "https://api.z.ai/api/paas/v4/chat/completions",
 }
-OWN_HEADER = {"anthropic": "x-api-key", "azure": "api-key"}
+OWN_HEADER = {
+    "anthropic": "x-api-key",
+    "azure": "api-key",
+    "azure-responses": "api-key",
+    **dict.fromkeys(("google", "google-interactions", "vertex", "vertex-anthropic"), "x-goog-api-key"),
+}
 
 
 def prepared(provider: Provider, *, env: dict[str, str], base_url: str | None = None) -> HttpRequest:
@@ -124,7 +150,8 @@ def test_a_request_goes_to_the_right_url_with_the_key(name: str) -> None:
     assert http.headers[header] == (KEY if name in OWN_HEADER else f"Bearer {KEY}")
     assert KEY not in repr(http)
     assert KEY not in http.body.decode() + http.url
-    assert http.json()["model"] == "some-model"
+    assert http.json().get("model", "some-model") == "some-model"
+    assert "some-model" in http.url + http.body.decode()
 
 
 @pytest.mark.parametrize("name", VENDORS)

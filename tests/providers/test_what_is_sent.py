@@ -15,6 +15,7 @@ from llmstream.providers.base import Provider
 from llmstream.providers.registry import all_providers
 
 KEY = "key-0123456789"
+REGION = "eu-west-1"
 SAID: list[Event] = [ls.StreamStart(), ls.TextStart("0"), ls.TextDelta("Hello", "0"), ls.TextEnd("0")]
 
 PROVIDERS = [p for p in all_providers() if not p.name.startswith("sim")]
@@ -33,6 +34,7 @@ def no_environment(monkeypatch) -> None:
         for name in (*provider.key_env, *provider.token_env, *provider.base_url_env):
             monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("OPENAI_API_VERSION", raising=False)
+    monkeypatch.setenv("AWS_REGION", REGION)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
@@ -51,7 +53,7 @@ async def test_a_stream_reaches_the_vendor_and_comes_back(vendors, provider) -> 
     assert check(events) == []
     assert "".join(e.delta for e in events if isinstance(e, ls.TextDelta)) == "Hello"
     ((url, request),) = sent
-    address = URL(base_url or provider.address(None))
+    address = URL((base_url or provider.address(None)).replace("{region}", REGION))
     assert (url.scheme, url.host) == (address.scheme, address.host)
     assert sum(KEY in value for value in request["headers"].values()) == 1
     assert b"Hi" in request["data"]

@@ -646,7 +646,7 @@ async def test_a_connection_that_the_server_has_closed_meanwhile_is_not_the_call
         await writer.wait_closed()
 
     server = await asyncio.start_server(one_answer_each, "127.0.0.1", 0)
-    asked = model("http://127.0.0.1:%d" % server.sockets[0].getsockname()[1])
+    asked = model(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     for _ in range(2):
         message = await asked.stream("Hi", retry=ls.Retry(max_retries=0)).collect()
         assert message.text_content == "Hello"

@@ -11,15 +11,18 @@ from typing import Final, Literal
 
 import msgspec
 
+from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.anthropic.decoder import AnthropicDecoder
 from llmstream.dialects.anthropic.error_words import encode_error
 from llmstream.dialects.anthropic.event_encoder import AnthropicEventEncoder
 from llmstream.dialects.anthropic.invoke_frames import InvokeFrames
+from llmstream.dialects.anthropic.media import accepts_url
 from llmstream.dialects.anthropic.quirks import BEDROCK_INVOKE_QUIRKS, VERTEX_QUIRKS, Quirks
 from llmstream.dialects.anthropic.request import encode_request
 from llmstream.dialects.anthropic.request_reader import decode_request
 from llmstream.dialects.aws_exceptions import answer_error, encode_answer
-from llmstream.dialects.base import Encoded, Limits
+from llmstream.dialects.base import Encoded, Limits, OutputAbility
+from llmstream.dialects.claude_models import supports_schemas
 from llmstream.dialects.decoder import Framing
 from llmstream.dialects.vendor_errors import vendor_error
 from llmstream.errors import ErrorInfo, LLMStreamError
@@ -57,6 +60,13 @@ class Anthropic(msgspec.Struct, frozen=True):
         """
         return encode_request(request, provider=provider, quirks=self.quirks)
 
+    def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
+        """What the model can be held to; see `dialects.base.KnowsOutput`."""
+        thinks = request.reasoning is not None and request.reasoning.effort != "none"
+        if supports_schemas(request.model):
+            return ("json_schema",) if thinks else ("json_schema", "tool")
+        return () if thinks else ("tool",)  # with reasoning on, the API forces no tool
+
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
     ) -> AnthropicDecoder:
@@ -78,6 +88,10 @@ class Anthropic(msgspec.Struct, frozen=True):
     def accepts(self, http: HttpRequest) -> bool:
         """Whether a request is of this dialect, by its method and path."""
         return http.method == "POST" and self.quirks.model_of(http.url) is not None
+
+    def accepts_url(self, part: Image | Audio | Document | File) -> bool:
+        """Whether the server fetches the part itself: images and PDFs, unless it fetches nothing."""
+        return accepts_url(part, quirks=self.quirks)
 
     def decode_request(self, http: HttpRequest) -> Request:
         """What a client asks for, checked as the vendor checks it.

@@ -55,6 +55,7 @@ class Conversation:
     def __init__(self, *, provider: str, quirks: Quirks, warnings: list[Warning]) -> None:
         self.system: list[dict[str, Any]] = []
         self.messages: list[dict[str, Any]] = []
+        self._ids: dict[str, str] = {}
         self._provider = provider
         self._quirks = quirks
         self._warnings = warnings
@@ -153,7 +154,7 @@ class Conversation:
         if part.provider_executed and "type" not in told:
             self._warn(f"the call {part.id!r}, which another vendor ran, was left out")
             return None
-        block = {"type": "tool_use", "id": _wire_id(part.id), "name": part.name}
+        block = {"type": "tool_use", "id": self._wire_id(part.id), "name": part.name}
         return {**block, **told, "input": _input(part.arguments)}
 
     def _result(self, part: ToolResult) -> dict[str, Any] | None:
@@ -162,17 +163,31 @@ class Conversation:
             if "type" not in told:
                 self._warn(f"the result of {part.tool_call_id!r}, which another vendor ran, was left out")
                 return None
-            block = {**told, "tool_use_id": _wire_id(part.tool_call_id), "content": part.result}
+            block = {**told, "tool_use_id": self._wire_id(part.tool_call_id), "content": part.result}
             return {**block, "is_error": part.is_error} if told["type"] == "mcp_tool_result" else block
         content: Any = part.content
         if part.parts:
             content = [{"type": "text", "text": part.content}] if part.content.strip() else []
             for piece in part.parts:
                 content.append(self._block("user", piece))
-        block = {"type": "tool_result", "tool_use_id": _wire_id(part.tool_call_id), "content": content}
+        block = {"type": "tool_result", "tool_use_id": self._wire_id(part.tool_call_id), "content": content}
         if part.is_error:
             block["is_error"] = True
         return {**block, **told}
+
+    def _wire_id(self, call_id: str) -> str:
+        """Another vendor's id in the letters that the API takes; the same for call and result.
+
+        Two ids that differ in other letters only stay two.
+        """
+        if call_id not in self._ids:
+            wanted = fitting = _NO_ID.sub("_", call_id) or "call"
+            number = 1
+            while fitting in self._ids.values():
+                number += 1
+                fitting = f"{wanted}_{number}"
+            self._ids[call_id] = fitting
+        return self._ids[call_id]
 
     def _trim(self, content: list[dict[str, Any]]) -> None:
         """The beginning of an answer may not end in white space."""
@@ -192,11 +207,6 @@ def _rank(block: dict[str, Any]) -> int:
 def _told(part: Any) -> dict[str, Any]:
     """What the metadata holds for this vendor: cache_control, citations, signatures and the like."""
     return dict((part.metadata or {}).get(KEY, {}))
-
-
-def _wire_id(call_id: str) -> str:
-    """Another vendor's id in the letters that the API takes; the same for call and result."""
-    return _NO_ID.sub("_", call_id) or "call"
 
 
 def _input(arguments: str) -> Any:

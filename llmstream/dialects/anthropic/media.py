@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
+import mimetypes
 from typing import Any, Final
 
-from llmstream.chats.content import Document, Image, Metadata
+from llmstream.chats.content import Audio, Document, File, Image, Metadata
 from llmstream.dialects.anthropic.blocks import KEY
 from llmstream.dialects.anthropic.quirks import Quirks
 from llmstream.errors import Unsupported
 
-__all__ = ["encode_media", "read_media"]
+__all__ = ["accepts_url", "encode_media", "read_media"]
 
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -20,6 +21,18 @@ _MAGIC: Final = (
     (b"%PDF-", "application/pdf"),
 )
 _TEXTS: Final = ("text/", "application/json", "application/xml", "application/yaml")
+
+
+def accepts_url(part: Image | Audio | Document | File, *, quirks: Quirks) -> bool:
+    """Whether a part may be given by its URL; a document that is text has to be given as text."""
+    if not isinstance(part, (Image, Document)):
+        return True  # audio is refused and files are left out, whatever holds them
+    if part.url[:5].lower() == "data:":
+        return part.url.startswith("data:") and part.url.partition(",")[0].endswith(";base64")
+    if not quirks.url_sources:
+        return False
+    kind = part.media_type or mimetypes.guess_type(part.url.partition("?")[0])[0] or ""
+    return isinstance(part, Image) or not kind.startswith(_TEXTS)
 
 
 def encode_media(part: Image | Document, *, provider: str, quirks: Quirks) -> dict[str, Any]:

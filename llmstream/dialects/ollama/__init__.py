@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from llmstream.dialects.base import Encoded, Limits
+from llmstream.chats.content import Audio, Document, File, Image
+from llmstream.dialects.base import Encoded, Limits, OutputAbility
 from llmstream.dialects.ollama.decoder import OllamaDecoder
 from llmstream.dialects.ollama.event_encoder import OllamaEventEncoder, encode_error
-from llmstream.dialects.ollama.request import PATH, encode_request
+from llmstream.dialects.ollama.request import PATH, encode_request, is_inline
 from llmstream.dialects.ollama.request_reader import decode_request
 from llmstream.dialects.vendor_errors import vendor_error
 from llmstream.errors import ErrorInfo, LLMStreamError
@@ -49,6 +50,10 @@ class Ollama(msgspec.Struct, frozen=True, kw_only=True):
         """
         return encode_request(request, provider=provider)
 
+    def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
+        """What the model can be held to; see `dialects.base.KnowsOutput`."""
+        return ("json_schema", "json_object")  # tools there are, but none can be forced
+
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
     ) -> OllamaDecoder:
@@ -66,6 +71,10 @@ class Ollama(msgspec.Struct, frozen=True, kw_only=True):
     def accepts(self, http: HttpRequest) -> bool:
         """Whether a request is for `POST /api/chat`."""
         return http.method == "POST" and http.url.partition("?")[0].endswith(PATH)
+
+    def accepts_url(self, part: Image | Audio | Document | File) -> bool:
+        """Whether the part may stay a URL: images only where the URL itself holds them in base64."""
+        return not isinstance(part, Image) or is_inline(part)
 
     def decode_request(self, http: HttpRequest) -> Request:
         """What a client asks for.

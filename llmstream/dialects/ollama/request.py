@@ -29,7 +29,7 @@ from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, 
 from llmstream.exchange import HttpRequest
 from llmstream.request import ProviderTool, Request
 
-__all__ = ["OPTIONS", "PATH", "encode_request"]
+__all__ = ["OPTIONS", "PATH", "encode_request", "is_inline"]
 
 PATH: Final = "/api/chat"
 
@@ -64,6 +64,11 @@ def encode_request(request: Request, *, provider: str) -> Encoded:
     raises: Unsupported for images by URL, audio and documents
     """
     return _RequestEncoder(request, provider).encode()
+
+
+def is_inline(part: Image) -> bool:
+    """Whether the URL of an image holds the image, in base64."""
+    return part.url.startswith("data:") and part.url.partition(",")[0].endswith(";base64")
 
 
 class _RequestEncoder:
@@ -133,9 +138,8 @@ class _RequestEncoder:
         """The bare base64 of an image's bytes."""
         if part.data:
             return base64.b64encode(part.data).decode()
-        head, _, data = part.url.partition(",")
-        if head.startswith("data:") and head.endswith(";base64"):
-            return data
+        if is_inline(part):
+            return part.url.partition(",")[2]
         raise Unsupported(
             "Ollama takes images as bytes only, not by URL. Load the picture and pass Image(data=...).",
             provider=self.provider,

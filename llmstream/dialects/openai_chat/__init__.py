@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from llmstream.dialects.base import Encoded, Limits
+from llmstream.chats.content import Audio, Document, File, Image
+from llmstream.dialects.base import Encoded, Limits, OutputAbility
 from llmstream.dialects.openai_chat.decoder import OpenAIChatDecoder
 from llmstream.dialects.openai_chat.event_encoder import ChunkWriter
+from llmstream.dialects.openai_chat.messages import accepts_url
 from llmstream.dialects.openai_chat.quirks import Quirks
-from llmstream.dialects.openai_chat.request import encode_request
+from llmstream.dialects.openai_chat.request import encode_request, output_abilities
 from llmstream.dialects.openai_chat.request_reader import read_request
 from llmstream.dialects.openai_chat.vendor_answers import error_response
 from llmstream.dialects.tool_fragments import mint_call_id
@@ -55,6 +57,10 @@ class OpenAIChat(msgspec.Struct, frozen=True):
         """
         return encode_request(request, self.quirks, provider=provider)
 
+    def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
+        """What the model can be held to; see `dialects.base.KnowsOutput`."""
+        return output_abilities(request, self.quirks)
+
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
     ) -> OpenAIChatDecoder:
@@ -76,6 +82,10 @@ class OpenAIChat(msgspec.Struct, frozen=True):
     def accepts(self, http: HttpRequest) -> bool:
         """Whether a request is of this dialect, by its method and path."""
         return http.method == "POST" and http.url.partition("?")[0].endswith(self.quirks.path)
+
+    def accepts_url(self, part: Image | Audio | Document | File) -> bool:
+        """Whether the vendor fetches the part itself: never audio, images and files by its quirks."""
+        return accepts_url(part, self.quirks)
 
     def decode_request(self, http: HttpRequest, *, provider: str = _VENDOR) -> Request:
         """What a client asks for; fields of the vendor's own are kept under `provider`.

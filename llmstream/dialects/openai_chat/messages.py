@@ -7,6 +7,7 @@ files of results follow all results of a turn in a user message, since tool mess
 from __future__ import annotations
 
 import base64
+import hashlib
 import mimetypes
 from collections.abc import Iterable
 from typing import Any, Final
@@ -34,7 +35,7 @@ from llmstream.dialects.openai_chat.reasoning_details import joined
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, Warning
 
-__all__ = ["MessageWriter"]
+__all__ = ["MessageWriter", "accepts_url"]
 
 _AUDIO_FORMATS: Final = {
     "audio/wav": "wav",
@@ -43,6 +44,15 @@ _AUDIO_FORMATS: Final = {
     "audio/mpeg": "mp3",
     "audio/mp3": "mp3",
 }
+
+
+def accepts_url(part: Image | Audio | Document | File, quirks: Quirks) -> bool:
+    """Whether a part may be given by its URL."""
+    if quirks.string_only_content:
+        return True  # no file is taken, whatever holds it
+    if isinstance(part, Image) or (isinstance(part, File) and part.media_type.startswith("image/")):
+        return quirks.image_urls or part.url.startswith("data:")
+    return quirks.file_urls and not isinstance(part, Audio)
 
 
 class MessageWriter:
@@ -105,8 +115,9 @@ class MessageWriter:
             content = part.content
             if not content and part.result is not None:
                 content = msgspec.json.encode(part.result).decode()
-            self._out.append({"role": "tool", "tool_call_id": part.tool_call_id, "content": content})
-            self._result_files.extend((part.tool_call_id, file) for file in part.parts)
+            call_id = self._id(part.tool_call_id)
+            self._out.append({"role": "tool", "tool_call_id": call_id, "content": content})
+            self._result_files.extend((call_id, file) for file in part.parts)
 
     def _flush_result_files(self) -> None:
         """Files of tool results, once all results of the turn are written."""
@@ -158,10 +169,17 @@ class MessageWriter:
 
     def _call(self, call: ToolCall) -> dict[str, Any]:
         function = {"name": call.name, "arguments": call.arguments or "{}"}
-        out: dict[str, Any] = {"id": call.id, "type": "function", "function": function}
+        out: dict[str, Any] = {"id": self._id(call.id), "type": "function", "function": function}
         if self._own(call).get("extra_content"):
             out["extra_content"] = self._own(call)["extra_content"]
         return out
+
+    def _id(self, call_id: str) -> str:
+        """An id as long as the vendor takes it; the same for call and result."""
+        longest = self._quirks.max_call_id_chars
+        if longest is None or len(call_id) <= longest:
+            return call_id
+        return f"call_{hashlib.sha256(call_id.encode('utf-8', 'replace')).hexdigest()}"[:longest]
 
     def _content(self, parts: Iterable[Part], glue: str = "\n") -> str | list[dict[str, Any]]:
         """One string where that says it all, else a list of parts."""

@@ -44,6 +44,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         left out (DeepSeek V4, Moonshot)
     parallel_tool_calls: whether the field is known
     strict_tools:        whether `strict` is known (not: Z.ai, Moonshot)
+    max_call_id_chars:   longer ids of calls, which other vendors gave them, are replaced; None where
+        any length goes and an id may carry a signature (LiteLLM)
     provider_tools:      whether tools of the vendor's own may stand in `tools` (Groq, Z.ai, OpenRouter)
 
     Content:
@@ -97,6 +99,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     tool_choice_while_thinking: bool = True
     parallel_tool_calls: bool = True
     strict_tools: bool = True
+    max_call_id_chars: int | None = 40
     provider_tools: bool = False
 
     string_only_content: bool = False

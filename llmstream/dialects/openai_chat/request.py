@@ -7,15 +7,16 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.base import Encoded
+from llmstream.dialects.base import Encoded, OutputAbility
 from llmstream.dialects.openai_chat.messages import MessageWriter
 from llmstream.dialects.openai_chat.quirks import Quirks
+from llmstream.dialects.openai_schema import strict_schema
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
 from llmstream.exchange import HttpRequest
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 
-__all__ = ["encode_request", "is_reasoning_model"]
+__all__ = ["encode_request", "is_reasoning_model", "output_abilities"]
 
 _REASONING_MODEL: Final = re.compile(r"(?:^|/)(?:o\d|gpt-(?:[5-9]|\d\d)(?!.*chat))")
 _SAMPLES_AT_NONE: Final = re.compile(r"(?:^|/)gpt-(?:5\.[1-9]|[6-9]|\d\d)")
@@ -33,6 +34,18 @@ def encode_request(request: Request, quirks: Quirks, *, provider: str) -> Encode
     raises: InvalidRequest, Unsupported
     """
     return _Writer(request, quirks, provider).write()
+
+
+def output_abilities(request: Request, quirks: Quirks) -> tuple[OutputAbility, ...]:
+    """What the quirks say of this request: schema, a tool that can be forced, JSON of any shape."""
+    out: list[OutputAbility] = ["json_schema"] if quirks.response_format == "json_schema" else []
+    thinks = request.reasoning is not None and request.reasoning.effort != "none"
+    forced = "required" in quirks.tool_choice or ("named" in quirks.tool_choice and not request.tools)
+    if quirks.tools and forced and (quirks.tool_choice_while_thinking or not thinks):
+        out.append("tool")
+    if quirks.response_format != "none":
+        out.append("json_object")
+    return tuple(out)
 
 
 class _Writer:
@@ -190,6 +203,8 @@ class _Writer:
             schema: dict[str, Any] = {"schema": wanted.schema}
             if not self.quirks.bare_json_schema:
                 schema = {"name": wanted.name, "schema": wanted.schema, "strict": wanted.strict}
+                if wanted.strict and "properties" in wanted.schema:
+                    schema.update(self.strict_schema(wanted.schema))
                 if wanted.description:
                     schema["description"] = wanted.description
             self.body["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -202,6 +217,14 @@ class _Writer:
                 words += f" It has to fit this JSON schema: {msgspec.json.encode(wanted.schema).decode()}"
             self.body["messages"].insert(0, {"role": system_role, "content": words})
             self.left_out("response_format", "the schema went into the prompt instead")
+
+    def strict_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """The schema as strict mode takes it; not strict where it says what the mode cannot."""
+        fitting = strict_schema(schema)
+        if fitting is None:
+            self.warnings.append(OtherWarning("the output schema is not strict: it has open objects"))
+            return {"strict": False}
+        return {"schema": fitting}
 
     def left_out(self, setting: str, details: str | None = None) -> None:
         self.warnings.append(UnsupportedSetting(setting, details or f"{self.provider} does not take it"))

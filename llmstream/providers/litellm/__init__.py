@@ -13,6 +13,7 @@ LITELLM = Provider(
             max_tokens_field="max_tokens",
             unsupported_settings=frozenset(),
             provider_tools=True,
+            max_call_id_chars=None,
             reasoning_field="reasoning_content",
         )
     ),

@@ -2,7 +2,7 @@
 
 `sim:demo` answers by itself and uses the tools it is offered. `sim:PATH.json` follows a script
 (`llmstream.simulator.Script`). The server starts with the first request and ends with the
-event loop. `sim-anthropic:` and `sim-ollama:` are the same in other dialects.
+event loop. `sim-anthropic:`, `sim-gemini:` and so on are the same in other dialects.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class SimProvider(Provider):
 
     path: str = ""
 
-    async def ready(self, model: str) -> str | None:
+    async def ready(self, model: str, key: str | None) -> str | None:
         """Starts the server, once for each loop and script."""
-        return await address(model) + self.path
+        return await address(model, self.name, self.dialect) + self.path
 
 
 SIM = SimProvider(

@@ -1,10 +1,12 @@
-"""The simulator's server, one for each event loop and script."""
+"""The simulator's server, one for each event loop, dialect and script."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from llmstream.dialects.base import Dialect
 from llmstream.errors import InvalidRequest
 from llmstream.transport.loop_bound import LoopBound
 
@@ -14,21 +16,31 @@ if TYPE_CHECKING:
 __all__ = ["address"]
 
 
-async def _running(script: str) -> AsyncGenerator[Simulator]:
+@dataclass(frozen=True)
+class _Part:
+    """What one server plays: a script, in one provider's dialect."""
+
+    script: str
+    provider: str
+    dialect: Dialect = field(compare=False)
+
+
+async def _running(part: _Part) -> AsyncGenerator[Simulator]:
     from llmstream.simulator import Script, Simulator  # brings aiohttp's server
 
-    if not script.endswith(".json") and script != "demo":
+    if not part.script.endswith(".json") and part.script != "demo":
         raise InvalidRequest(
-            f"the simulator has no model {script!r}. Use sim:demo, or sim:PATH.json for a script."
+            f"the simulator has no model {part.script!r}. Use {part.provider}:demo, "
+            f"or {part.provider}:PATH.json for a script."
         )
-    loaded = Script.load(script) if script != "demo" else None
-    async with Simulator(loaded, models=(script,)) as simulator:
+    script = Script.load(part.script) if part.script != "demo" else None
+    async with Simulator(script, dialects=[part.dialect], models=(part.script,)) as simulator:
         yield simulator
 
 
 _servers: Final = LoopBound(_running)
 
 
-async def address(script: str) -> str:
+async def address(script: str, provider: str, dialect: Dialect) -> str:
     """Where the server of a script listens in the running loop."""
-    return (await _servers.get(script)).url
+    return (await _servers.get(_Part(script, provider, dialect))).url

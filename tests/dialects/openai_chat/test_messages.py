@@ -191,3 +191,16 @@ def test_a_role_nobody_knows_is_refused():
     with pytest.raises(InvalidRequest):
         write(Message.new_text("", "narrator", "once"))
     assert write(Message.new_text("", "developer", "rules"))[0]["role"] == "system"
+
+
+def test_ids_longer_than_the_vendor_takes_are_replaced_in_calls_and_results():
+    ids = ["weather_of_every_city_in_the_world_" + end * 20 for end in "ab"]
+    results = Message.tool([ToolResult(i) for i in ids])
+    messages = [Message.assistant(*(ToolCall(i, "f") for i in ids)), results]
+    answer, *results = write(*messages)
+    sent = [call["id"] for call in answer["tool_calls"]]
+    assert [result["tool_call_id"] for result in results] == sent
+    assert len(set(sent)) == 2
+    assert all(len(call_id) <= 40 for call_id in sent)
+    answer, *_ = write(*messages, quirks=Quirks(max_call_id_chars=None))
+    assert [call["id"] for call in answer["tool_calls"]] == ids

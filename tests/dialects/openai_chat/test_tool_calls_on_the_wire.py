@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from llmstream.dialects.base import Limits
-from llmstream.dialects.tool_calls import ToolCallTracker
-from llmstream.dialects.tool_fragments import mint_call_id
-from llmstream.errors import DecodeError
-from llmstream.events import TextEnd, ToolCall, ToolInputDelta, ToolInputEnd, ToolInputStart
+from llmstream.events import TextEnd, ToolCall, ToolInputDelta, ToolInputEnd
 
 
 def piece(index=None, id=None, name=None, arguments=None, **more):
@@ -456,31 +452,3 @@ def test_enormous_numbers_do_no_harm(wire):
         wire.call(piece(huge, huge, "f", {"x": 10**30, "y": "\ud83d"})), wire.chunk({}, "tool_calls")
     )
     assert len(answer.calls) == 1
-
-
-def test_every_fragment_costs_the_same():
-    def cost(count):
-        tracker = ToolCallTracker()
-        tracker.add(index=0, id="a", name="f", arguments='{"v":"')
-        start = time.perf_counter()
-        for _ in range(count):
-            tracker.add(index=0, arguments="abc}")
-        return time.perf_counter() - start
-
-    small = min(cost(2_000) for _ in range(3))
-    large = min(cost(20_000) for _ in range(3))
-    assert large < 30 * small
-
-
-def test_the_tracker_alone_gives_the_events_of_a_call():
-    tracker = ToolCallTracker()
-    assert tracker.add(index=0, id="a", name="f") == [ToolInputStart("f", "a")]
-    assert tracker.add(index=0, arguments="{}") == [ToolInputDelta("{}", "a")]
-    assert tracker.finish() == [ToolInputEnd("a"), ToolCall("f", "{}", "a")]
-    assert tracker.finish() == []
-    with pytest.raises(DecodeError):
-        tracker.add(index=0, arguments="}")
-
-
-def test_minted_ids_are_unique():
-    assert mint_call_id() != mint_call_id()

@@ -1,0 +1,48 @@
+"""An answer of a type: partial objects while it comes, a validated one at the end.
+
+The first answer of this model has a word where a number belongs. It is shown what is wrong and
+answers again; the values begin anew. A field that has not come yet is `msgspec.UNSET`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from _arguments import SCRIPTS, model
+
+import llmstream as ls
+
+
+class Step(msgspec.Struct):
+    """What to do, and for how many minutes."""
+
+    text: str
+    minutes: int | None = None
+
+
+class Recipe(msgspec.Struct):
+    """A recipe, short."""
+
+    title: str
+    minutes: int
+    steps: list[Step]
+
+
+async def main(spec: str) -> None:
+    async with ls.stream(spec, "How do I make pea soup?", response_format=Recipe) as stream:
+        try:
+            async for recipe in stream.objects(repair=1):
+                print(recipe)
+        except ls.InvalidOutput as error:
+            print(f"no recipe: {error}\nit said: {error.partial.text_content}")
+            return
+        for message in stream.messages()[1:-1]:
+            if message.role == "user":
+                print("told:", message.text_content)
+        found: Recipe = stream.object
+        print(f"{found.title}, {found.minutes} minutes, {len(found.steps)} steps")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(model(__doc__, f"sim:{SCRIPTS / 'pea_soup.json'}")))

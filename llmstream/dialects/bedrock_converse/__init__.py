@@ -1,0 +1,92 @@
+"""Amazon Bedrock's ConverseStream: one API for many vendors' models, in both directions.
+
+The answer comes in AWS event-stream frames. Signing is the provider's: the request leaves here
+without address and credentials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from llmstream.chats.content import Audio, Document, File, Image
+from llmstream.dialects.aws_exceptions import answer_error, encode_answer
+from llmstream.dialects.base import Encoded, Limits, OutputAbility
+from llmstream.dialects.bedrock_converse.decoder import BedrockConverseDecoder
+from llmstream.dialects.bedrock_converse.event_encoder import BedrockConverseEventEncoder
+from llmstream.dialects.bedrock_converse.media import accepts_url
+from llmstream.dialects.bedrock_converse.models import traits
+from llmstream.dialects.bedrock_converse.request import encode_request, model_of
+from llmstream.dialects.bedrock_converse.request_reader import decode_request
+from llmstream.errors import ErrorInfo, LLMStreamError
+from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.request import Request
+
+__all__ = ["BedrockConverse"]
+
+
+class BedrockConverse(msgspec.Struct, frozen=True):
+    """The dialect. Paths count from `https://bedrock-runtime.{region}.amazonaws.com`.
+
+    The model's id is percent-encoded in them once; whoever sends the URL has to leave it so.
+    """
+
+    @property
+    def name(self) -> str:
+        """As in `llmstream replay --dialect`."""
+        return "bedrock-converse"
+
+    @property
+    def content_type(self) -> str:
+        """Media type of a streamed answer."""
+        return "application/vnd.amazon.eventstream"
+
+    def encode(self, request: Request, *, provider: str) -> Encoded:
+        """The HTTP request, without address and credentials.
+
+        raises: InvalidRequest, Unsupported
+        """
+        return encode_request(request, provider=provider)
+
+    def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
+        """What the model can be held to; see `dialects.base.KnowsOutput`."""
+        can = traits(request.model)
+        thinks = request.reasoning is not None and request.reasoning.effort != "none"
+        schema: tuple[OutputAbility, ...] = ("json_schema",) if can.schemas else ()
+        return schema if thinks or can.tool_choice == "none" else (*schema, "tool")
+
+    def decoder(
+        self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+    ) -> BedrockConverseDecoder:
+        """A decoder for one response body."""
+        return BedrockConverseDecoder(provider=provider, include_raw=include_raw, limits=limits)
+
+    def decode_error(
+        self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
+    ) -> LLMStreamError:
+        """The typed error of an answer that is no stream; header names are lower case."""
+        return answer_error(status, headers, body, provider=provider)
+
+    def accepts(self, http: HttpRequest) -> bool:
+        """Whether a request is of this dialect, by its method and path."""
+        return http.method == "POST" and model_of(http.url) is not None
+
+    def accepts_url(self, part: Image | Audio | Document | File) -> bool:
+        """Whether the part may stay a URL: what lies in a bucket, `s3://`, or in the URL itself."""
+        return accepts_url(part)
+
+    def decode_request(self, http: HttpRequest) -> Request:
+        """What a client asks for, checked as the vendor checks it.
+
+        raises: BadRequest in the vendor's words
+        """
+        return decode_request(http)
+
+    def event_encoder(self, request: Request) -> BedrockConverseEventEncoder:
+        """The reverse of `decoder`, for the answer to one request."""
+        return BedrockConverseEventEncoder()
+
+    def encode_error(self, error: ErrorInfo) -> HttpResponse:
+        """The answer that the vendor would give."""
+        return encode_answer(error)

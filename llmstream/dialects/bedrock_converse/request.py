@@ -1,0 +1,169 @@
+"""Our request as an HTTP request of ConverseStream."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from llmstream.dialects.base import Encoded
+from llmstream.dialects.bedrock_converse.blocks import KEY
+from llmstream.dialects.bedrock_converse.conversation import Conversation
+from llmstream.dialects.bedrock_converse.models import Traits, traits
+from llmstream.dialects.bedrock_converse.reasoning import ReasoningPlan, encode_reasoning
+from llmstream.dialects.bedrock_converse.tools import encode_tools, model_tools
+from llmstream.dialects.claude_models import Abilities, abilities, sampling_refusal
+from llmstream.dialects.claude_schema import strict_schema
+from llmstream.dialects.options import merged, options_of
+from llmstream.errors import InvalidRequest
+from llmstream.events import OtherWarning, UnsupportedSetting, Warning
+from llmstream.exchange import HttpRequest
+from llmstream.request import Request
+
+__all__ = ["encode_request", "model_of", "path_for"]
+
+_PATH: Final = re.compile(r"/model/([^/]+)/converse-stream/?$")
+_ANY_MODEL: Final = Abilities()
+_ADDITIONAL: Final = "additionalModelRequestFields"
+
+
+def path_for(model: str) -> str:
+    """The path of a request to a model, to be sent as it is: what is quoted here stays quoted.
+
+    raises: InvalidRequest for names that cannot stand in a path
+    """
+    if model in ("", ".", ".."):
+        raise InvalidRequest(f"{model!r} names no model. Give the id or ARN of a model or inference profile.")
+    try:
+        return f"/model/{quote(model, safe='-_.~')}/converse-stream"
+    except UnicodeEncodeError:
+        raise InvalidRequest(f"{model!r} names no model: it is no Unicode text") from None
+
+
+def model_of(url: str) -> str | None:
+    """The model that a URL names; None where the path is another."""
+    match = _PATH.search(url.partition("?")[0].partition("#")[0])
+    return None if match is None else unquote(match[1])
+
+
+def encode_request(request: Request, *, provider: str) -> Encoded:
+    """The HTTP request and what could not be said in it.
+
+    `provider_options["bedrock"]` is merged into the body last, objects field by field.
+
+    raises: InvalidRequest, Unsupported
+    """
+    warnings: list[Warning] = []
+    can = traits(request.model)
+    options = options_of(request, KEY, provider)
+    body = merged(_body(request, options, can, provider, warnings), options)
+    try:
+        data = msgspec.json.encode(body)
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise InvalidRequest(f"the request cannot be written as JSON: {error}", provider=provider) from None
+    headers = {"content-type": "application/json", "accept": "application/vnd.amazon.eventstream"}
+    headers.update({name.lower(): value for name, value in request.headers.items()})
+    return Encoded(HttpRequest(path_for(request.model), data, headers), warnings)
+
+
+def _body(
+    request: Request, options: dict[str, Any], can: Traits, provider: str, warnings: list[Warning]
+) -> dict[str, Any]:
+    conversation = Conversation(can=can, provider=provider, warnings=warnings)
+    conversation.read(request.messages)
+    output = _output(request, can, warnings)
+    if output and _drop_citations(conversation.messages):
+        warnings.append(
+            OtherWarning("citations were switched off: the API does not cite in structured output")
+        )
+    plan = encode_reasoning(request, can, warnings)
+    thinks = _thinks(merged({_ADDITIONAL: plan.fields}, options)[_ADDITIONAL])
+    inference, extra = _inference(request, plan, can, thinks=thinks, warnings=warnings)
+    more = merged(plan.fields, extra)
+    tools = model_tools(request, warnings)
+    if tools:
+        more["tools"] = tools
+    body: dict[str, Any] = {"messages": conversation.messages}
+    fields = {
+        "system": conversation.system,
+        "inferenceConfig": inference,
+        "toolConfig": encode_tools(request, conversation.tool_names, can, thinks=thinks, warnings=warnings),
+        "outputConfig": output if plan.effort is None else {**output, "effort": plan.effort},
+        _ADDITIONAL: more,
+    }
+    return body | {name: value for name, value in fields.items() if value}
+
+
+def _thinks(fields: Any) -> bool:
+    """Whether the model reasons, by what passes to it."""
+    if not isinstance(fields, dict):
+        return False
+    said = [fields.get(name) for name in ("thinking", "reasoning_config", "reasoningConfig")]
+    return any(isinstance(s, dict) and s.get("type") in ("enabled", "adaptive") for s in said)
+
+
+def _inference(
+    request: Request, plan: ReasoningPlan, can: Traits, *, thinks: bool, warnings: list[Warning]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The field `inferenceConfig`, and what of sampling passes to the model beside it."""
+    settings = request.settings
+    for name in ("seed", "presence_penalty", "frequency_penalty", "parallel_tool_calls"):
+        if getattr(settings, name) is not None:
+            warnings.append(UnsupportedSetting(name))
+    known = abilities(request.model) if can.reasoning == "claude" else _ANY_MODEL
+    temperature = settings.temperature
+    if temperature is not None and not 0 <= temperature <= 1:
+        temperature = min(1.0, max(0.0, temperature))
+        words = f"temperature {settings.temperature:g} became {temperature:g}: the API takes 0 to 1"
+        warnings.append(OtherWarning(words))
+    wishes = {"temperature": temperature, "top_p": settings.top_p, "top_k": settings.top_k}
+    for name, value in wishes.items():
+        refusal = None
+        if plan.alone:
+            refusal = "not together with high reasoning effort"
+        elif can.reasoning == "claude" and value is not None:
+            refusal = sampling_refusal(name, wishes, known, thinks=thinks)
+        if name == "top_k" and not can.top_k:
+            refusal = "this model takes no such setting here"
+        if value is not None and refusal:
+            warnings.append(UnsupportedSetting(name, refusal))
+            wishes = {**wishes, name: None}
+    if plan.alone and plan.max_tokens is not None:
+        warnings.append(UnsupportedSetting("max_output_tokens", "not together with high reasoning effort"))
+    fields = {
+        "maxTokens": None if plan.alone else plan.max_tokens,
+        "temperature": wishes["temperature"],
+        "topP": wishes["top_p"],
+        "stopSequences": list(settings.stop) or None,
+    }
+    extra: Any = wishes["top_k"]
+    for name in reversed(can.top_k):
+        extra = {name: extra}
+    inference = {name: value for name, value in fields.items() if value is not None}
+    return inference, {} if wishes["top_k"] is None else extra
+
+
+def _output(request: Request, can: Traits, warnings: list[Warning]) -> dict[str, Any]:
+    """The schema in the field `outputConfig`, where it stands as text."""
+    wanted = request.response_format
+    if wanted is None:
+        return {}
+    if wanted.schema is None or not can.schemas:
+        lacking = "JSON without a schema cannot be asked for; give a schema, or say so in the prompt"
+        words = lacking if can.schemas else "this model cannot be held to a schema; say so in the prompt"
+        warnings.append(UnsupportedSetting("response_format", words))
+        return {}
+    inner = {"schema": msgspec.json.encode(strict_schema(wanted.schema)).decode(), "name": wanted.name}
+    inner["description"] = wanted.description or ""
+    structure = {"jsonSchema": {name: text for name, text in inner.items() if text}}
+    return {"textFormat": {"type": "json_schema", "structure": structure}}
+
+
+def _drop_citations(turns: list[dict[str, Any]]) -> bool:
+    """Takes `citations` off the documents; whether one had them."""
+    found = False
+    for block in (block for turn in turns for block in turn["content"] if "document" in block):
+        found = block["document"].pop("citations", None) is not None or found
+    return found

@@ -1,0 +1,101 @@
+"""The `cohere` dialect: Cohere's v2 chat API, in both directions.
+
+`wire.py` has the shapes, `block_decoder.py` and `decoder.py` read them; `request.py` and
+`messages.py` write requests. `request_reader.py`, `message_reader.py` and `event_encoder.py` are
+the reverse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from llmstream.chats.content import Audio, Document, File, Image
+from llmstream.dialects.base import Encoded, Limits, OutputAbility
+from llmstream.dialects.cohere.decoder import CohereDecoder
+from llmstream.dialects.cohere.error_words import answer_id, encode_error
+from llmstream.dialects.cohere.event_encoder import CohereEventEncoder
+from llmstream.dialects.cohere.finish import KEY
+from llmstream.dialects.cohere.messages import accepts_url
+from llmstream.dialects.cohere.request import PATH, encode_request
+from llmstream.dialects.cohere.request_reader import decode_request
+from llmstream.dialects.options import options_of
+from llmstream.dialects.tool_fragments import mint_call_id
+from llmstream.dialects.vendor_errors import vendor_error
+from llmstream.errors import ErrorInfo, LLMStreamError
+from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.request import Request
+
+__all__ = ["Cohere", "CohereDecoder"]
+
+
+class Cohere(msgspec.Struct, frozen=True, kw_only=True):
+    """The dialect. Paths count from the API's root ("https://api.cohere.com").
+
+    new_call_id: names calls that come without an id of their own
+    """
+
+    new_call_id: Callable[[], str] = mint_call_id
+
+    @property
+    def name(self) -> str:
+        """As in `llmstream replay --dialect`."""
+        return "cohere"
+
+    @property
+    def content_type(self) -> str:
+        """Media type of a streamed answer."""
+        return "text/event-stream"
+
+    def encode(self, request: Request, *, provider: str) -> Encoded:
+        """The HTTP request, without address and key.
+
+        raises: InvalidRequest, Unsupported for audio and for documents that are no text
+        """
+        return encode_request(request, provider=provider)
+
+    def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
+        """What the model can be held to: beside tools or documents, only to a call."""
+        documents = options_of(request, KEY, KEY).get("documents")
+        return ("tool",) if request.tools or documents else ("json_schema", "tool", "json_object")
+
+    def decoder(
+        self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+    ) -> CohereDecoder:
+        """A decoder for one response body."""
+        return CohereDecoder(
+            provider=provider, include_raw=include_raw, limits=limits, new_call_id=self.new_call_id
+        )
+
+    def decode_error(
+        self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
+    ) -> LLMStreamError:
+        """The typed error of an answer that is no stream; header names are lower case."""
+        error = vendor_error(status, headers, body, provider=provider)
+        if error.request_id is None:
+            error.request_id = answer_id(body)
+        return error
+
+    def accepts(self, http: HttpRequest) -> bool:
+        """Whether a request is for `POST /v2/chat`."""
+        return http.method == "POST" and http.url.partition("?")[0].endswith(PATH)
+
+    def accepts_url(self, part: Image | Audio | Document | File) -> bool:
+        """Whether the part may stay a URL: the vendor fetches images; texts have to be in the request."""
+        return accepts_url(part)
+
+    def decode_request(self, http: HttpRequest) -> Request:
+        """What a client asks for, checked as the vendor checks it.
+
+        raises: BadRequest in the vendor's words
+        """
+        return decode_request(http)
+
+    def event_encoder(self, request: Request) -> CohereEventEncoder:
+        """The reverse of `decoder`, for the answer to one request."""
+        return CohereEventEncoder()
+
+    def encode_error(self, error: ErrorInfo) -> HttpResponse:
+        """The answer that the vendor would give."""
+        return encode_error(error)

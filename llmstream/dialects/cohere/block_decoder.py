@@ -1,0 +1,312 @@
+"""Blocks of a chat stream: content, the tool plan and calls, each opened, grown and closed as events.
+
+An index counts content and calls apart, so both may be at 0 at once. The tool plan has no index,
+start or end: it opens with its first fragment and closes with whatever comes next.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from llmstream.dialects.base import Limits
+from llmstream.dialects.cohere.finish import KEY
+from llmstream.dialects.cohere.wire import Call, Content, WireEvent, decode_event
+from llmstream.dialects.decoder import PayloadDecoder
+from llmstream.dialects.json_text import is_json
+from llmstream.dialects.surrogates import without_lone_surrogates
+from llmstream.dialects.tool_fragments import as_id, json_text
+from llmstream.errors import LimitExceeded
+from llmstream.events import (
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCall,
+    ToolInputDelta,
+    ToolInputEnd,
+    ToolInputStart,
+)
+from llmstream.framing.sse import SSEDecoder
+
+__all__ = ["BlockDecoder"]
+
+_NOTHING: Final = "null"
+"""What some models write for the arguments of a call that takes none."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Block:
+    """An open text or thinking block."""
+
+    kind: Literal["text", "thinking"]
+    id: str
+
+
+@dataclasses.dataclass(slots=True)
+class _Input:
+    """A call as far as it has come.
+
+    waiting: a beginning that may still turn out to be nothing but `null`
+    size:    of the pieces, in characters
+    """
+
+    name: str
+    id: str
+    pieces: list[str] = dataclasses.field(default_factory=list)
+    waiting: str = ""
+    size: int = 0
+
+
+class BlockDecoder(PayloadDecoder[WireEvent]):
+    """The part of the decoder that knows blocks; what stands around them is its subclass's.
+
+    contents: open content by index
+    answered: whether anything of an answer has come
+    called:   whether the caller has calls to run
+    """
+
+    def __init__(
+        self, *, provider: str, include_raw: bool, limits: Limits, new_call_id: Callable[[], str]
+    ) -> None:
+        framing = SSEDecoder(limits.max_event_bytes)
+        super().__init__(framing, decode_event, provider=provider, include_raw=include_raw, limits=limits)
+        self.contents: dict[Hashable, _Block] = {}
+        self.called = False
+        self._new_call_id = new_call_id
+        self._plan: str | None = None
+        self._inputs: dict[Hashable, _Input] = {}
+        self._ended: list[_Input] = []
+        self._lost: set[Hashable] = set()
+        self._used: set[str] = set()
+        self._blocks = 0
+        self._sources = 0
+
+    @property
+    def answered(self) -> bool:
+        """Whether anything of an answer has come."""
+        return bool(self._used)
+
+    # content and the tool plan
+
+    def content_start(self, index: object, content: object) -> None:
+        """A content block opens; other types than text and thinking are not known to exist."""
+        key = _key(index)
+        self.end_content(key)
+        for one in _contents(content):
+            if one.type == "thinking" or (one.type is None and one.thinking is not None):
+                self._open_content(key, "thinking")
+            elif one.type in ("text", None):
+                self._open_content(key, "text")
+            self._say(key, one)
+
+    def content_delta(self, index: object, content: object) -> None:
+        """A fragment of content, whether its block is open or not."""
+        for one in _contents(content):
+            self._say(_key(index), one)
+
+    def end_content(self, index: object) -> None:
+        """Closes a content block, if it is open."""
+        block = self.contents.pop(_key(index), None)
+        if block is not None:
+            self.out.append(TextEnd(block.id) if block.kind == "text" else ReasoningEnd(block.id))
+
+    def tool_plan(self, words: str | None) -> None:
+        """A fragment of what the model says before its calls."""
+        if not words:
+            return
+        if self._plan is None:
+            self._end_contents()
+            self._give(cut=False)
+            self._plan = self._new_block_id()
+            self.out.append(ReasoningStart(self._plan, {KEY: {"tool_plan": True}}))
+        self.out.append(ReasoningDelta(words, self._plan))
+
+    def _say(self, key: Hashable, content: Content) -> None:
+        if content.thinking:
+            self.out.append(ReasoningDelta(content.thinking, self._block(key, "thinking").id))
+        if content.text:
+            self.out.append(TextDelta(content.text, self._block(key, "text").id))
+
+    def _block(self, key: Hashable, kind: Literal["text", "thinking"]) -> _Block:
+        """The open block of a kind; one of another kind under the same index ends."""
+        block = self.contents.get(key)
+        if block is not None and block.kind == kind:
+            return block
+        self.end_content(key)
+        return self._open_content(key, kind)
+
+    def _open_content(self, key: Hashable, kind: Literal["text", "thinking"]) -> _Block:
+        self._end_plan()
+        self._give(cut=False)
+        block = _Block(kind, self._new_block_id())
+        self.contents[key] = block
+        self.out.append(TextStart(block.id) if kind == "text" else ReasoningStart(block.id))
+        return block
+
+    def _end_plan(self) -> None:
+        if self._plan is not None:
+            self.out.append(ReasoningEnd(self._plan))
+            self._plan = None
+
+    def _end_contents(self) -> None:
+        for key in list(self.contents):
+            self.end_content(key)
+
+    # calls
+
+    def call_start(self, index: object, calls: object) -> None:
+        """A call begins; one that is open under its index ends."""
+        self._end_plan()
+        self._end_contents()
+        begun = _calls(calls)
+        if not begun:
+            self.defect("a tool-call-start came without a call")
+        for place, call in enumerate(begun):
+            key = _key(index) if not place else (_key(index), place)
+            self.call_end(key)
+            self._give(cut=False)
+            name = call.function.name if call.function is not None else None
+            if not name:
+                self._lost.add(key)
+                self.defect("a tool call came without a name. It was left out.")
+                continue
+            self._lost.discard(key)
+            opened = _Input(without_lone_surrogates(name), self._new_input_id(call.id))
+            self._inputs[key] = opened
+            self.out.append(ToolInputStart(opened.name, opened.id))
+            self._grow(opened, json_text(call.function.arguments) if call.function is not None else "")
+
+    def call_delta(self, index: object, calls: object) -> None:
+        """A fragment of a call's arguments."""
+        key = _key(index)
+        for call in _calls(calls):
+            text = json_text(call.function.arguments) if call.function is not None else ""
+            opened = self._inputs.get(key)
+            if opened is not None:
+                self._grow(opened, text)
+            elif text and key not in self._lost:
+                self._lost.add(key)
+                self.defect(f"arguments came for the tool call {index!r}, which is not open")
+
+    def call_end(self, index: object) -> None:
+        """The wire says that a call is over.
+
+        One whose input is no whole JSON value is held: the token limit may have cut it, which only
+        the next block or the finish reason tells.
+        """
+        opened = self._inputs.pop(_key(index), None)
+        if opened is None:
+            return
+        if opened.waiting.strip() not in ("", _NOTHING):
+            self._add(opened, opened.waiting)
+        self._ended.append(opened)
+        if opened.pieces and is_json("".join(opened.pieces)):
+            self._give(cut=False)
+
+    def end_all(self, *, cut: bool) -> None:
+        """Nothing more will come; cut: by the token limit or an error, so open calls are no calls."""
+        self._end_plan()
+        self._end_contents()
+        self._give(cut=cut)
+        for key in list(self._inputs):
+            if cut:
+                self.out.append(ToolInputEnd(self._inputs.pop(key).id, incomplete=True))
+            else:
+                self.call_end(key)
+        self._give(cut=cut)
+
+    def _give(self, *, cut: bool) -> None:
+        """Gives out the calls that were held; of those that were cut only the end."""
+        ended, self._ended = self._ended, []
+        for call in ended:
+            text = "".join(call.pieces)
+            whole = is_json(text)
+            if cut and not whole:
+                self.out.append(ToolInputEnd(call.id, incomplete=True))
+                continue
+            self.out.append(ToolInputEnd(call.id))
+            self.out.append(ToolCall(call.name, text or "{}", call.id, invalid=bool(text) and not whole))
+            self.called = True
+
+    def _grow(self, call: _Input, text: str) -> None:
+        if not text or self.done:
+            return
+        if not call.pieces:
+            call.waiting += text
+            if _NOTHING.startswith(call.waiting.strip()):
+                return
+            text, call.waiting = call.waiting, ""
+        self._add(call, text)
+
+    def _add(self, call: _Input, text: str) -> None:
+        call.size += len(text)
+        if call.size > self.limits.max_tool_input_bytes:
+            limit = self.limits.max_tool_input_bytes
+            self.fail(LimitExceeded(f"the input of {call.name!r} is longer than {limit} bytes"))
+            return
+        call.pieces.append(text)
+        self.out.append(ToolInputDelta(text, call.id))
+
+    # ids
+
+    def new_source_id(self) -> str:
+        """An id for a source, unlike every other."""
+        while True:
+            self._sources += 1
+            name = f"source-{self._sources}"
+            if name not in self._used:
+                self._used.add(name)
+                return name
+
+    def _new_block_id(self) -> str:
+        while str(self._blocks) in self._used:
+            self._blocks += 1
+        return self._taken(str(self._blocks))
+
+    def _new_input_id(self, given: Any) -> str:
+        """The vendor's id where it tells the calls apart, else one of ours."""
+        wanted = as_id(given)
+        wanted = None if wanted is None else without_lone_surrogates(wanted)
+        while wanted is None or wanted in self._used:
+            wanted = self._new_call_id()
+        return self._taken(wanted)
+
+    def _taken(self, name: str) -> str:
+        self._used.add(name)
+        if len(self._used) > self.limits.max_blocks and not self.done:
+            self.fail(LimitExceeded(f"the answer has more than {self.limits.max_blocks} blocks and calls"))
+        return name
+
+
+def _key(index: object) -> Hashable:
+    """An index as a key; anything odd counts as one place."""
+    return index if isinstance(index, (int, str, tuple)) else None
+
+
+def _contents(content: object) -> Sequence[Content]:
+    if isinstance(content, Content):
+        return (content,)
+    if isinstance(content, str):
+        return (Content(text=content),)
+    return _converted(content, Content)
+
+
+def _calls(calls: object) -> Sequence[Call]:
+    return (calls,) if isinstance(calls, Call) else _converted(calls, Call)
+
+
+def _converted(items: object, kind: type[Any]) -> list[Any]:
+    """The items of a list that fit; servers that imitate this wire send lists of one."""
+    out = []
+    for item in items if isinstance(items, list) else ():
+        try:
+            out.append(msgspec.convert(item, kind))
+        except msgspec.ValidationError:
+            continue
+    return out

@@ -1,0 +1,172 @@
+"""Events as the stream that Cohere would have sent: the reverse of `decoder.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from llmstream.dialects.cohere.citations import citation_of, told_citation
+from llmstream.dialects.cohere.finish import KEY, raw_reason, write_usage
+from llmstream.errors import ErrorInfo
+from llmstream.events import (
+    Custom,
+    Error,
+    Event,
+    Finish,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseMetadata,
+    Source,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCall,
+    ToolInputDelta,
+    ToolInputEnd,
+    ToolInputStart,
+)
+
+__all__ = ["CohereEventEncoder"]
+
+_ANSWER_ID = "00000000-0000-4000-8000-000000000000"
+
+
+class CohereEventEncoder:
+    """Writes one answer.
+
+    What the wire has no word for becomes nothing: files, tools that the vendor ran, raw events. An
+    error event is written where it ends the answer.
+    """
+
+    def __init__(self) -> None:
+        self._begun = False
+        self._over = False
+        self._contents: dict[str, int] = {}
+        self._inputs: dict[str, int] = {}
+        self._plans: set[str] = set()
+        self._citations = 0
+        self._content_count = 0
+        self._error: ErrorInfo | None = None
+
+    def feed(self, event: Event) -> bytes:
+        """The bytes that say this event."""
+        match event:
+            case TextDelta(words):
+                return self._content_delta(event.id, {"text": words})
+            case ReasoningDelta(words):
+                if event.id in self._plans:
+                    return self._say("tool-plan-delta", None, {"tool_plan": words})
+                return self._content_delta(event.id, {"thinking": words})
+            case ToolInputDelta(words):
+                return self._call_delta(event.id, words)
+            case TextStart():
+                return self._content_start(event.id, {"type": "text", "text": ""})
+            case ReasoningStart():
+                if ((event.provider_metadata or {}).get(KEY) or {}).get("tool_plan"):
+                    self._plans.add(event.id)
+                    return b""
+                return self._content_start(event.id, {"type": "thinking", "thinking": ""})
+            case TextEnd() | ReasoningEnd():
+                return b"" if event.incomplete else self._content_end(event.id)
+            case ToolInputStart():
+                return b"" if event.provider_executed else self._call_start(event.id, event.tool_name)
+            case ToolInputEnd():
+                return b"" if event.incomplete else self._call_end(event.id)
+            case ToolCall():
+                return self._call(event)
+            case Source() | Custom():
+                return self._cite(event)
+            case ResponseMetadata():
+                return self._begin(event.id or _ANSWER_ID)
+            case Error():
+                self._error = event.error
+            case Finish():
+                return self._finish(event)
+        return b""
+
+    def close(self) -> bytes:
+        """`[DONE]`, behind the end of the message."""
+        return b"data: [DONE]\n\n" if self._over else b""
+
+    def _begin(self, answer_id: str = _ANSWER_ID) -> bytes:
+        if self._begun:
+            return b""
+        self._begun = True
+        message = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
+        return _frame({"id": answer_id, "type": "message-start", "delta": {"message": message}})
+
+    def _say(self, kind: str, index: int | None, message: dict[str, Any] | None = None) -> bytes:
+        event: dict[str, Any] = {"type": kind}
+        if index is not None:
+            event["index"] = index
+        if message is not None:
+            event["delta"] = {"message": message}
+        return self._begin() + _frame(event)
+
+    def _content_start(self, block_id: str, content: dict[str, Any]) -> bytes:
+        self._contents[block_id] = self._content_count
+        self._content_count += 1
+        return self._say("content-start", self._contents[block_id], {"content": content})
+
+    def _content_delta(self, block_id: str, content: dict[str, Any]) -> bytes:
+        index = self._contents.get(block_id)
+        return b"" if index is None else self._say("content-delta", index, {"content": content})
+
+    def _content_end(self, block_id: str) -> bytes:
+        index = self._contents.get(block_id)
+        return b"" if index is None else self._say("content-end", index)
+
+    def _call_start(self, call_id: str, name: str) -> bytes:
+        index = self._inputs[call_id] = len(self._inputs)
+        call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": ""}}
+        return self._say("tool-call-start", index, {"tool_calls": call})
+
+    def _call_delta(self, call_id: str, arguments: str) -> bytes:
+        index = self._inputs.get(call_id)
+        call = {"function": {"arguments": arguments}}
+        return b"" if index is None else self._say("tool-call-delta", index, {"tool_calls": call})
+
+    def _call_end(self, call_id: str) -> bytes:
+        index = self._inputs.get(call_id)
+        return b"" if index is None else self._say("tool-call-end", index)
+
+    def _call(self, event: ToolCall) -> bytes:
+        """A call whose input did not stream is written at once."""
+        call_id = event.tool_call_id
+        if event.provider_executed or call_id in self._inputs:
+            return b""
+        begun = self._call_start(call_id, event.tool_name)
+        return begun + self._call_delta(call_id, event.input) + self._call_end(call_id)
+
+    def _cite(self, event: Source | Custom) -> bytes:
+        """A citation once, with all its sources."""
+        own = (event.provider_metadata or {}).get(KEY) or {}
+        if "citation" in own:
+            citation = told_citation(event.provider_metadata)
+        else:
+            citation = citation_of(event) if isinstance(event, Source) else None
+        if citation is None:
+            return b""
+        index = self._citations
+        self._citations += 1
+        begun = self._say("citation-start", index, {"citations": citation})
+        return begun + self._say("citation-end", index)
+
+    def _finish(self, event: Finish) -> bytes:
+        delta: dict[str, Any] = {}
+        raw = raw_reason(event)
+        if raw is not None:
+            delta["finish_reason"] = raw
+        if event.finish_reason == "error":
+            delta["error"] = self._error.message if self._error is not None else "the model failed"
+        usage = write_usage(event.usage)
+        if usage is not None:
+            delta["usage"] = usage
+        self._over = True
+        return self._begin() + _frame({"type": "message-end", "delta": delta})
+
+
+def _frame(event: dict[str, Any]) -> bytes:
+    return f"event: {event['type']}\ndata: ".encode() + msgspec.json.encode(event) + b"\n\n"

@@ -1,0 +1,155 @@
+"""The reverse of `messages.py`: the wire's messages to ours, checked as Cohere checks them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from llmstream.chats.content import Image, Metadata, Part, Reasoning, Source, Text, ToolCall, ToolResult
+from llmstream.chats.message import Message
+from llmstream.dialects.cohere.error_words import refused, unknown_field
+from llmstream.dialects.cohere.finish import KEY
+from llmstream.dialects.data_uris import read_data_uri
+
+__all__ = ["MessageReader"]
+
+_FIELDS: Final = {
+    "system": {"role", "content"},
+    "user": {"role", "content"},
+    "assistant": {"role", "content", "tool_calls", "tool_plan", "citations"},
+    "tool": {"role", "content", "tool_call_id"},
+}
+
+
+class MessageReader:
+    """Reads the messages of one request."""
+
+    def __init__(self) -> None:
+        self._out: list[Message] = []
+        self._names: dict[str, str] = {}
+
+    def read(self, messages: object) -> tuple[Message, ...]:
+        """Our messages; results of one turn become one message.
+
+        raises: BadRequest in the vendor's words
+        """
+        if not isinstance(messages, list) or not messages:
+            raise refused("invalid request: all elements in history must have a message. messages is empty")
+        for place, message in enumerate(messages):
+            if not isinstance(message, dict) or message.get("role") not in _FIELDS:
+                role = message.get("role") if isinstance(message, dict) else None
+                raise refused(
+                    f"invalid request: the role {role!r} of messages[{place}] is not valid: "
+                    "use system, user, assistant or tool"
+                )
+            role = message["role"]
+            for name in message:
+                if name not in _FIELDS[role]:
+                    raise unknown_field(name)
+            if role == "tool":
+                self._tool(place, message)
+            elif role == "assistant":
+                self._assistant(place, message)
+            else:
+                parts = self._content(place, message.get("content"))
+                if role == "user" and not parts:
+                    raise refused(f"invalid request: messages[{place}] must have content")
+                self._out.append(Message("", role, parts))
+        return tuple(self._out)
+
+    def _tool(self, place: int, message: dict[str, Any]) -> None:
+        call_id = message.get("tool_call_id")
+        if not isinstance(call_id, str) or not call_id:
+            raise refused(f"invalid request: messages[{place}] must have a tool_call_id")
+        if call_id not in self._names:
+            raise refused(f"invalid request: no tool call has the id {call_id!r} of messages[{place}]")
+        content = message.get("content")
+        if isinstance(content, list):
+            result = ToolResult(call_id, _texts(content), name=self._names[call_id], metadata=_told(content))
+        else:
+            result = ToolResult(call_id, str(content or ""), name=self._names[call_id])
+        last = self._out[-1] if self._out else None
+        if last is not None and last.role == "tool":
+            self._out[-1] = Message("", "tool", (*last.parts, result))
+        else:
+            self._out.append(Message.tool([result]))
+
+    def _assistant(self, place: int, message: dict[str, Any]) -> None:
+        parts: list[Part] = []
+        plan = message.get("tool_plan")
+        if isinstance(plan, str) and plan:
+            parts.append(Reasoning(plan, {KEY: {"tool_plan": True}}))
+        parts += self._content(place, message.get("content"))
+        for number, citation in enumerate(message.get("citations") or ()):
+            kept: Metadata = {KEY: {"citation": citation, "source": 0}}
+            parts.append(Source("document", f"source-{number + 1}", metadata=kept))
+        for call in message.get("tool_calls") or ():
+            parts.append(self._call(place, call))
+        if not parts:
+            raise refused(
+                f"invalid request: the assistant message at messages[{place}] must have content, "
+                "tool_calls or tool_plan"
+            )
+        self._out.append(Message("", "assistant", tuple(parts)))
+
+    def _call(self, place: int, call: object) -> ToolCall:
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(call, dict) or not isinstance(function, dict):
+            raise refused(f"invalid request: a tool call of messages[{place}] has no function")
+        for name in call:
+            if name not in ("id", "type", "function"):
+                raise unknown_field(name)
+        call_id, name, arguments = call.get("id"), function.get("name"), function.get("arguments")
+        if not isinstance(call_id, str) or not isinstance(name, str) or not isinstance(arguments, str):
+            raise refused(f"invalid request: a tool call of messages[{place}] lacks id, name or arguments")
+        self._names[call_id] = name
+        return ToolCall(call_id, name, arguments)
+
+    def _content(self, place: int, content: object) -> tuple[Part, ...]:
+        if content is None or content == "":
+            return ()
+        if isinstance(content, str):
+            return (Text(content),)
+        if not isinstance(content, list):
+            raise refused(f"invalid type: parameter messages[{place}].content is no string or list", 422)
+        parts = (self._part(place, part) for part in content)
+        return tuple(part for part in parts if part is not None)
+
+    def _part(self, place: int, part: object) -> Part | None:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if not isinstance(part, dict) or kind not in ("text", "thinking", "image_url"):
+            raise refused(f"invalid request: content of type {kind!r} in messages[{place}] is not supported")
+        held = part.get(kind)
+        if kind == "text":
+            return Text(str(held)) if held else None
+        if kind == "thinking":
+            return Reasoning(str(held)) if held else None
+        url = held.get("url") if isinstance(held, dict) else held
+        if not isinstance(url, str):
+            raise refused(f"invalid request: an image of messages[{place}] has no url")
+        detail = held.get("detail") if isinstance(held, dict) else None
+        kept: Metadata | None = {KEY: {"detail": detail}} if detail else None
+        try:
+            inline = read_data_uri(url)
+        except ValueError:
+            raise refused(f"invalid request: an image of messages[{place}] is not valid base64") from None
+        if inline is None:
+            return Image(url=url, metadata=kept)
+        return Image(data=inline[1], media_type=inline[0], metadata=kept)
+
+
+def _texts(content: list[Any]) -> str:
+    """The readable text of a result's blocks, a line each."""
+    lines = []
+    for block in content:
+        if isinstance(block, dict) and isinstance(block.get("text"), str):
+            lines.append(block["text"])
+        elif isinstance(block, dict) and isinstance(block.get("document"), dict):
+            data = block["document"].get("data")
+            lines.append(str(data.get("text", data)) if isinstance(data, dict) else str(data or ""))
+    return "\n".join(lines)
+
+
+def _told(content: list[Any]) -> Metadata | None:
+    """Blocks that are more than text go back as they came."""
+    plain = all(isinstance(block, dict) and block.get("type") == "text" for block in content)
+    return None if plain and len(content) < 2 else {KEY: {"content": content}}

@@ -1,0 +1,237 @@
+"""A conversation as this wire has it: our messages to `messages`.
+
+Thinking goes back as thinking, a tool plan as tool plan. Each tool result is a message of its own;
+texts that belong to it are documents inside it, its images follow all results in a user message.
+Texts to be read that come with a user's message are documents of the request.
+"""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from llmstream.chats.content import (
+    Audio,
+    Custom,
+    Document,
+    File,
+    Image,
+    Part,
+    Reasoning,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+    part_kind,
+)
+from llmstream.chats.message import Message
+from llmstream.chats.role import Role
+from llmstream.dialects.cohere.citations import told_citation
+from llmstream.dialects.cohere.finish import KEY
+from llmstream.dialects.data_uris import data_uri
+from llmstream.errors import InvalidRequest, Unsupported
+from llmstream.events import OtherWarning, Warning
+
+__all__ = ["MessageWriter", "accepts_url"]
+
+_TEXTUAL = ("text/", "application/json", "application/xml", "application/yaml")
+
+
+def accepts_url(part: Image | Audio | Document | File) -> bool:
+    """Whether a part may be given by its URL; of documents those that would be refused all the same."""
+    if not isinstance(part, Document):
+        return True
+    kind = part.media_type or mimetypes.guess_type(part.url.partition("?")[0])[0] or "text/plain"
+    return not kind.startswith(_TEXTUAL)
+
+
+class MessageWriter:
+    """Writes the messages of one request.
+
+    documents: what the whole request rests on
+    warnings:  what was left out
+    """
+
+    def __init__(self, *, provider: str) -> None:
+        self.documents: list[dict[str, Any]] = []
+        self.warnings: list[Warning] = []
+        self._provider = provider
+        self._out: list[dict[str, Any]] = []
+        self._result_images: list[tuple[str, Image]] = []
+
+    def write(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
+        """The wire's messages.
+
+        raises: Unsupported where content would be lost, InvalidRequest for a role nobody knows
+        """
+        for message in messages:
+            if message.role != Role.TOOL:
+                self._flush_images()
+            if message.role in (Role.SYSTEM, "developer"):
+                self._system(message)
+            elif message.role == Role.USER:
+                self._user(message)
+            elif message.role == Role.ASSISTANT:
+                self._assistant(message)
+            elif message.role == Role.TOOL:
+                self._results(message.parts)
+            else:
+                raise InvalidRequest(
+                    f"{self._provider} has no role {message.role!r}. Use system, user, assistant or tool."
+                )
+        self._flush_images()
+        return self._out
+
+    def _system(self, message: Message) -> None:
+        for part in message.parts:
+            if not isinstance(part, Text):
+                raise self._lost(part, "a system message")
+        self._out.append({"role": "system", "content": _content(message.parts)})
+
+    def _user(self, message: Message) -> None:
+        self._results(message.parts)
+        self._flush_images()
+        rest = [part for part in message.parts if not isinstance(part, ToolResult)]
+        content = [block for part in rest if (block := self._block(part)) is not None]
+        if content or not message.parts:
+            plain = len(content) == 1 and content[0]["type"] == "text"
+            self._out.append({"role": "user", "content": content[0]["text"] if plain else content})
+        elif rest:
+            self._out.append({"role": "user", "content": "See the documents."})
+
+    def _block(self, part: Part) -> dict[str, Any] | None:
+        """A block of a user's message; None for texts that go with the request's documents."""
+        if isinstance(part, Text):
+            return {"type": "text", "text": part.text}
+        if isinstance(part, Image) or (isinstance(part, File) and part.media_type.startswith("image/")):
+            return self._image(part)
+        if isinstance(part, (Document, File)):
+            self.documents.append(self._document(part))
+            return None
+        if isinstance(part, Audio):
+            raise Unsupported(f"{self._provider} takes no audio. Send a transcript instead.")
+        raise self._lost(part, "a user message")
+
+    def _image(self, part: Image | File) -> dict[str, Any]:
+        url = data_uri(part.data, part.media_type or "image/png") if part.data else part.url
+        detail = _own(part).get("detail")
+        return {"type": "image_url", "image_url": {"url": url, **({"detail": detail} if detail else {})}}
+
+    def _document(self, part: Document | File) -> dict[str, Any]:
+        kind = part.media_type or "text/plain"
+        if not part.data or not kind.startswith(_TEXTUAL):
+            raise Unsupported(
+                f"{self._provider} reads documents as text only, not {kind!r}"
+                f"{' by URL' if not part.data else ''}. Extract the text and pass that."
+            )
+        document: dict[str, Any] = {"data": {"text": part.data.decode("utf-8", "replace")}}
+        name = getattr(part, "filename", "")
+        if name:
+            document["data"]["title"] = name
+        return document
+
+    def _assistant(self, message: Message) -> None:
+        plan = "".join(p.text for p in message.parts if isinstance(p, Reasoning) and _is_plan(p))
+        content = []
+        for part in message.parts:
+            if isinstance(part, Text) and part.text:
+                content.append({"type": "text", "text": part.text})
+            elif isinstance(part, Reasoning) and part.text and not _is_plan(part):
+                content.append({"type": "thinking", "thinking": part.text})
+            elif isinstance(part, (Image, Audio, Document, File)):
+                self._warn(f"a file of the assistant ({part_kind(part)}) cannot go back; it was left out")
+            elif isinstance(part, ToolCall) and part.provider_executed:
+                self._warn(f"the tool call {part.name!r}, which its vendor ran, cannot go back; left out")
+            elif isinstance(part, Custom) and not part.type.startswith(f"{KEY}."):
+                self._warn(f"a part of type {part.type!r} cannot go back; it was left out")
+            elif not isinstance(part, (Text, Reasoning, ToolCall, ToolResult, Source, Custom)):
+                raise self._lost(part, "an assistant's message")
+        calls = [_call(part) for part in message.tool_calls if not part.provider_executed]
+        citations = [c for p in message.parts if (c := told_citation(getattr(p, "metadata", None)))]
+        out: dict[str, Any] = {"role": "assistant"}
+        if content:
+            plain = all(block["type"] == "text" for block in content)
+            out["content"] = "".join(block["text"] for block in content) if plain else content
+        if plan:
+            out["tool_plan"] = plan
+        if calls:
+            out["tool_calls"] = calls
+        if citations and content:
+            out["citations"] = citations
+        if len(out) > 1:  # the API refuses a message that says nothing
+            self._out.append(out)
+        else:
+            self._warn("an assistant's message that says nothing was left out")
+
+    def _results(self, parts: Iterable[Part]) -> None:
+        for part in parts:
+            if not isinstance(part, ToolResult):
+                continue
+            if part.provider_executed:
+                self._warn(f"the result of {part.name!r}, which its vendor ran, cannot go back; left out")
+                continue
+            out = {"role": "tool", "tool_call_id": part.tool_call_id, "content": self._result(part)}
+            self._out.append(out)
+
+    def _result(self, part: ToolResult) -> Any:
+        """Text, or where files belong to it a list of texts as documents; images come later."""
+        kept = _own(part).get("content")
+        if kept is not None:
+            return kept
+        text = part.content
+        if not text and part.result is not None:
+            text = msgspec.json.encode(part.result).decode()
+        documents = []
+        for piece in part.parts:
+            if isinstance(piece, Image):
+                self._result_images.append((part.tool_call_id, piece))
+            elif isinstance(piece, Document):
+                documents.append({"type": "document", "document": self._document(piece)})
+            else:
+                raise self._lost(piece, "a tool result")
+        if not documents:
+            return text
+        first = [{"type": "document", "document": {"data": {"text": text}}}] if text else []
+        return [*first, *documents]
+
+    def _flush_images(self) -> None:
+        """Images of tool results, once all results of the turn are written."""
+        images, self._result_images = self._result_images, []
+        content: list[dict[str, Any]] = []
+        for call_id, image in images:
+            content.append({"type": "text", "text": f"This belongs to the result of tool call {call_id}:"})
+            content.append(self._image(image))
+        if content:
+            self._out.append({"role": "user", "content": content})
+
+    def _lost(self, part: object, where: str) -> Unsupported:
+        return Unsupported(f"{self._provider} cannot take a part of kind {part_kind(part)!r} in {where}.")
+
+    def _warn(self, message: str) -> None:
+        warning = OtherWarning(message)
+        if warning not in self.warnings:
+            self.warnings.append(warning)
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments or "{}"}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _content(parts: Iterable[Part]) -> str | list[dict[str, Any]]:
+    """One string where that says it all, else a list of texts."""
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    return texts[0] if len(texts) == 1 else [{"type": "text", "text": text} for text in texts]
+
+
+def _own(part: object) -> dict[str, Any]:
+    """What the vendor wants back with a part."""
+    own: dict[str, Any] = (getattr(part, "metadata", None) or {}).get(KEY) or {}
+    return own
+
+
+def _is_plan(part: Reasoning) -> bool:
+    return bool(_own(part).get("tool_plan"))

@@ -1,0 +1,171 @@
+"""A Request as a request of the v2 chat API: everything but the messages, which `messages.py` writes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.dialects.base import Encoded
+from llmstream.dialects.cohere.finish import KEY
+from llmstream.dialects.cohere.messages import MessageWriter
+from llmstream.dialects.options import merged, options_of
+from llmstream.errors import InvalidRequest
+from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
+from llmstream.exchange import HttpRequest
+from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
+
+__all__ = ["FIELDS", "PATH", "encode_request"]
+
+PATH: Final = "/v2/chat"
+
+FIELDS: Final = {
+    "temperature": "temperature",
+    "top_p": "p",
+    "top_k": "k",
+    "max_output_tokens": "max_tokens",
+    "stop": "stop_sequences",
+    "seed": "seed",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+}
+"""Our settings and what the wire calls them."""
+
+_RANGES: Final = {
+    "top_p": (0.01, 0.99),
+    "top_k": (0, 500),
+    "presence_penalty": (0.0, 1.0),
+    "frequency_penalty": (0.0, 1.0),
+}
+"""What the API takes; source: Cohere's API reference, v2/chat."""
+
+_MOST_STOPS: Final = 5
+
+
+def encode_request(request: Request, *, provider: str) -> Encoded:
+    """The HTTP request and what could not be said in it.
+
+    `provider_options["cohere"]` is laid over the body last; its `documents` join those of the
+    messages.
+
+    raises: InvalidRequest, Unsupported
+    """
+    return _Writer(request, provider).write()
+
+
+class _Writer:
+    """Fills the body of one request and notes what had to be left out."""
+
+    def __init__(self, request: Request, provider: str) -> None:
+        self.request = request
+        self.provider = provider
+        self.warnings: list[Warning] = []
+        self.body: dict[str, Any] = {"model": request.model}
+        self.own = options_of(request, KEY, provider)
+
+    def write(self) -> Encoded:
+        body = self.body
+        messages = MessageWriter(provider=self.provider)
+        body["messages"] = messages.write(self.request.messages)
+        self.warnings += messages.warnings
+        body["stream"] = True
+        self.settings()
+        self.tools()
+        self.thinking()
+        documents = [*messages.documents, *self.own.pop("documents", ())]
+        if documents:
+            body["documents"] = documents
+        self.response_format()
+        try:
+            data = msgspec.json.encode(merged(body, self.own))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidRequest(f"the request cannot be written as JSON: {error}") from None
+        headers = {"content-type": "application/json", "accept": "text/event-stream"}
+        return Encoded(HttpRequest(PATH, data, {**headers, **self.request.headers}), self.warnings)
+
+    def settings(self) -> None:
+        settings = self.request.settings
+        for name, field in FIELDS.items():
+            value = getattr(settings, name)
+            if value is None or value == ():
+                continue
+            if name in _RANGES:
+                low, high = _RANGES[name]
+                fitting = min(high, max(low, value))
+                if fitting != value:
+                    words = f"{name} {value:g} became {fitting:g}: the API takes {low:g} to {high:g}"
+                    self.warnings.append(OtherWarning(words))
+                value = fitting
+            self.body[field] = self.stops(value) if name == "stop" else value
+        if settings.parallel_tool_calls is not None:
+            self.left_out("parallel_tool_calls", "the model decides how many tools it calls at once")
+
+    def stops(self, stops: tuple[str, ...]) -> list[str]:
+        if len(stops) > _MOST_STOPS:
+            self.warnings.append(OtherWarning(f"only the first {_MOST_STOPS} stop sequences were sent"))
+        return list(stops[:_MOST_STOPS])
+
+    def tools(self) -> None:
+        """Tools and the choice among them; a tool is forced by sending no other."""
+        request = self.request
+        tools: list[ToolSpec] = []
+        for tool in request.tools:
+            if isinstance(tool, ProviderTool):
+                name = tool.name or tool.type
+                self.warnings.append(UnsupportedTool(name, f"{self.provider} runs no tools itself"))
+            else:
+                tools.append(tool)
+        choice = request.tool_choice
+        if isinstance(choice, NamedTool):
+            tools = [tool for tool in tools if tool.name == choice.name]
+        if not tools:
+            return
+        self.body["tools"] = [_tool(tool) for tool in tools]
+        strict = {tool.strict for tool in tools if tool.strict is not None}
+        if True in strict:
+            self.body["strict_tools"] = True
+        if len(strict) == 2:
+            self.warnings.append(OtherWarning("strict applies to all tools of a request; it was switched on"))
+        if isinstance(choice, NamedTool) or choice == "required":
+            self.body["tool_choice"] = "REQUIRED"
+        elif choice == "none":
+            self.body["tool_choice"] = "NONE"
+
+    def thinking(self) -> None:
+        reasoning = self.request.reasoning
+        if reasoning is None:
+            return
+        thinking: dict[str, Any] = {"type": "disabled" if reasoning.effort == "none" else "enabled"}
+        if reasoning.budget_tokens is not None and reasoning.effort != "none":
+            thinking["token_budget"] = reasoning.budget_tokens
+        elif reasoning.effort not in (None, "none"):
+            self.left_out("reasoning.effort", "thinking was switched on; give budget_tokens to bound it")
+        self.body["thinking"] = thinking
+
+    def response_format(self) -> None:
+        """JSON, with or without a schema; next to tools or documents it can only be asked for in words."""
+        wanted = self.request.response_format
+        if wanted is None:
+            return
+        if "tools" not in self.body and "documents" not in self.body:
+            format_: dict[str, Any] = {"type": "json_object"}
+            if wanted.schema is not None:
+                format_["json_schema"] = wanted.schema
+            self.body["response_format"] = format_
+            return
+        words = "Answer with a JSON object and nothing else."
+        if wanted.schema is not None:
+            words += f" It has to fit this JSON schema: {msgspec.json.encode(wanted.schema).decode()}"
+        self.body["messages"].insert(0, {"role": "system", "content": words})
+        self.left_out("response_format", "not together with tools or documents; it went into the prompt")
+
+    def left_out(self, setting: str, details: str) -> None:
+        self.warnings.append(UnsupportedSetting(setting, details))
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": tool.name}
+    if tool.description:
+        function["description"] = tool.description
+    function["parameters"] = tool.input_schema or {"type": "object", "properties": {}}
+    return {"type": "function", "function": function}

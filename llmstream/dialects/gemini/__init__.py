@@ -1,0 +1,109 @@
+"""The `gemini` dialect: generateContent, as Google AI Studio and Vertex AI serve it.
+
+`wire.py` has the shapes; `decoder.py` reads the chunks and `part_decoder.py` what is in them;
+`request.py` and `conversation.py` write requests. `request_reader.py`, `content_reader.py` and
+`event_encoder.py` are the reverse. `VERTEX` is Vertex AI, where calls have no ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from llmstream.chats.content import Audio, Document, File, Image
+from llmstream.dialects.base import Encoded, Limits, OutputAbility
+from llmstream.dialects.call_ids import mint_call_id
+from llmstream.dialects.gemini.decoder import GeminiDecoder
+from llmstream.dialects.gemini.event_encoder import GeminiEventEncoder
+from llmstream.dialects.gemini.paths import model_of
+from llmstream.dialects.gemini.request import encode_request
+from llmstream.dialects.gemini.request_reader import decode_request
+from llmstream.dialects.google_errors import encode_error
+from llmstream.dialects.google_media import is_at_google
+from llmstream.dialects.google_models import abilities
+from llmstream.dialects.vendor_errors import vendor_error
+from llmstream.errors import ErrorInfo, LLMStreamError
+from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.request import Request
+
+__all__ = ["VERTEX", "Gemini", "GeminiDecoder"]
+
+
+class Gemini(msgspec.Struct, frozen=True):
+    """The dialect; see `dialects.base.Dialect`.
+
+    vertex:      the server is Vertex AI, which refuses ids of calls
+    schemas:     the fields that schemas go to: those that take JSON schema, or the older ones that
+                 take a subset of OpenAPI
+    new_call_id: names calls that come without an id; unique across responses by default
+    """
+
+    vertex: bool = False
+    schemas: Literal["json-schema", "openapi"] = "json-schema"
+    new_call_id: Callable[[], str] = mint_call_id
+
+    @property
+    def name(self) -> str:
+        """As in `llmstream replay --dialect`."""
+        return "gemini"
+
+    @property
+    def content_type(self) -> str:
+        """Media type of a streamed answer."""
+        return "text/event-stream"
+
+    def encode(self, request: Request, *, provider: str) -> Encoded:
+        """The HTTP request, without address and key.
+
+        raises: InvalidRequest, Unsupported
+        """
+        openapi = self.schemas == "openapi"
+        return encode_request(request, provider=provider, vertex=self.vertex, openapi=openapi)
+
+    def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
+        """What the model can be held to; see `dialects.base.KnowsOutput`."""
+        if request.tools and abilities(request.model).mixes_tools is False:
+            return ("tool",)
+        return ("json_schema", "tool", "json_object")
+
+    def decoder(
+        self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+    ) -> GeminiDecoder:
+        """A decoder for one response body: SSE, or the JSON array that comes without `alt=sse`."""
+        return GeminiDecoder(
+            provider=provider, include_raw=include_raw, limits=limits, new_call_id=self.new_call_id
+        )
+
+    def decode_error(
+        self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
+    ) -> LLMStreamError:
+        """The typed error of an answer that is no stream; header names are lower case."""
+        return vendor_error(status, headers, body, provider=provider)
+
+    def accepts(self, http: HttpRequest) -> bool:
+        """Whether a request is of this dialect, by its method and path."""
+        return http.method == "POST" and model_of(http.url) is not None
+
+    def accepts_url(self, part: Image | Audio | Document | File) -> bool:
+        """Whether the part may stay a URL; see `dialects.base.ChoosesUrls`."""
+        return is_at_google(part.url)
+
+    def decode_request(self, http: HttpRequest) -> Request:
+        """What a client asks for, checked as the vendor checks it.
+
+        raises: BadRequest in the vendor's words
+        """
+        return decode_request(http, vertex=self.vertex, new_call_id=self.new_call_id)
+
+    def event_encoder(self, request: Request) -> GeminiEventEncoder:
+        """The reverse of `decoder`, for the answer to one request."""
+        return GeminiEventEncoder(request.model, vertex=self.vertex)
+
+    def encode_error(self, error: ErrorInfo) -> HttpResponse:
+        """The answer that the vendor would give."""
+        return encode_error(error)
+
+
+VERTEX: Final = Gemini(vertex=True)

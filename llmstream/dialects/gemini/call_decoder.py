@@ -1,0 +1,179 @@
+"""Calls of the caller's tools in a Gemini answer: whole, or streamed value by value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from llmstream.dialects.base import Limits
+from llmstream.dialects.call_ids import mint_call_id
+from llmstream.dialects.decoder import Framing
+from llmstream.dialects.gemini.partial_args import ArgumentsText
+from llmstream.dialects.gemini.wire import Chunk, FunctionCall, decode_chunk
+from llmstream.dialects.json_text import is_json
+from llmstream.dialects.lazy_blocks import LazyBlocks
+from llmstream.errors import DecodeError, LimitExceeded
+from llmstream.events import Metadata, ToolCall, ToolInputDelta, ToolInputEnd, ToolInputStart
+
+__all__ = ["CallDecoder"]
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _OpenCall(msgspec.Struct):
+    """A call whose arguments are still streaming."""
+
+    id: str
+    wire_id: str | None
+    name: str
+    metadata: Metadata | None
+    text: ArgumentsText = msgspec.field(default_factory=ArgumentsText)
+    parts: list[str] = msgspec.field(default_factory=list)
+    size: int = 0
+
+
+class CallDecoder(LazyBlocks[Chunk]):
+    """The part of the decoder that knows calls, and the ids of everything.
+
+    client_called: whether the caller has calls to run
+    new_call_id:   names calls that come without an id
+    """
+
+    def __init__(
+        self,
+        framing: Framing,
+        *,
+        provider: str,
+        include_raw: bool = False,
+        limits: Limits = Limits(),
+        new_call_id: Callable[[], str] = mint_call_id,
+    ) -> None:
+        super().__init__(framing, decode_chunk, provider=provider, include_raw=include_raw, limits=limits)
+        self.client_called = False
+        self.new_call_id = new_call_id
+        self._streaming: list[_OpenCall] = []
+        self._used: set[str] = set()
+        self._copies: dict[str, int] = {}
+
+    def next_id(self) -> str:
+        """The next block id."""
+        return self.fresh(super().next_id())
+
+    def end_prose(self) -> None:
+        """Closes the open text or reasoning."""
+        self.end_reasoning()
+        self.end_text()
+
+    def fresh(self, wish: str) -> str:
+        """An id that nothing else in the answer has, as near to the wish as can be."""
+        name = wish
+        while name in self._used:
+            self._copies[wish] = number = self._copies.get(wish, 1) + 1
+            name = f"{wish}.{number}"
+        self._used.add(name)
+        if len(self._used) > self.limits.max_blocks:
+            self.fail(LimitExceeded(f"the answer has more than {self.limits.max_blocks} blocks and calls"))
+        return name
+
+    def function_call(self, call: FunctionCall, metadata: Metadata | None) -> None:
+        """A call, or more of the one that streams."""
+        wire_id = None if call.id is None or call.id == "" else str(call.id)
+        if call.name:
+            self._end_streaming(beside=wire_id)
+            self._begin_call(call, wire_id, metadata)
+            return
+        open_call = next((c for c in reversed(self._streaming) if wire_id in (None, c.wire_id)), None)
+        if open_call is None:
+            if call.args is not None or call.partial_args:
+                self.defect("a function call came without a name. It was left out.")
+            return
+        if metadata is not None and open_call.metadata is None:
+            open_call.metadata = metadata
+        self._continue_call(open_call, call)
+
+    def _begin_call(self, call: FunctionCall, wire_id: str | None, metadata: Metadata | None) -> None:
+        self.end_prose()
+        opened = _OpenCall(self.fresh(wire_id or self.new_call_id()), wire_id, call.name or "", metadata)
+        self.out.append(ToolInputStart(opened.name, opened.id, provider_metadata=metadata))
+        if call.partial_args is None and call.will_continue is not True:
+            self._add_input(opened, _argument_text(call.args))
+            if not self.done:
+                self._complete(opened)
+            return
+        self._streaming.append(opened)
+        if call.partial_args is not None:
+            self._continue_call(opened, call)
+
+    def _continue_call(self, opened: _OpenCall, call: FunctionCall) -> None:
+        """More values, or nothing at all, which says that the call is complete."""
+        goes_on = call.will_continue is True
+        for piece in call.partial_args or ():
+            if piece is None:
+                continue
+            goes_on = goes_on or piece.will_continue is True
+            if opened.text.broken:
+                continue
+            try:
+                self._add_input(opened, opened.text.add(piece))
+            except DecodeError as error:
+                opened.text.broken = True
+                self.defect(f"the arguments of {opened.name!r} cannot be put together: {error.message}")
+            if self.done:
+                return
+        if not goes_on:
+            self._streaming.remove(opened)
+            self._complete_streamed(opened)
+
+    def _end_streaming(self, *, beside: str | None) -> None:
+        """Another call begins: those before it are over, unless ids keep them apart."""
+        for opened in list(self._streaming):
+            if opened.wire_id is None or beside is None:
+                self._streaming.remove(opened)
+                self._complete_streamed(opened)
+
+    def end_calls(self, *, truncated: bool) -> None:
+        """The answer is over. Vertex AI may leave out the end of the last call."""
+        calls, self._streaming = self._streaming, []
+        for opened in calls:
+            if truncated:
+                self.out.append(ToolInputEnd(opened.id, incomplete=True))
+            else:
+                self._complete_streamed(opened)
+
+    def _complete_streamed(self, opened: _OpenCall) -> None:
+        self._add_input(opened, opened.text.close())
+        if not self.done:
+            self._complete(opened)
+
+    def _add_input(self, opened: _OpenCall, delta: str) -> None:
+        if not delta:
+            return
+        opened.parts.append(delta)
+        opened.size += len(delta)
+        self.out.append(ToolInputDelta(delta, opened.id))
+        limit = self.limits.max_tool_input_bytes
+        if opened.size > limit:
+            self.fail(LimitExceeded(f"the input of {opened.name!r} is longer than {limit} bytes"))
+
+    def _complete(self, opened: _OpenCall) -> None:
+        self.client_called = True
+        text = "".join(opened.parts) or "{}"
+        self.out.append(ToolInputEnd(opened.id))
+        self.out.append(
+            ToolCall(
+                opened.name,
+                text,
+                opened.id,
+                invalid=opened.text.broken or not is_json(text),
+                provider_metadata=opened.metadata,
+            )
+        )
+
+
+def _argument_text(args: Any) -> str:
+    """The arguments as JSON text; a string is the text itself."""
+    if args is None:
+        return ""
+    return args if isinstance(args, str) else _encode(args).decode()

@@ -1,0 +1,200 @@
+"""Bytes of a Gemini answer to events: the chunks around the parts."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.dialects.base import Limits
+from llmstream.dialects.call_ids import mint_call_id
+from llmstream.dialects.gemini.array_framing import GeminiFraming
+from llmstream.dialects.gemini.finish import finish_reason, is_block_reason
+from llmstream.dialects.gemini.grounding import sources_of
+from llmstream.dialects.gemini.part_decoder import KEY, PartDecoder
+from llmstream.dialects.gemini.usage import merge_usage, read_usage
+from llmstream.dialects.gemini.wire import Candidate, Chunk, Part
+from llmstream.dialects.google_sources import Sources
+from llmstream.dialects.json_text import mended
+from llmstream.dialects.vendor_errors import error_from_value
+from llmstream.errors import ServerError
+from llmstream.events import Error, Finish, FinishReason, ResponseMetadata, Usage
+
+__all__ = ["GeminiDecoder"]
+
+_REMEMBERED: Final = (
+    "grounding_metadata",
+    "url_context_metadata",
+    "citation_metadata",
+    "safety_ratings",
+    "finish_message",
+    "logprobs_result",
+    "avg_logprobs",
+)
+_SILENT: Final = (Part(), Part(text=""))
+
+
+class GeminiDecoder(PartDecoder):
+    """One answer; see `dialects.base.Decoder`.
+
+    The wire has no last event. A finish reason may stand in the middle (code execution on Gemini
+    2.5), so finish waits for the end of the body: the last reason counts, and parts after a reason
+    that is not the last make the answer incomplete again.
+    """
+
+    def __init__(
+        self,
+        *,
+        provider: str,
+        include_raw: bool = False,
+        limits: Limits = Limits(),
+        new_call_id: Callable[[], str] = mint_call_id,
+    ) -> None:
+        super().__init__(
+            GeminiFraming(max_bytes=limits.max_event_bytes),
+            provider=provider,
+            include_raw=include_raw,
+            limits=limits,
+            new_call_id=new_call_id,
+        )
+        self._sources = Sources(lambda: self.fresh(f"source-{self._next_source()}"))
+        self._source_count = 0
+        self._raw_usage: dict[str, Any] = {}
+        self._usage: Usage | None = None
+        self._raw_reason: str | None = None
+        self._blocked: str | None = None
+        self._named = False
+        self._last_words: dict[str, Any] = {}
+
+    def on(self, wire: Chunk) -> None:
+        """Turns one chunk into events."""
+        if self._joiner is not None:
+            wire = _encodable(wire)
+        if wire.error:
+            self.fail(error_from_value({"error": wire.error}, provider=self.provider))
+            return
+        if not self._named:
+            self._name(wire)
+        if wire.usage_metadata is not None:
+            self._raw_usage = merge_usage(self._raw_usage, wire.usage_metadata)
+            self._usage = None
+        if isinstance(wire.prompt_feedback, dict):
+            self._feedback(wire.prompt_feedback)
+        for candidate in wire.candidates or ():
+            if candidate is not None and not candidate.index:
+                self._candidate(candidate)
+                if self.done:
+                    return
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens as far as the vendor said. Every chunk says them, so they are read when asked for."""
+        if self._usage is None:
+            self._usage = read_usage(self._raw_usage)
+        return self._usage
+
+    @usage.setter
+    def usage(self, usage: Usage) -> None:
+        self._usage = usage
+
+    def on_sentinel(self, payload: bytes) -> bool:
+        """Gateways that also speak chat completions end with its mark; others keep alive with `null`."""
+        return payload.lstrip().startswith(b"[DONE]") or payload.strip() == b"null"
+
+    def end(self) -> None:
+        """The body is over: complete where the last reason was the end of the answer."""
+        if not self.complete:
+            return
+        reason = self._reason()
+        self.end_prose()
+        self.end_calls(truncated=reason in ("length", "content-filter", "error"))
+        if self.done:
+            return
+        if self.client_called and reason in ("stop", "other", "unknown"):
+            reason = "tool-calls"
+        if reason == "error":
+            self.out.append(Error(self._what_failed().info))
+        self.done = True
+        metadata = {KEY: self._last_words} if self._last_words else None
+        self.out.append(Finish(reason, self.usage, self._blocked or self._raw_reason, metadata))
+
+    def _name(self, wire: Chunk) -> None:
+        model, number = wire.model_version, wire.response_id
+        model = model if isinstance(model, str) and model else None
+        number = str(number) if isinstance(number, (str, int)) and number else None
+        if model is None and number is None:
+            return
+        self._named = True
+        self.out.append(ResponseMetadata(model, number, _moment(wire.create_time)))
+
+    def _feedback(self, feedback: dict[str, Any]) -> None:
+        self._last_words["prompt_feedback"] = feedback
+        if is_block_reason(feedback.get("blockReason")):
+            self._blocked = feedback["blockReason"]
+            self.complete = True
+
+    def _candidate(self, candidate: Candidate) -> None:
+        parts = candidate.content.parts if candidate.content is not None else None
+        if self.complete and self._blocked is None and any(_says(part) for part in parts or ()):
+            self.complete = False
+        for part in parts or ():
+            if part is not None:
+                self.on_part(part)
+                if self.done:
+                    return
+        if candidate.grounding_metadata is not None or (
+            candidate.url_context_metadata is not None or candidate.citation_metadata is not None
+        ):
+            self.out.extend(sources_of(candidate, self._sources))
+        if candidate.finish_reason:
+            self._raw_reason = str(candidate.finish_reason)
+            self.complete = True
+        for name in _REMEMBERED:
+            value = getattr(candidate, name)
+            if value is not None and value != {} and value != []:
+                self._last_words[name] = value
+
+    def _reason(self) -> FinishReason:
+        return "content-filter" if self._blocked is not None else finish_reason(self._raw_reason)
+
+    def _what_failed(self) -> ServerError:
+        words = self._last_words.get("finish_message")
+        said = f": {words}" if isinstance(words, str) and words else ""
+        return ServerError(
+            f"the model's answer was not usable ({self._raw_reason}{said}). Ask again.",
+            provider=self.provider,
+            reason=self._raw_reason,
+        )
+
+    def _next_source(self) -> int:
+        self._source_count += 1
+        return self._source_count
+
+
+def _says(part: Part | None) -> bool:
+    return part is not None and part not in _SILENT
+
+
+def _moment(text: Any) -> datetime.datetime | None:
+    try:
+        return datetime.datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+def _encodable(wire: Chunk) -> Chunk:
+    """The same chunk without halves of characters, but where halves may still meet: in streamed text."""
+    whole = msgspec.convert(mended(msgspec.to_builtins(wire)), Chunk)
+    for part, original in zip(_parts(whole), _parts(wire), strict=True):
+        part.text = original.text
+        if part.function_call is not None and original.function_call is not None:
+            part.function_call.partial_args = original.function_call.partial_args
+    return whole
+
+
+def _parts(wire: Chunk) -> Iterator[Part]:
+    for candidate in wire.candidates or ():
+        if candidate is not None and candidate.content is not None:
+            yield from (part for part in candidate.content.parts or () if part is not None)

@@ -1,0 +1,91 @@
+"""The `gemini-interactions` dialect: Google's Interactions API, which streams steps.
+
+`wire.py` has the events; `decoder.py` reads the interaction and `step_decoder.py` its steps;
+`request.py` and `conversation.py` write requests. `request_reader.py`, `step_reader.py` and
+`event_encoder.py` are the reverse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from llmstream.chats.content import Audio, Document, File, Image
+from llmstream.dialects.base import Encoded, Limits
+from llmstream.dialects.call_ids import mint_call_id
+from llmstream.dialects.gemini_interactions.decoder import InteractionsDecoder
+from llmstream.dialects.gemini_interactions.event_encoder import InteractionsEventEncoder
+from llmstream.dialects.gemini_interactions.request import PATH, encode_request
+from llmstream.dialects.gemini_interactions.request_reader import decode_request
+from llmstream.dialects.google_errors import encode_error
+from llmstream.dialects.google_media import is_at_google
+from llmstream.dialects.vendor_errors import vendor_error
+from llmstream.errors import ErrorInfo, LLMStreamError
+from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.request import Request
+
+__all__ = ["GeminiInteractions", "InteractionsDecoder"]
+
+
+class GeminiInteractions(msgspec.Struct, frozen=True):
+    """The dialect; see `dialects.base.Dialect`.
+
+    new_call_id: names calls that come without an id; unique across responses by default
+    """
+
+    new_call_id: Callable[[], str] = mint_call_id
+
+    @property
+    def name(self) -> str:
+        """As in `llmstream replay --dialect`."""
+        return "gemini-interactions"
+
+    @property
+    def content_type(self) -> str:
+        """Media type of a streamed answer."""
+        return "text/event-stream"
+
+    def encode(self, request: Request, *, provider: str) -> Encoded:
+        """The HTTP request, without address and key.
+
+        raises: InvalidRequest, Unsupported
+        """
+        return encode_request(request, provider=provider)
+
+    def decoder(
+        self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+    ) -> InteractionsDecoder:
+        """A decoder for one response body."""
+        return InteractionsDecoder(
+            provider=provider, include_raw=include_raw, limits=limits, new_call_id=self.new_call_id
+        )
+
+    def decode_error(
+        self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
+    ) -> LLMStreamError:
+        """The typed error of an answer that is no stream; header names are lower case."""
+        return vendor_error(status, headers, body, provider=provider)
+
+    def accepts(self, http: HttpRequest) -> bool:
+        """Whether a request is of this dialect, by its method and path."""
+        return http.method == "POST" and http.url.partition("?")[0].rstrip("/").endswith(PATH)
+
+    def accepts_url(self, part: Image | Audio | Document | File) -> bool:
+        """Whether the part may stay a URL; see `dialects.base.ChoosesUrls`."""
+        return is_at_google(part.url)
+
+    def decode_request(self, http: HttpRequest) -> Request:
+        """What a client asks for, checked as the vendor checks it.
+
+        raises: BadRequest in the vendor's words
+        """
+        return decode_request(http, new_call_id=self.new_call_id)
+
+    def event_encoder(self, request: Request) -> InteractionsEventEncoder:
+        """The reverse of `decoder`, for the answer to one request."""
+        return InteractionsEventEncoder(request.model)
+
+    def encode_error(self, error: ErrorInfo) -> HttpResponse:
+        """The answer that the vendor would give."""
+        return encode_error(error)

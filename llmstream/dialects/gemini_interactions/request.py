@@ -1,0 +1,134 @@
+"""Our request as an HTTP request of the Interactions API."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.dialects.base import Encoded
+from llmstream.dialects.gemini_interactions.conversation import Conversation
+from llmstream.dialects.gemini_interactions.steps import KEY
+from llmstream.dialects.google_models import abilities, thinking_level
+from llmstream.dialects.options import merged, options_of
+from llmstream.errors import InvalidRequest
+from llmstream.events import OtherWarning, UnsupportedSetting, Warning
+from llmstream.exchange import HttpRequest
+from llmstream.request import NamedTool, ProviderTool, Request, Settings, ToolSpec
+
+__all__ = ["PATH", "encode_request"]
+
+PATH: Final = "/interactions"
+
+
+def encode_request(request: Request, *, provider: str) -> Encoded:
+    """The HTTP request and what could not be said in it.
+
+    The whole conversation is sent each time. To go on from a stored interaction, pass its id as
+    `provider_options={"google": {"previous_interaction_id": ...}}` and the new turn alone; it is in
+    the metadata of the last finish as `interaction_id`. An `agent` there takes the model's place.
+
+    raises: InvalidRequest, Unsupported
+    """
+    warnings: list[Warning] = []
+    options = options_of(request, KEY, provider)
+    body = merged(_body(request, provider, warnings), options)
+    if "agent" in options:
+        body.pop("model", None)
+    try:
+        data = msgspec.json.encode(body)
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise InvalidRequest(f"the request cannot be written as JSON: {error}", provider=provider) from None
+    headers = {"content-type": "application/json"}
+    headers.update({name.lower(): value for name, value in request.headers.items()})
+    return Encoded(HttpRequest(f"{PATH}?alt=sse", data, headers), warnings)
+
+
+def _body(request: Request, provider: str, warnings: list[Warning]) -> dict[str, Any]:
+    can = abilities(request.model)
+    conversation = Conversation(provider=provider, fetches_urls=can.fetches_urls, warnings=warnings)
+    conversation.read(request.messages)
+    body: dict[str, Any] = {"model": request.model.removeprefix("models/"), "input": conversation.steps}
+    if conversation.system:
+        body["system_instruction"] = "\n\n".join(conversation.system)
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+    if request.response_format is not None:
+        wanted: dict[str, Any] = {"type": "text", "mime_type": "application/json"}
+        if request.response_format.schema is not None:
+            wanted["schema"] = request.response_format.schema
+        body["response_format"] = wanted
+    config = {**_sampling(request.settings, warnings), **_thinking(request, warnings)}
+    choice = _tool_choice(request, warnings)
+    if choice is not None:
+        config["tool_choice"] = choice
+    if config:
+        body["generation_config"] = config
+    body["stream"] = True
+    return body
+
+
+def _tool(tool: ToolSpec | ProviderTool) -> dict[str, Any]:
+    if isinstance(tool, ProviderTool):
+        named = {"name": tool.name} if tool.name else {}
+        return {"type": tool.type, **named, **tool.options}
+    out: dict[str, Any] = {"type": "function", "name": tool.name}
+    if tool.description:
+        out["description"] = tool.description
+    if tool.input_schema:
+        schema = tool.input_schema
+        out["parameters"] = schema if "type" in schema or "$ref" in schema else {"type": "object", **schema}
+    return out
+
+
+def _tool_choice(request: Request, warnings: list[Warning]) -> Any:
+    choice = request.tool_choice
+    specs = [tool for tool in request.tools if isinstance(tool, ToolSpec)]
+    if not specs:
+        if choice == "required" or isinstance(choice, NamedTool):
+            warnings.append(OtherWarning("tool_choice was left out: the request declares no functions"))
+        return None
+    if request.settings.parallel_tool_calls is False:
+        warnings.append(OtherWarning("parallel_tool_calls was left out: the API cannot forbid several calls"))
+    if isinstance(choice, NamedTool):
+        return {"allowed_tools": {"mode": "any", "tools": [choice.name]}}
+    if choice in (None, "auto") and any(spec.strict for spec in specs):
+        return "validated"
+    return "any" if choice == "required" else choice
+
+
+def _sampling(settings: Settings, warnings: list[Warning]) -> dict[str, Any]:
+    for name in ("presence_penalty", "frequency_penalty"):
+        if getattr(settings, name) is not None:
+            warnings.append(UnsupportedSetting(name))
+    temperature = settings.temperature
+    if temperature is not None and not 0 <= temperature <= 2:
+        fitting = min(2.0, max(0.0, temperature))
+        warnings.append(OtherWarning(f"temperature {temperature:g} became {fitting:g}: the API takes 0 to 2"))
+        temperature = fitting
+    fields = {
+        "temperature": temperature,
+        "top_p": settings.top_p,
+        "top_k": settings.top_k,
+        "seed": settings.seed,
+        "stop_sequences": list(settings.stop) or None,
+        "max_output_tokens": settings.max_output_tokens,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _thinking(request: Request, warnings: list[Warning]) -> dict[str, Any]:
+    """This wire knows levels only, also for models that take a budget elsewhere."""
+    reasoning, can = request.reasoning, abilities(request.model)
+    if reasoning is None:
+        return {}
+    if can.thinking == "none":
+        if reasoning.effort != "none":
+            warnings.append(UnsupportedSetting("reasoning", "this model does not reason"))
+        return {}
+    if reasoning.budget_tokens is not None:
+        words = "this API takes an effort and no budget"
+        warnings.append(UnsupportedSetting("reasoning.budget_tokens", words))
+    level = thinking_level(reasoning, can, warnings)
+    shown = {} if reasoning.effort == "none" else {"thinking_summaries": "auto"}
+    return {**({} if level is None else {"thinking_level": level}), **shown}

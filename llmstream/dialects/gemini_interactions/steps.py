@@ -1,0 +1,120 @@
+"""What a step of an interaction is, and what it rests on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, Final, Literal, TypeAlias
+
+from llmstream.dialects.google_sources import Sources
+from llmstream.events import FinishReason, Metadata, Source
+
+__all__ = [
+    "FINISH_REASONS",
+    "KEY",
+    "OpenStep",
+    "StepKind",
+    "sources_of_annotation",
+    "sources_of_result",
+    "step_kind",
+]
+
+KEY: Final = "google"
+"""The key of all metadata of this dialect."""
+
+FINISH_REASONS: Final[dict[str, FinishReason]] = {
+    "completed": "stop",
+    "requires_action": "tool-calls",
+    "incomplete": "length",
+    "failed": "error",
+    "cancelled": "other",
+}
+
+StepKind: TypeAlias = Literal["output", "thought", "call", "vendor-call", "vendor-result", "custom"]
+
+
+@dataclasses.dataclass(slots=True)
+class OpenStep:
+    """A step between its start and its stop.
+
+    wire:     the step as it is known: its start, with what deltas said
+    id:       of its block or call; "" until there is one
+    inputs:   fragments of a call's arguments
+    audio:    pieces of a recording, by media type
+    """
+
+    kind: StepKind
+    wire: dict[str, Any]
+    id: str = ""
+    inputs: list[str] = dataclasses.field(default_factory=list)
+    size: int = 0
+    audio: dict[str, list[bytes]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def type(self) -> str:
+        """Its type on the wire."""
+        return str(self.wire.get("type"))
+
+    @property
+    def name(self) -> str:
+        """The name of the tool: said by calls, else the type without its ending."""
+        said = self.wire.get("name")
+        if isinstance(said, str) and said:
+            return said
+        return "" if self.kind == "call" else self.type.removesuffix("_call").removesuffix("_result")
+
+    @property
+    def signature(self) -> Metadata | None:
+        """The signature, as metadata."""
+        signature = self.wire.get("signature")
+        return {KEY: {"signature": signature}} if isinstance(signature, str) and signature else None
+
+    def rest(self, *own: str) -> Metadata:
+        """What the step says beyond our fields, its type included; empty signatures say nothing."""
+        told = {key: value for key, value in self.wire.items() if key not in own}
+        if told.get("signature") == "":
+            del told["signature"]
+        return {KEY: told}
+
+
+def step_kind(step_type: str) -> StepKind:
+    """What kind of events a step becomes. `text` and `image` are steps of former times."""
+    if step_type in ("model_output", "text", "image", "audio", "video", "document"):
+        return "output"
+    if step_type == "thought":
+        return "thought"
+    if step_type == "function_call":
+        return "call"
+    if step_type.endswith("_call"):
+        return "vendor-call"
+    return "vendor-result" if step_type.endswith("_result") else "custom"
+
+
+def sources_of_annotation(annotation: Any, sources: Sources) -> Iterator[Source]:
+    """The page or document that a piece of text cites."""
+    match annotation:
+        case {"type": "file_citation"}:
+            name = annotation.get("document_uri") or annotation.get("source") or annotation.get("file_name")
+            title = annotation.get("file_name")
+            yield from sources.document(name or annotation.get("url"), title)
+        case {"url": str(url)}:
+            yield from sources.page(url, annotation.get("title") or annotation.get("name"))
+
+
+def sources_of_result(step: OpenStep, sources: Sources) -> Iterator[Source]:
+    """The pages and documents that one of the vendor's tools found."""
+    found = step.wire.get("result")
+    for entry in found if isinstance(found, list) else ():
+        if not isinstance(entry, dict):
+            continue
+        if step.type == "url_context_result" and entry.get("status") not in (None, "success"):
+            continue
+        if step.type == "file_search_result":
+            name = entry.get("document_uri") or entry.get("source") or entry.get("file_name")
+            yield from sources.document(name, entry.get("title"))
+            continue
+        yield from sources.page(entry.get("url"), entry.get("title"))
+        places = entry.get("places")
+        for place in places if isinstance(places, list) else ():
+            if isinstance(place, dict):
+                yield from sources.page(place.get("url"), place.get("name"))

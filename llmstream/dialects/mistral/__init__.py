@@ -1,0 +1,96 @@
+"""The `mistral` dialect: Mistral's chat API, in both directions.
+
+`wire.py` has the shapes, `decoder.py` and `content_decoder.py` read them, with `../tool_calls.py`;
+`request.py`, `messages.py` and `call_ids.py` write requests. `request_reader.py`,
+`message_reader.py` and `event_encoder.py` are the reverse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from llmstream.chats.content import Audio, Document, File, Image
+from llmstream.dialects.base import Encoded, Limits
+from llmstream.dialects.mistral.decoder import MistralDecoder
+from llmstream.dialects.mistral.error_words import encode_error, places
+from llmstream.dialects.mistral.event_encoder import MistralEventEncoder
+from llmstream.dialects.mistral.media import accepts_url
+from llmstream.dialects.mistral.request import PATH, encode_request
+from llmstream.dialects.mistral.request_reader import decode_request
+from llmstream.dialects.tool_fragments import mint_call_id
+from llmstream.dialects.vendor_errors import vendor_error
+from llmstream.errors import ErrorInfo, LLMStreamError
+from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.request import Request
+
+__all__ = ["Mistral", "MistralDecoder"]
+
+
+class Mistral(msgspec.Struct, frozen=True, kw_only=True):
+    """The dialect. Paths count from the API's root ("https://api.mistral.ai").
+
+    new_call_id: names calls that come without an id of their own
+    """
+
+    new_call_id: Callable[[], str] = mint_call_id
+
+    @property
+    def name(self) -> str:
+        """As in `llmstream replay --dialect`."""
+        return "mistral"
+
+    @property
+    def content_type(self) -> str:
+        """Media type of a streamed answer."""
+        return "text/event-stream"
+
+    def encode(self, request: Request, *, provider: str) -> Encoded:
+        """The HTTP request, without address and key.
+
+        raises: InvalidRequest, Unsupported
+        """
+        return encode_request(request, provider=provider)
+
+    def decoder(
+        self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+    ) -> MistralDecoder:
+        """A decoder for one response body."""
+        return MistralDecoder(
+            provider=provider, include_raw=include_raw, limits=limits, new_call_id=self.new_call_id
+        )
+
+    def decode_error(
+        self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
+    ) -> LLMStreamError:
+        """The typed error of an answer that is no stream, with the places it names; header names are
+        lower case.
+        """
+        error = vendor_error(status, headers, body, provider=provider)
+        error.message = places(body) or error.message
+        error.args = (error.message,)
+        return error
+
+    def accepts(self, http: HttpRequest) -> bool:
+        """Whether a request is for `POST /v1/chat/completions`, which other vendors' may be too."""
+        return http.method == "POST" and http.url.partition("?")[0].endswith(PATH)
+
+    def accepts_url(self, part: Image | Audio | Document | File) -> bool:
+        """Whether the part may stay a URL: all but plain texts, which have to be in the request."""
+        return accepts_url(part)
+
+    def decode_request(self, http: HttpRequest) -> Request:
+        """What a client asks for, checked as the vendor checks it.
+
+        raises: BadRequest in the vendor's words
+        """
+        return decode_request(http)
+
+    def event_encoder(self, request: Request) -> MistralEventEncoder:
+        """The reverse of `decoder`, for the answer to one request."""
+        return MistralEventEncoder(model=request.model)
+
+    def encode_error(self, error: ErrorInfo) -> HttpResponse:
+        """The answer that the vendor would give."""
+        return encode_error(error)

@@ -1,0 +1,187 @@
+"""The reverse of `request.py`: a Request from a client's HTTP request, refused as Mistral refuses."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.dialects.mistral.error_words import refused, unfit
+from llmstream.dialects.mistral.finish import KEY
+from llmstream.dialects.mistral.message_reader import MessageReader
+from llmstream.dialects.mistral.request import FIELDS
+from llmstream.errors import BadRequest
+from llmstream.exchange import HttpRequest
+from llmstream.request import NamedTool, Reasoning, Request, ResponseFormat, Settings, ToolChoice, ToolSpec
+
+__all__ = ["decode_request"]
+
+_OWN: Final = frozenset(
+    {"stream", "n", "safe_prompt", "prediction", "prompt_mode", "reasoning_effort", "metadata", "min_tokens"}
+    | {"prompt_cache_key", "guardrails", "logprobs", "top_logprobs", "service_tier"}
+)
+"""Fields that the vendor knows and `Request` has no word for."""
+
+_RANGES: Final = {
+    "temperature": (0, 1.5),
+    "top_p": (0, 1),
+    "presence_penalty": (-2, 2),
+    "frequency_penalty": (-2, 2),
+}
+_HEADERS: Final = frozenset(
+    {"content-type", "accept", "content-length", "host", "connection", "user-agent", "accept-encoding"}
+)
+
+
+def decode_request(http: HttpRequest) -> Request:
+    """What a client asks for.
+
+    raises: BadRequest in the vendor's words
+    """
+    try:
+        body = http.json()
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise unfit("body", "JSON decode error", "json_invalid") from None
+    if not isinstance(body, dict):
+        raise unfit("body", "Input should be a valid dictionary", "dict_type")
+    for name in ("model", "messages"):
+        if body.get(name) is None:
+            raise unfit(f"body.{name}", "Field required")
+    model = body.pop("model")
+    if not isinstance(model, str) or not model:
+        raise unfit("body.model", "Input should be a valid string", "string_type")
+    messages = MessageReader().read(body.pop("messages"))
+    parallel = body.pop("parallel_tool_calls", None)
+    settings = _settings(body, parallel if isinstance(parallel, bool) else None)
+    tools = _tools(body)
+    choice = _tool_choice(body, tools)
+    format_ = _response_format(body)
+    reasoning = _reasoning(body, model)
+    if body.get("stream") is True:
+        del body["stream"]
+    else:
+        body["stream"] = False
+    for name in body:
+        if name not in _OWN:
+            raise unfit(f"body.{name}", "Extra inputs are not permitted", "extra_forbidden")
+    own = {name: value for name, value in body.items() if value is not None}
+    return Request(
+        model=model,
+        messages=messages,
+        tools=tools,
+        tool_choice=choice,
+        settings=settings,
+        response_format=format_,
+        reasoning=reasoning,
+        provider_options={KEY: own} if own else {},
+        headers={name: value for name, value in http.headers.items() if name.lower() not in _HEADERS},
+    )
+
+
+def _settings(body: dict[str, Any], parallel: bool | None) -> Settings:
+    found: dict[str, Any] = {"parallel_tool_calls": parallel}
+    for name, field in FIELDS.items():
+        value = body.pop(field, None)
+        if value is None:
+            continue
+        if name == "stop":
+            value = [value] if isinstance(value, str) else value
+            if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+                raise unfit("body.stop", "Input should be a valid string", "string_type")
+            found[name] = tuple(value)
+            continue
+        whole = name not in _RANGES
+        if isinstance(value, bool) or not isinstance(value, (int,) if whole else (int, float)):
+            kind = "integer" if whole else "number"
+            raise unfit(f"body.{field}", f"Input should be a valid {kind}", f"{kind}_type")
+        low, high = _RANGES.get(name, (0, float("inf")))
+        if value < low:
+            raise unfit(
+                f"body.{field}", f"Input should be greater than or equal to {low}", "greater_than_equal"
+            )
+        if value > high:
+            raise unfit(f"body.{field}", f"Input should be less than or equal to {high}", "less_than_equal")
+        found[name] = value
+    return Settings(**found)
+
+
+def _tools(body: dict[str, Any]) -> tuple[ToolSpec, ...]:
+    tools = body.pop("tools", None)
+    if tools is None:
+        return ()
+    if not isinstance(tools, list) or not tools:
+        raise unfit("body.tools", "Extra inputs are not permitted", "extra_forbidden")
+    return tuple(_tool(place, tool) for place, tool in enumerate(tools))
+
+
+def _tool(place: int, tool: object) -> ToolSpec:
+    function = tool.get("function") if isinstance(tool, dict) else None
+    if not isinstance(function, dict):
+        raise unfit(f"body.tools.{place}.function", "Field required")
+    if not isinstance(function.get("name"), str):
+        raise unfit(f"body.tools.{place}.function.name", "Field required")
+    schema, strict = function.get("parameters"), function.get("strict")
+    return ToolSpec(
+        function["name"],
+        str(function.get("description") or ""),
+        schema if isinstance(schema, dict) else {},
+        strict if isinstance(strict, bool) else None,
+    )
+
+
+def _tool_choice(body: dict[str, Any], tools: tuple[ToolSpec, ...]) -> ToolChoice | None:
+    choice = body.pop("tool_choice", None)
+    if choice is None:
+        return None
+    if choice == "auto" or choice == "none":
+        known: ToolChoice = choice
+        return known
+    if choice in ("any", "required"):
+        if not tools:
+            raise refused(
+                "When using tool_choice=any, tools must be provided.", "invalid_request_tool_choice"
+            )
+        return "required"
+    function = choice.get("function") if isinstance(choice, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    if not isinstance(name, str):
+        raise unfit("body.tool_choice", "Input should be 'auto', 'none', 'any' or 'required'", "enum")
+    if name not in [tool.name for tool in tools]:
+        raise _no_tool(f"Function {name} is not in the tools.")
+    return NamedTool(name)
+
+
+def _no_tool(message: str) -> BadRequest:
+    return refused(message, "invalid_request_tool_choice")
+
+
+def _response_format(body: dict[str, Any]) -> ResponseFormat | None:
+    wanted = body.pop("response_format", None)
+    if wanted is None:
+        return None
+    kind = wanted.get("type") if isinstance(wanted, dict) else None
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return ResponseFormat()
+    if kind != "json_schema":
+        words = "Input should be 'text', 'json_object' or 'json_schema'"
+        raise unfit("body.response_format.type", words, "enum")
+    held = wanted.get("json_schema")
+    schema = held.get("schema", held.get("schema_definition")) if isinstance(held, dict) else None
+    if not isinstance(schema, dict) or not isinstance(held, dict):
+        raise unfit("body.response_format.json_schema.schema", "Field required")
+    name = str(held.get("name") or "response")
+    return ResponseFormat(schema, name, held.get("description"), held.get("strict") is True)
+
+
+def _reasoning(body: dict[str, Any], model: str) -> Reasoning | None:
+    """How thinking is asked for, in either of the ways that `encode` knows."""
+    effort = body.get("reasoning_effort")
+    if effort in ("none", "high") and "magistral" not in model:
+        del body["reasoning_effort"]
+        return Reasoning(effort=effort)
+    if body.get("prompt_mode") == "reasoning" and "magistral" in model:
+        del body["prompt_mode"]
+        return Reasoning()
+    return None

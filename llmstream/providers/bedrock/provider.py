@@ -1,0 +1,27 @@
+"""Providers on Amazon Bedrock: a bearer key where there is one, else a signature."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+
+from llmstream.errors import LLMStreamError
+from llmstream.providers.base import Provider
+from llmstream.providers.bedrock.signing import credentials_of
+
+__all__ = ["BedrockProvider"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BedrockProvider(Provider):
+    """A provider that finds its credentials away from the event loop: files and the network hold them."""
+
+    async def ready(self, model: str, key: str | None) -> str | None:
+        """Finds the credentials, so that signing does not wait for them; failures are signing's to tell."""
+        if self.key(key) is None:
+            try:
+                await asyncio.to_thread(credentials_of, os.environ)
+            except LLMStreamError:
+                pass
+        return None

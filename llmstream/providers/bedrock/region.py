@@ -1,0 +1,75 @@
+"""The AWS region, on which address and signature depend."""
+
+from __future__ import annotations
+
+import configparser
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from llmstream.errors import InvalidRequest
+from llmstream.exchange import HttpRequest
+from llmstream.providers.base import join
+
+__all__ = ["ADDRESS", "bedrock_route", "region_of"]
+
+ADDRESS: Final = "https://bedrock-runtime.{region}.amazonaws.com"
+"""source: "Amazon Bedrock endpoints and quotas" in the AWS General Reference"""
+
+_DEFAULT: Final = "us-east-1"
+_REGION: Final = re.compile(r"[a-z]{2,}(-[a-z0-9]+)+")
+_OF_ARN: Final = re.compile(r"arn:aws[a-z-]*:(?:bedrock|sagemaker):([a-z0-9-]+):")
+_OF_HOST: Final = re.compile(r"(?:^|\.)bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.")
+
+
+def bedrock_route(base_url: str, http: HttpRequest, model: str, env: Mapping[str, str]) -> HttpRequest:
+    """The usual URL, with the region in the place of `{region}`; in China the domain ends otherwise."""
+    if "{region}" in base_url:
+        region = _region(env, model)
+        base_url = base_url.replace("{region}", region)
+        if region.startswith("cn-") and base_url.endswith(".amazonaws.com"):
+            base_url += ".cn"
+    return join(base_url, http, model, env)
+
+
+def region_of(url: str, env: Mapping[str, str]) -> str:
+    """The region that a request is signed for: the address names it, else the environment.
+
+    raises: InvalidRequest for what is no region's name
+    """
+    match = _OF_HOST.search(urlsplit(url).hostname or "")
+    return match[1] if match else _region(env, "")
+
+
+def _region(env: Mapping[str, str], model: str) -> str:
+    """From the environment, an ARN of a model, the profile's configuration; else us-east-1."""
+    arn = _OF_ARN.match(model)
+    region = (
+        env.get("AWS_REGION", "").strip()
+        or env.get("AWS_DEFAULT_REGION", "").strip()
+        or (arn[1] if arn else "")
+        or _configured(env)
+        or _DEFAULT
+    )
+    if not _REGION.fullmatch(region):
+        raise InvalidRequest(f"{region!r} is no AWS region. Set AWS_REGION, for example to us-east-1.")
+    return region
+
+
+def _configured(env: Mapping[str, str]) -> str:
+    """The region in the file of AWS's command line; "" where there is none."""
+    home = env.get("HOME") or env.get("USERPROFILE")
+    named = env.get("AWS_CONFIG_FILE")
+    if not named and not home:
+        return ""
+    path = Path(named) if named else Path(home or "") / ".aws" / "config"
+    profile = env.get("AWS_PROFILE") or env.get("AWS_DEFAULT_PROFILE") or "default"
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read(path.expanduser(), encoding="utf-8")
+    except (OSError, ValueError, RuntimeError, configparser.Error):
+        return ""
+    section = profile if profile == "default" else f"profile {profile}"
+    return parser.get(section, "region", fallback="").strip()

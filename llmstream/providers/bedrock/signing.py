@@ -1,0 +1,98 @@
+"""AWS Signature Version 4, by botocore, which the extra `bedrock` installs.
+
+The path is encoded once on the wire and once more in what is signed; the model's id in it holds
+colons, so a client that quotes it differently is refused.
+source: "Create a signed AWS API request" in the IAM user guide
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from llmstream.errors import MissingKey, Unsupported
+from llmstream.exchange import HttpRequest
+from llmstream.providers.bedrock.region import region_of
+
+__all__ = ["credentials_of", "sign", "sign_for_bedrock"]
+
+_SERVICE: Final = "bedrock"
+_VARIABLES: Final = "AWS_BEARER_TOKEN_BEDROCK, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+_SIGNED: Final = frozenset({"content-type", "host"})
+"""Beside `x-amz-...`; other headers may change on their way."""
+
+
+def sign_for_bedrock(http: HttpRequest, env: Mapping[str, str]) -> HttpRequest:
+    """`Provider.sign`: with the usual AWS credentials, for the region that the address names.
+
+    raises: MissingKey, Unsupported, InvalidRequest
+    """
+    return sign(http, region=region_of(http.url, env), env=env)
+
+
+def sign(
+    http: HttpRequest,
+    *,
+    region: str,
+    env: Mapping[str, str] = os.environ,
+    credentials: Any = None,
+) -> HttpRequest:
+    """The same request with `authorization` and `x-amz-...` headers; valid for minutes, so sign each attempt.
+
+    credentials: of botocore; found by `credentials_of` where none are given
+    raises: MissingKey without credentials, Unsupported without botocore
+    """
+    auth, awsrequest = _botocore("auth"), _botocore("awsrequest")
+    credentials = credentials or credentials_of(env)
+    headers = {
+        name: value
+        for name, value in http.headers.items()
+        if name.lower() in _SIGNED or name.lower().startswith("x-amz-")
+    }
+    request = awsrequest.AWSRequest(method=http.method, url=http.url, data=http.body, headers=headers)
+    auth.SigV4Auth(credentials, _SERVICE, region).add_auth(request)
+    signed = {name.lower(): value for name, value in request.headers.items()}
+    return HttpRequest(http.url, http.body, {**http.headers, **signed}, http.method)
+
+
+def credentials_of(env: Mapping[str, str]) -> Any:
+    """Frozen credentials of botocore: from the variables, else from wherever botocore finds them.
+
+    A mapping other than the process's own environment stands for itself: no files are read then.
+
+    raises: MissingKey, Unsupported
+    """
+    credentials = _botocore("credentials")
+    key, secret = env.get("AWS_ACCESS_KEY_ID", "").strip(), env.get("AWS_SECRET_ACCESS_KEY", "").strip()
+    if key and secret:
+        token = env.get("AWS_SESSION_TOKEN", "").strip() or None
+        return credentials.ReadOnlyCredentials(key, secret, token)
+    if env is not os.environ:
+        raise MissingKey(f"No credentials for bedrock. Set {_VARIABLES}.")
+    try:
+        found = _session_credentials(env.get("AWS_PROFILE"))
+        frozen = None if found is None else found.get_frozen_credentials()
+    except _botocore("exceptions").BotoCoreError as error:
+        raise MissingKey(f"No credentials for bedrock: {error} Set {_VARIABLES}.") from error
+    if frozen is None or not frozen.access_key:
+        raise MissingKey(f"No credentials for bedrock. Set {_VARIABLES}.")
+    return frozen
+
+
+@functools.lru_cache(maxsize=8)
+def _session_credentials(profile: str | None) -> Any:
+    """What botocore finds in files, processes and the machine's role; it renews them itself."""
+    return _botocore("session").Session(profile=profile).get_credentials()
+
+
+def _botocore(module: str) -> Any:
+    try:
+        return importlib.import_module(f"botocore.{module}")
+    except ImportError:
+        raise Unsupported(
+            "bedrock: signing with AWS credentials needs botocore: pip install 'llmstream[bedrock]'. "
+            "A bearer key in AWS_BEARER_TOKEN_BEDROCK, or api_key=, needs nothing."
+        ) from None

@@ -1,0 +1,25 @@
+"""Cohere's Command models."""
+
+from llmstream.dialects.cohere import Cohere
+from llmstream.providers.base import Provider
+
+
+def _without_version(address: str) -> str:
+    """The dialect's path begins with /v2; older clients want the version in the address."""
+    base, mark, query = address.strip().partition("?")
+    base = base.rstrip("/")
+    return base.removesuffix("/v1").removesuffix("/v2") + mark + query
+
+
+COHERE = Provider(
+    name="cohere",
+    title="Cohere",
+    dialect=Cohere(),
+    base_url="https://api.cohere.com",
+    base_url_env=("CO_API_URL", "CO_BASE_URL", "COHERE_BASE_URL"),
+    normalize=_without_version,
+    key_env=("CO_API_KEY", "COHERE_API_KEY"),
+    docs="https://docs.cohere.com/reference/chat-stream",
+    notes="answers cite the request's documents and tool results; text and images only",
+)
+"""Cohere itself."""

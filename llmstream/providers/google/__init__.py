@@ -1,0 +1,18 @@
+"""Google's Gemini models by AI Studio."""
+
+from llmstream.dialects.gemini import Gemini
+from llmstream.providers.base import Provider, key_header
+
+GOOGLE = Provider(
+    name="google",
+    title="Google AI Studio",
+    dialect=Gemini(),
+    base_url="https://generativelanguage.googleapis.com/v1beta",
+    base_url_env=("GOOGLE_GEMINI_BASE_URL", "GEMINI_BASE_URL"),
+    key_env=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY"),
+    auth=key_header("x-goog-api-key"),
+    aliases=("gemini", "google-ai", "ai-studio"),
+    docs="https://ai.google.dev/api/generate-content",
+    notes="signatures of thoughts go back on the parts they came with",
+)
+"""The Gemini API, with a key of AI Studio."""

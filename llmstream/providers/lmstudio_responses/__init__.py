@@ -1,0 +1,24 @@
+"""LM Studio's server behind the Responses wire."""
+
+from dataclasses import replace
+
+from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
+from llmstream.providers.lmstudio import LMSTUDIO
+
+LMSTUDIO_RESPONSES = replace(
+    LMSTUDIO,
+    name="lmstudio-responses",
+    title="LM Studio (Responses)",
+    dialect=OpenAIResponses(
+        Quirks(
+            encrypted="never",
+            plain_reasoning=True,
+            system_role="system",
+            reasoning_model_rules=False,
+            unsupported_settings=frozenset({"stop", "seed", "presence_penalty", "frequency_penalty"}),
+        )
+    ),
+    aliases=("lm-studio-responses",),
+    notes="a server of one's own; reasoning is plain text",
+)
+"""LM Studio on one's own machine, spoken to in Responses."""

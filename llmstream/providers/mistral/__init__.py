@@ -1,0 +1,25 @@
+"""Mistral's models at La Plateforme."""
+
+from llmstream.dialects.mistral import Mistral
+from llmstream.providers.base import Provider
+
+
+def _without_version(address: str) -> str:
+    """The dialect's path begins with /v1; clients of other vendors want it in the address."""
+    base, mark, query = address.strip().partition("?")
+    return base.rstrip("/").removesuffix("/v1") + mark + query
+
+
+MISTRAL = Provider(
+    name="mistral",
+    title="Mistral AI",
+    dialect=Mistral(),
+    base_url="https://api.mistral.ai",
+    base_url_env=("MISTRAL_BASE_URL", "MISTRAL_API_BASE"),
+    normalize=_without_version,
+    key_env=("MISTRAL_API_KEY",),
+    aliases=("mistralai", "mistral-ai"),
+    docs="https://docs.mistral.ai/api/endpoint/chat",
+    notes="ids of calls are mapped to its nine letters and digits",
+)
+"""Mistral itself."""

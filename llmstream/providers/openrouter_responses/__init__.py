@@ -1,0 +1,21 @@
+"""OpenRouter behind the Responses wire."""
+
+from dataclasses import replace
+
+from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
+from llmstream.providers.base import join
+from llmstream.providers.openrouter import OPENROUTER
+
+OPENROUTER_RESPONSES = replace(
+    OPENROUTER,
+    name="openrouter-responses",
+    title="OpenRouter (Responses)",
+    dialect=OpenAIResponses(
+        Quirks(store=None, system="message", system_role="system", reasoning_model_rules=False)
+    ),
+    route=join,
+    aliases=(),
+    docs="https://openrouter.ai/docs/api-reference/responses/overview",
+    notes="stores nothing, and refuses `store` and `previous_response_id`",
+)
+"""OpenRouter's gateway, spoken to in Responses."""

@@ -1,0 +1,24 @@
+"""xAI's Grok models behind the Responses wire."""
+
+from dataclasses import replace
+
+from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
+from llmstream.providers.xai import XAI
+
+XAI_RESPONSES = replace(
+    XAI,
+    name="xai-responses",
+    title="xAI (Responses)",
+    dialect=OpenAIResponses(
+        Quirks(
+            system="message",
+            system_role="system",
+            reasoning_model_rules=False,
+            efforts={"minimal": "low", "xhigh": "high", "max": "high"},
+        )
+    ),
+    aliases=("grok-responses",),
+    docs="https://docs.x.ai/docs/guides/responses-api",
+    notes="`web_search` and `x_search` run at the vendor",
+)
+"""xAI's newer wire, with its own searches as hosted tools."""

@@ -1,0 +1,177 @@
+"""A type that an answer has to have: its schema for the vendor, and the way from text to a value."""
+
+from __future__ import annotations
+
+import collections.abc
+import re
+import types
+import typing
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from llmstream.errors import InvalidOutput, InvalidRequest
+from llmstream.request import ResponseFormat
+from llmstream.structured.schema import fitted, output_schema, without_empty_nulls, wrapped
+
+__all__ = ["OutputMode", "Structured", "as_structured"]
+
+OutputMode: TypeAlias = Literal["json_schema", "tool", "prompt"]
+
+_SEQUENCES: Final = (list, set, frozenset, collections.abc.Sequence, collections.abc.Set)
+_FENCED: Final = re.compile(r"```[a-zA-Z]*\s*\n(.*?)\n?\s*```", re.DOTALL)
+_UNREADABLE: Final = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
+
+
+class Structured:
+    """An answer of a type, as a `response_format` with its details.
+
+    type:        msgspec Struct, dataclass, TypedDict, a list of them, a union, Literal or scalar
+    mode:        how the vendor is asked: "json_schema" (its own mode), "tool" (a tool whose input
+                 is the answer) or "prompt" (in words); by default what the provider does best
+    name:        of the schema or tool; by default the type's
+    description: what the model reads about it; by default the type's docstring
+    strict:      whether the vendor has to hold the model to the schema, where it can
+    repair:      how often the model may mend an answer that does not fit; see `EventStream.objects`
+    raises:      InvalidRequest where the type has no JSON schema
+
+    A value that is no object travels inside one, as {"items": [...]} or {"value": ...}.
+    """
+
+    def __init__(
+        self,
+        type: Any,
+        *,
+        mode: OutputMode | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        strict: bool = True,
+        repair: int = 1,
+    ) -> None:
+        if mode not in (None, *typing.get_args(OutputMode)):
+            raise InvalidRequest(f'mode is "json_schema", "tool" or "prompt"; got {mode!r}')
+        if repair < 0:
+            raise InvalidRequest(f"repair is the number of further attempts, 0 or more; got {repair}")
+        own = output_schema(type)
+        self.type = type
+        self.item_type = _item_type(type)
+        self.repair = repair
+        self.schema, self.wrapper = wrapped(own)
+        self._plain = own
+        self._decoder = _decoder(type, self.wrapper)
+        words = description if description is not None else own.get("description")
+        self.format = ResponseFormat(
+            schema=self.schema,
+            name=fitted(name or _name(type)),
+            description=words,
+            strict=strict,
+            mode=mode or "auto",
+        )
+
+    def __repr__(self) -> str:
+        return f"Structured({self.type!r}, mode={self.format.mode!r})"
+
+    def read(self, text: str) -> Any:
+        """The value that the text of an answer says; prose and code fences around it do no harm.
+
+        raises: InvalidOutput in words that help the model to mend it
+        """
+        if not text.strip():
+            raise InvalidOutput("The answer is empty.", reason="empty")
+        first: Exception | None = None
+        for candidate in _candidates(text):
+            try:
+                return self._decoded(candidate)
+            except _UNREADABLE as error:
+                if first is None or not isinstance(first, msgspec.ValidationError):
+                    first = error
+        raise self._invalid(first) from None
+
+    def item(self, raw: Any) -> Any:
+        """One element of the list, out of parsed JSON.
+
+        raises: msgspec.ValidationError
+        """
+        items = self._plain.get("items", {})
+        schema = {**items, "$defs": self._plain.get("$defs", {})} if isinstance(items, dict) else {}
+        return _converted(raw, self.item_type, schema)
+
+    def value(self, raw: Any) -> Any:
+        """The value, out of parsed JSON without what it was wrapped in.
+
+        raises: msgspec.ValidationError
+        """
+        return _converted(raw, self.type, self._plain)
+
+    def _decoded(self, text: str) -> Any:
+        wrapper = self.wrapper
+        try:
+            found = self._decoder.decode(text)
+        except msgspec.ValidationError:
+            value = msgspec.json.decode(text)
+            if wrapper is not None and not (isinstance(value, dict) and wrapper in value):
+                value = {wrapper: value}  # it gave the value itself
+            value = without_empty_nulls(value, self.schema)
+            found = self._decoder.decode(msgspec.json.encode(value))
+        return found if wrapper is None else getattr(found, wrapper)
+
+    def _invalid(self, error: Exception | None) -> InvalidOutput:
+        if isinstance(error, msgspec.ValidationError):
+            words = f"The answer does not fit {self.format.name}: {error}."
+            return InvalidOutput(words, reason="schema")
+        return InvalidOutput(f"The answer is not JSON: {error}.", reason="json")
+
+
+def as_structured(value: Any) -> Structured | None:
+    """What a `response_format` says of the type of the answer; None where it names no type."""
+    if value is None or isinstance(value, Structured):
+        return value
+    if value == "json" or isinstance(value, ResponseFormat | collections.abc.Mapping):
+        return None
+    return Structured(value)
+
+
+def _converted(raw: Any, output_type: Any, schema: dict[str, Any]) -> Any:
+    try:
+        return msgspec.convert(raw, output_type, str_keys=True)
+    except msgspec.ValidationError:
+        return msgspec.convert(without_empty_nulls(raw, schema), output_type, str_keys=True)
+
+
+def _candidates(text: str) -> typing.Iterator[str]:
+    """What may be the JSON in a text: all of it, what is fenced, or from its first brace to the last."""
+    yield text.strip()
+    if "```" in text:
+        yield from (found.group(1) for found in _FENCED.finditer(text))
+    for opening, closing in ("{}", "[]"):
+        begin, end = text.find(opening), text.rfind(closing)
+        if 0 <= begin < end:
+            yield text[begin : end + 1]
+
+
+def _decoder(output_type: Any, wrapper: str | None) -> msgspec.json.Decoder[Any]:
+    if wrapper is None:
+        return msgspec.json.Decoder(output_type)
+    return msgspec.json.Decoder(msgspec.defstruct("Answer", [(wrapper, output_type)]))
+
+
+def _item_type(output_type: Any) -> Any:
+    """The type of the elements of a list, set or open tuple; None of anything else."""
+    if typing.get_origin(output_type) is Annotated:
+        return _item_type(typing.get_args(output_type)[0])
+    origin, args = typing.get_origin(output_type) or output_type, typing.get_args(output_type)
+    if origin is tuple:
+        return args[0] if len(args) == 2 and args[1] is Ellipsis else (None if args else Any)
+    if origin in _SEQUENCES:
+        return args[0] if args else Any
+    return None
+
+
+def _name(output_type: Any) -> str:
+    item = _item_type(output_type)
+    if item is not None:
+        inner = getattr(item, "__name__", "")
+        return f"{inner}_list" if inner and isinstance(item, type) else "list"
+    if typing.get_origin(output_type) in (typing.Union, types.UnionType, Literal, Annotated):
+        return "response"
+    return str(getattr(output_type, "__name__", "response"))

@@ -1,0 +1,70 @@
+"""An answer that came as the input of a tool, told as text: the same events in every mode."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from llmstream import events as ev
+from llmstream.dialects.base import Decoder
+
+__all__ = ["ANSWER_KEY", "OutputToolDecoder"]
+
+ANSWER_KEY: Final = "answer"
+"""In the metadata under "llmstream": this text is the answer, whatever stands beside it."""
+
+
+class OutputToolDecoder:
+    """A decoder around another: calls of one tool become blocks of text.
+
+    The call itself is left out, so that nobody runs it and the conversation, which keeps the
+    text, needs no result for it. A response without other calls finishes with "stop".
+    """
+
+    def __init__(self, decoder: Decoder, tool: str) -> None:
+        self._decoder = decoder
+        self._tool = tool
+        self._open: dict[str, bool] = {}  # call id -> whether it has any input yet
+        self._answered = False
+        self._other_calls = False
+        self.usage, self.failure = decoder.usage, decoder.failure
+        self.complete, self.done = decoder.complete, decoder.done
+
+    def feed(self, chunk: bytes) -> list[ev.Event]:
+        """The events that any slice of the body completes."""
+        return self._told(self._decoder.feed(chunk))
+
+    def close(self) -> list[ev.Event]:
+        """What was held back."""
+        return self._told(self._decoder.close())
+
+    def _told(self, events: list[ev.Event]) -> list[ev.Event]:
+        inner = self._decoder
+        self.usage, self.failure = inner.usage, inner.failure
+        self.complete, self.done = inner.complete, inner.done
+        out: list[ev.Event] = []
+        for event in events:
+            out += self._as_text(event)
+        return out
+
+    def _as_text(self, event: ev.Event) -> list[ev.Event]:
+        match event:
+            case ev.ToolInputStart(name, id) if name == self._tool and not event.provider_executed:
+                self._open[id] = False
+                return [ev.TextStart(id, {"llmstream": {ANSWER_KEY: True}})]
+            case ev.ToolInputDelta(delta, id) if id in self._open:
+                self._open[id] = self._open[id] or bool(delta)
+                return [ev.TextDelta(delta, id)]
+            case ev.ToolInputEnd(id) if id in self._open:
+                end = ev.TextEnd(id, event.incomplete)
+                empty = not self._open[id] and not event.incomplete
+                return [ev.TextDelta("{}", id), end] if empty else [end]
+            case ev.ToolCall(name, _, id) if id in self._open:
+                self._answered = True
+                return []
+            case ev.ToolCall():
+                self._other_calls = self._other_calls or not event.provider_executed
+            case ev.Finish("tool-calls") if self._answered and not self._other_calls:
+                return [msgspec.structs.replace(event, finish_reason="stop")]
+        return [event]

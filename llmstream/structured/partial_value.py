@@ -1,0 +1,213 @@
+"""A value that is still coming, in the shape of its type.
+
+Structs and dataclasses become instances in which a field that has not come is `msgspec.UNSET`;
+typed dicts become dicts without the key; arrays become lists. Text grows. Numbers, enums,
+literals, dates and the like appear when they are whole, since half of one is another one.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import typing
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+from msgspec import inspect as shapes
+
+from llmstream.partial_json import PartialJSON
+
+__all__ = ["PartialValues"]
+
+_WHOLE: Final[dict[type, Any]] = {
+    shapes.IntType: int,
+    shapes.FloatType: float,
+    shapes.BoolType: bool,
+    shapes.BytesType: bytes,
+    shapes.ByteArrayType: bytearray,
+    shapes.DateTimeType: datetime.datetime,
+    shapes.DateType: datetime.date,
+    shapes.TimeType: datetime.time,
+    shapes.TimeDeltaType: datetime.timedelta,
+    shapes.UUIDType: uuid.UUID,
+    shapes.DecimalType: decimal.Decimal,
+}
+"""Kinds of leaves that are nothing while they are half."""
+
+_ARRAYS: Final = (
+    shapes.ListType,
+    shapes.SetType,
+    shapes.FrozenSetType,
+    shapes.VarTupleType,
+    shapes.CollectionType,
+)
+_OBJECTS: Final = (shapes.StructType, shapes.DataclassType, shapes.TypedDictType)
+
+
+class PartialValues:
+    """Snapshots of a growing value; what is whole is converted once and shared by them."""
+
+    def __init__(self, output_type: Any) -> None:
+        self._root = shapes.type_info(output_type)
+        self._makers: dict[type, Callable[[dict[str, Any]], Any]] = {}
+        # By the ids of the parser's containers, which are kept beside, so that no id comes twice:
+        self._whole: dict[int, tuple[Any, Any]] = {}  # values of the closed ones
+        self._before_last: dict[
+            int, tuple[Any, list[Any]]
+        ] = {}  # of arrays, the values of all elements but an open one
+
+    def of(self, raw: Any, parser: PartialJSON, *, last: bool) -> Any:
+        """The value of the parsed JSON so far; UNSET while there is nothing of it to show."""
+        return self._value(raw, self._root, parser, last)
+
+    def _value(self, raw: Any, shape: Any, parser: PartialJSON, last: bool) -> Any:
+        """`last`: whether this is what came last, so that it may still be open."""
+        if not isinstance(raw, dict | list):
+            return _leaf(raw, shape, growing=last and parser.growing)
+        if id(raw) in self._whole:
+            return self._whole[id(raw)][1]
+        is_open = parser.is_open(raw)
+        value = (
+            self._array(raw, shape, parser, is_open)
+            if isinstance(raw, list)
+            else (self._object(raw, shape, parser, is_open))
+        )
+        if not is_open:
+            self._whole[id(raw)] = raw, value
+        return value
+
+    def _array(self, raw: list[Any], shape: Any, parser: PartialJSON, is_open: bool) -> Any:
+        chosen = _chosen(raw, shape, None)
+        end = len(raw) - 1 if is_open else len(raw)
+        whole = self._before_last.setdefault(id(raw), (raw, []))[1]
+        for index in range(len(whole), end):
+            whole.append(self._value(raw[index], _item_shape(chosen, index), parser, False))
+        values = whole.copy()
+        if 0 <= end < len(raw):
+            last = self._value(raw[end], _item_shape(chosen, end), parser, True)
+            if last is not UNSET:
+                values.append(last)
+        return values
+
+    def _object(self, raw: dict[str, Any], shape: Any, parser: PartialJSON, is_open: bool) -> Any:
+        last = next(reversed(raw), None) if is_open else None
+        chosen = _chosen(raw, shape, last if parser.growing else None)
+        if chosen is None:
+            return UNSET
+        fields = _fields(chosen)
+        others = chosen.value_type if isinstance(chosen, shapes.DictType) else shapes.AnyType()
+        known: dict[str, Any] = {}
+        for key, inner in raw.items():
+            name, inner_shape = fields.get(key, (key, others))
+            if key not in fields and isinstance(chosen, _OBJECTS):
+                continue  # a tag, or a name that the type does not know
+            value = self._value(inner, inner_shape, parser, key == last)
+            if value is not UNSET:
+                known[name] = value
+        return self._made(chosen, known)
+
+    def _made(self, shape: Any, known: dict[str, Any]) -> Any:
+        if not isinstance(shape, shapes.StructType | shapes.DataclassType):
+            return known
+        maker = self._makers.get(shape.cls)
+        if maker is None:
+            struct = isinstance(shape, shapes.StructType)
+            maker = _struct_maker(shape) if struct else _dataclass_maker(shape)
+            self._makers[shape.cls] = maker
+        return maker(known)
+
+
+def _struct_maker(shape: Any) -> Callable[[dict[str, Any]], Any]:
+    """Makes instances of a subclass, in which every field may be UNSET and nothing is checked."""
+    cls: Any = typing.get_origin(shape.cls) or shape.cls
+    made: Any = msgspec.defstruct(
+        cls.__name__,
+        [(name, Any, UNSET) for name in cls.__struct_fields__],
+        bases=(cls,),
+        module=cls.__module__,
+        namespace={"__post_init__": lambda self: None, "__doc__": cls.__doc__},
+    )
+    return lambda known: made(**known)
+
+
+def _dataclass_maker(shape: Any) -> Callable[[dict[str, Any]], Any]:
+    """Makes instances past `__init__`, which would want what has not come."""
+    cls: Any = typing.get_origin(shape.cls) or shape.cls
+    names = [field.name for field in shape.fields]
+
+    def make(known: dict[str, Any]) -> Any:
+        value = object.__new__(cls)
+        for name in names:
+            object.__setattr__(value, name, known.get(name, UNSET))
+        return value
+
+    return make
+
+
+def _fields(shape: Any) -> dict[str, tuple[str, Any]]:
+    """By their names in JSON: the fields' own names and shapes."""
+    if not isinstance(shape, _OBJECTS):
+        return {}
+    return {field.encode_name: (field.name, field.type) for field in shape.fields}
+
+
+def _item_shape(shape: Any, index: int) -> Any:
+    if isinstance(shape, _ARRAYS):
+        return shape.item_type
+    if isinstance(shape, shapes.TupleType) and index < len(shape.item_types):
+        return shape.item_types[index]
+    return shapes.AnyType()
+
+
+def _chosen(raw: dict[str, Any] | list[Any], shape: Any, growing_key: str | None) -> Any:
+    """Of a union the member that a container belongs to; None while its tag has not come whole."""
+    if isinstance(shape, shapes.Metadata):
+        return _chosen(raw, shape.type, growing_key)
+    if not isinstance(shape, shapes.UnionType):
+        return shape
+    if isinstance(raw, list):
+        return next((s for s in shape.types if isinstance(s, (*_ARRAYS, shapes.TupleType))), shapes.AnyType())
+    objects = [s for s in shape.types if isinstance(s, (*_OBJECTS, shapes.DictType))]
+    if not objects:
+        return shapes.AnyType()
+    if len(objects) == 1:
+        return objects[0]
+    for option in objects:
+        field = getattr(option, "tag_field", None)
+        if field not in (None, growing_key) and raw.get(field) == getattr(option, "tag", None):
+            return option
+    return None
+
+
+def _leaf(raw: Any, shape: Any, *, growing: bool) -> Any:
+    """A string, number, literal or null as its type has it; UNSET where it is none of that yet."""
+    options = shape.types if isinstance(shape, shapes.UnionType) else (shape,)
+    for option in options:
+        while isinstance(option, shapes.Metadata):
+            option = option.type
+        if isinstance(option, shapes.StrType | shapes.AnyType | shapes.RawType):
+            if isinstance(raw, str) or not isinstance(option, shapes.StrType):
+                return raw if isinstance(raw, str) or not growing else UNSET
+        elif isinstance(option, shapes.NoneType):
+            if raw is None:
+                return None
+        elif not growing:
+            value = _whole_leaf(raw, option)
+            if value is not UNSET:
+                return value
+    return UNSET
+
+
+def _whole_leaf(raw: Any, option: Any) -> Any:
+    if isinstance(option, shapes.LiteralType):
+        return raw if any(type(v) is type(raw) and v == raw for v in option.values) else UNSET
+    target = option.cls if isinstance(option, shapes.EnumType) else _WHOLE.get(type(option))
+    if target is None:
+        return UNSET
+    try:
+        return msgspec.convert(raw, target)
+    except (msgspec.MsgspecError, ValueError, TypeError):
+        return UNSET

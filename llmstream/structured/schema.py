@@ -1,0 +1,140 @@
+"""The JSON schema of a type, in the form that vendors take: an object at the root, plain keywords."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.errors import InvalidRequest
+
+__all__ = ["fitted", "output_schema", "without_empty_nulls", "wrapped"]
+
+_DROPPED: Final = frozenset({"default", "discriminator"})
+"""Refused by strict modes; a default that is left out applies all the same when the answer is read."""
+
+_NOT_SCHEMAS: Final = frozenset({"enum", "const", "required", "examples"})
+_NAMED: Final = frozenset({"properties", "$defs"})
+_MAX_NAME: Final = 64
+
+
+def output_schema(output_type: Any) -> dict[str, Any]:
+    """The schema of a type; nested types stand in `$defs`, and what the root refers to is laid open.
+
+    raises: InvalidRequest where the type has no JSON form
+    """
+    try:
+        schema = msgspec.json.schema(output_type)
+    except (TypeError, NameError, ValueError, RecursionError) as error:
+        raise InvalidRequest(
+            f"response_format: no JSON schema can be made of {output_type!r}: {error}"
+        ) from None
+    found: dict[str, Any] = _plain(schema)
+    root, defs = found.get("$ref"), found.get("$defs", {})
+    if isinstance(root, str):
+        name = root.rpartition("/")[2]
+        found = {**defs[name]}
+        kept = {key: value for key, value in defs.items() if key != name or _refers(defs, root)}
+        if kept:
+            found["$defs"] = kept
+    return found
+
+
+def wrapped(schema: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """The schema with an object at its root, and the name of the property that then holds the value."""
+    if schema.get("type") == "object":
+        return schema, None
+    name = "items" if schema.get("type") == "array" else "value"
+    inner = {key: value for key, value in schema.items() if key != "$defs"}
+    outer: dict[str, Any] = {"type": "object", "properties": {name: inner}, "required": [name]}
+    outer["additionalProperties"] = False
+    if "$defs" in schema:
+        outer["$defs"] = schema["$defs"]
+    return outer, name
+
+
+def fitted(name: str) -> str:
+    """A name as vendors take it for a schema or a tool."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:_MAX_NAME] or "response"
+
+
+def without_empty_nulls(value: Any, schema: dict[str, Any]) -> Any:
+    """The value without the nulls that stand for "not there".
+
+    Strict modes know no optional property, only one that may be null. A null goes where the
+    property may be missing and cannot be null.
+    """
+    return _without(value, schema, schema)
+
+
+def _without(value: Any, schema: Any, root: dict[str, Any]) -> Any:
+    schema = _resolved(schema, root)
+    if isinstance(value, list):
+        items = schema.get("items")
+        return [_without(item, items, root) for item in value] if isinstance(items, dict) else value
+    if not isinstance(value, dict):
+        return value
+    schema = _variant(value, schema, root)
+    properties, required = schema.get("properties", {}), schema.get("required", ())
+    others = schema.get("additionalProperties")
+    return {
+        key: _without(inner, properties.get(key, others), root)
+        for key, inner in value.items()
+        if inner is not None or key in required or key not in properties or _nullable(properties[key], root)
+    }
+
+
+def _variant(value: dict[str, Any], schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
+    """Of several schemas the one that knows all the value's names and agrees with its tag."""
+    for option in schema.get("anyOf", ()):
+        found = _resolved(option, root)
+        properties = found.get("properties", {})
+        tags = ((value.get(key), inner["enum"]) for key, inner in properties.items() if "enum" in inner)
+        if properties and value.keys() <= properties.keys() and all(v is None or v in e for v, e in tags):
+            return found
+    return schema
+
+
+def _resolved(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(schema, dict):
+        return {}
+    ref = schema.get("$ref")
+    return root.get("$defs", {}).get(ref.rpartition("/")[2], {}) if isinstance(ref, str) else schema
+
+
+def _nullable(schema: Any, root: dict[str, Any]) -> bool:
+    schema = _resolved(schema, root)
+    if "anyOf" in schema:
+        return any(_nullable(option, root) for option in schema["anyOf"])
+    kind = schema.get("type")
+    return kind is None or kind == "null" or (isinstance(kind, list) and "null" in kind)
+
+
+def _refers(schema: Any, ref: str) -> bool:
+    if isinstance(schema, dict):
+        return schema.get("$ref") == ref or any(_refers(inner, ref) for inner in schema.values())
+    return isinstance(schema, list) and any(_refers(inner, ref) for inner in schema)
+
+
+def _plain(schema: Any) -> Any:
+    """The schema without what strict modes refuse; objects with named properties are closed."""
+    if isinstance(schema, list):
+        return [_plain(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    out: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _NAMED:
+            out[key] = {name: _plain(inner) for name, inner in value.items()}
+        elif key not in _DROPPED:
+            out[key] = value if key in _NOT_SCHEMAS else _plain(value)
+    kinds = {type(value) for value in out["enum"]} if "enum" in out else set()
+    if "type" not in out and kinds in ({str}, {int}):
+        out["type"] = "string" if kinds == {str} else "integer"
+    if "properties" in out:
+        out.setdefault("additionalProperties", False)
+    if "$ref" in out and len(out.keys() - {"$defs"}) > 1:  # strict modes refuse words beside a $ref
+        ref = out.pop("$ref")
+        out["anyOf"] = [{"$ref": ref}]
+    return out

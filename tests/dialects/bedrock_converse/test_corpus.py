@@ -1,0 +1,133 @@
+"""Answers and requests recorded elsewhere, against what another implementation made of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+from urllib.parse import urlsplit
+
+import pytest
+
+from llmstream import events as ev
+from llmstream.dialects.bedrock_converse import BedrockConverse
+from llmstream.dialects.sentence import Sentence
+from llmstream.exchange import HttpRequest
+from llmstream.grammar import check
+from llmstream.request import Request
+
+DIFFERENT: dict[str, str] = {}
+"""Recordings where ours differs and should: docs/corpus/bedrock-converse.md says more."""
+
+MERGED = {
+    "openllmetry-bedrock-guardrails-guardrail-converse-stream": "two turns of the user become one",
+}
+"""Requests that come out otherwise, and how."""
+
+
+@pytest.fixture(scope="module")
+def compare(shared_dir):
+    spec = importlib.util.spec_from_file_location("corpus_compare", shared_dir / "corpus_compare.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def folders(shared_dir):
+    return sorted(path.parent for path in (shared_dir / "corpus" / "bedrock-converse").glob("*/meta.json"))
+
+
+def read(body, *, at=None):
+    """The sentence of a body, cut in two at a place."""
+    reader = Sentence(BedrockConverse().decoder(provider="bedrock"), provider="bedrock")
+    out = reader.start()
+    for chunk in (body,) if at is None else (body[:at], body[at:]):
+        out = out + reader.feed(chunk)
+    return out + reader.close()
+
+
+def test_nearly_all_recordings_read_as_elsewhere(folders, compare):
+    different = {}
+    for folder in folders:
+        events = read((folder / "response.bin").read_bytes())
+        assert check(events) == [], folder.name
+        assert [ev.decode(ev.encode(event)) for event in events] == events
+        found = compare.compare_case([json.loads(ev.encode(event)) for event in events], folder)
+        if found:
+            different[folder.name] = found
+    assert set(different) <= set(DIFFERENT), different
+    assert len(different) <= 0.02 * len(folders)
+
+
+def test_at_any_cut_a_recording_reads_the_same_and_broken_off_it_stays_a_sentence(folders):
+    place = random.Random(7)
+    for folder in folders:
+        body = (folder / "response.bin").read_bytes()
+        whole = read(body)
+        for _ in range(8):
+            assert read(body, at=place.randrange(len(body))) == whole, folder.name
+            assert check(read(body[: place.randrange(len(body))])) == [], folder.name
+
+
+def test_written_again_a_whole_recording_reads_the_same(folders):
+    for folder in folders:
+        events = read((folder / "response.bin").read_bytes())
+        if any(isinstance(event, ev.Error) for event in events):
+            continue
+        encoder = BedrockConverse().event_encoder(Request(model="m"))
+        again = read(b"".join(encoder.feed(event) for event in events))
+        assert _without_gaps(again) == _without_gaps(events), folder.name
+
+
+def _without_gaps(events):
+    """The same with blocks counted as they come: some recordings leave out an index."""
+    names = {}
+    for event in events:
+        if isinstance(event, (ev.TextStart, ev.ReasoningStart)):
+            names[event.id] = f"block-{len(names)}"
+    return [
+        ev.decode(ev.encode(event).replace(b'"id":"%b"' % event.id.encode(), b'"id":"%b"' % new.encode()))
+        if (new := names.get(getattr(event, "id", None)))
+        else event
+        for event in events
+    ]
+
+
+def test_a_recorded_request_is_written_again(folders):
+    dialect = BedrockConverse()
+    for folder in folders:
+        path = folder / "request.json"
+        if not path.exists():
+            continue
+        recorded = json.loads(path.read_text())
+        url = urlsplit(json.loads((folder / "meta.json").read_text())["url"]).path
+        request = dialect.decode_request(HttpRequest(url, json.dumps(recorded).encode()))
+        encoded = dialect.encode(request, provider="bedrock")
+        assert encoded.warnings == [], folder.name
+        same = _meaning(recorded) == _meaning(encoded.http.json())
+        assert same != (folder.name in MERGED), folder.name
+
+
+def _meaning(value):
+    """A body without empty fields, and schemas as values instead of text."""
+    if isinstance(value, dict):
+        kept = {key: _meaning(item) for key, item in value.items() if item not in ({}, [], None)}
+        if isinstance(kept.get("schema"), str):
+            kept["schema"] = json.loads(kept["schema"])
+        return kept
+    return [_meaning(item) for item in value] if isinstance(value, list) else value
+
+
+def test_recorded_refusals_are_typed(shared_dir, compare):
+    for path in sorted((shared_dir / "corpus" / "errors").glob("*/meta.json")):
+        meta = json.loads(path.read_text())
+        if meta["of_family"] != "bedrock-converse":
+            continue
+        body = (path.parent / "response.bin").read_bytes()
+        headers = {"content-type": meta["content_type"], **meta["headers"]}
+        error = BedrockConverse().decode_error(meta["status"], headers, body, provider="bedrock")
+        events = [ev.StreamStart(), ev.Error(error.info), ev.Finish("error")]
+        assert compare.compare_case([json.loads(ev.encode(e)) for e in events], path.parent) == [], path
+        assert error.message == json.loads(body)["message"]
+        assert error.request_id == meta["headers"].get("x-amzn-requestid")

@@ -1,0 +1,431 @@
+"""What the events of a Converse stream become."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from llmstream import events as ev
+from llmstream.dialects.base import Limits
+from llmstream.framing.aws_event_stream import encode_message
+
+BEGIN = {"messageStart": {"role": "assistant"}}
+STOP = {"messageStop": {"stopReason": "end_turn"}}
+LAST = {"metadata": {"usage": {"inputTokens": 1, "outputTokens": 2, "totalTokens": 3}}}
+
+
+def delta(index, **fields):
+    return {"contentBlockDelta": {"contentBlockIndex": index, "delta": fields}}
+
+
+def start(index, **fields):
+    return {"contentBlockStart": {"contentBlockIndex": index, "start": fields}}
+
+
+def end(index):
+    return {"contentBlockStop": {"contentBlockIndex": index}}
+
+
+def call(index, call_id="t1", name="f"):
+    return start(index, toolUse={"toolUseId": call_id, "name": name})
+
+
+def tool_input(index, text):
+    return delta(index, toolUse={"input": text})
+
+
+def stopped(reason):
+    return {"messageStop": {"stopReason": reason}}
+
+
+@pytest.fixture
+def read(decode, frames):
+    return lambda *wire, **options: decode(b"".join(frames(*wire)), **options)
+
+
+def kinds(events):
+    return [type(event).__name__ for event in events]
+
+
+def only(events, kind):
+    return [event for event in events if isinstance(event, kind)]
+
+
+def codes(events):
+    return [event.error.code for event in only(events, ev.Error)]
+
+
+# blocks
+
+
+def test_text_without_a_start_opens_by_its_first_delta(read):
+    events = read(BEGIN, delta(0, text="Hi"), end(0), STOP, LAST)
+    assert kinds(events) == ["StreamStart", "TextStart", "TextDelta", "TextEnd", "Finish"]
+
+
+def test_an_empty_text_is_a_block_without_deltas(read):
+    assert kinds(read(BEGIN, delta(0, text=""), end(0), STOP, LAST))[1:-1] == ["TextStart", "TextEnd"]
+
+
+def test_a_stop_of_a_block_without_deltas_is_nothing(read):
+    assert kinds(read(BEGIN, end(0), STOP, LAST)) == ["StreamStart", "Finish"]
+
+
+def test_text_closes_before_a_tool_input_opens_where_its_stop_is_missing(read):
+    events = read(delta(0, text="a"), call(1), tool_input(1, "{}"), end(1), STOP, LAST)
+    assert kinds(events)[1:6] == ["TextStart", "TextDelta", "TextEnd", "ToolInputStart", "ToolInputDelta"]
+
+
+def test_reasoning_closes_before_text_where_its_stop_is_missing(read):
+    events = read(delta(0, reasoningContent={"text": "a"}), delta(1, text="b"), STOP, LAST)
+    names = kinds(events)
+    assert names.index("ReasoningEnd") < names.index("TextStart")
+
+
+def test_text_after_a_tool_under_a_closed_index_is_a_block_of_its_own(read):
+    events = read(delta(0, text="a"), call(1), end(1), delta(0, text="b"), STOP, LAST)
+    assert [(e.id, e.delta) for e in only(events, ev.TextDelta)] == [("0", "a"), ("0.2", "b")]
+
+
+def test_kinds_that_change_within_an_index_are_two_blocks(read):
+    events = read(delta(0, reasoningContent={"text": "a"}), delta(0, text="b"), end(0), STOP, LAST)
+    assert [e.id for e in only(events, (ev.ReasoningStart, ev.TextStart))] == ["0", "0.2"]
+
+
+def test_a_signature_in_two_pieces_is_joined_and_a_repeated_one_is_not(read):
+    pieces = [delta(0, reasoningContent={"signature": text}) for text in ("ab", "cd")]
+    (ended,) = only(read(*pieces, end(0), STOP, LAST), ev.ReasoningEnd)
+    assert ended.provider_metadata == {"bedrock": {"signature": "abcd"}}
+    (ended,) = only(read(pieces[0], pieces[0], end(0), STOP, LAST), ev.ReasoningEnd)
+    assert ended.provider_metadata == {"bedrock": {"signature": "ab"}}
+
+
+def test_redacted_reasoning_in_two_pieces_is_the_base64_of_both(read):
+    pieces = [delta(0, reasoningContent={"redactedContent": text}) for text in ("YQ==", "Yg==")]
+    (ended,) = only(read(*pieces, end(0), STOP, LAST), ev.ReasoningEnd)
+    assert ended.provider_metadata == {"bedrock": {"redacted_data": "YWI="}}
+
+
+# tools
+
+
+def test_parallel_inputs_interleave_by_index(read):
+    events = read(
+        call(0, "a"), call(1, "b"), tool_input(1, '{"y":1}'), tool_input(0, '{"x":1}'), end(0), end(1),
+        stopped("tool_use"), LAST,
+    )  # fmt: skip
+    assert [(c.tool_call_id, c.input) for c in only(events, ev.ToolCall)] == [
+        ("a", '{"x":1}'),
+        ("b", '{"y":1}'),
+    ]
+
+
+def test_a_call_without_input_has_the_empty_object(read):
+    (found,) = only(read(call(0), tool_input(0, ""), end(0), stopped("tool_use"), LAST), ev.ToolCall)
+    assert (found.input, found.invalid) == ("{}", False)
+
+
+def test_a_call_without_input_before_the_token_limit_is_none(read):
+    events = read(call(0), end(0), stopped("max_tokens"), LAST)
+    assert only(events, ev.ToolCall) == []
+    assert only(events, ev.ToolInputEnd) == [ev.ToolInputEnd("t1", incomplete=True)]
+
+
+def test_a_call_without_input_before_another_block_is_whole(read):
+    assert len(only(read(call(0), end(0), delta(1, text="x"), stopped("max_tokens"), LAST), ev.ToolCall)) == 1
+
+
+@pytest.mark.parametrize(
+    "reason", ["max_tokens", "guardrail_intervened", "malformed_tool_use", "model_context_window_exceeded"]
+)
+def test_an_input_that_was_cut_is_no_call(reason, read):
+    events = read(call(0), tool_input(0, '{"a":'), stopped(reason), LAST)
+    assert only(events, ev.ToolCall) == []
+
+
+def test_an_input_whose_stop_is_missing_is_whole_when_the_message_says_so(read):
+    (found,) = only(read(call(0), tool_input(0, "{}"), stopped("tool_use"), LAST), ev.ToolCall)
+    assert found.input == "{}"
+
+
+def test_an_input_that_is_no_json_is_an_invalid_call(read):
+    (found,) = only(read(call(0), tool_input(0, "{a"), end(0), stopped("tool_use"), LAST), ev.ToolCall)
+    assert (found.input, found.invalid) == ("{a", True)
+
+
+def test_an_input_that_a_gateway_parsed_is_written_as_json(read):
+    (found,) = only(read(call(0), tool_input(0, {"a": 1}), end(0), stopped("tool_use"), LAST), ev.ToolCall)
+    assert found.input == '{"a":1}'
+
+
+def test_a_call_beside_end_turn_finishes_with_tool_calls(read):
+    finish = read(call(0), tool_input(0, "{}"), end(0), STOP, LAST)[-1]
+    assert (finish.finish_reason, finish.raw_finish_reason) == ("tool-calls", "end_turn")
+
+
+def test_a_start_sent_twice_is_taken_once(read):
+    events = read(call(0), call(0), tool_input(0, "{}"), end(0), stopped("tool_use"), LAST)
+    assert len(only(events, ev.ToolInputStart)) == 1
+
+
+def test_two_calls_of_one_id_get_ids_of_their_own(read):
+    events = read(
+        call(0), tool_input(0, "{}"), end(0), call(1), tool_input(1, "{}"), end(1), stopped("tool_use"), LAST
+    )
+    assert [c.tool_call_id for c in only(events, ev.ToolCall)] == ["t1", "t1.2"]
+
+
+def test_a_failed_tool_of_the_vendor_is_an_error_result(read):
+    events = read(
+        start(0, toolUse={"toolUseId": "g", "name": "code", "type": "server_tool_use"}),
+        tool_input(0, "{}"),
+        end(0),
+        start(1, toolResult={"toolUseId": "g", "type": "code_result", "status": "error"}),
+        delta(1, toolResult=[{"json": {"exitCode": 1}}]),
+        delta(1, toolResult=[{"text": "more"}]),
+        end(1),
+        STOP,
+        LAST,
+    )
+    (result,) = only(events, ev.ToolResult)
+    assert result.result == [{"json": {"exitCode": 1}}, {"text": "more"}]
+    assert (result.tool_name, result.is_error, result.provider_executed) == ("code", True, True)
+    assert events[-1].finish_reason == "stop"
+
+
+def test_a_second_result_of_one_call_is_a_defect(read):
+    twice = [start(0, toolResult={"toolUseId": "g"}), end(0), start(1, toolResult={"toolUseId": "g"}), end(1)]
+    events = read(*twice, STOP, LAST)
+    assert codes(events) == ["decode-error"]
+    assert len(only(events, ev.ToolResult)) == 1
+
+
+# citations and images
+
+
+def test_a_citation_with_the_address_of_its_source_is_a_page(read):
+    (source,) = only(
+        read(delta(0, citation={"source": "https://a.example/", "title": "A"}), end(0), STOP, LAST), ev.Source
+    )
+    assert (source.source_type, source.url, source.title) == ("url", "https://a.example/", "A")
+
+
+def test_a_citation_whose_text_never_came_is_given_at_the_end(read):
+    assert len(only(read(delta(0, citation={"title": "A"})), ev.Source)) == 1
+    assert len(only(read(delta(0, citation={"title": "A"}), STOP, LAST), ev.Source)) == 1
+
+
+def test_a_citation_before_an_exception_is_not_lost(read):
+    events = read(delta(0, citation={"title": "A"}), {"throttlingException": {"message": "slow"}})
+    assert len(only(events, ev.Source)) == 1
+    assert codes(events) == ["rate-limited"]
+
+
+def test_an_image_in_two_pieces_is_one_file(read):
+    pieces = [delta(0, image={"source": {"bytes": text}}) for text in ("YQ==", "Yg==")]
+    assert only(read(start(0, image={"format": "webp"}), *pieces, end(0), STOP, LAST), ev.File) == [
+        ev.File("image/webp", b"ab")
+    ]
+
+
+def test_an_image_in_a_bucket_is_a_file_by_address(read):
+    piece = delta(0, image={"source": {"s3Location": {"uri": "s3://bucket/a.png"}}})
+    assert only(read(start(0, image={"format": "png"}), piece, end(0), STOP, LAST), ev.File) == [
+        ev.File("image/png", "s3://bucket/a.png")
+    ]
+
+
+def test_an_image_that_could_not_be_made_is_told(read):
+    piece = delta(0, image={"error": {"message": "blocked"}})
+    events = read(start(0, image={"format": "png"}), piece, end(0), STOP, LAST)
+    assert "blocked" in only(events, ev.Error)[0].error.message
+    assert events[-1].finish_reason == "stop"
+
+
+# the end
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        ("end_turn", "stop"),
+        ("stop_sequence", "stop"),
+        ("tool_use", "tool-calls"),
+        ("max_tokens", "length"),
+        ("model_context_window_exceeded", "length"),
+        ("guardrail_intervened", "content-filter"),
+        ("content_filtered", "content-filter"),
+        ("malformed_model_output", "error"),
+        ("malformed_tool_use", "error"),
+        ("something_new", "other"),
+        (None, "unknown"),
+    ],
+)
+def test_stop_reasons(raw, reason, read):
+    finish = read(BEGIN, stopped(raw), LAST)[-1]
+    assert (finish.finish_reason, finish.raw_finish_reason) == (reason, raw)
+
+
+def test_metadata_before_the_stop_counts(read):
+    events = read(BEGIN, delta(0, text="x"), LAST, STOP)
+    assert events[-1].usage.total_tokens == 3
+    assert codes(events) == []
+
+
+def test_a_stop_without_metadata_is_a_complete_answer(read):
+    events = read(BEGIN, delta(0, text="x"), end(0), STOP)
+    assert (events[-1].finish_reason, events[-1].usage) == ("stop", ev.Usage())
+
+
+def test_metadata_without_a_stop_is_incomplete_and_keeps_its_usage(read):
+    events = read(BEGIN, delta(0, text="x"), LAST)
+    assert codes(events) == ["incomplete-stream"]
+    assert events[-1].usage.output_tokens == 2
+
+
+def test_what_comes_after_the_stop_is_not_read(read):
+    events = read(BEGIN, STOP, delta(0, text="late"), call(1), end(1), LAST, delta(2, text="later"))
+    assert kinds(events) == ["StreamStart", "Finish"]
+
+
+def test_the_first_names_of_cached_tokens_are_read(read):
+    usage = {"inputTokens": 1, "outputTokens": 1, "cacheReadInputTokenCount": 5}
+    finish = read(BEGIN, STOP, {"metadata": {"usage": usage}})[-1]
+    assert (finish.usage.input_tokens, finish.usage.cached_input_tokens) == (6, 5)
+    assert finish.usage.total_tokens == 7
+
+
+def test_an_empty_body_is_incomplete(decode):
+    assert codes(decode()) == ["incomplete-stream"]
+    assert codes(decode(b"")) == ["incomplete-stream"]
+
+
+# errors
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "status", "retryable"),
+    [
+        ("internalServerException", "server-error", 500, True),
+        ("modelStreamErrorException", "server-error", 424, True),
+        ("validationException", "bad-request", 400, False),
+        ("throttlingException", "rate-limited", 429, True),
+        ("serviceUnavailableException", "overloaded", 503, True),
+        ("modelTimeoutException", "server-error", 408, True),
+        ("somethingNewException", "server-error", 500, True),
+    ],
+)
+@pytest.mark.parametrize("shown", [True, False])
+def test_an_exception_is_typed_wherever_it_comes(name, code, status, retryable, shown, read):
+    before = [BEGIN, delta(0, text="Hi")] if shown else []
+    events = read(*before, {name: {"message": "words"}}, delta(0, text="never"))
+    assert [e.delta for e in only(events, ev.TextDelta)] == (["Hi"] if shown else [])
+    (error,) = [e.error for e in only(events, ev.Error)]
+    assert (error.code, error.status, error.retryable) == (code, status, retryable)
+    assert (error.message, error.reason) == ("words", name)
+    assert events[-1].finish_reason == "error"
+
+
+def test_an_error_message_without_a_body_is_typed(decode, frames):
+    headers = {":message-type": "error", ":error-code": "ThrottlingException", ":error-message": "slow down"}
+    (error,) = [e.error for e in only(decode(encode_message(headers, b"")), ev.Error)]
+    assert (error.code, error.status, error.message) == ("rate-limited", 429, "slow down")
+
+
+def test_an_exception_that_is_sent_as_an_event_is_one(decode):
+    headers = {":message-type": "event", ":event-type": "throttlingException"}
+    (error,) = [e.error for e in only(decode(encode_message(headers, b'{"message":"x"}')), ev.Error)]
+    assert error.code == "rate-limited"
+
+
+def test_unknown_events_and_members_are_skipped(read):
+    events = read(
+        {"initial-response": {}},
+        BEGIN,
+        start(0, hologram={"depth": 3}),
+        delta(0, hologram="..."),
+        {"news": {"a": [1]}},
+        delta(1, text="Hi"),
+        STOP,
+        LAST,
+    )
+    assert codes(events) == []
+    assert [e.delta for e in only(events, ev.TextDelta)] == ["Hi"]
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        {"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"text": 5}}},
+        {"contentBlockDelta": {"contentBlockIndex": [], "delta": {}}},
+        {"messageStop": {"stopReason": {}}},
+        {"contentBlockDelta": {"contentBlockIndex": 7, "delta": {"toolUse": {"input": "{}"}}}},
+        {"contentBlockDelta": {"contentBlockIndex": 7, "delta": {"toolResult": [{}]}}},
+        {"contentBlockDelta": {"contentBlockIndex": 7, "delta": {"image": {}}}},
+    ],
+)
+def test_a_known_event_of_a_wrong_shape_is_a_defect_and_reading_goes_on(wire, read):
+    events = read(BEGIN, wire, delta(0, text="on"), end(0), STOP, LAST)
+    assert codes(events) == ["decode-error"]
+    assert [e.delta for e in only(events, ev.TextDelta)] == ["on"]
+
+
+@pytest.mark.parametrize("payload", [b"{", b"\xff", b"[]", b"3", b"[" * 100_000])
+def test_a_payload_that_cannot_be_read_is_a_defect(payload, decode, frames):
+    broken = encode_message({":event-type": "contentBlockDelta", ":message-type": "event"}, payload)
+    events = decode(*frames(BEGIN), broken, *frames(STOP, LAST))
+    assert codes(events) == ["decode-error"]
+    assert events[-1].finish_reason == "stop"
+
+
+def test_a_payload_that_names_its_event_needs_no_header(decode, frames):
+    body = encode_message({}, json.dumps(delta(0, text="Hi")).encode())
+    events = decode(body, encode_message({":event-type": "messageStop"}, b""))
+    assert [e.delta for e in only(events, ev.TextDelta)] == ["Hi"]
+    assert events[-1].finish_reason == "unknown"
+
+
+def test_raw_events_carry_the_name_of_theirs(read):
+    raws = only(read(BEGIN, STOP, LAST, include_raw=True), ev.Raw)
+    assert [next(iter(raw.raw_value)) for raw in raws] == ["messageStart", "messageStop", "metadata"]
+
+
+def test_a_character_in_two_halves_is_joined(decode, frames):
+    def half(text):
+        payload = b'{"contentBlockIndex":0,"delta":{"text":"%b"}}' % text
+        return encode_message({":event-type": "contentBlockDelta"}, payload)
+
+    events = decode(half(rb"a\ud83d"), half(rb"\ude00b"), *frames(STOP, LAST))
+    assert "".join(e.delta for e in only(events, ev.TextDelta)) == "a😀b"
+
+
+# limits
+
+
+def test_too_many_blocks_end_the_stream(read):
+    wire = [delta(number, text="x") for number in range(4)]
+    assert codes(read(*wire, STOP, LAST, limits=Limits(max_blocks=3))) == ["limit-exceeded"]
+
+
+def test_a_long_tool_input_ends_the_stream(read):
+    events = read(call(0), tool_input(0, "x" * 50), limits=Limits(max_tool_input_bytes=20))
+    assert codes(events) == ["limit-exceeded"]
+
+
+def test_a_long_result_or_image_ends_the_stream(read):
+    limits = Limits(max_event_bytes=300)
+    piece = delta(0, toolResult=[{"text": "x" * 200}])
+    assert codes(read(start(0, toolResult={"toolUseId": "a"}), piece, piece, limits=limits)) == [
+        "limit-exceeded"
+    ]
+    part = delta(0, image={"source": {"bytes": "x" * 200}})
+    assert codes(read(start(0, image={}), part, part, limits=limits)) == ["limit-exceeded"]
+
+
+def test_a_long_frame_ends_the_stream(read):
+    assert codes(read(delta(0, text="x" * 500), limits=Limits(max_event_bytes=100))) == ["limit-exceeded"]
+
+
+def test_bytes_of_another_kind_are_no_event_stream(decode):
+    assert codes(decode(b'{"message": "a whole JSON answer"}')) == ["protocol-error"]

@@ -1,0 +1,77 @@
+"""The recordings, decoded whole, in pieces and damaged."""
+
+from __future__ import annotations
+
+import random
+
+from llmstream import events as ev
+from llmstream.dialects.bedrock_converse import BedrockConverse
+from llmstream.events import Error, Finish, Source
+from llmstream.request import Request
+
+
+def expected(recording):
+    return [ev.decode(line) for line in recording.expected.read_bytes().splitlines()]
+
+
+def without_sources(events):
+    """A source that waits for its text is given early where the stream breaks."""
+    return [event for event in events if not isinstance(event, Source)]
+
+
+def test_a_recording_means_what_its_neighbour_says(recording, decode):
+    assert decode(recording.body) == expected(recording)
+
+
+def test_byte_by_byte_it_means_the_same(recording, decode):
+    body = recording.body
+    assert decode(*[body[i : i + 1] for i in range(len(body))]) == expected(recording)
+
+
+def test_every_two_way_cut_means_the_same(recording, decode):
+    wanted = expected(recording)
+    for cut in range(len(recording.body)):
+        assert decode(recording.body[:cut], recording.body[cut:]) == wanted, cut
+
+
+def test_truncated_at_every_frame_it_is_one_error_and_one_finish(recording, decode):
+    for count in range(len(recording.frames)):
+        events = decode(*recording.frames[:count])
+        complete = any("messageStop" in event for event in recording.wire[:count])
+        errors = [event.error.code for event in events if isinstance(event, Error)]
+        assert errors == ([] if complete else ["incomplete-stream"]), count
+        assert [isinstance(event, Finish) for event in events].count(True) == 1
+
+
+def test_truncated_inside_every_frame_it_is_incomplete(recording, decode):
+    place = random.Random(4)
+    stop = next(i for i, event in enumerate(recording.wire) if "messageStop" in event)
+    for count in range(stop + 1):
+        frame = recording.frames[count]
+        events = decode(*recording.frames[:count], frame[: place.randrange(1, len(frame))])
+        assert [e.error.code for e in events if isinstance(e, Error)] == ["incomplete-stream"], count
+
+
+def test_truncated_at_every_byte_it_stays_a_sentence(recording, decode):
+    for cut in range(len(recording.body)):
+        assert isinstance(decode(recording.body[:cut])[-1], Finish)
+
+
+def test_a_flipped_bit_never_gives_other_events_without_an_error(recording, decode):
+    wanted = expected(recording)
+    place = random.Random(5)
+    for _ in range(300):
+        at, bit = place.randrange(len(recording.body)), 1 << place.randrange(8)
+        damaged = bytearray(recording.body)
+        damaged[at] ^= bit
+        events = decode(bytes(damaged))
+        assert any(isinstance(event, Error) for event in events), (at, bit)
+        kept = events[: next(i for i, event in enumerate(events) if isinstance(event, Error))]
+        closed = without_sources(event for event in kept if not getattr(event, "incomplete", False))
+        assert closed == without_sources(wanted)[: len(closed)]
+
+
+def test_written_again_a_recording_reads_the_same(recording, decode):
+    encoder = BedrockConverse().event_encoder(Request(model="m"))
+    wanted = expected(recording)
+    assert decode(b"".join(encoder.feed(event) for event in wanted) + encoder.close()) == wanted

@@ -1,0 +1,124 @@
+"""Answers and requests recorded elsewhere, against what another implementation made of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+
+import pytest
+
+from llmstream import events as ev
+from llmstream.dialects.cohere import Cohere
+from llmstream.dialects.sentence import Sentence
+from llmstream.exchange import HttpRequest
+from llmstream.grammar import check
+from llmstream.request import Request
+
+PLAN = "the tool plan is reasoning; the other drops it"
+
+DIFFERENT = {
+    "cut-tool-vercel-cohere-tool-call": PLAN,
+    "openllmetry-cohere-chat-cohere-v2-chat-legacy-with-tool-calls-and-streaming": PLAN,
+    "rubyllm-chat-function-calling-cohere-command-a-03-2025-can-use-tools-without-par-1e6f3cd5-t1": PLAN,
+    "vercel-cohere-empty-tool-call": PLAN,
+}
+"""Recordings where ours differs and should: docs/corpus/cohere.md says more."""
+
+
+@pytest.fixture(scope="module")
+def compare_case(shared_dir):
+    path = shared_dir / "corpus_compare.py"
+    if not path.is_file():
+        pytest.skip("the corpus comparison is not here")
+    spec = importlib.util.spec_from_file_location("corpus_compare", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.compare_case
+
+
+@pytest.fixture(scope="module")
+def folders(shared_dir):
+    found = sorted(path.parent for path in (shared_dir / "corpus" / "cohere").glob("*/meta.json"))
+    if not found:
+        pytest.skip("the corpus is not here")
+    return found
+
+
+def read(body):
+    return read_in_two(body, len(body))
+
+
+def read_in_two(body, at):
+    reader = Sentence(Cohere().decoder(provider="cohere"), provider="cohere")
+    return reader.start() + reader.feed(body[:at]) + reader.feed(body[at:]) + reader.close()
+
+
+def without_plan(events):
+    """The same events without the tool plan."""
+    plans = {e.id for e in events if isinstance(e, ev.ReasoningStart) and e.provider_metadata}
+    return [e for e in events if getattr(e, "id", None) not in plans]
+
+
+def test_all_recordings_read_as_elsewhere_but_for_the_tool_plan(folders, compare_case):
+    different = {}
+    for folder in folders:
+        events = read((folder / "response.bin").read_bytes())
+        assert check(events) == [], folder.name
+        assert [ev.decode(ev.encode(event)) for event in events] == events
+        found = compare_case([json.loads(ev.encode(event)) for event in events], folder)
+        if found:
+            different[folder.name] = found
+        rest = [json.loads(ev.encode(event)) for event in without_plan(events)]
+        assert compare_case(rest, folder) == [], folder.name
+    assert set(different) <= set(DIFFERENT), different
+
+
+def test_at_any_cut_a_recording_reads_the_same(folders):
+    place = random.Random(7)
+    for folder in folders:
+        body = (folder / "response.bin").read_bytes()
+        whole = read(body)
+        for _ in range(4):
+            assert read_in_two(body, place.randrange(len(body))) == whole, folder.name
+
+
+def test_broken_off_anywhere_a_recording_stays_a_sentence(folders):
+    place = random.Random(8)
+    for folder in folders:
+        body = (folder / "response.bin").read_bytes()
+        for _ in range(4):
+            assert check(read(body[: place.randrange(len(body))])) == [], folder.name
+
+
+def test_written_again_a_whole_recording_reads_the_same(folders):
+    for folder in folders:
+        events = read((folder / "response.bin").read_bytes())
+        if any(isinstance(event, ev.Error) for event in events):
+            continue
+        encoder = Cohere().event_encoder(Request(model="m"))
+        assert read(b"".join(encoder.feed(event) for event in events) + encoder.close()) == events
+
+
+def test_a_recorded_request_is_written_again_with_the_same_meaning(folders):
+    for folder in folders:
+        path = folder / "request.json"
+        if not path.is_file():
+            continue
+        request = Cohere().decode_request(HttpRequest("/v2/chat", path.read_bytes()))
+        encoded = Cohere().encode(request, provider="cohere")
+        assert encoded.warnings == [], folder.name
+        assert meaning(encoded.http.json()) == meaning(json.loads(path.read_text())), folder.name
+
+
+def meaning(body):
+    """A request without what says nothing: nulls, empty texts and lists."""
+    messages = []
+    for message in body["messages"]:
+        content = message.get("content")
+        if isinstance(content, list):
+            content = [part for part in content if part.get("text") != ""]
+            one = len(content) == 1 and content[0]["type"] == "text"
+            message = {**message, "content": content[0]["text"] if one else content}
+        messages.append({k: v for k, v in message.items() if v})
+    return {**{k: v for k, v in body.items() if v not in (None, [])}, "messages": messages}

@@ -1,0 +1,101 @@
+"""Answers and requests recorded elsewhere, against what another implementation made of them.
+
+The recordings live outside the repository; docs/corpus/gemini.md says what may differ.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+
+import pytest
+
+from llmstream import events as ev
+from llmstream.dialects.gemini import VERTEX, Gemini
+from llmstream.dialects.google_media import base64_bytes
+from llmstream.exchange import HttpRequest
+
+DIFFERENT: dict[str, str] = {}
+"""Recordings whose events differ on purpose."""
+
+
+@pytest.fixture(scope="module")
+def compare_case(shared_dir):
+    path = shared_dir / "corpus_compare.py"
+    if not path.is_file():
+        pytest.skip("the corpus comparison is not here")
+    spec = importlib.util.spec_from_file_location("corpus_compare", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.compare_case
+
+
+@pytest.fixture(scope="module")
+def folders(shared_dir):
+    found = sorted(path.parent for path in (shared_dir / "corpus" / "gemini").glob("*/meta.json"))
+    if not found:
+        pytest.skip("the corpus is not here")
+    return found
+
+
+def test_recordings_read_as_elsewhere(wire, folders, compare_case):
+    different = {}
+    for folder in folders:
+        events = wire.read((folder / "response.bin").read_bytes()).events
+        assert [ev.decode(ev.encode(event)) for event in events] == events
+        found = compare_case([json.loads(ev.encode(event)) for event in events], folder)
+        if found:
+            different[folder.name] = found
+    assert {name: found for name, found in different.items() if name not in DIFFERENT} == {}
+
+
+def test_they_keep_the_grammar_at_random_cuts_and_ends(wire, folders):
+    random_ = random.Random(5)
+    for folder in folders:
+        body = (folder / "response.bin").read_bytes()
+        whole = wire.read(body).events
+        cuts = sorted(random_.sample(range(1, len(body)), 3))
+        assert wire.read(body, cuts=cuts).events == whole, folder.name
+        wire.read(body[: random_.randrange(len(body))])
+
+
+def meaning(value, key=""):
+    """A request as the vendor understands it; docs/corpus/gemini.md lists what this levels out."""
+    if isinstance(value, list):
+        return [meaning(item) for item in value if item != {"text": ""}]
+    if key == "data":
+        return base64_bytes(value)
+    if not isinstance(value, dict):
+        return value.lower() if key == "type" else value
+    out = {}
+    for name, inner in value.items():
+        new = {"parameters": "parametersJsonSchema", "responseSchema": "responseJsonSchema"}.get(name, name)
+        level = meaning(inner, name)
+        if name == "systemInstruction" and level:
+            level.pop("role", None)
+        empty = level in (None, False, "", [], {}) and name not in ("args", "response", "output", "text")
+        if (empty and not isinstance(inner, dict)) or (empty and name in ("generationConfig", "toolConfig")):
+            continue
+        if new == "parametersJsonSchema" and not level.get("properties"):
+            continue
+        out[new] = level
+    return out
+
+
+def test_requests_are_sent_on_as_they_were(folders):
+    different = {}
+    requests = [folder for folder in folders if (folder / "request.json").is_file()]
+    for folder in requests:
+        meta = json.loads((folder / "meta.json").read_text())
+        body = (folder / "request.json").read_bytes()
+        dialect = VERTEX if meta["dialect"] == "vertex" else Gemini()
+        http = HttpRequest(meta["url"], body)
+        assert dialect.accepts(http)
+        encoded = dialect.encode(dialect.decode_request(http), provider=meta["dialect"])
+        assert encoded.warnings == []
+        wanted, got = meaning(json.loads(body)), meaning(encoded.http.json())
+        wanted.pop("model", None)
+        if wanted != got:
+            different[folder.name] = (wanted, got)
+    assert different == {}

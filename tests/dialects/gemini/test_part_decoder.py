@@ -1,0 +1,308 @@
+"""Parts as events: grouping, signatures, calls, files, tools of the vendor's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmstream.accumulate import Accumulator
+from llmstream.dialects.base import Limits
+from llmstream.events import (
+    Custom,
+    File,
+    ReasoningEnd,
+    ReasoningFile,
+    TextEnd,
+    TextStart,
+    ToolCall,
+    ToolInputEnd,
+    ToolResult,
+)
+
+SIGNED = {"google": {"thought_signature": "c2ln"}}
+
+
+def call(name="f", **fields):
+    return {"functionCall": {"name": name, **fields}}
+
+
+def piece(*args, **fields):
+    return {"functionCall": {"partialArgs": list(args), **fields}}
+
+
+def value(path, **fields):
+    return {"jsonPath": path, **fields}
+
+
+# text and reasoning
+
+
+def test_runs_of_one_kind_are_one_block(wire):
+    answer = wire.answer(
+        wire.chunk({"text": "a", "thought": True}),
+        wire.chunk({"text": "b", "thought": True}, "c"),
+        wire.chunk("d", {"text": "e", "thought": True}, finish="STOP"),
+    )
+    assert (answer.reasoning, answer.text) == ("abe", "cd")
+    assert answer.kinds.count("reasoning-start") == 2
+    assert answer.kinds.count("text-start") == 1
+
+
+def test_a_signed_part_is_never_merged(wire):
+    answer = wire.parts("a", {"text": "b", "thoughtSignature": "c2ln"}, "c")
+    assert [end.provider_metadata for end in answer.of(TextEnd)] == [None, SIGNED, None]
+    assert answer.text == "abc"
+
+
+def test_the_signature_of_an_empty_last_part_is_kept(wire):
+    answer = wire.answer("a", wire.chunk({"text": "", "thoughtSignature": "c2ln"}, finish="STOP"))
+    assert answer.of(TextEnd)[-1].provider_metadata == SIGNED
+    accumulator = Accumulator()
+    for event in answer.events:
+        accumulator.feed(event)
+    assert [(part.text, part.metadata) for part in accumulator.message.parts] == [("a", None), ("", SIGNED)]
+
+
+def test_a_signature_without_any_content_is_kept(wire):
+    answer = wire.parts({"thoughtSignature": "c2ln"})
+    assert answer.of(TextEnd)[0].provider_metadata == SIGNED
+
+
+def test_a_signed_thought(wire):
+    answer = wire.parts({"text": "a", "thought": True, "thoughtSignature": "c2ln"}, "b")
+    assert answer.of(ReasoningEnd)[0].provider_metadata == SIGNED
+
+
+def test_empty_parts_say_nothing(wire):
+    answer = wire.answer(
+        wire.chunk("", {"text": "", "thought": True}), wire.chunk({}, "a", None, finish="STOP")
+    )
+    assert answer.kinds == ["stream-start", "text-start", "text-delta", "text-end", "finish"]
+
+
+# calls that come whole
+
+
+def test_a_whole_call(wire):
+    answer = wire.parts("a", {**call(id="x1", args={"q": "ø", "n": 1.0}), "thoughtSignature": "c2ln"})
+    assert answer.of(ToolCall) == [ToolCall("f", '{"q":"ø","n":1.0}', "x1", provider_metadata=SIGNED)]
+    assert answer.finish.finish_reason == "tool-calls"
+    assert answer.kinds[1:4] == ["text-start", "text-delta", "text-end"]
+
+
+def test_only_the_first_of_parallel_calls_is_signed(wire):
+    answer = wire.parts({**call("f", args={}), "thoughtSignature": "c2ln"}, call("g", args={}))
+    assert [c.provider_metadata for c in answer.of(ToolCall)] == [SIGNED, None]
+
+
+@pytest.mark.parametrize("fields", [{}, {"args": None}, {"args": {}}, {"willContinue": False}])
+def test_a_call_without_arguments(wire, fields):
+    assert wire.parts(call(**fields)).calls == [("f", "{}")]
+
+
+def test_ids_are_made_where_the_wire_has_none(wire):
+    answer = wire.parts(call(args={}), call(args={}), call(id="", args={}))
+    assert [c.tool_call_id for c in answer.of(ToolCall)] == ["made-1", "made-2", "made-3"]
+
+
+def test_ids_are_never_shared(wire):
+    answer = wire.parts("a", call(id="0", args={}), call(id="0", args={}), call(id=7, args={}))
+    assert [c.tool_call_id for c in answer.of(ToolCall)] == ["0.2", "0.3", "7"]
+
+
+def test_arguments_given_as_text(wire):
+    answer = wire.parts(call(args='{"a": 1}'), call(args="not json"))
+    assert answer.calls == [("f", '{"a": 1}'), ("f", "not json")]
+    assert [c.invalid for c in answer.of(ToolCall)] == [False, True]
+
+
+def test_a_call_is_complete_even_where_the_answer_is_cut(wire):
+    answer = wire.parts(call(args={"a": 1}), finish="MAX_TOKENS")
+    assert answer.calls == [("f", '{"a":1}')]
+    assert answer.finish.finish_reason == "length"
+
+
+# calls that stream
+
+
+def test_a_call_streams_value_by_value(wire):
+    answer = wire.answer(
+        wire.chunk({**call(willContinue=True), "thoughtSignature": "c2ln"}),
+        wire.chunk(piece(value("$.a", stringValue="x", willContinue=True), willContinue=True)),
+        wire.chunk(piece(value("$.a", stringValue="y"), willContinue=True)),
+        wire.chunk({"functionCall": {}}),
+        wire.chunk(call("g", willContinue=True)),
+        wire.chunk(piece(value("$.b", numberValue=2), willContinue=True)),
+        wire.chunk({"functionCall": {}}, finish="STOP"),
+    )
+    assert answer.calls == [("f", '{"a":"xy"}'), ("g", '{"b":2}')]
+    assert [c.provider_metadata for c in answer.of(ToolCall)] == [SIGNED, None]
+
+
+def test_the_terminal_of_a_streamed_call_may_be_missing(wire):
+    answer = wire.answer(
+        wire.chunk(call(willContinue=True)),
+        wire.chunk(piece(value("$.a[0]", numberValue=0.5))),
+        wire.chunk("", finish="STOP"),
+    )
+    assert answer.calls == [("f", '{"a":[0.5]}')]
+
+
+def test_a_streamed_call_ends_with_the_answer_or_with_the_next_call(wire):
+    answer = wire.answer(
+        wire.chunk(call(willContinue=True)),
+        wire.chunk(piece(value("$.a", numberValue=1), willContinue=True)),
+        wire.chunk(call("g", willContinue=True)),
+        wire.chunk(piece(value("$.b", boolValue=True), willContinue=True), finish="STOP"),
+    )
+    assert answer.calls == [("f", '{"a":1}'), ("g", '{"b":true}')]
+
+
+def test_a_streamed_call_that_is_cut_by_the_limit_is_no_call(wire):
+    answer = wire.answer(
+        wire.chunk(call(willContinue=True)),
+        wire.chunk(piece(value("$.a", stringValue="x", willContinue=True), willContinue=True)),
+        wire.chunk(finish="MAX_TOKENS"),
+    )
+    assert answer.calls == []
+    assert answer.of(ToolInputEnd)[0].incomplete
+    assert answer.errors == []
+
+
+def test_a_streamed_call_that_breaks_off_is_no_call(wire):
+    answer = wire.answer(
+        wire.chunk(call(willContinue=True)),
+        wire.chunk(piece(value("$.a", stringValue="x", willContinue=True), willContinue=True)),
+    )
+    assert answer.calls == []
+    assert answer.errors == ["incomplete-stream"]
+
+
+def test_streams_of_two_calls_are_told_apart_by_their_ids(wire):
+    answer = wire.answer(
+        wire.chunk(call("f", id="x", willContinue=True), call("g", id="y", willContinue=True)),
+        wire.chunk(piece(value("$.a", numberValue=1), id="x", willContinue=True)),
+        wire.chunk(piece(value("$.b", numberValue=2), id="y", willContinue=True)),
+        wire.chunk({"functionCall": {"id": "x"}}, {"functionCall": {"id": "y"}}, finish="STOP"),
+    )
+    assert answer.calls == [("f", '{"a":1}'), ("g", '{"b":2}')]
+
+
+def test_the_first_values_may_come_with_the_name(wire):
+    answer = wire.answer(
+        wire.chunk(call(partialArgs=[value("$.a", numberValue=1)], willContinue=True)),
+        wire.chunk({"functionCall": {}}, finish="STOP"),
+    )
+    assert answer.calls == [("f", '{"a":1}')]
+
+
+def test_values_out_of_order_make_the_call_invalid(wire):
+    answer = wire.answer(
+        wire.chunk(call(willContinue=True)),
+        wire.chunk(piece(value("$.a", numberValue=1), value("$.b", numberValue=2), willContinue=True)),
+        wire.chunk(piece(value("$.a", numberValue=3), willContinue=True)),
+        wire.chunk(piece(value("$.c", numberValue=4), willContinue=True)),
+        wire.chunk({"functionCall": {}}, finish="STOP"),
+    )
+    assert answer.errors == ["decode-error"]
+    assert answer.of(ToolCall) == [ToolCall("f", '{"a":1,"b":2}', "made-1", invalid=True)]
+
+
+def test_values_without_a_call_are_an_error_and_a_lone_end_is_not(wire):
+    assert wire.parts(piece(value("$.a", numberValue=1))).errors == ["decode-error"]
+    assert wire.parts("a", {"functionCall": {}}).errors == []
+
+
+def test_an_input_past_the_cap_ends_the_stream(wire):
+    limits = Limits(max_tool_input_bytes=50)
+    answer = wire.answer(wire.chunk(call(args={"a": "x" * 100}), finish="STOP"), limits=limits)
+    assert answer.errors == ["limit-exceeded"]
+    assert answer.calls == []
+
+
+# files
+
+
+def test_files_and_drafts(wire):
+    blob = {"mimeType": "image/png", "data": "aGk="}
+    answer = wire.parts(
+        "a", {"inlineData": blob, "thought": True}, {"inlineData": blob, "thoughtSignature": "c2ln"}
+    )
+    assert answer.of(ReasoningFile, File) == [
+        ReasoningFile("image/png", b"hi"),
+        File("image/png", b"hi", SIGNED),
+    ]
+
+
+def test_a_file_by_its_address(wire):
+    answer = wire.parts({"fileData": {"mimeType": "video/mp4", "fileUri": "gs://b/v.mp4"}})
+    assert answer.of(File) == [File("video/mp4", "gs://b/v.mp4")]
+
+
+@pytest.mark.parametrize("blob", [{"data": "!"}, {}, {"fileUri": "nowhere"}])
+def test_a_file_without_content_is_an_error(wire, blob):
+    assert wire.parts({"inlineData": blob}).errors == ["decode-error"]
+
+
+# tools that the vendor runs
+
+
+def test_code_and_its_result(wire):
+    answer = wire.parts(
+        {"executableCode": {"language": "PYTHON", "code": "1", "id": "c1"}, "thoughtSignature": "c2ln"},
+        {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1\n", "id": "c1"}},
+    )
+    (made,) = answer.of(ToolCall)
+    assert made == ToolCall(
+        "code_execution",
+        '{"language":"PYTHON","code":"1"}',
+        "c1",
+        provider_executed=True,
+        provider_metadata=SIGNED,
+    )
+    (result,) = answer.of(ToolResult)
+    assert (result.tool_call_id, result.result, result.is_error) == (
+        "c1",
+        {"outcome": "OUTCOME_OK", "output": "1\n"},
+        False,
+    )
+    assert answer.finish.finish_reason == "stop"
+
+
+def test_code_without_ids_is_matched_by_order(wire):
+    answer = wire.parts(
+        {"executableCode": {"code": "1"}},
+        {"codeExecutionResult": {"outcome": "OUTCOME_OK"}},
+        {"executableCode": {"code": "2"}},
+        {"codeExecutionResult": {"outcome": "OUTCOME_FAILED", "output": "Traceback"}},
+    )
+    assert [(r.tool_call_id, r.is_error) for r in answer.of(ToolResult)] == [
+        ("made-1", False),
+        ("made-2", True),
+    ]
+
+
+def test_a_second_result_of_one_call_is_kept_apart(wire):
+    result = {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}}
+    answer = wire.parts({"executableCode": {"code": "1"}}, result, result)
+    assert len(answer.of(ToolResult)) == 1
+    assert answer.of(Custom) == [
+        Custom("google.code_execution_result", {"google": {"outcome": "OUTCOME_OK", "output": "1"}})
+    ]
+
+
+def test_a_tool_of_the_vendors_and_its_response(wire):
+    answer = wire.parts(
+        {"toolCall": {"toolType": "GOOGLE_SEARCH_WEB", "id": "s1", "args": {"queries": ["a"]}}},
+        {"toolResponse": {"toolType": "GOOGLE_SEARCH_WEB", "id": "s1", "response": {"n": 1}}},
+        "a",
+    )
+    (made,) = answer.of(ToolCall)
+    assert (made.tool_name, made.tool_call_id, made.input) == ("google_search_web", "s1", '{"queries":["a"]}')
+    assert made.provider_metadata == {"google": {"tool_type": "GOOGLE_SEARCH_WEB"}}
+    assert answer.of(ToolResult)[0].result == {"n": 1}
+    assert answer.finish.finish_reason == "stop"
+
+
+def test_text_after_a_tool_is_a_new_block(wire):
+    answer = wire.parts("a", {"executableCode": {"code": "1"}}, "b")
+    assert [start.id for start in answer.of(TextStart)] == ["0", "1"]

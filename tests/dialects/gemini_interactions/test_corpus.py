@@ -1,0 +1,86 @@
+"""Answers and requests recorded elsewhere, against what another implementation made of them.
+
+The recordings live outside the repository; docs/corpus/gemini-interactions.md says what may differ.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+
+import pytest
+
+from llmstream import events as ev
+from llmstream.dialects.gemini_interactions import GeminiInteractions
+from llmstream.exchange import HttpRequest
+
+DIFFERENT: dict[str, str] = {}
+"""Recordings whose events differ on purpose."""
+
+
+@pytest.fixture(scope="module")
+def compare_case(shared_dir):
+    path = shared_dir / "corpus_compare.py"
+    if not path.is_file():
+        pytest.skip("the corpus comparison is not here")
+    spec = importlib.util.spec_from_file_location("corpus_compare", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.compare_case
+
+
+@pytest.fixture(scope="module")
+def folders(shared_dir):
+    folder = shared_dir / "corpus" / "gemini-interactions"
+    found = sorted(path.parent for path in folder.glob("*/meta.json"))
+    if not found:
+        pytest.skip("the corpus is not here")
+    return found
+
+
+def test_recordings_read_as_elsewhere(wire, folders, compare_case):
+    different = {}
+    for folder in folders:
+        events = wire.read((folder / "response.bin").read_bytes()).events
+        assert [ev.decode(ev.encode(event)) for event in events] == events
+        found = compare_case([json.loads(ev.encode(event)) for event in events], folder)
+        if found:
+            different[folder.name] = found
+    assert {name: found for name, found in different.items() if name not in DIFFERENT} == {}
+
+
+def test_they_keep_the_grammar_at_random_cuts_and_ends(wire, folders):
+    random_ = random.Random(6)
+    for folder in folders:
+        body = (folder / "response.bin").read_bytes()
+        whole = wire.read(body).events
+        for _ in range(5):
+            cuts = sorted(random_.sample(range(1, len(body)), 3))
+            assert wire.read(body, cuts=cuts).events == whole, folder.name
+            wire.read(body[: random_.randrange(len(body))])
+
+
+def meaning(body):
+    """A request as the vendor understands it: an input in its long form, no thoughts as the default."""
+    given = body["input"]
+    if isinstance(given, str):
+        given = [{"type": "text", "text": given}]
+    if given[0]["type"] != "user_input":
+        given = [{"type": "user_input", "content": given}]
+    config = {name: value for name, value in body.get("generation_config", {}).items() if value != "none"}
+    return {**body, "input": given, "generation_config": config}
+
+
+def test_requests_are_sent_on_as_they_were(folders):
+    dialect = GeminiInteractions()
+    for folder in folders:
+        path = folder / "request.json"
+        if not path.is_file():
+            continue
+        meta = json.loads((folder / "meta.json").read_text())
+        http = HttpRequest(meta["url"], path.read_bytes())
+        assert dialect.accepts(http)
+        encoded = dialect.encode(dialect.decode_request(http), provider="google")
+        assert encoded.warnings == []
+        assert meaning(encoded.http.json()) == meaning(json.loads(path.read_bytes())), folder.name

@@ -1,0 +1,192 @@
+"""The interaction around the steps: names, counts, statuses, errors."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from llmstream import errors
+from llmstream.dialects.base import Limits
+from llmstream.events import Finish, Raw, ResponseMetadata, TextDelta, ToolInputEnd, Usage
+
+
+def created(**fields):
+    return {"event_type": "interaction.created", "interaction": {"status": "in_progress", **fields}}
+
+
+def status(word):
+    return {"event_type": "interaction.status_update", "status": word}
+
+
+def test_the_response_is_named_once(wire):
+    event = created(id="v1", model="m", created="2026-05-13T19:57:43Z")
+    answer = wire.answer(event, wire.text("a"), wire.completed(id="v1", model="m"))
+    when = datetime.datetime(2026, 5, 13, 19, 57, 43, tzinfo=datetime.UTC)
+    assert answer.of(ResponseMetadata) == [ResponseMetadata("m", "v1", when)]
+    assert answer.finish.provider_metadata == {"google": {"interaction_id": "v1"}}
+
+
+def test_an_interaction_that_is_not_stored_has_no_id(wire):
+    answer = wire.answer(created(id="", model="m"), wire.text("a"), wire.completed(id=""))
+    assert answer.of(ResponseMetadata) == [ResponseMetadata("m")]
+    assert answer.finish.provider_metadata is None
+
+
+@pytest.mark.parametrize(
+    ("word", "reason", "codes"),
+    [
+        ("completed", "stop", []),
+        ("requires_action", "tool-calls", []),
+        ("incomplete", "length", []),
+        ("cancelled", "other", []),
+        ("budget_exceeded", "other", []),
+        ("failed", "error", ["server-error"]),
+    ],
+)
+def test_each_status_has_its_reason(wire, word, reason, codes):
+    answer = wire.steps(wire.text("a"), status=word)
+    assert (answer.finish.finish_reason, answer.finish.raw_finish_reason) == (reason, word)
+    assert answer.errors == codes
+
+
+def test_calls_make_tool_calls_of_a_completed_interaction(wire):
+    answer = wire.steps(wire.step(0, "function_call", id="x", name="f"))
+    assert answer.finish.finish_reason == "tool-calls"
+
+
+def test_a_failed_interaction_says_why(wire):
+    told = {"message": "no quota", "code": "rate_limit_exceeded"}
+    answer = wire.answer(wire.completed("failed", error=told))
+    assert isinstance(answer.error, errors.RateLimited)
+    assert answer.error.message == "no quota"
+
+
+def test_finish_does_not_wait_for_done(wire):
+    from llmstream.dialects.gemini_interactions import GeminiInteractions
+
+    decoder = GeminiInteractions().decoder(provider="google")
+    events = decoder.feed(wire.body(wire.text("a"), wire.completed()))
+    assert isinstance(events[-1], Finish)
+    assert decoder.complete
+    assert decoder.done
+    assert decoder.feed(b"event: done\ndata: [DONE]\n\n") == []
+
+
+def test_a_status_that_is_final_is_enough(wire):
+    assert wire.answer(wire.text("a"), status("completed")).finish.finish_reason == "stop"
+    requires = {"event_type": "interaction.requires_action"}
+    call = wire.step(0, "function_call", id="x", name="f")
+    assert wire.answer(call, requires).finish.finish_reason == "tool-calls"
+
+
+@pytest.mark.parametrize("tail", [[], [status("in_progress")], [b"event: done\ndata: [DONE]\n\n"]])
+def test_without_a_final_status_the_answer_is_incomplete(wire, tail):
+    assert wire.answer(wire.text("a"), *tail).errors == ["incomplete-stream"]
+
+
+def test_a_completion_without_a_status_is_completed(wire):
+    assert wire.answer(wire.text("a"), {"event_type": "interaction.completed"}).finish.finish_reason == "stop"
+
+
+def test_former_names_of_events(wire):
+    answer = wire.answer(
+        {"event_type": "interaction.start", "interaction": {"id": "v1", "model": "m"}},
+        {"event_type": "content.start", "index": 0, "content": {"type": "text"}},
+        {"event_type": "content.delta", "index": 0, "delta": {"type": "text", "text": "a"}},
+        {"event_type": "content.stop", "index": 0},
+        {"event_type": "content.start", "index": 1, "content": {"type": "function_call"}},
+        {
+            "event_type": "content.delta",
+            "index": 1,
+            "delta": {"type": "function_call", "id": "x", "name": "f", "arguments": {"a": 1}},
+        },
+        {"event_type": "content.stop", "index": 1},
+        {"event_type": "interaction.complete", "interaction": {"status": "requires_action"}},
+    )
+    assert answer.text == "a"
+    assert answer.calls == [("f", '{"a":1}')]
+    assert answer.finish.finish_reason == "tool-calls"
+
+
+# counts
+
+
+def test_thoughts_are_part_of_the_output(wire):
+    raw = {"total_tokens": 60, "total_input_tokens": 10, "total_cached_tokens": 4, "total_output_tokens": 5}
+    raw |= {"total_thought_tokens": 40, "total_tool_use_tokens": 5}
+    assert wire.answer(wire.text("a"), wire.completed(usage=raw)).finish.usage == Usage(
+        10, 45, 60, 40, 4, None, raw
+    )
+
+
+def test_counts_so_far_are_known_where_the_stream_fails(wire):
+    so_far = {"metadata": {"usage": {"total_input_tokens": 11, "total_thought_tokens": 68}}}
+    events = [{**wire.start(0, "model_output"), **so_far}, {**wire.delta(0, "text", text="a"), **so_far}]
+    usage = wire.answer(*events, {"event_type": "error", "error": {"message": "m"}}).finish.usage
+    assert (usage.input_tokens, usage.output_tokens, usage.reasoning_tokens) == (11, 68, 68)
+
+
+# what goes wrong
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "status"),
+    [
+        ("gateway_timeout", errors.ServerError, 504),
+        ("rate_limit_exceeded", errors.RateLimited, 429),
+        ("invalid_request", errors.BadRequest, 400),
+        ("internal_error", errors.ServerError, 500),
+    ],
+)
+def test_an_error_inside_the_stream(wire, code, error, status):
+    answer = wire.answer(wire.text("a"), {"event_type": "error", "error": {"message": "words", "code": code}})
+    assert type(answer.error) is error
+    assert (answer.error.status, answer.error.reason, answer.error.message) == (status, code, "words")
+
+
+def test_a_call_that_is_open_at_the_end(wire):
+    opened = [
+        wire.start(0, "function_call", id="x", name="f"),
+        wire.delta(0, "arguments_delta", arguments='{"a"'),
+    ]
+    cut = wire.steps(*opened, status="incomplete")
+    assert cut.calls == []
+    assert cut.of(ToolInputEnd)[0].incomplete
+    assert wire.steps(*opened).calls == [("f", '{"a"')]
+    assert wire.answer(*opened).calls == []
+
+
+def test_an_event_that_is_no_json_is_an_error_and_reading_goes_on(wire):
+    answer = wire.answer(wire.text("a"), b"data: {nope\n\n", wire.text("b", 1), wire.completed())
+    assert (answer.text, answer.errors) == ("ab", ["decode-error"])
+
+
+def test_unknown_events_are_skipped_and_raw_when_asked_for(wire):
+    unknown = {"event_type": "step.sparkle", "index": 0}
+    body = wire.body(unknown, wire.completed())
+    assert wire.read(body).errors == []
+    assert wire.read(body, include_raw=True).of(Raw)[0] == Raw(unknown)
+
+
+def test_caps_end_the_stream(wire):
+    call = [
+        wire.start(0, "function_call", id="x", name="f"),
+        wire.delta(0, "arguments_delta", arguments="x" * 99),
+    ]
+    assert wire.answer(*call, limits=Limits(max_tool_input_bytes=50)).errors == ["limit-exceeded"]
+    steps = [wire.text("a", n) for n in range(9)]
+    assert wire.answer(*steps, limits=Limits(max_blocks=5)).errors == ["limit-exceeded"]
+    assert wire.answer(wire.text("x" * 500), limits=Limits(max_event_bytes=100)).errors == ["limit-exceeded"]
+
+
+def test_halves_of_characters_meet_again(wire):
+    answer = wire.answer(
+        wire.start(0, "model_output"),
+        b'data: {"event_type":"step.delta","index":0,"delta":{"type":"text","text":"a\\ud83d"}}\n\n',
+        b'data: {"event_type":"step.delta","index":0,"delta":{"type":"text","text":"\\ude00"}}\n\n',
+        b'data: {"event_type":"step.start","index":1,"step":{"type":"x_call","id":"\\ud83d"}}\n\n',
+        wire.completed(),
+    )
+    assert answer.text == "a😀"
+    assert all(isinstance(event, TextDelta) or "\ud83d" not in str(event) for event in answer.events)

@@ -1,0 +1,250 @@
+"""Steps as events."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmstream.events import (
+    Custom,
+    File,
+    ReasoningEnd,
+    ReasoningFile,
+    Source,
+    TextStart,
+    ToolCall,
+    ToolInputStart,
+    ToolResult,
+)
+
+SIGNED = {"google": {"signature": "c2ln"}}
+
+
+def summary(text):
+    return {"type": "thought_summary", "content": {"type": "text", "text": text}}
+
+
+def signature(value):
+    return {"type": "thought_signature", "signature": value}
+
+
+def arguments(text):
+    return {"type": "arguments_delta", "arguments": text}
+
+
+def test_each_output_is_a_block(wire):
+    answer = wire.steps(wire.text("a"), wire.text("b", 1))
+    assert [start.id for start in answer.of(TextStart)] == ["0", "1"]
+    assert answer.text == "ab"
+
+
+def test_steps_may_overlap(wire):
+    answer = wire.steps(
+        wire.start(0, "thought"),
+        wire.start(1, "model_output"),
+        {"event_type": "step.delta", "index": 1, "delta": {"type": "text", "text": "a"}},
+        {"event_type": "step.delta", "index": 0, "delta": summary("r")},
+        wire.stop(1),
+        wire.stop(0),
+    )
+    assert (answer.text, answer.reasoning) == ("a", "r")
+
+
+def test_what_the_start_of_a_step_brings_is_not_lost(wire):
+    answer = wire.steps(
+        wire.step(0, "thought", signature="c2ln", summary=[{"type": "text", "text": "r"}]),
+        wire.step(1, "model_output", content=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]),
+    )
+    assert (answer.reasoning, answer.text) == ("r", "ab")
+    assert answer.of(ReasoningEnd)[0].provider_metadata == SIGNED
+
+
+def test_an_empty_signature_erases_none(wire):
+    answer = wire.steps(wire.step(0, "thought", signature("c2ln"), summary("r"), signature("")))
+    assert answer.of(ReasoningEnd)[0].provider_metadata == SIGNED
+
+
+def test_an_empty_output_is_no_block(wire):
+    assert wire.steps(wire.step(0, "model_output", {"type": "text", "text": ""})).of(TextStart) == []
+
+
+# calls
+
+
+def test_a_call_grows_by_fragments(wire):
+    answer = wire.steps(
+        wire.step(0, "function_call", arguments('{"a"'), arguments(":1}"), id="x", name="f", signature="c2ln")
+    )
+    assert answer.of(ToolCall) == [ToolCall("f", '{"a":1}', "x", provider_metadata=SIGNED)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"), [({}, "{}"), ({"arguments": {}}, "{}"), ({"arguments": {"a": 1}}, '{"a":1}')]
+)
+def test_arguments_of_the_start_count_where_no_fragments_come(wire, fields, text):
+    assert wire.steps(wire.step(0, "function_call", id="x", name="f", **fields)).calls == [("f", text)]
+
+
+def test_a_call_that_is_named_late_begins_late(wire):
+    late = {"type": "arguments_delta", "arguments": "", "id": "x", "name": "f"}
+    answer = wire.steps(wire.step(0, "function_call", late, arguments("{}")))
+    assert answer.of(ToolInputStart) == [ToolInputStart("f", "x")]
+    assert answer.calls == [("f", "{}")]
+
+
+def test_a_call_that_is_never_named_is_an_error(wire):
+    assert wire.steps(wire.step(0, "function_call", arguments("{}"), id="x")).errors == ["decode-error"]
+
+
+def test_ids_are_made_and_never_shared(wire):
+    answer = wire.steps(
+        wire.text("a"),
+        wire.step(1, "function_call", name="f"),
+        wire.step(2, "function_call", id="0", name="f"),
+        wire.step(3, "function_call", id="0", name="f"),
+    )
+    assert [call.tool_call_id for call in answer.of(ToolCall)] == ["made-1", "0.2", "0.3"]
+
+
+def test_broken_arguments_are_invalid(wire):
+    assert (
+        wire.steps(wire.step(0, "function_call", arguments('{"a'), id="x", name="f")).of(ToolCall)[0].invalid
+    )
+
+
+# tools that the vendor runs
+
+
+def test_a_search_and_what_it_found(wire):
+    found = [{"search_suggestions": "<b>"}, {"url": "https://a.example", "title": "A"}]
+    answer = wire.steps(
+        wire.step(
+            0, "google_search_call", {"type": "google_search_call", "arguments": {"queries": ["q"]}}, id="s"
+        ),
+        wire.step(1, "google_search_result", {"type": "google_search_result", "result": found}, call_id="s"),
+    )
+    (call,) = answer.of(ToolCall)
+    assert (call.tool_name, call.input, call.tool_call_id) == ("google_search", '{"queries":["q"]}', "s")
+    assert call.provider_executed
+    assert call.provider_metadata == {"google": {"type": "google_search_call"}}
+    (result,) = answer.of(ToolResult)
+    assert (result.tool_name, result.result, result.tool_call_id) == ("google_search", found, "s")
+    assert [source.url for source in answer.of(Source)] == ["https://a.example"]
+    assert answer.finish.finish_reason == "stop"
+
+
+def test_a_tool_of_a_server_is_dynamic(wire):
+    answer = wire.steps(
+        wire.step(0, "mcp_server_tool_call", id="m", name="tide", server_name="harbour", arguments={"d": 1}),
+        wire.step(1, "mcp_server_tool_result", call_id="m", name="tide", result="12:03", is_error=True),
+    )
+    (call,) = answer.of(ToolCall)
+    assert (call.tool_name, call.dynamic, call.input) == ("tide", True, '{"d":1}')
+    assert answer.of(ToolResult)[0].is_error
+
+
+def test_a_second_result_of_one_call_is_an_error(wire):
+    result = wire.step(1, "code_execution_result", call_id="c", result="1")
+    answer = wire.steps(wire.step(0, "code_execution_call", id="c"), result, result)
+    assert len(answer.of(ToolResult)) == 1
+    assert answer.errors == ["decode-error"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "entry", "found"),
+    [
+        ("url_context_result", {"url": "https://a.example", "status": "success"}, "https://a.example"),
+        ("url_context_result", {"url": "https://a.example", "status": "error"}, None),
+        (
+            "google_maps_result",
+            {"places": [{"url": "https://m.example", "name": "M"}, 5]},
+            "https://m.example",
+        ),
+        ("file_search_result", {"document_uri": "https://d.example", "title": "D"}, "https://d.example"),
+        ("file_search_result", {"file_name": "tides.pdf"}, "tides.pdf"),
+        ("google_search_result", {}, None),
+        ("google_search_result", "text", None),
+    ],
+)
+def test_sources_of_results(wire, kind, entry, found):
+    answer = wire.steps(wire.step(0, kind, call_id="x", result=[entry]))
+    assert [source.url or source.filename for source in answer.of(Source)] == ([found] if found else [])
+
+
+def test_sources_of_annotations_come_once(wire):
+    notes = [
+        {"type": "url_citation", "url": "https://a.example", "title": "A"},
+        {"type": "url_citation", "url": "https://a.example"},
+        {"type": "place_citation", "url": "https://p.example", "name": "P"},
+        {"type": "file_citation", "document_uri": "gs://b/c.pdf", "file_name": "c.pdf"},
+        {"type": "url_citation"},
+        {"type": "new_citation"},
+    ]
+    cite = {"type": "text_annotation_delta", "annotations": notes}
+    answer = wire.steps(wire.step(0, "model_output", {"type": "text", "text": "a"}, cite, cite))
+    assert [(s.source_type, s.url or s.filename, s.title) for s in answer.of(Source)] == [
+        ("url", "https://a.example", "A"),
+        ("url", "https://p.example", "P"),
+        ("document", "c.pdf", "c.pdf"),
+    ]
+
+
+# files
+
+
+def test_files_and_drafts(wire):
+    image = {"type": "image", "mime_type": "image/png", "data": "aGk="}
+    answer = wire.steps(
+        wire.step(0, "thought", {"type": "thought_summary", "content": image}),
+        wire.step(
+            1, "model_output", image, {"type": "video", "uri": "https://v.example", "mime_type": "video/mp4"}
+        ),
+        wire.step(2, "model_output", {"type": "image", "data": "!"}, {"type": "image"}),
+    )
+    assert answer.of(ReasoningFile, File) == [
+        ReasoningFile("image/png", b"hi"),
+        File("image/png", b"hi"),
+        File("video/mp4", "https://v.example"),
+    ]
+    assert answer.errors == ["decode-error"]
+
+
+def test_a_recording_is_whole_with_its_step(wire):
+    pieces = [{"type": "audio", "mime_type": "audio/l16", "data": "aGk="}, {"type": "audio", "data": "aG8="}]
+    assert wire.steps(wire.step(0, "model_output", *pieces)).of(File) == [File("audio/l16", b"hiho")]
+
+
+# what has no place
+
+
+def test_steps_nobody_knows_are_kept(wire):
+    answer = wire.steps(
+        wire.step(0, "sparkle", {"type": "sparkle", "glow": 2}, tone="low"), wire.step(1, "user_input")
+    )
+    assert answer.of(Custom) == [Custom("google.sparkle", {"google": {"tone": "low", "glow": 2}})]
+
+
+def test_deltas_without_a_step_are_an_error_and_text_is_not_lost(wire):
+    answer = wire.steps(
+        wire.delta(0, "text", text="a"),
+        wire.delta(0, "text", text="b"),
+        wire.delta(1, "arguments_delta"),
+        wire.stop(7),
+    )
+    assert answer.text == "ab"
+    assert answer.errors == ["decode-error", "decode-error"]
+
+
+@pytest.mark.parametrize(
+    "event", [{"event_type": "step.start", "index": 0}, {"event_type": "step.start", "step": {}}]
+)
+def test_a_start_without_a_step_is_an_error(wire, event):
+    assert wire.steps(event).errors == ["decode-error"]
+
+
+def test_a_delta_that_says_nothing(wire):
+    assert wire.steps({"event_type": "step.delta", "index": 0}).errors == []
+
+
+def test_a_step_that_opens_twice_is_closed_first(wire):
+    answer = wire.steps(wire.start(0, "model_output"), wire.delta(0, "text", text="a"), wire.text("b"))
+    assert len(answer.of(TextStart)) == 2

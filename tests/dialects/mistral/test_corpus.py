@@ -1,0 +1,124 @@
+"""Answers and requests recorded elsewhere, against what another implementation made of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+
+import pytest
+
+from llmstream import events as ev
+from llmstream.dialects.mistral import Mistral
+from llmstream.dialects.sentence import Sentence
+from llmstream.exchange import HttpRequest
+from llmstream.grammar import check
+from llmstream.request import Request
+
+DIFFERENT: dict[str, str] = {}
+"""Recordings where ours differs and should: none; docs/corpus/mistral.md has the choices."""
+
+REWRITTEN = {
+    "rig-mistral-request-shape-matrix-streaming-mistral-small-json-none": (
+        "where no tool may be called, none is sent"
+    ),
+}
+"""Requests that are written otherwise and mean the same."""
+
+
+@pytest.fixture(scope="module")
+def compare_case(shared_dir):
+    path = shared_dir / "corpus_compare.py"
+    if not path.is_file():
+        pytest.skip("the corpus comparison is not here")
+    spec = importlib.util.spec_from_file_location("corpus_compare", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.compare_case
+
+
+@pytest.fixture(scope="module")
+def folders(shared_dir):
+    found = sorted(path.parent for path in (shared_dir / "corpus" / "mistral").glob("*/meta.json"))
+    if not found:
+        pytest.skip("the corpus is not here")
+    return found
+
+
+def read(body):
+    return read_in_two(body, len(body))
+
+
+def read_in_two(body, at):
+    reader = Sentence(Mistral().decoder(provider="mistral"), provider="mistral")
+    return reader.start() + reader.feed(body[:at]) + reader.feed(body[at:]) + reader.close()
+
+
+def test_nearly_all_recordings_read_as_elsewhere(folders, compare_case):
+    different = {}
+    for folder in folders:
+        events = read((folder / "response.bin").read_bytes())
+        assert check(events) == [], folder.name
+        assert [ev.decode(ev.encode(event)) for event in events] == events
+        found = compare_case([json.loads(ev.encode(event)) for event in events], folder)
+        if found:
+            different[folder.name] = found
+    assert set(different) <= set(DIFFERENT), different
+
+
+def test_at_any_cut_a_recording_reads_the_same(folders):
+    place = random.Random(7)
+    for folder in folders:
+        body = (folder / "response.bin").read_bytes()
+        whole = read(body)
+        for _ in range(4):
+            assert read_in_two(body, place.randrange(len(body))) == whole, folder.name
+
+
+def test_broken_off_anywhere_a_recording_stays_a_sentence(folders):
+    place = random.Random(8)
+    for folder in folders:
+        body = (folder / "response.bin").read_bytes()
+        for _ in range(4):
+            assert check(read(body[: place.randrange(len(body))])) == [], folder.name
+
+
+def test_written_again_a_whole_recording_says_the_same(folders, compare_case):
+    for folder in folders:
+        events = read((folder / "response.bin").read_bytes())
+        if any(isinstance(event, ev.Error) for event in events):
+            continue
+        encoder = Mistral().event_encoder(Request(model="m"))
+        again = read(b"".join(encoder.feed(event) for event in events) + encoder.close())
+        found = compare_case([json.loads(ev.encode(event)) for event in again], folder)
+        assert not found or folder.name in DIFFERENT, (folder.name, found)
+
+
+def test_a_recorded_request_is_written_again_with_the_same_meaning(folders):
+    for folder in folders:
+        path = folder / "request.json"
+        if not path.is_file():
+            continue
+        request = Mistral().decode_request(HttpRequest("/v1/chat/completions", path.read_bytes()))
+        encoded = Mistral().encode(request, provider="mistral")
+        assert encoded.warnings == [], folder.name
+        if folder.name not in REWRITTEN:
+            assert meaning(encoded.http.json()) == meaning(json.loads(path.read_text())), folder.name
+
+
+def meaning(body):
+    """A request without what says nothing: nulls, `prefix: false`, the names beside results, ids' letters."""
+    ids = {}
+    messages = []
+    for message in body["messages"]:
+        message = {k: v for k, v in message.items() if v and k != "name"}
+        content = message.get("content")
+        if isinstance(content, list) and len(content) == 1 and content[0]["type"] == "text":
+            message["content"] = content[0]["text"]
+        for call in message.get("tool_calls", ()):
+            call["id"] = ids.setdefault(call["id"], len(ids))
+            call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+        if "tool_call_id" in message:
+            message["tool_call_id"] = ids[message["tool_call_id"]]
+        messages.append(message)
+    return {**{k: v for k, v in body.items() if v is not None}, "messages": messages}

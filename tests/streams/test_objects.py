@@ -1,0 +1,327 @@
+"""Typed objects from a stream: every mode over three wires, cuts, repair, and arguments that still come."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import itertools
+import json
+from collections.abc import AsyncIterator
+from typing import Any, Literal, TypedDict
+
+import msgspec
+import pytest
+from msgspec import UNSET
+
+import llmstream as ls
+from llmstream.simulator import Call, Cut, Script, Simulator, Turn
+from llmstream.testing import ScriptedModel
+
+PROVIDERS = ("openai", "anthropic", "ollama")
+PATHS = {"openai": "/v1"}
+MODES = ("json_schema", "tool", "prompt")
+
+
+class City(msgspec.Struct):
+    """A city."""
+
+    name: str
+    people: int
+    rivers: list[str] = []
+
+
+@dataclasses.dataclass(frozen=True)
+class Person:
+    name: str
+    born: int = 1900
+
+
+class Note(TypedDict, total=False):
+    title: str
+    stars: int
+
+
+class Circle(msgspec.Struct, tag=True):
+    radius: float
+
+
+class Square(msgspec.Struct, tag=True):
+    side: float
+
+
+class Size(enum.Enum):
+    SMALL = "small"
+    LARGE = "large"
+
+
+OSLO = City("Oslo", 700_000, ["Akerselva", "Alna"])
+VALUES: list[tuple[Any, Any]] = [
+    (City, OSLO),
+    (list[City], [OSLO, City("Bergen", 290_000)]),
+    (Circle | Square, Square(2.5)),
+    (list[Circle | Square], [Circle(1.0), Square(2.0)]),
+    (Person, Person("Ada", 1815)),
+    (Note, {"title": "Milk", "stars": 3}),
+    (Literal["yes", "no"], "yes"),
+    (City | None, None),
+    (set[str], {"a", "b"}),
+    (tuple[int, str], (1, "a")),
+    (dict[str, int], {"a": 1}),
+    (Size, Size.LARGE),
+    (str, "a text"),
+]
+
+
+def said(value: Any, output: ls.Structured) -> Any:
+    """The JSON value that stands for a value on the wire."""
+    plain = msgspec.to_builtins(value, str_keys=True)
+    return plain if output.wrapper is None else {output.wrapper: plain}
+
+
+def turn(value: Any, output: ls.Structured, tool: bool) -> Turn:
+    wire = said(value, output)
+    return Turn(calls=(Call(output.format.name, wire),)) if tool else Turn(text=json.dumps(wire))
+
+
+def model(provider: str, simulator: Simulator) -> ls.Model:
+    return ls.Model(f"{provider}:m", base_url=simulator.url + PATHS.get(provider, ""), api_key="k")
+
+
+async def test_every_type_in_every_mode_over_every_wire() -> None:
+    for mode in MODES:
+        for output_type, value in VALUES:
+            output = ls.Structured(output_type, mode=mode)
+            async with Simulator(Script((turn(value, output, mode == "tool"),))) as simulator:
+                for provider in PROVIDERS:
+                    async with model(provider, simulator).stream("x", response_format=output) as stream:
+                        given = [found async for found in stream.objects(repair=0)]
+                    where = (mode, output_type, provider)
+                    assert stream.object == value, where
+                    assert type(stream.object) is type(value), where
+                    assert given == (list(value) if output.item_type else [*given[:-1], value]), where
+                    assert stream.finish_reason == "stop", where
+                    assert stream.pending_calls == [], where
+                    assert [m.role for m in stream.messages()] == [ls.Role.USER, ls.Role.ASSISTANT]
+                    asked = simulator.requests[-1].request
+                    assert (asked.tool_choice is not None) == (mode == "tool" and provider != "ollama"), where
+                    assert ("JSON schema" in str(asked.messages)) == (mode == "prompt"), where
+
+
+async def objects(*turns: str | Turn, output: Any, **options: Any) -> tuple[list[Any], ls.EventStream]:
+    async with ScriptedModel(*turns).stream("x", response_format=output) as stream:
+        return [value async for value in stream.objects(**options)], stream
+
+
+async def test_structs_grow_with_unset_for_what_has_not_come() -> None:
+    given, _ = await objects(json.dumps(msgspec.to_builtins(OSLO)), output=City)
+    assert given[0].people is UNSET
+    assert given[0].rivers is UNSET
+    assert all(isinstance(value, City) for value in given)
+    assert all(len({repr(a), repr(b)}) == 2 for a, b in itertools.pairwise(given))
+    assert all(OSLO.name.startswith(value.name) for value in given)
+    assert {value.people for value in given} == {UNSET, OSLO.people}  # never half a number
+    assert type(given[-1]) is City
+    assert given[-1] == OSLO
+
+
+async def test_dataclasses_and_typed_dicts_grow_as_themselves() -> None:
+    given, _ = await objects('{"name": "Ada Lovelace", "born": 1815}', output=Person)
+    assert all(isinstance(value, Person) for value in given)
+    assert given[0].born is UNSET
+    assert given[-1] == Person("Ada Lovelace", 1815)
+    given, _ = await objects('{"title": "Milk and bread", "stars": 3}', output=Note)
+    assert "stars" not in given[0]
+    assert given[-1] == {"title": "Milk and bread", "stars": 3}
+
+
+async def test_a_union_shows_nothing_before_its_tag() -> None:
+    given, _ = await objects('{"value": {"radius": 1.5, "type": "Circle"}}', output=Circle | Square)
+    assert given == [Circle(1.5)]
+
+
+async def test_elements_come_when_they_are_whole() -> None:
+    text = '{"items": [{"name": "Oslo", "people": 1}, {"name": "Rome", "people": 2}]}'
+    async with ScriptedModel(text).stream("x", response_format=list[City]) as stream:
+        seen = [(value.name, stream.text.count("}")) async for value in stream.objects()]
+    assert seen == [("Oslo", 1), ("Rome", 3)]  # the last fragment of text has two braces
+    assert stream.object == [City("Oslo", 1), City("Rome", 2)]
+
+
+async def test_a_type_named_late_is_asked_for() -> None:
+    scripted = ScriptedModel('{"name": "Oslo", "people": 1}')
+    async with scripted.stream("x") as stream:
+        given = [value async for value in stream.objects(City)]
+    assert given[-1] == City("Oslo", 1)
+    wanted = scripted.requests[0].response_format
+    assert wanted is not None
+    assert wanted.name == "City"
+    with pytest.raises(ls.InvalidRequest, match="asked for as"):
+        scripted.stream("x", response_format=City).objects(Person)
+
+
+async def test_an_answer_without_a_type_is_plain_json() -> None:
+    given, stream = await objects('{"a": [1, 2], "b": "text"}', output="json")
+    assert given[-1] == stream.object == {"a": [1, 2], "b": "text"}
+
+
+async def test_prose_and_fences_around_the_answer_do_no_harm() -> None:
+    for text in (
+        'Here {it} is:\n```json\n{"name": "Oslo", "people": 1}\n```\nAnything else?',
+        'Sure! {"name": "Oslo", "people": 1}',
+    ):
+        given, _ = await objects(text, output=City, repair=0)
+        assert given[-1] == City("Oslo", 1)
+    given, stream = await objects('[{"name": "Oslo", "people": 1}]', output=list[City], repair=0)
+    assert given == stream.object == [City("Oslo", 1)]
+
+
+async def test_null_stands_for_a_field_that_strict_modes_do_not_let_go() -> None:
+    given, _ = await objects('{"name": "Oslo", "people": 1, "rivers": null}', output=City, repair=0)
+    assert given[-1] == City("Oslo", 1)
+    text = '{"items": [{"name": "Oslo", "people": 1, "rivers": null}]}'
+    given, _ = await objects(text, output=list[City], repair=0)
+    assert given == [City("Oslo", 1)]
+
+
+async def test_the_model_mends_an_answer_that_does_not_fit() -> None:
+    scripted = ScriptedModel('{"name": "Oslo", "people": "many"}', '{"name": "Oslo", "people": 7}')
+    async with scripted.stream("x", response_format=City) as stream:
+        given = [value async for value in stream.objects()]
+    assert given[-1] == stream.object == City("Oslo", 7)
+    told = scripted.requests[1].messages[-1]
+    assert told.role == ls.Role.USER
+    assert "Expected `int`, got `str` - at `$.people`" in told.text_content
+    assert [m.role.value for m in stream.messages()] == ["user", "assistant", "user", "assistant"]
+
+
+async def test_elements_are_not_given_twice_by_a_repair() -> None:
+    wrong = '{"items": [{"name": "Oslo", "people": 1}, {"name": "Rome"}]}'
+    right = '{"items": [{"name": "Oslo", "people": 1}, {"name": "Rome", "people": 2}]}'
+    given, _ = await objects(wrong, right, output=list[City])
+    assert given == [City("Oslo", 1), City("Rome", 2)]
+
+
+async def test_repairs_are_bounded_and_the_text_is_kept() -> None:
+    scripted = ScriptedModel('{"name": 1}')
+    async with scripted.stream("x", response_format=ls.Structured(City, repair=2)) as stream:
+        with pytest.raises(ls.InvalidOutput, match="does not fit City") as raised:
+            async for _ in stream.objects():
+                pass
+    assert len(scripted.requests) == 3
+    assert raised.value.partial.text_content == '{"name": 1}'
+    assert raised.value.reason == "schema"
+    assert raised.value.provider == "scripted"
+
+
+@pytest.mark.parametrize(("text", "reason"), [("", "empty"), ("No.", "json"), ('{"name"', "json")])
+async def test_what_is_no_json_is_said_to_be_none(text: str, reason: str) -> None:
+    with pytest.raises(ls.InvalidOutput) as raised:
+        await objects(Turn(text=text, reasoning="Hm."), output=City, repair=0)
+    assert raised.value.reason == reason
+
+
+async def test_an_answer_cut_by_length_is_not_asked_for_again() -> None:
+    scripted = ScriptedModel(Turn(text='{"name": "Os', finish_reason="length"))
+    async with scripted.stream("x", response_format=City) as stream:
+        with pytest.raises(ls.InvalidOutput) as raised:
+            [value async for value in stream.objects(repair=3)]
+    assert raised.value.reason == "length"
+    assert len(scripted.requests) == 1
+
+
+async def test_a_stream_that_is_cut_gives_what_came_and_fails() -> None:
+    for mode in MODES:
+        output = ls.Structured(City, mode=mode)
+        whole = turn(OSLO, output, mode == "tool")
+        cut = msgspec.structs.replace(whole, fault=Cut(after_events=7))
+        async with Simulator(Script((cut,))) as simulator:
+            for provider in ("openai", "anthropic"):
+                given = []
+                async with model(provider, simulator).stream("x", response_format=output) as stream:
+                    with pytest.raises(ls.LLMStreamError) as raised:
+                        async for value in stream.objects():
+                            given.append(value)
+                    assert not isinstance(raised.value, ls.InvalidOutput)
+                    with pytest.raises(type(raised.value)):
+                        _ = stream.object
+                assert given, (mode, provider)
+                assert given[-1] != OSLO
+
+
+async def test_failures_are_quiet_where_they_are_wanted_as_events() -> None:
+    async with ScriptedModel("No.").stream("x", response_format=City, errors="events") as stream:
+        assert [value async for value in stream.objects(repair=0)] == []
+        with pytest.raises(ls.InvalidOutput):
+            _ = stream.object
+
+
+async def test_the_object_is_not_there_before_the_end() -> None:
+    async with ScriptedModel("{}").stream("x", response_format=City) as stream:
+        with pytest.raises(ls.InvalidRequest, match="not over"):
+            _ = stream.object
+
+
+async def test_a_left_stream_is_not_asked_again() -> None:
+    scripted = ScriptedModel('{"name": "Oslo", "people": 1}')
+    async with scripted.stream("x", response_format=City) as stream:
+        async for _ in stream.objects():
+            break
+        await stream.aclose()
+        with pytest.raises(ls.InvalidOutput):
+            [value async for value in stream.objects()]
+    assert len(scripted.requests) == 1
+
+
+async def test_tools_come_first_and_the_answer_after_them() -> None:
+    def weather(city: str) -> str:
+        """Tell the weather."""
+        return "cold"
+
+    for provider in PROVIDERS:
+        output = ls.Structured(City, mode="tool")
+        script = Script((Turn(calls=(Call("weather", {"city": "Oslo"}),)), turn(OSLO, output, True)))
+        async with Simulator(script) as simulator:
+            asked = model(provider, simulator).stream("x", tools=[weather], response_format=output)
+            async with asked as stream:
+                assert [value async for value in stream.objects()] == []
+                assert [status.error for status in await stream.call_tools()] == [None]
+                given = [value async for value in stream.objects()]
+        assert given[-1] == OSLO
+        assert stream.pending_calls == []
+
+
+async def test_the_bare_events_of_a_tool_answer_are_text() -> None:
+    output = ls.Structured(City, mode="tool")
+    async with Simulator(Script((turn(OSLO, output, True),))) as simulator:
+        for provider in PROVIDERS:
+            events = [e async for e in model(provider, simulator).events("x", response_format=output)]
+            assert ls.grammar.check(events) == []
+            assert not any(isinstance(e, ls.ToolCall | ls.ToolInputStart) for e in events)
+            text = "".join(e.delta for e in events if isinstance(e, ls.TextDelta))
+            assert msgspec.json.decode(text, type=City) == OSLO
+
+
+@pytest.fixture
+async def writing() -> AsyncIterator[ls.EventStream]:
+    call = Call("write", {"path": "a.py", "lines": ["one", "two"], "n": 12})
+    async with ScriptedModel(Turn(calls=(call,))).stream("x") as stream:
+        yield stream
+
+
+async def test_arguments_are_there_at_every_event(writing: ls.EventStream) -> None:
+    shown, id = [], ""
+    async for event in writing:
+        if isinstance(event, ls.ToolInputStart):
+            id = event.id
+        shown.append(json.dumps(writing.tool_input(id)))
+    raw = writing.accumulator.tool_input(id)
+    assert writing.tool_input(id) == json.loads(raw) == {"path": "a.py", "lines": ["one", "two"], "n": 12}
+    assert shown[0] == "null"
+    assert len(set(shown)) == 5
+    assert writing.tool_input("no such call") is None
+
+
+async def test_arguments_are_the_same_when_read_once(writing: ls.EventStream) -> None:
+    await writing.collect()
+    [call] = writing.accumulator.tool_calls
+    assert writing.tool_input(call.id) == json.loads(call.arguments)

@@ -1,0 +1,162 @@
+"""Types as schemas that vendors take, and the ways of asking for them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any, Literal, TypedDict
+
+import msgspec
+import pytest
+
+import llmstream as ls
+from llmstream.dialects.anthropic import Anthropic
+from llmstream.dialects.base import output_abilities
+from llmstream.dialects.ollama import Ollama
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_schema import strict_problem
+from llmstream.providers.registry import find_provider
+from llmstream.structured import Structured, asked
+
+
+class Node(msgspec.Struct):
+    """A node of a tree."""
+
+    name: Annotated[str, msgspec.Meta(description="unique")]
+    kind: Literal["a", "b"] = "a"
+    children: list[Node] = []
+
+
+class Red(msgspec.Struct, tag=True):
+    depth: int
+
+
+class Blue(msgspec.Struct, tag=True):
+    depth: float
+
+
+@dataclasses.dataclass
+class Pair:
+    left: Node
+    right: Node | None = None
+
+
+class Row(TypedDict):
+    cells: list[str]
+
+
+TYPES: list[Any] = [Node, list[Node], Red | Blue, Pair, Row, Literal["x", "y"], int, Pair | None, set[str]]
+
+
+@pytest.mark.parametrize("output_type", TYPES, ids=str)
+def test_the_root_is_an_object_and_strict_modes_take_it(output_type: Any) -> None:
+    output = Structured(output_type)
+    assert output.schema["type"] == "object"
+    assert "discriminator" not in str(output.schema)
+    assert "default" not in str(output.schema)
+    http = OpenAIChat().encode(request(output), provider="openai").http
+    sent = msgspec.json.decode(http.body)["response_format"]["json_schema"]
+    assert sent["strict"] is True
+    assert strict_problem(sent["schema"]) is None
+    assert all(strict_problem(inner) is None for inner in sent["schema"].get("$defs", {}).values())
+
+
+def test_a_type_that_holds_itself_keeps_its_definition() -> None:
+    schema = Structured(Node).schema
+    assert schema["properties"]["children"]["items"] == {"$ref": "#/$defs/Node"}
+    assert schema["$defs"].keys() == {"Node"}
+    assert schema["description"] == "A node of a tree."
+    assert Structured(Red).schema.get("$defs") is None
+
+
+@pytest.mark.parametrize(
+    ("output_type", "name", "wrapper"),
+    [
+        (Node, "Node", None),
+        (list[Node], "Node_list", "items"),
+        (Red | Blue, "response", "value"),
+        (dict[str, int], "dict", None),
+        (tuple[int, ...], "int_list", "items"),
+        (Annotated[list[Node], msgspec.Meta(min_length=1)], "Node_list", "items"),
+    ],
+    ids=str,
+)
+def test_names_and_wrappings(output_type: Any, name: str, wrapper: str | None) -> None:
+    output = Structured(output_type)
+    assert (output.format.name, output.wrapper) == (name, wrapper)
+    assert Structured(output_type, name="my type!").format.name == "my_type"
+
+
+def test_what_has_no_schema_or_makes_no_sense_is_refused() -> None:
+    with pytest.raises(ls.InvalidRequest, match="no JSON schema"):
+        ls.Model("sim:demo").request("x", response_format=complex)
+    with pytest.raises(ls.InvalidRequest, match="mode is"):
+        Structured(Node, mode="magic")  # type: ignore[arg-type]
+    with pytest.raises(ls.InvalidRequest, match="repair is"):
+        Structured(Node, repair=-1)
+
+
+def test_nulls_go_where_nothing_can_be_null() -> None:
+    output = Structured(list[Pair])
+    text = '{"items": [{"left": {"name": "a", "kind": null, "children": null}, "right": null}]}'
+    assert output.read(text) == [Pair(Node("a"))]
+    with pytest.raises(ls.InvalidOutput, match="got `null`"):
+        Structured(Node).read('{"name": null}')
+    union = Structured(Red | Blue)
+    assert union.read('{"value": {"type": "Blue", "depth": 1}}') == Blue(1.0)
+
+
+def request(output: Structured, **more: Any) -> ls.Request:
+    model = more.pop("model", "m")
+    return ls.Request(model=model, messages=(ls.Message.user("x"),), response_format=output.format, **more)
+
+
+TOOL = ls.ToolSpec("Node", "Another one.", {"type": "object", "properties": {}})
+THINKING = ls.Reasoning(effort="high")
+
+
+def way(dialect: Any, **more: Any) -> str:
+    """The mode that is chosen."""
+    wanted = request(Structured(Node), **more)
+    found = asked(wanted, output_abilities(dialect, wanted))
+    if found.tool is not None:
+        return "tool"
+    wanted_format = found.request.response_format
+    return "json_schema" if wanted_format is not None and wanted_format.schema else "prompt"
+
+
+def test_each_vendor_is_asked_as_it_does_best() -> None:
+    assert way(OpenAIChat()) == "json_schema"
+    assert way(OpenAIChat(Quirks(response_format="json_object"))) == "tool"
+    assert way(OpenAIChat(Quirks(response_format="json_object", tools=False))) == "prompt"
+    only_auto = Quirks(response_format="none", tool_choice=frozenset({"auto"}))
+    assert way(OpenAIChat(only_auto)) == "prompt"
+    no_force = Quirks(response_format="json_object", tool_choice_while_thinking=False)
+    assert way(OpenAIChat(no_force), reasoning=THINKING) == "prompt"
+    assert way(Anthropic(), model="claude-sonnet-4-5") == "json_schema"
+    assert way(Anthropic(), model="claude-3-5-haiku-latest") == "tool"
+    assert way(Anthropic(), model="claude-3-7-sonnet-latest", reasoning=THINKING) == "prompt"
+    assert way(Ollama()) == "json_schema"
+    assert way(find_provider("deepseek").dialect) == "tool"
+
+
+def test_the_tool_is_forced_and_takes_no_name_that_is_taken() -> None:
+    output = Structured(Node, mode="tool")
+    alone = asked(request(output), ())
+    assert alone.request.tool_choice == ls.NamedTool("Node")
+    assert alone.request.response_format is None
+    beside = asked(request(output, tools=(TOOL,)), ())
+    assert beside.tool == "Node_answer"
+    assert beside.request.tool_choice == "required"
+
+
+def test_the_prompt_asks_for_json_where_the_vendor_knows_it() -> None:
+    output = Structured(Node, mode="prompt")
+    knows = asked(request(output), ("json_object",)).request
+    assert knows.response_format == ls.ResponseFormat()
+    assert '"title":"Node"' in knows.messages[0].text_content
+    assert asked(request(output), ()).request.response_format is None
+
+
+def test_a_schema_without_a_type_is_left_to_the_dialect() -> None:
+    plain = ls.Request(model="m", response_format=ls.ResponseFormat({"type": "object"}))
+    assert asked(plain, ("tool",)) == (plain, None)

@@ -1,0 +1,309 @@
+"""A conversation begun with one vendor goes on with any other, and with the first after a reload."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+from collections.abc import Iterator
+
+import pytest
+
+from llmstream.accumulate import Accumulator
+from llmstream.chats import Chat, Custom, File, Image, Message, Reasoning, Source, ToolCall, ToolResult
+from llmstream.cli.dialects import DIALECTS, Wire, wire_of
+from llmstream.dialects.sentence import Sentence
+from llmstream.events import (
+    Event,
+    Finish,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseMetadata,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolInputDelta,
+    ToolInputEnd,
+    ToolInputStart,
+    Usage,
+)
+from llmstream.events import ToolCall as ToolCallEvent
+from llmstream.exchange import HttpRequest
+from llmstream.request import Request, ToolSpec
+from llmstream.streams.history import mended
+
+SIGNED = base64.b64encode(b"signed by the vendor that thought").decode()
+THOUGHT = {
+    "anthropic": {"anthropic": {"signature": SIGNED}},
+    "bedrock-converse": {"bedrock": {"signature": SIGNED}},
+    "gemini": {"google": {"thought_signature": SIGNED}},
+    "gemini-interactions": {"google": {"signature": SIGNED}},
+    "mistral": {"mistral": {"signature": SIGNED}},
+    "openai-responses": {"openai": {"encrypted_content": SIGNED}},
+}
+"""What each vendor sends with its reasoning and wants back; the others sign nothing."""
+
+CALLED = {
+    "gemini": {"google": {"thought_signature": SIGNED}},
+    "gemini-interactions": {"google": {"signature": SIGNED}},
+}
+"""What it sends with the first call of a turn."""
+
+SAME_MODELS = {("anthropic", "bedrock-converse"), ("gemini", "gemini-interactions")}
+"""Wires that lead to the same models, so that a signature may go along."""
+
+MODELS = {
+    "anthropic": "claude-sonnet-4-5",
+    "bedrock-converse": "anthropic.claude-sonnet-4-5-20250929-v1:0",
+    "cohere": "command-a-03-2025",
+    "gemini": "gemini-3-pro-preview",
+    "gemini-interactions": "gemini-3-pro-preview",
+    "mistral": "mistral-large-latest",
+    "ollama": "qwen3",
+    "openai-chat": "gpt-5-mini",
+    "openai-responses": "gpt-5-mini",
+}
+TOOLS = (
+    ToolSpec("weather", "Weather of a city", {"type": "object", "properties": {"city": {"type": "string"}}}),
+)
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+)
+
+
+def _is_there(name: str) -> bool:
+    module, kind, _ = DIALECTS[name]
+    try:
+        return hasattr(importlib.import_module(module), kind)
+    except ModuleNotFoundError:
+        return False
+
+
+NAMES = [name for name in DIALECTS if _is_there(name)]
+
+
+def test_every_dialect_has_a_model_here() -> None:
+    assert set(NAMES) <= MODELS.keys()
+
+
+def answer(name: str, turn: int) -> Iterator[Event]:
+    """What a model thinks, says and calls for, as events."""
+    own, calls = THOUGHT.get(name), CALLED.get(name)
+    yield ResponseMetadata(MODELS[name], f"r{turn}")
+    think, say = f"think-{turn}", f"say-{turn}"
+    yield ReasoningStart(think)
+    yield ReasoningDelta("They want the weather.", think)
+    yield ReasoningEnd(think, provider_metadata=own)
+    yield TextStart(say)
+    yield TextDelta("I look it up.", say)
+    yield TextEnd(say)
+    for place, city in enumerate(("Oslo", "Rome")):
+        text, call_id = f'{{"city":"{city}"}}', f"call_{turn}.{place}:{name}"
+        told = calls if place == 0 else None
+        yield ToolInputStart("weather", call_id, provider_metadata=told)
+        yield ToolInputDelta(text, call_id)
+        yield ToolInputEnd(call_id)
+        yield ToolCallEvent("weather", text, call_id, provider_metadata=told)
+    yield Finish("tool-calls", Usage(3, 5, 8))
+
+
+def heard(wire: Wire, turn: int) -> Message:
+    """The same, once it has been over the vendor's wire."""
+    name = wire.dialect.name
+    encoder = wire.dialect.event_encoder(Request(model=MODELS[name], messages=(Message.user("Hi"),)))
+    body = b"".join(encoder.feed(event) for event in answer(name, turn)) + encoder.close()
+    sentence = Sentence(wire.dialect.decoder(provider=wire.provider), provider=wire.provider)
+    fold = Accumulator()
+    fold.feed_many(sentence.start() + sentence.feed(body) + sentence.close())
+    assert sentence.error is None
+    return fold.message
+
+
+def conversation(wire: Wire) -> list[Message]:
+    """Two turns with calls, one of them with files beside it; a result each, one of them an error."""
+    messages = [
+        Message.system("Be brief."),
+        Message.user("What is this, and how warm is it there?", Image(data=PNG, media_type="image/png")),
+    ]
+    for turn in range(2):
+        said = heard(wire, turn)
+        if turn:
+            said.parts += (
+                Source("url", "source-1", "https://example.com/", "A page"),
+                File("image/png", data=PNG),
+            )
+        calls = said.tool_calls
+        assert len(calls) == 2
+        results = [
+            ToolResult(calls[0].id, "12 °C", name="weather"),
+            ToolResult(calls[1].id, "no such city", is_error=True, name="weather"),
+        ]
+        messages += [said, Message.tool(results)]
+    messages += [Message.assistant("12 °C in Oslo."), Message.user("Thanks. And tomorrow?")]
+    return messages
+
+
+def sent(messages: list[Message], wire: Wire) -> HttpRequest:
+    ready, _ = mended(messages)
+    request = Request(model=MODELS[wire.dialect.name], messages=tuple(ready), tools=TOOLS)
+    return wire.dialect.encode(request, provider=wire.provider).http
+
+
+def calls_and_results(messages: tuple[Message, ...]) -> tuple[list[str], list[str]]:
+    parts = [part for message in messages for part in message.parts]
+    return (
+        [part.id for part in parts if isinstance(part, ToolCall)],
+        [part.tool_call_id for part in parts if isinstance(part, ToolResult)],
+    )
+
+
+PAIRS = [(first, second) for first in NAMES for second in NAMES]
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+def test_a_conversation_goes_on_with_another_vendor(first: str, second: str) -> None:
+    there, here = wire_of(first, None), wire_of(second, None)
+    http = sent(conversation(there), here)
+    assert here.dialect.accepts(http)
+    read = here.dialect.decode_request(http)  # raises what the vendor would refuse it with
+    calls, results = calls_and_results(read.messages)
+    assert len(calls) == len(set(calls)) == 4
+    assert results == calls
+    assert [p.name for m in read.messages for p in m.tool_calls] == ["weather"] * 4
+    texts = "".join(message.text_content for message in read.messages)
+    for words in ("Be brief.", "I look it up.", "12 °C in Oslo.", "And tomorrow?"):
+        assert words in texts
+    assert [p.content for m in read.messages for p in m.tool_results if "12 °C" in p.content]
+
+
+@pytest.mark.parametrize(("first", "second"), [pair for pair in PAIRS if pair[0] != pair[1]])
+def test_a_signature_goes_to_nobody_but_its_vendor(first: str, second: str) -> None:
+    body = sent(conversation(wire_of(first, None)), wire_of(second, None)).body
+    assert SIGNED.encode() not in body or (first, second) in SAME_MODELS
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name in THOUGHT])
+def test_a_signature_goes_back_to_its_vendor(name: str) -> None:
+    wire = wire_of(name, None)
+    assert SIGNED.encode() in sent(conversation(wire), wire).body
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+def test_a_reloaded_chat_is_sent_as_the_original(first: str, second: str) -> None:
+    there, here = wire_of(first, None), wire_of(second, None)
+    chat = Chat(*conversation(there))
+    reloaded = Chat.from_json(chat.to_json())
+    assert sent(reloaded.messages(), here) == sent(chat.messages(), here)
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+def test_calls_that_were_left_open_are_closed_for_every_vendor(first: str, second: str) -> None:
+    there, here = wire_of(first, None), wire_of(second, None)
+    messages = conversation(there)
+    broken = [
+        messages[1],
+        messages[2],
+        Message.tool(messages[3].tool_results[1:]),  # the second result alone
+        Message.tool([ToolResult("of nobody", "x")]),
+        messages[4],  # calls without any
+    ]
+    read = here.dialect.decode_request(sent(broken, here))
+    calls, results = calls_and_results(read.messages)
+    assert len(calls) == 4
+    assert results == calls
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ids_that_repeat_in_every_turn_are_told_apart(name: str) -> None:
+    wire = wire_of(name, None)
+    turn = [
+        Message.assistant(ToolCall("call_0", "weather", "{}"), ToolCall("call_0", "weather", "{}")),
+        Message.tool([ToolResult("call_0", "1"), ToolResult("call_0", "2")]),
+    ]
+    read = wire.dialect.decode_request(sent([Message.user("Hi"), *turn, *turn, Message.user("And?")], wire))
+    calls, results = calls_and_results(read.messages)
+    assert len(set(calls)) == 4
+    assert results == calls
+
+
+ELSEWHERE = {"elsewhere": {"signature": SIGNED, "type": "search_call"}}
+
+
+def odd_histories() -> Iterator[tuple[str, list[Message]]]:
+    """Conversations of a vendor that nobody here knows, with what others refuse."""
+    yield (
+        "tools that the vendor ran",
+        [
+            Message.user("Search."),
+            Message.assistant(
+                ToolCall("s1", "search", '{"q":"x"}', provider_executed=True, metadata=ELSEWHERE),
+                ToolResult(
+                    "s1", result=[{"url": "https://example.com"}], provider_executed=True, metadata=ELSEWHERE
+                ),
+                Custom("elsewhere.note", {"elsewhere": {"a": 1}}),
+                Reasoning("Hm.", ELSEWHERE),
+                "Found.",
+                Source("url", "1", "https://example.com"),
+                File("audio/wav", data=b"RIFF0000WAVE"),
+            ),
+            Message.user("Thanks."),
+        ],
+    )
+    yield (
+        "ids and inputs of every kind",
+        [
+            Message.user("Go."),
+            Message.assistant(
+                ToolCall("call|with:odd/letters?" * 8, "weather", ""),
+                ToolCall("call|with:odd/letters!" * 8, "weather", "[1]"),
+                ToolCall("ж", "weather", '{"city": "Осло"}'),
+                ToolCall("1", "weather", "{broken"),
+            ),
+            Message.tool(
+                [
+                    ToolResult("ж", ""),
+                    ToolResult("1", "x" * 1000),
+                    ToolResult("call|with:odd/letters!" * 8, "b"),
+                    ToolResult("call|with:odd/letters?" * 8, "a", is_error=True),
+                ]
+            ),
+            Message.user("And?"),
+        ],
+    )
+    yield (
+        "an order that vendors refuse",
+        [
+            Message.assistant("Welcome!"),
+            Message.user("Hi."),
+            Message.user("Are you there?"),
+            Message.assistant(Reasoning("Hm.")),
+            Message.assistant("Yes."),
+            Message.assistant("What is it?"),
+            Message.user("Look.", ToolResult("nobody's", "x")),
+            Message.assistant(ToolCall("a", "weather", "{}")),
+            Message.user("Never mind."),
+            Message.assistant(ToolCall("b", "weather", "{}")),
+            Message.user(ToolResult("b", "12"), "Here you are."),
+        ],
+    )
+    yield (
+        "an answer that broke off",
+        [Message.user("Hi."), Message.assistant(Reasoning("Hm."), "I was about to \n")],
+    )
+    yield (
+        "calls at the end",
+        [Message.user("Hi."), Message.assistant(ToolCall("a", "weather", "{}"), "and text behind it")],
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("what", "messages"), [pytest.param(w, m, id=w) for w, m in odd_histories()])
+def test_whatever_happened_elsewhere_is_no_reason_to_refuse(
+    name: str, what: str, messages: list[Message]
+) -> None:
+    wire = wire_of(name, None)
+    http = sent(messages, wire)
+    assert SIGNED.encode() not in http.body
+    read = wire.dialect.decode_request(http)
+    calls, results = calls_and_results(read.messages)
+    assert results == calls
