@@ -1,6 +1,41 @@
-"""A loop on top of the stream: ask, run the tools, ask again, until no calls remain."""
+"""A loop on top of the stream: ask, run the tools, ask again, until nothing is left to do.
+
+Read `loop.py` for the loop, `calls.py` and `verdicts.py` for what becomes of a call, and
+`suspension.py` for a run that waits.
+"""
 
 from llmstream.agent.agent import Agent
+from llmstream.agent.approval import PendingCall
+from llmstream.agent.decisions import Approve, Deny, Proceed, Rewrite, Skip, Stop
+from llmstream.agent.hooks import Hooks
+from llmstream.agent.nested import NestedEvent, nested_event
+from llmstream.agent.plan import StepPlan
 from llmstream.agent.run import AgentRun
+from llmstream.agent.state import RunState, Step
+from llmstream.agent.stop import cost_over, elapsed_over, no_progress, step_count, tokens_over, tool_called
+from llmstream.agent.suspension import Suspension
 
-__all__ = ["Agent", "AgentRun"]
+__all__ = [
+    "Agent",
+    "AgentRun",
+    "Approve",
+    "Deny",
+    "Hooks",
+    "NestedEvent",
+    "PendingCall",
+    "Proceed",
+    "Rewrite",
+    "RunState",
+    "Skip",
+    "Step",
+    "StepPlan",
+    "Stop",
+    "Suspension",
+    "cost_over",
+    "elapsed_over",
+    "nested_event",
+    "no_progress",
+    "step_count",
+    "tokens_over",
+    "tool_called",
+]

@@ -2,22 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from collections.abc import Iterable, Mapping
+from typing import Any, Unpack
 
+from llmstream.agent.approval import Approver
+from llmstream.agent.config import AgentConfig
+from llmstream.agent.decisions import Approve, Deny
+from llmstream.agent.history import settled
+from llmstream.agent.hooks import Hooks, Repair
+from llmstream.agent.loop import Loop
+from llmstream.agent.plan import PrepareStep
+from llmstream.agent.resumption import Resumption
 from llmstream.agent.run import AgentRun
+from llmstream.agent.sharing import own_view, shared_message
+from llmstream.agent.state import Price, RunState
+from llmstream.agent.stop import StopCondition, as_conditions, step_count
+from llmstream.agent.sub_agent import sub_agent_tool
+from llmstream.agent.suspension import Suspension
+from llmstream.chats.chat import Chat
+from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
+from llmstream.streams.history import copied
 from llmstream.streams.model import Model
-from llmstream.streams.options import Options, Prompt
+from llmstream.streams.options import Options, Prompt, as_messages, make_request
+from llmstream.tools import Tool
 
 __all__ = ["Agent"]
 
 
 class Agent:
-    """Runs a model and its tools until no calls remain.
+    """Runs a model and its tools until no calls remain, or until a stop condition holds.
 
+    name:         the sender of its messages, and what its events and suspensions say whose they are
     instructions: the system prompt
     max_steps:    how often the model may be asked in one run
+    stop_when:    conditions asked after each step and its tools; see `llmstream.agent.stop`
+    prepare_step: may change model, tools, messages and so on for one step; see `StepPlan`
+    hooks:        asked before and after each answer and call; see `Hooks`
+    approve:      asked about calls that need approval; without, or where it gives None, the run
+                  is suspended
+    approval_key: makes the digests of a suspension HMACs, so that nobody without it can forge one
+    approval_ttl_s: how long a suspension may be resumed; None for ever
+    repair:       given a call that cannot run, may give one that can
+    context:      the application's own object, for tools that take a `ToolContext`
+    price:        what a model's tokens cost, for `cost_estimate` and `cost_over`
+    tool_limit:   how many calls run at once
     options:      as for `stream` (tools, settings and so on), used at every step
     """
 
@@ -25,28 +55,130 @@ class Agent:
         self,
         model: str | Model,
         *,
+        name: str = "",
         instructions: str | None = None,
         max_steps: int = 20,
+        stop_when: StopCondition | Iterable[StopCondition] = (),
+        prepare_step: PrepareStep | None = None,
+        hooks: Hooks = Hooks(),
+        approve: Approver | None = None,
+        approval_key: bytes | None = None,
+        approval_ttl_s: float | None = None,
+        repair: Repair | None = None,
+        context: Any = None,
+        price: Price | None = None,
+        tool_limit: int = 8,
         **options: Unpack[Options],
     ) -> None:
         if max_steps < 1:
             raise InvalidRequest(f"max_steps is at least 1, got {max_steps}")
         self.model = model if isinstance(model, Model) else Model(model)
+        self.name = name
         self.max_steps = max_steps
-        self._options = options
-        if instructions is not None:
-            self._options["system"] = instructions
+        self.context = context
+        self._instructions = instructions if instructions is not None else options.get("system")
+        options.pop("system", None)
+        options["tools"] = tuple(options.get("tools") or ())
+        self._config = AgentConfig(
+            model=self.model,
+            name=name,
+            options=options,
+            stop_when=(*as_conditions(stop_when), step_count(max_steps)),
+            prepare_step=prepare_step,
+            hooks=hooks,
+            approve=approve,
+            repair=repair,
+            price=price,
+            approval_key=approval_key,
+            approval_ttl_s=approval_ttl_s,
+            tool_limit=tool_limit,
+        )
 
     def __repr__(self) -> str:
-        return f"Agent({self.model!r})"
+        return f"Agent({self.model!r})" if not self.name else f"Agent({self.model!r}, name={self.name!r})"
 
-    def stream(self, prompt: Prompt) -> AgentRun:
-        """One run as one stream of events over all its steps; nothing is sent until it is read."""
-        return AgentRun(self.model.stream(prompt, **self._options), max_steps=self.max_steps)
+    def stream(self, prompt: Prompt, *, context: Any = None, within_s: float | None = None) -> AgentRun:
+        """One run as one stream of events over all its steps; nothing is sent until it is read.
 
-    async def run(self, prompt: Prompt) -> Message:
-        """Runs to the end and gives the last message.
+        prompt:   calls in it that nobody answered get a result that says that they were cancelled
+        context:  in place of the agent's
+        within_s: seconds after which the run ends in DeadlineExceeded, if `Deadlines.total_s` is longer
+        raises:   InvalidRequest for an option that cannot mean anything
+        """
+        system = [Message.system(self._instructions)] if self._instructions else []
+        conversation = settled(system + copied(as_messages(prompt)))
+        make_request(self.model.name, conversation, self._config.options)  # wrong options fail here and now
+        return AgentRun(
+            Loop(self._config, self._state(conversation, context), total_s=self._total_s(within_s))
+        )
+
+    async def run(self, prompt: Prompt, *, context: Any = None) -> Message:
+        """Runs to the end and gives the last message that says something.
 
         raises: LLMStreamError where a step failed; `.partial` holds what came
         """
-        return await self.stream(prompt).collect()
+        async with self.stream(prompt, context=context) as run:
+            return await run.collect()
+
+    def resume(
+        self,
+        suspension: Suspension,
+        decisions: Mapping[str, Approve | Deny | bool] = {},
+        *,
+        results: Iterable[ToolResult] = (),
+        context: Any = None,
+    ) -> AgentRun:
+        """Goes on with a run that was suspended, by this agent or its like in another process.
+
+        The calls that were approved run now, with just the arguments that were shown; calls that
+        were done before do not run again. What is left undecided suspends the run anew.
+
+        decisions: by `approval_id`; True and False for `Approve()` and `Deny()`
+        results:   of calls that ran elsewhere
+        raises:    InvalidRequest where the suspension is not genuine, has expired or was resumed
+                   before, and for decisions that belong to no call of it
+        """
+        resumption = Resumption.of(
+            suspension, decisions, results, agent=self.name, key=self._config.approval_key
+        )
+        state = self._state(suspension.messages, context)
+        state.step = suspension.step
+        state.usage_by_model = dict(suspension.usage_by_model)
+        return AgentRun(Loop(self._config, state, total_s=self._total_s(None), resumption=resumption))
+
+    async def respond(self, chat: Chat, *, context: Any = None) -> Message:
+        """Answers in a conversation of several: its message is appended, with its name as the sender.
+
+        It sees what other agents said as users' messages with their names before them. Its tool
+        work stays its own: only the answer joins the chat.
+
+        raises: InvalidRequest where the agent has no name; LLMStreamError where a step failed,
+                and then nothing is appended
+        """
+        if not self.name:
+            raise InvalidRequest("an agent in a chat needs a name: Agent(model, name='critic')")
+        said = await self.run(own_view(chat.messages(), self.name), context=context)
+        message = shared_message(said, self.name)
+        chat.append(message)
+        return message
+
+    def as_tool(self, name: str | None = None, description: str = "", **options: Any) -> Tool:
+        """This agent as a tool of another: the model gives it a prompt, and its answer is the result.
+
+        Its events reach the run above as preliminary results; `nested_event` takes them out. Its
+        tokens count there too.
+
+        name:    by default the agent's
+        options: of `Tool`, such as `timeout_s` or `needs_approval`
+        """
+        return sub_agent_tool(self, name or self.name, description, **options)
+
+    def _state(self, conversation: list[Message], context: Any) -> RunState:
+        config = self._config
+        app = self.context if context is None else context
+        return RunState(app, config.clock, config.price, conversation=conversation)
+
+    def _total_s(self, within_s: float | None) -> float | None:
+        total_s = (self._config.options.get("deadlines") or self.model.deadlines).total_s
+        limits = [limit for limit in (total_s, within_s) if limit is not None]
+        return min(limits, default=None)

@@ -1,58 +1,45 @@
-"""One run of the loop: several responses and the tools between them, as one sentence."""
+"""One run of an agent: its events, views of what it has done, and a way to steer it."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncGenerator, Callable
+import weakref
+from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
-import msgspec
-
+from llmstream.agent.loop import Loop
+from llmstream.agent.state import RunState, Step
+from llmstream.agent.suspension import Suspension
+from llmstream.chats.content import Text
 from llmstream.chats.message import Message
-from llmstream.errors import LLMStreamError
-from llmstream.events import (
-    Event,
-    Finish,
-    FinishReason,
-    ResponseMetadata,
-    StepFinish,
-    StepStart,
-    StreamStart,
-    Timings,
-    ToolResult,
-    Usage,
-)
-from llmstream.streams.event_stream import EventStream
+from llmstream.errors import InvalidRequest, LLMStreamError
+from llmstream.events import Event, FinishReason, Usage
 from llmstream.tools import ToolCallStatus
 
 __all__ = ["AgentRun"]
 
-_CONTENT_TAGS: Final = ("text-delta", "reasoning-delta", "tool-input-start", "tool-call", "file")
-
 
 class AgentRun:
-    """Iterate it for the events of all steps; leave it and everything stops at once.
+    """Iterate it for the events of all steps; leave it and everything stops at once, tools included.
 
     Ids of later steps are prefixed with the step's number where they would occur twice. The
-    results of our tools follow their calls as `tool-result` events. A run that is stopped by
-    `max_steps`, or by calls that nothing here can run, finishes with the reason "tool-calls".
+    results of our tools are `tool-result` events, preliminary ones before them. A run that a
+    stop condition ends finishes with the reason of its last step; one that waits for a decision,
+    or for calls that nothing here can run, with "tool-calls", and is a value in `suspended`.
     """
 
-    def __init__(
-        self, stream: EventStream, *, max_steps: int, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._stream = stream
-        self._max_steps = max_steps
-        self._clock = clock
-        self._ids = _Ids()
-        self.step = 0
-        self.finish_reason: FinishReason | None = None
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._reader: weakref.ref[AsyncGenerator[Event]] | None = None
+        self._held: AsyncGenerator[Event] | None = None  # by `async with`, which closes it
+        self._entered = False
+        self._over = False
 
     def __aiter__(self) -> AsyncGenerator[Event]:
         return self._events()
 
     async def __aenter__(self) -> Self:
+        self._entered = True
         return self
 
     async def __aexit__(
@@ -61,102 +48,131 @@ class AgentRun:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Leaves the run: the socket closes now."""
-        await self._stream.aclose()
-
-    def messages(self) -> list[Message]:
-        """The whole conversation so far."""
-        return self._stream.messages()
-
-    @property
-    def message(self) -> Message:
-        """The message of the last step."""
-        return self._stream.message
-
-    @property
-    def text(self) -> str:
-        """The text of the last step."""
-        return self._stream.text
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens of all steps that are over."""
-        return self._stream.total_usage
-
-    @property
-    def error(self) -> LLMStreamError | None:
-        """Why the run failed, or None."""
-        return self._stream.error
+        """Leaves the run: the socket closes now, tools are cancelled and waited for."""
+        reader = self._reader() if self._reader is not None else None
+        self._over, self._held = True, None
+        if reader is not None:
+            await reader.aclose()
+        await self._loop.aclose()
 
     async def collect(self) -> Message:
-        """Runs to the end and gives the last message."""
+        """Runs to the end and gives its `message`.
+
+        raises: LLMStreamError where a step failed; `.partial` holds what came
+        """
         async for _ in self._events():
             pass
         return self.message
 
-    async def _events(self) -> AsyncGenerator[Event]:
-        while True:
-            finish = Finish("unknown")
-            started, timings = self._clock(), dict[str, float]()
-            events = aiter(self._stream)
-            try:
-                async for event in events:
-                    if isinstance(event, StreamStart):
-                        if self.step == 0:
-                            yield event
-                        yield StepStart(self.step)
-                    elif isinstance(event, Finish):
-                        finish = event
-                    else:
-                        self._time(event, started, timings)
-                        yield self._ids.unique(event, self.step)
-            except LLMStreamError:
-                yield self._finished(finish)
-                raise
-            finally:
-                await events.aclose()
-            timings["total_s"] = self._clock() - started
-            yield StepFinish(self.step, finish.finish_reason, finish.usage, Timings(**timings))
-            if self.step + 1 >= self._max_steps or not self._stream.pending_calls:
-                break
-            statuses = await self._stream.call_tools()
-            for status in statuses:
-                yield self._ids.unique(_result_event(status), self.step)
-            if not statuses or self._stream.pending_calls:
-                break  # what is left is not ours to run
-            self.step += 1
-        yield self._finished(finish)
+    def send(self, message: str | Message) -> None:
+        """Steers the run: the model sees this user message before its next step, which there will be.
 
-    def _finished(self, last: Finish) -> Finish:
-        """The run's own finish: the last step's reason, the tokens of all steps."""
-        self.finish_reason = last.finish_reason
-        return msgspec.structs.replace(last, usage=self._stream.total_usage)
+        raises: InvalidRequest where the run is over
+        """
+        if self._over:
+            raise InvalidRequest(
+                "the run is over. Start another with its messages() and this one behind them."
+            )
+        self._loop.inbox.append(Message.user(message) if isinstance(message, str) else message)
 
-    def _time(self, event: Event, started: float, timings: dict[str, float]) -> None:
-        """Notes when the step's first event and its first content came."""
-        if "first_event_s" not in timings:
-            timings["first_event_s"] = self._clock() - started
-        if "first_content_s" not in timings and event.__struct_config__.tag in _CONTENT_TAGS:
-            timings["first_content_s"] = self._clock() - started
+    def _events(self) -> AsyncGenerator[Event]:
+        if self._reader is not None and self._reader() is not None:
+            raise InvalidRequest("this run is being read already; one reader at a time")
+        events = self._read()
+        self._reader = weakref.ref(events)
+        self._held = events if self._entered else None
+        return events
 
+    async def _read(self) -> AsyncGenerator[Event]:
+        if self._over:
+            return
+        events = self._loop.events()
+        try:
+            async for event in events:
+                yield event
+        finally:
+            self._over, self._held = True, None
+            await events.aclose()
 
-class _Ids:
-    """Keeps ids apart that two steps use both."""
+    # -- views
 
-    def __init__(self) -> None:
-        self._step_of: dict[str, int] = {}
+    @property
+    def step(self) -> int:
+        """The number of the step under way, or of the last one, from 0."""
+        over = self._loop.finish_reason is not None and self._loop.suspended is None
+        return max(0, self.state.step - 1) if over and self.state.steps else self.state.step
 
-    def unique(self, event: Event, step: int) -> Event:
-        for field in ("id", "tool_call_id"):
-            block_id = getattr(event, field, None)
-            if not isinstance(block_id, str) or isinstance(event, ResponseMetadata):
-                continue
-            if self._step_of.setdefault(block_id, step) != step:
-                changes: dict[str, Any] = {field: f"{step}/{block_id}"}
-                return msgspec.structs.replace(event, **changes)
-        return event
+    @property
+    def state(self) -> RunState:
+        """What stop conditions and hooks see."""
+        return self._loop.state
 
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps that are over."""
+        return tuple(self.state.steps)
 
-def _result_event(status: ToolCallStatus) -> Event:
-    result = status.result
-    return ToolResult(result.content, result.tool_call_id, status.name, is_error=result.is_error)
+    @property
+    def statuses(self) -> tuple[ToolCallStatus, ...]:
+        """How the calls of all steps went, in order."""
+        return tuple([status for step in self.state.steps for status in step.statuses])
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """What the tools gave to the application, by the id of the call; see `ToolOutput`."""
+        return self._loop.values
+
+    def messages(self) -> list[Message]:
+        """The whole conversation so far; every call in it has exactly one result, whatever happened."""
+        return self._loop.messages()
+
+    @property
+    def message(self) -> Message:
+        """The message of the step under way; of a run that is over, the last one that says something."""
+        answer = self._loop.answer
+        current = Message.assistant() if answer is None else answer.stream.message
+        if self._loop.finish_reason is None:
+            return current
+        said = [step.message for step in self.state.steps]
+        speaking = (m for m in reversed(said) if any(isinstance(p, Text) for p in m.parts))
+        return current if self.error is not None else next(speaking, said[-1] if said else current)
+
+    @property
+    def text(self) -> str:
+        """The text of `message`."""
+        return self.message.text_content
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all steps that are over, sub-agents' included."""
+        return self.state.usage
+
+    @property
+    def usage_by_model(self) -> Mapping[str, Usage]:
+        """The same by "provider:model"."""
+        return self.state.usage_by_model
+
+    @property
+    def cost_estimate(self) -> float | None:
+        """What the run may have cost, by the agent's `price`; None where that knows no price."""
+        return self.state.cost_estimate
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why the run ended; None while it has not."""
+        return self._loop.finish_reason
+
+    @property
+    def stopped_by(self) -> str | None:
+        """The stop condition, tool or hook that ended the run, in words; or None."""
+        return self._loop.stopped_by
+
+    @property
+    def suspended(self) -> Suspension | None:
+        """The run as a value, where it waits for a decision or for results from elsewhere."""
+        return self._loop.suspended
+
+    @property
+    def error(self) -> LLMStreamError | None:
+        """Why the run failed, or None."""
+        return self._loop.error

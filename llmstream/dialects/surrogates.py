@@ -37,7 +37,6 @@ _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _LONE = re.compile("[\ud800-\udfff]")
 
 
-
 def _pair(match: re.Match[str]) -> str:
     return match.group().encode("utf-16", "surrogatepass").decode("utf-16")
 

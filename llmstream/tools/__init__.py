@@ -4,8 +4,9 @@ Read `function.py` for `@tool`, `tool.py` for what a Tool does with a call, and 
 for how several calls run.
 """
 
+from llmstream.tools.context import ToolContext
 from llmstream.tools.function import AnyTool, as_tools, tool, tool_from_function, tool_specs
-from llmstream.tools.outcome import ToolOutcome
+from llmstream.tools.outcome import ToolOutcome, ToolOutput
 from llmstream.tools.running import cancelled_results, run_call, run_calls
 from llmstream.tools.status import ToolCallStatus, render_statuses
 from llmstream.tools.tool import Tool
@@ -14,7 +15,9 @@ __all__ = [
     "AnyTool",
     "Tool",
     "ToolCallStatus",
+    "ToolContext",
     "ToolOutcome",
+    "ToolOutput",
     "as_tools",
     "cancelled_results",
     "render_statuses",

@@ -12,7 +12,7 @@ from llmstream.errors import InvalidRequest
 from llmstream.request import ProviderTool, ToolSpec
 from llmstream.tools.docstring import describe
 from llmstream.tools.signature import Signature
-from llmstream.tools.tool import MAX_RESULT_CHARS, Tool
+from llmstream.tools.tool import MAX_RESULT_CHARS, NeedsApproval, Tool
 
 __all__ = ["AnyTool", "as_tools", "tool", "tool_from_function", "tool_specs"]
 
@@ -36,6 +36,8 @@ def tool(
     timeout_s: float | None = None,
     eager: bool = False,
     sequential: bool = False,
+    concurrency: int | None = None,
+    needs_approval: NeedsApproval = False,
     max_result_chars: int = MAX_RESULT_CHARS,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
@@ -62,6 +64,8 @@ def tool_from_function(
     timeout_s: float | None = None,
     eager: bool = False,
     sequential: bool = False,
+    concurrency: int | None = None,
+    needs_approval: NeedsApproval = False,
     max_result_chars: int = MAX_RESULT_CHARS,
 ) -> Tool:
     """The Tool of a function, a bound method, a partial or a callable object; see `tool`."""
@@ -85,6 +89,8 @@ def tool_from_function(
         timeout_s=timeout_s,
         eager=eager,
         sequential=sequential,
+        concurrency=concurrency,
+        needs_approval=needs_approval,
         max_result_chars=max_result_chars,
     )
 

@@ -1,4 +1,4 @@
-"""What a tool gave, as the model will see it: text, parts, or an error."""
+"""What a tool gave: text, parts or an error for the model, and a value for the application."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from llmstream.chats.content import Audio, Document, Image, Text
 from llmstream.dialects.surrogates import without_lone_surrogates
 from llmstream.errors import ToolError
 
-__all__ = ["ToolOutcome"]
+__all__ = ["ToolOutcome", "ToolOutput"]
 
 ResultPart: TypeAlias = Image | Document | Audio
 
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
 
 _MAGIC: tuple[tuple[bytes, int, type[ResultPart], str], ...] = (
     (b"\x89PNG\r\n\x1a\n", 0, Image, "image/png"),
@@ -30,6 +31,20 @@ _MAGIC: tuple[tuple[bytes, int, type[ResultPart], str], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """A tool's result whose two readers get different things.
+
+    model: what the model sees: any value that a tool may return
+    value: what the application keeps (`run.values`, `status.value`); it is never sent
+    stop:  the run ends after this step; the result is kept
+    """
+
+    model: Any = None
+    value: Any = None
+    stop: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ToolOutcome:
     """The result of one call. A tool may return one itself, to give text as well as an error.
 
@@ -37,12 +52,18 @@ class ToolOutcome:
     parts:     images and documents that belong to it
     error:     what failed, in words; None where nothing did
     exception: what was raised; no part of equality
+    value:     what the application keeps: what the tool returned, or `ToolOutput.value`
+    output:    the JSON value that `content` is the text of; None where it is plain text
+    stop:      the run ends after this step
     """
 
     content: str = ""
     parts: tuple[ResultPart, ...] = ()
     error: str | None = None
     exception: Exception | None = field(default=None, compare=False, repr=False)
+    value: Any = field(default=None, compare=False, repr=False)
+    output: Any = field(default=None, compare=False, repr=False)
+    stop: bool = False
 
     @classmethod
     def failed(cls, error: str, exception: Exception | None = None) -> ToolOutcome:
@@ -67,13 +88,17 @@ class ToolOutcome:
         """
         if isinstance(value, ToolOutcome):
             return replace(value, content=value.content or value.error or "")
+        if isinstance(value, ToolOutput):
+            return replace(cls.of(value.model), value=value.value, stop=value.stop)
         if isinstance(value, list | tuple) and any(map(_is_part, value)):
             return cls._of_items(value)
         part = _part(value)
         if part is not None:
-            return cls(parts=(part,))
+            return cls(parts=(part,), value=value)
         try:
-            return cls(_text(value))
+            text = _text(value)
+            plain = value is None or isinstance(value, str | Text)
+            return cls(text, value=value, output=None if plain else _decode(text))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             return cls.failed(
                 f"The tool's result cannot be sent: {error}. A tool returns str, values that JSON can "
@@ -94,7 +119,7 @@ class ToolOutcome:
             if item.error is not None:
                 return item
             texts.append(item.content)
-        return cls("\n".join(texts), tuple(parts))
+        return cls("\n".join(texts), tuple(parts), value=values)
 
     def fitted(self, max_chars: int) -> ToolOutcome:
         """The same with text that can be sent: valid Unicode, cut past max_chars with a note."""
@@ -103,7 +128,7 @@ class ToolOutcome:
             text = without_lone_surrogates(text)
         if len(text) > max_chars:
             text = f"{text[:max_chars]}\n[cut: the first {max_chars} of {len(text)} characters]"
-        return self if text is self.content else replace(self, content=text)
+        return self if text is self.content else replace(self, content=text, output=None)
 
 
 def _is_part(value: object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import AsyncExitStack
 from math import inf
 from typing import Any, TypeAlias
@@ -12,14 +12,23 @@ import anyio
 import msgspec
 
 from llmstream.chats.content import ToolCall, ToolResult
-from llmstream.errors import InvalidToolInput, UnknownTool
+from llmstream.errors import InvalidToolInput, ToolError, UnknownTool
 from llmstream.request import ProviderTool, ToolSpec
+from llmstream.tools.context import ToolContext
 from llmstream.tools.function import AnyTool, as_tools
 from llmstream.tools.outcome import ToolOutcome
 from llmstream.tools.status import ToolCallStatus
 from llmstream.tools.tool import Tool
 
-__all__ = ["cancelled_results", "run_call", "run_calls"]
+__all__ = [
+    "approval_needed",
+    "call_error",
+    "cancelled_results",
+    "find_tool",
+    "run_call",
+    "run_calls",
+    "tool_limiters",
+]
 
 OnResult: TypeAlias = Callable[[ToolCallStatus], object]
 OnProgress: TypeAlias = Callable[[ToolCall, Any], object]
@@ -32,14 +41,16 @@ async def run_calls(
     tools: Iterable[AnyTool],
     *,
     limit: int = 8,
+    approved: Container[str] = (),
     on_result: OnResult | None = None,
     on_progress: OnProgress | None = None,
 ) -> list[ToolCallStatus]:
     """Runs complete calls, at most `limit` at a time.
 
     calls:       an id that occurs twice runs once; a call of a tool that is only declared
-                 (ToolSpec, ProviderTool) or that the vendor executed is not ours to run and gets
-                 no status
+                 (ToolSpec, ProviderTool), that the vendor executed, or that needs an approval
+                 which nobody gave is not ours to run and gets no status
+    approved:    ids of calls that a person has agreed to
     on_result:   is told of each call as it ends, in the order of ending
     on_progress: is given what an async generator yields, with its call
 
@@ -48,15 +59,17 @@ async def run_calls(
              then says what to put into the history
     """
     known = as_tools(tools)
-    ours = _ours(calls, known)
+    ours = [
+        call for call in _ours(calls, known) if call.id in approved or not await approval_needed(call, known)
+    ]
     done: dict[str, ToolCallStatus] = {}
     limiter = anyio.CapacityLimiter(max(1, limit))
-    locks = {t.name: anyio.Lock() for t in known if isinstance(t, Tool) and t.sequential}
+    turns = tool_limiters(known)
 
     async def one(call: ToolCall) -> None:
         async with AsyncExitStack() as turn:
-            if call.name in locks:
-                await turn.enter_async_context(locks[call.name])
+            if call.name in turns:
+                await turn.enter_async_context(turns[call.name])
             await turn.enter_async_context(limiter)
             status = await run_call(call, known, on_progress=on_progress)
         done[call.id] = status
@@ -72,27 +85,72 @@ async def run_calls(
     return [done[call.id] for call in ours]
 
 
+def tool_limiters(tools: Iterable[AnyTool]) -> dict[str, anyio.CapacityLimiter]:
+    """What holds back the calls of tools that limit themselves, by name; whoever asks first is first."""
+    return {
+        t.name: anyio.CapacityLimiter(t.concurrency)
+        for t in as_tools(tools)
+        if isinstance(t, Tool) and t.concurrency is not None
+    }
+
+
+def find_tool(name: str, tools: Iterable[AnyTool]) -> Tool | None:
+    """The tool of that name that can run here, or None."""
+    return next((t for t in as_tools(tools) if isinstance(t, Tool) and t.name == name), None)
+
+
+async def approval_needed(call: ToolCall, tools: Iterable[AnyTool]) -> bool:
+    """Whether a person has to agree to a call; yes where the tool's predicate fails."""
+    found = find_tool(call.name, tools)
+    try:
+        return found is not None and await found.approval_needed(call.arguments)
+    except Exception:
+        return True
+
+
 async def run_call(
-    call: ToolCall, tools: Iterable[AnyTool], *, on_progress: OnProgress | None = None
+    call: ToolCall,
+    tools: Iterable[AnyTool],
+    *,
+    on_progress: OnProgress | None = None,
+    context: ToolContext | None = None,
 ) -> ToolCallStatus:
-    """Runs one complete call; a call that cannot run has a status that says why."""
+    """Runs one complete call; a call that cannot run has a status that says why. Asks for no approval.
+
+    context: for a tool that takes one; by default it knows the call only
+    """
     known = as_tools(tools)
-    found = next((t for t in known if isinstance(t, Tool) and t.name == call.name), None)
-    if found is None:
-        return ToolCallStatus.of(call, ToolOutcome.raised(_unknown(call.name, known)))
-    if _broken(call):
-        words = f"The call of {call.name} arrived broken and was not run. Call it again."
-        return ToolCallStatus.of(call, ToolOutcome.raised(InvalidToolInput(words)))
+    found = find_tool(call.name, known)
+    if found is None or _broken(call):
+        error = call_error(call, known)
+        assert error is not None  # it names just these
+        return ToolCallStatus.of(call, ToolOutcome.raised(error))
     try:
         outcome = await found.run(
             call.arguments,
             on_progress=None if on_progress is None else lambda value: on_progress(call, value),
+            context=context or ToolContext(call.id, call.name),
         )
     except asyncio.CancelledError:
         if _cancelled_from_outside():
             raise
         outcome = ToolOutcome.failed(f"The tool {call.name} was cancelled from within.")
     return ToolCallStatus.of(call, outcome)
+
+
+def call_error(call: ToolCall, tools: Iterable[AnyTool]) -> ToolError | None:
+    """Why a call cannot run: an unknown tool, arguments that do not fit; None where it can."""
+    known = as_tools(tools)
+    found = find_tool(call.name, known)
+    if found is None:
+        return _unknown(call.name, known)
+    if _broken(call):
+        return InvalidToolInput(f"The call of {call.name} arrived broken and was not run. Call it again.")
+    try:
+        found.named_arguments(call.arguments)
+    except InvalidToolInput as error:
+        return error
+    return None
 
 
 def cancelled_results(

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.errors import InvalidRequest, InvalidToolInput
+from llmstream.tools.context import is_context
 
 __all__ = ["Signature", "object_text"]
 
@@ -36,7 +37,8 @@ _ABSENT: Final = object()
 class Signature:
     """The parameters of a function, read once.
 
-    schema: JSON schema of the arguments' object; nested types stand in its `$defs`
+    schema:      JSON schema of the arguments' object; nested types stand in its `$defs`
+    context_key: the parameter that takes the `ToolContext`, which no schema shows; or None
 
     raises: InvalidRequest where a parameter cannot be filled from JSON
     """
@@ -47,6 +49,7 @@ class Signature:
         found = inspect.signature(function).parameters
         self._parameters = {key: found[key] for key in found if key not in bound}
         types = self._types(function)
+        self.context_key = self._take_context(types)
         fields: list[Any] = []
         for key, parameter in self._parameters.items():
             self._refuse_unfillable(key, parameter)
@@ -86,6 +89,18 @@ class Signature:
             else:
                 kwargs[key] = value
         return args, kwargs
+
+    def _take_context(self, types: dict[str, Any]) -> str | None:
+        """Takes the parameter for the context out of those that the model fills."""
+        keys = [key for key in self._parameters if is_context(types.get(key))]
+        if not keys:
+            return None
+        parameter = self._parameters.pop(keys[0])
+        if len(keys) > 1 or parameter.kind is parameter.POSITIONAL_ONLY:
+            raise InvalidRequest(
+                f"tool {self._name}: one ToolContext, in a parameter that can be given by its name"
+            )
+        return keys[0]
 
     def _types(self, function: Callable[..., Any]) -> dict[str, Any]:
         target: Any = function.func if isinstance(function, functools.partial) else function

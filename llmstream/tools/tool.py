@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from math import inf
 from typing import Any, Protocol, TypeAlias
 
@@ -13,17 +14,22 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from llmstream.errors import InvalidToolInput, ToolTimeout
+from llmstream.errors import InvalidRequest, InvalidToolInput, ToolTimeout
 from llmstream.request import ToolSpec
+from llmstream.tools.context import ToolContext
 from llmstream.tools.outcome import ToolOutcome
 from llmstream.tools.signature import object_text
 
-__all__ = ["MAX_RESULT_CHARS", "ArgumentReader", "Tool"]
+__all__ = ["MAX_RESULT_CHARS", "ArgumentReader", "NeedsApproval", "Tool"]
 
 MAX_RESULT_CHARS = 200_000
 """Some 50 000 tokens: more than a result is ever worth, less than most context windows."""
 
 Progress: TypeAlias = Callable[[Any], object]
+"""Told of progress; where it gives an awaitable, the tool waits for that."""
+
+NeedsApproval: TypeAlias = bool | Callable[[Mapping[str, Any]], bool | Awaitable[bool]]
+"""Whether a person has to agree to a call; a predicate is given the arguments by name, parsed."""
 
 
 class ArgumentReader(Protocol):
@@ -43,8 +49,11 @@ class Tool:
                       keywords unchecked, for tools whose schema comes from elsewhere
     timeout_s:        after which the call is abandoned with an error result; a thread cannot be
                       stopped, so what a sync function still does then is unseen
-    eager:            safe to repeat: may start as soon as the call is complete, before the response is
-    sequential:       its calls run one after the other, in call order
+    eager:            safe to repeat: an agent starts it as soon as the call is complete, before the
+                      response is; where the response fails, what it gave is discarded
+    sequential:       its calls run one after the other, in call order; the same as concurrency=1
+    concurrency:      how many of its calls run at once; None for no limit of its own
+    needs_approval:   True, or a predicate over the parsed arguments: a person has to agree first
     max_result_chars: longer text is cut, with a note that says so
     """
 
@@ -57,20 +66,32 @@ class Tool:
         timeout_s: float | None = None,
         eager: bool = False,
         sequential: bool = False,
+        concurrency: int | None = None,
+        needs_approval: NeedsApproval = False,
         max_result_chars: int = MAX_RESULT_CHARS,
     ) -> None:
+        if concurrency is not None and concurrency < 1:
+            raise InvalidRequest(f"tool {spec.name}: concurrency is at least 1, got {concurrency}")
         self.spec = spec
         self.function = function
         self.timeout_s = timeout_s
         self.eager = eager
         self.sequential = sequential
+        self.concurrency = 1 if sequential else concurrency
+        self.needs_approval = needs_approval
         self.max_result_chars = max_result_chars
         self._reader = reader or _JSONObject(spec.name)
+        self._context_key: str | None = getattr(self._reader, "context_key", None)
 
     @property
     def name(self) -> str:
         """What the model calls it."""
         return self.spec.name
+
+    @property
+    def takes_context(self) -> bool:
+        """Whether a parameter of the function takes the `ToolContext`."""
+        return self._context_key is not None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function itself."""
@@ -79,17 +100,45 @@ class Tool:
     def __repr__(self) -> str:
         return f"Tool({self.name!r})"
 
-    async def run(self, arguments: str, *, on_progress: Progress | None = None) -> ToolOutcome:
+    def named_arguments(self, arguments: str) -> dict[str, Any]:
+        """The parsed arguments of a call by name, defaults included.
+
+        raises: InvalidToolInput where they do not fit
+        """
+        args, kwargs = self._reader.read(arguments)
+        names = inspect.signature(self.function).parameters if args else ()
+        return {**dict(zip(names, args, strict=False)), **kwargs}
+
+    async def approval_needed(self, arguments: str) -> bool:
+        """Whether a person has to agree to this call. Arguments that do not fit need nobody: nothing runs.
+
+        raises: what the predicate raises
+        """
+        if isinstance(self.needs_approval, bool):
+            return self.needs_approval
+        try:
+            named = self.named_arguments(arguments)
+        except InvalidToolInput:
+            return False
+        needed = self.needs_approval(named)
+        return bool(await needed if inspect.isawaitable(needed) else needed)
+
+    async def run(
+        self, arguments: str, *, on_progress: Progress | None = None, context: ToolContext | None = None
+    ) -> ToolOutcome:
         """Runs one call. Whatever goes wrong is an outcome; only cancellation and the like pass.
 
         arguments:   JSON text of an object; "" where the model sent none
         on_progress: is given each value that an async generator yields, as it is yielded; the
-                     last of them is the result too
+                     last of them is the result too; and what the context's `report` is given
+        context:     for the parameter that asks for one
         """
         try:
             args, kwargs = self._reader.read(arguments)
         except InvalidToolInput as error:
             return ToolOutcome.raised(error)
+        if self._context_key is not None:
+            kwargs[self._context_key] = _listening(context or ToolContext("", self.name), on_progress)
         try:
             with anyio.move_on_after(inf if self.timeout_s is None else self.timeout_s) as scope:
                 value = await self._call(args, kwargs, on_progress)
@@ -124,8 +173,20 @@ async def _last(values: AsyncGenerator[Any, None], on_progress: Progress | None)
     async with aclosing(values):
         async for value in values:
             if on_progress is not None:
-                on_progress(value)
+                await _told(on_progress, value)
     return value
+
+
+async def _told(on_progress: Progress, value: Any) -> None:
+    heard = on_progress(value)
+    if inspect.isawaitable(heard):
+        await heard
+
+
+def _listening(context: ToolContext, on_progress: Progress | None) -> ToolContext:
+    return (
+        context if on_progress is None else replace(context, reporter=functools.partial(_told, on_progress))
+    )
 
 
 class _JSONObject:

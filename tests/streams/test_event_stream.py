@@ -708,6 +708,8 @@ async def test_an_error_body_that_never_ends_is_a_deadline(serve) -> None:
     deadlines = ls.Deadlines(first_event_s=0.1)
     async with asyncio.timeout(5):
         with pytest.raises(ls.ServerError):
-            await model(await serve(slow)).stream(
-                "Hi", deadlines=deadlines, retry=ls.Retry(max_retries=0)
-            ).collect()
+            await (
+                model(await serve(slow))
+                .stream("Hi", deadlines=deadlines, retry=ls.Retry(max_retries=0))
+                .collect()
+            )

@@ -12,7 +12,7 @@ import pytest
 
 from llmstream.chats.content import Audio, Document, Image, Text
 from llmstream.errors import ToolError
-from llmstream.tools import ToolOutcome
+from llmstream.tools import ToolOutcome, ToolOutput
 
 PNG = b"\x89PNG\r\n\x1a\n-"
 
@@ -115,3 +115,22 @@ def test_long_text_is_cut_with_a_note() -> None:  # RELIABILITY 44
 
 def test_lone_surrogates_become_replacement_characters() -> None:  # case 45
     assert ToolOutcome("a\ud800b \ud83d\ude00").fitted(99).content == "a\ufffdb \U0001f600"
+
+
+def test_what_the_model_sees_and_what_the_application_keeps_may_differ() -> None:
+    kept = object()
+    outcome = ToolOutcome.of(ToolOutput({"hits": 2}, value=kept, stop=True))
+    assert (outcome.content, outcome.output, outcome.stop) == ('{"hits":2}', {"hits": 2}, True)
+    assert outcome.value is kept
+    assert ToolOutcome.of(ToolOutput("words")).value is None
+
+
+def test_a_value_is_kept_beside_its_text_and_dropped_where_that_was_cut() -> None:
+    rows = [{"n": n} for n in range(9)]
+    outcome = ToolOutcome.of(rows)
+    assert (outcome.output, outcome.value) == (rows, rows)
+    cut = outcome.fitted(10)
+    assert cut.output is None
+    assert "[cut:" in cut.content
+    assert cut.value is rows
+    assert ToolOutcome.of("plain").output is None

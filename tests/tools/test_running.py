@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from llmstream.chats.content import ToolCall, ToolResult
-from llmstream.errors import UnknownTool
+from llmstream.errors import InvalidRequest, UnknownTool
 from llmstream.request import ProviderTool, ToolSpec
 from llmstream.tools import (
     ToolCallStatus,
@@ -20,6 +20,7 @@ from llmstream.tools import (
     run_calls,
     tool,
 )
+from llmstream.tools.running import call_error
 
 
 async def echo(text: str) -> str:
@@ -218,3 +219,51 @@ def test_calls_without_a_result_get_one_that_says_cancelled() -> None:
     found = cancelled_results(calls, done)
     assert [(r.tool_call_id, r.is_error, r.name) for r in found] == [("b", True, "echo")]
     assert "cancelled" in found[0].content
+
+
+async def test_calls_that_need_an_approval_wait_until_somebody_gave_it() -> None:
+    ran: list[int] = []
+
+    @tool(needs_approval=lambda arguments: arguments["n"] > 1)
+    async def act(n: int = 5) -> None:
+        ran.append(n)
+
+    calls = [ToolCall("a", "act", '{"n":1}'), ToolCall("b", "act", '{"n":2}'), ToolCall("c", "act")]
+    assert [s.tool_call_id for s in await run_calls(calls, [act])] == ["a"]
+    assert [s.tool_call_id for s in await run_calls(calls[1:], [act], approved={"c"})] == ["c"]
+    assert ran == [1, 5]
+
+
+async def test_a_predicate_may_be_async_and_one_that_fails_means_yes() -> None:
+    async def never(arguments: Any) -> bool:
+        return False
+
+    free = tool(name="free", needs_approval=never)(echo)
+    broken = tool(name="broken", needs_approval=lambda arguments: 1 / 0)(echo)
+    calls = [ToolCall("a", "free", '{"text":"x"}'), ToolCall("b", "broken", '{"text":"x"}')]
+    assert [s.tool_call_id for s in await run_calls(calls, [free, broken])] == ["a"]
+
+
+async def test_a_tool_may_limit_how_many_of_its_calls_run_at_once() -> None:
+    running, most = 0, 0
+
+    @tool(concurrency=2)
+    async def busy() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+
+    await run_calls([ToolCall(str(n), "busy") for n in range(9)], [busy])
+    assert most == 2
+    with pytest.raises(InvalidRequest):
+        tool(concurrency=0)(echo)
+
+
+def test_why_a_call_cannot_run_is_known_before_it_would() -> None:
+    assert call_error(say("a", "x"), [echo]) is None
+    assert isinstance(call_error(ToolCall("a", "nothing"), [echo]), UnknownTool)
+    assert "text" in str(call_error(ToolCall("a", "echo", '{"txt":1}'), [echo]))
+    marked = ToolCall("a", "echo", '{"text":"x"}', metadata={"llmstream": {"invalid": True}})
+    assert "arrived broken" in str(call_error(marked, [echo]))

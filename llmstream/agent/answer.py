@@ -1,0 +1,93 @@
+"""One answer of the model as the events of a step, timed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Final
+
+from llmstream.agent.plan import StepPlan
+from llmstream.chats.message import Message
+from llmstream.events import Event, Finish, StreamStart, TextDelta, TextEnd, TextStart, Timings, Usage
+from llmstream.streams.event_stream import EventStream
+from llmstream.streams.model import Model
+from llmstream.streams.options import AnyTool, Options
+from llmstream.tools import as_tools
+
+__all__ = ["Answer", "GivenAnswer"]
+
+_CONTENT_TAGS: Final = ("text-delta", "reasoning-delta", "tool-input-start", "tool-call", "file")
+
+
+class Answer:
+    """Asks a model once. `events` gives all but the stream's finish, which is in `finish` then.
+
+    model_name: "provider:model"
+    tools:      what was offered
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        options: Options,
+        plan: StepPlan,
+        conversation: list[Message],
+        *,
+        clock: Callable[[], float],
+        started: float,
+    ) -> None:
+        model, options = plan.model_over(model), plan.options_over(options)
+        shown = conversation if plan.messages is None else list(plan.messages)
+        self.model_name = f"{model.provider.name}:{model.name}"
+        self.tools: tuple[AnyTool, ...] = as_tools(options.get("tools") or ())
+        self.finish = Finish("unknown")
+        self.stream = EventStream(model, shown, {**options, "errors": "events"}, started=started)
+        self._shown = len(self.stream.messages())
+        self._clock = clock
+        self._began = clock()
+        self._times: dict[str, float] = {}
+
+    async def events(self) -> AsyncGenerator[Event]:
+        """The events of the answer, in order; leaving closes the socket."""
+        async with aclosing(aiter(self.stream)) as events:
+            async for event in events:
+                if isinstance(event, Finish):
+                    self.finish = event
+                else:
+                    self._note(event)
+                    yield event
+        self._times["total_s"] = self._clock() - self._began
+
+    @property
+    def timings(self) -> Timings:
+        """When the first event and the first content came, and how long it all took."""
+        return Timings(**self._times)
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of the answer as far as the vendor has said."""
+        return self.stream.usage
+
+    def added(self) -> list[Message]:
+        """What the answer adds to the conversation: its message, or what is kept of one that broke off."""
+        return self.stream.messages()[self._shown :]
+
+    def _note(self, event: Event) -> None:
+        if isinstance(event, StreamStart):
+            return
+        if "first_event_s" not in self._times:
+            self._times["first_event_s"] = self._clock() - self._began
+        if "first_content_s" not in self._times and event.__struct_config__.tag in _CONTENT_TAGS:
+            self._times["first_content_s"] = self._clock() - self._began
+
+
+class GivenAnswer:
+    """The events of an answer that a hook gave in the model's place."""
+
+    def __init__(self, given: object) -> None:
+        self.message = given if isinstance(given, Message) else Message.assistant(str(given))
+
+    def events(self) -> list[Event]:
+        """Its text as one block."""
+        text = self.message.text_content
+        return [TextStart("given"), TextDelta(text, "given"), TextEnd("given")] if text else []

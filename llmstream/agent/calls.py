@@ -1,0 +1,213 @@
+"""The calls of one step: tasks that run them side by side, and what they say meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import anyio
+
+from llmstream.agent.approval import PendingCall
+from llmstream.agent.decisions import Rewrite, Stop
+from llmstream.agent.hooks import AfterTool, answered
+from llmstream.agent.nested import Nested, Spent, as_result
+from llmstream.agent.state import RunState
+from llmstream.agent.verdicts import Judge, Run, Settled, Wait
+from llmstream.chats.content import ToolCall, ToolResult
+from llmstream.errors import DeadlineExceeded
+from llmstream.events import Event, ToolApprovalRequest
+from llmstream.events import ToolResult as ToolResultEvent
+from llmstream.tools import AnyTool, ToolCallStatus, ToolContext, ToolOutcome, cancelled_results, run_call
+from llmstream.tools.running import find_tool, tool_limiters
+
+__all__ = ["StepCalls"]
+
+_MAX_UNREAD = 256
+"""Events that tools may be ahead of the reader; then they wait."""
+
+
+class StepCalls:
+    """Runs calls from `start` on; `events` gives what they say, until all are done or wait.
+
+    calls:    as they run, mended and rewritten, in the order of starting
+    statuses: of those that are done, by id
+    waiting:  those that wait for a decision or a result from elsewhere, by id
+    stop:     why the run has to end, or None
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[AnyTool],
+        judge: Judge,
+        state: RunState,
+        *,
+        after: AfterTool | None,
+        limit: int,
+        context: Callable[[ToolCall], ToolContext],
+    ) -> None:
+        self.calls: dict[str, ToolCall] = {}
+        self.statuses: dict[str, ToolCallStatus] = {}
+        self.waiting: dict[str, PendingCall] = {}
+        self.stop: str | None = None
+        self._tools = tuple(tools)
+        self._judge = judge
+        self._state = state
+        self._after = after
+        self._context = context
+        self._limit = anyio.CapacityLimiter(max(1, limit))
+        self._turns = tool_limiters(self._tools)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._said: deque[Event] = deque()
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._closing = False
+
+    def start(self, call: ToolCall) -> None:
+        """Lets a call begin; a call that has begun already goes on as it does."""
+        if call.id in self._tasks:
+            return
+        self.calls[call.id] = call
+        task = self._tasks[call.id] = asyncio.create_task(self._one(call))
+        task.add_done_callback(lambda _: self._news.set())
+
+    @property
+    def results(self) -> dict[str, ToolResult]:
+        """The results so far, by the id of the call."""
+        return {call_id: status.result for call_id, status in self.statuses.items()}
+
+    async def events(self, deadline: float | None) -> AsyncGenerator[Event]:
+        """What the calls say, as they say it; over when none is left that runs.
+
+        deadline: in loop time
+        raises:   DeadlineExceeded; what a hook raised, and BaseExceptions of tools
+        """
+        while True:
+            self._news.clear()
+            while self._said:
+                event = self._said.popleft()
+                self._room.set()
+                yield event
+            for task in self._tasks.values():
+                if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                    raise error
+            if all(task.done() for task in self._tasks.values()) and not self._said:
+                break
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._news.wait()
+            except TimeoutError:
+                raise DeadlineExceeded(
+                    "the run took longer than its total deadline", reason="total"
+                ) from None
+        for lost in self._lost():
+            yield result_event(lost)
+
+    async def aclose(self) -> None:
+        """Cancels what still runs, and waits for its cleanup, however often the waiter is cancelled."""
+        running = {task for task in self._tasks.values() if not task.done()}
+        interrupted: BaseException | None = None
+        self._cancel(set() if self._closing else running)
+        self._closing = True
+        while running:
+            try:
+                with anyio.CancelScope(shield=True):
+                    _, running = await asyncio.wait(running)
+            except asyncio.CancelledError as error:
+                interrupted = error
+                self._cancel(running)
+                running = {task for task in running if not task.done()}
+        for task in self._tasks.values():
+            if not task.cancelled():
+                task.exception()  # looked at, so that asyncio does not complain of it
+        if interrupted is not None:
+            raise interrupted
+
+    def _cancel(self, tasks: set[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+
+    async def superseded(self) -> list[Event]:
+        """Stops calls that began before their response failed: a result for each, that says so."""
+        await self.aclose()
+        words = "The response that asked for this call failed; what it gave was discarded."
+        notes: list[Event] = [result_event(_failed(call, words)) for call in self.calls.values()]
+        self.calls, self.statuses, self.waiting, self._tasks = {}, {}, {}, {}
+        self._said.clear()
+        self._closing = False
+        return notes
+
+    async def _one(self, call: ToolCall) -> None:
+        async with AsyncExitStack() as turn:
+            if call.name in self._turns:
+                await turn.enter_async_context(self._turns[call.name])
+            verdict = await self._judge.judge(call, self._tools, self._ask)
+            self.calls[call.id] = verdict.call
+            match verdict:
+                case Wait(_, pending):
+                    self.waiting[call.id] = pending
+                    return
+                case Settled(_, status, stop):
+                    self.stop = self.stop or stop
+                case Run(call):
+                    if self.stop is not None:
+                        status = _failed(call, f"The call was not run: {self.stop}.")
+                    else:
+                        status = await self._ran(call)
+        self.statuses[call.id] = status
+        await self._say(result_event(status))
+
+    async def _ran(self, call: ToolCall) -> ToolCallStatus:
+        async with self._limit:
+            found = find_tool(call.name, self._tools)
+            context = self._context(call) if found is not None and found.takes_context else None
+            status = await run_call(call, self._tools, on_progress=self._progress, context=context)
+        if status.stop:
+            self.stop = self.stop or f"the tool {call.name} ended the run"
+        match await answered(self._after, self._state, call, status):
+            case Rewrite(value):
+                return ToolCallStatus.of(call, ToolOutcome.of(value))
+            case Stop(reason):
+                self.stop = self.stop or reason or "a hook stopped the run"
+        return status
+
+    async def _ask(self, pending: PendingCall) -> None:
+        await self._say(ToolApprovalRequest(pending.call_id, pending.approval_id))
+
+    async def _progress(self, call: ToolCall, value: Any) -> None:
+        if isinstance(value, Spent):
+            for model, usage in value.usage_by_model.items():
+                self._state.spend(model, usage)
+        elif isinstance(value, Nested):
+            await self._say(as_result(value, call))
+        else:
+            shown = ToolOutcome.of(value)
+            result = shown.content if shown.output is None else shown.output
+            await self._say(ToolResultEvent(result, call.id, call.name, preliminary=True))
+
+    async def _say(self, event: Event) -> None:
+        self._said.append(event)
+        self._news.set()
+        while len(self._said) > _MAX_UNREAD:
+            self._room.clear()
+            await self._room.wait()
+
+    def _lost(self) -> list[ToolCallStatus]:
+        """Calls whose task was cancelled from within: they get the result of a cancelled call."""
+        left = [c for c in self.calls.values() if c.id not in self.statuses and c.id not in self.waiting]
+        by_id = {result.tool_call_id: result for result in cancelled_results(left)}
+        for call in left:
+            self.statuses[call.id] = _failed(call, by_id[call.id].content)
+        return [self.statuses[call.id] for call in left]
+
+
+def result_event(status: ToolCallStatus) -> ToolResultEvent:
+    """The end of a call as an event: the JSON value that the model sees, or its text."""
+    result = status.result
+    return ToolResultEvent(status.output, result.tool_call_id, status.name, is_error=result.is_error)
+
+
+def _failed(call: ToolCall, words: str) -> ToolCallStatus:
+    return ToolCallStatus.of(call, ToolOutcome.failed(words))

@@ -1,0 +1,36 @@
+"""What an agent is made of, as a value that its runs share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from llmstream.agent.approval import Approver
+from llmstream.agent.hooks import Hooks, Repair
+from llmstream.agent.plan import PrepareStep
+from llmstream.agent.state import Price
+from llmstream.agent.stop import StopCondition
+from llmstream.streams.model import Model
+from llmstream.streams.options import Options
+
+__all__ = ["AgentConfig"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentConfig:
+    """See `Agent` for what each field means. `clock` gives seconds, for timings and limits of time."""
+
+    model: Model
+    name: str = ""
+    options: Options = field(default_factory=Options)
+    stop_when: tuple[StopCondition, ...] = ()
+    prepare_step: PrepareStep | None = None
+    hooks: Hooks = field(default_factory=Hooks)
+    approve: Approver | None = None
+    repair: Repair | None = None
+    price: Price | None = None
+    approval_key: bytes | None = None
+    approval_ttl_s: float | None = None
+    tool_limit: int = 8
+    clock: Callable[[], float] = time.monotonic

@@ -1,0 +1,49 @@
+"""What a hook or a person may decide: values, one type each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+__all__ = ["Approve", "Decision", "Deny", "Proceed", "Rewrite", "Skip", "Stop"]
+
+
+@dataclass(frozen=True, slots=True)
+class Proceed:
+    """Go on as if nobody had been asked; the same as None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Go on with this in place of what was there; what it is depends on the hook, see `Hooks`."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Do not do it; this stands as what it gave: a tool's result, or the model's answer."""
+
+    result: Any = "Skipped."
+
+
+@dataclass(frozen=True, slots=True)
+class Approve:
+    """The call may run, with just the arguments that were shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """The call may not run; the model is told why."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The run ends as soon as its history is whole. What has not run gets a result that says so."""
+
+    reason: str = ""
+
+
+Decision: TypeAlias = Proceed | Rewrite | Skip | Approve | Deny | Stop | None

@@ -1,0 +1,58 @@
+"""Hooks: an application's say before and after each answer of the model and each tool call."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from llmstream.agent.decisions import Decision
+from llmstream.chats.content import ToolCall
+from llmstream.chats.message import Message
+from llmstream.errors import ToolError
+from llmstream.tools import ToolCallStatus
+
+if TYPE_CHECKING:
+    from llmstream.agent.state import RunState
+
+__all__ = ["Hooks", "Repair", "answered"]
+
+_T = TypeVar("_T")
+
+BeforeModel: TypeAlias = "Callable[[RunState], Decision | Awaitable[Decision]]"
+AfterModel: TypeAlias = "Callable[[RunState, Message], Decision | Awaitable[Decision]]"
+BeforeTool: TypeAlias = "Callable[[RunState, ToolCall], Decision | Awaitable[Decision]]"
+AfterTool: TypeAlias = "Callable[[RunState, ToolCall, ToolCallStatus], Decision | Awaitable[Decision]]"
+Repair: TypeAlias = Callable[[ToolCall, ToolError], ToolCall | Awaitable[ToolCall | None] | None]
+"""Given a call that cannot run and why; gives the call to run in its place, or None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """Functions, sync or async, that are asked on the way. Each gives a decision, or None to go on.
+
+    before_model: `Rewrite(messages)` shows the model those, for this step; `Skip(text or Message)`
+                  stands as its answer, and it is not asked; `Stop`
+    after_model:  `Rewrite(message)` stands in the history in place of what the model said, and its
+                  calls are those that run; `Stop`
+    before_tool:  `Rewrite(arguments)` as a JSON value or text; `Skip(result)`; `Approve` spares the
+                  call a person's approval; `Deny`; `Stop`
+    after_tool:   `Rewrite(result)`, any value that a tool may return; `Stop`
+
+    An exception of a hook ends the run and is raised as it is.
+    """
+
+    before_model: BeforeModel | None = None
+    after_model: AfterModel | None = None
+    before_tool: BeforeTool | None = None
+    after_tool: AfterTool | None = None
+
+
+async def answered(hook: Callable[..., _T | Awaitable[_T]] | None, *args: Any) -> _T | None:
+    """What a hook says, sync or async; None where there is no hook."""
+    if hook is None:
+        return None
+    said: Any = hook(*args)
+    found: _T | None = await said if inspect.isawaitable(said) else said
+    return found

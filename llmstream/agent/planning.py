@@ -1,0 +1,53 @@
+"""What the application says before and after an answer of the model: the plan of a step, and its review."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from llmstream.agent.answer import GivenAnswer
+from llmstream.agent.config import AgentConfig
+from llmstream.agent.decisions import Proceed, Rewrite, Skip, Stop
+from llmstream.agent.hooks import answered
+from llmstream.agent.plan import StepPlan
+from llmstream.agent.state import RunState
+from llmstream.chats.message import Message
+from llmstream.errors import InvalidRequest
+from llmstream.streams.history import copied
+
+__all__ = ["planned", "prepared", "reviewed"]
+
+
+async def prepared(config: AgentConfig, state: RunState) -> StepPlan:
+    """What `prepare_step` wants of the step."""
+    return await answered(config.prepare_step, state) or StepPlan()
+
+
+async def planned(config: AgentConfig, state: RunState) -> StepPlan | GivenAnswer | Stop:
+    """What the next step is to be: a request, an answer that needs none, or none at all."""
+    plan = await prepared(config, state)
+    said = await answered(config.hooks.before_model, state)
+    match said:
+        case None | Proceed():
+            return plan
+        case Rewrite(messages):
+            return replace(plan, messages=tuple(messages))
+        case Skip(result):
+            return GivenAnswer(result)
+        case Stop():
+            return said
+        case _:
+            raise InvalidRequest(f"before_model gave {said!r}, which is no decision about an answer")
+
+
+async def reviewed(config: AgentConfig, state: RunState, message: Message) -> Message | Stop:
+    """The answer as it is to stand in the history, or the end of the run."""
+    said = await answered(config.hooks.after_model, state, copied([message])[0])
+    match said:
+        case None | Proceed():
+            return message
+        case Rewrite(Message() as changed):
+            return changed
+        case Stop():
+            return said
+        case _:
+            raise InvalidRequest(f"after_model gave {said!r}, which is no decision about an answer")

@@ -1,0 +1,83 @@
+"""What a step leaves: its calls as they ran, their results, and the run as a value where it waits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from llmstream.agent.answer import Answer
+from llmstream.agent.calls import StepCalls
+from llmstream.agent.config import AgentConfig
+from llmstream.agent.state import RunState
+from llmstream.agent.suspension import Suspension
+from llmstream.chats.content import File, Text, ToolCall, ToolResult
+from llmstream.chats.message import Message
+from llmstream.errors import IncompleteStream, LLMStreamError
+from llmstream.tools import ToolCallStatus
+
+__all__ = ["in_call_order", "results_of", "said_nothing", "shown_as_run", "suspension_of"]
+
+_WAITS = "The call waits for a decision and has not run."
+
+
+def shown_as_run(message: Message, calls: StepCalls) -> Message:
+    """The message with its calls as they ran: mended, and with the arguments that were approved."""
+    parts = list(message.parts)
+    for at, part in enumerate(parts):
+        ran = calls.calls.get(part.id) if isinstance(part, ToolCall) else None
+        if isinstance(part, ToolCall) and ran is not None:
+            parts[at] = msgspec.structs.replace(part, name=ran.name, arguments=ran.arguments)
+    return msgspec.structs.replace(message, parts=tuple(parts))
+
+
+def in_call_order(calls: StepCalls, message: Message) -> tuple[ToolCallStatus, ...]:
+    """The statuses of the calls that are done, as the message has them."""
+    order = {call.id: at for at, call in enumerate(message.tool_calls)}
+    done = calls.statuses.values()
+    return tuple(sorted(done, key=lambda status: order.get(status.tool_call_id, math.inf)))
+
+
+def results_of(calls: StepCalls | None, earlier: Mapping[str, ToolResult]) -> dict[str, ToolResult]:
+    """The results of the step so far; of a call that waits, one that says so.
+
+    earlier: those from before a suspension
+    """
+    if calls is None:
+        return dict(earlier)
+    waiting = {p.call_id: ToolResult(p.call_id, _WAITS, True, p.name) for p in calls.waiting.values()}
+    return {**earlier, **waiting, **calls.results}
+
+
+def suspension_of(
+    config: AgentConfig,
+    state: RunState,
+    calls: StepCalls,
+    earlier: Mapping[str, ToolResult],
+    inbox: Sequence[Message],
+) -> Suspension:
+    """The run as a value, with the calls that wait and the results of those that are done."""
+    done = {**earlier, **calls.results}
+    return Suspension.sealed(
+        state.conversation,
+        calls.waiting.values(),
+        done.values(),
+        inbox=inbox,
+        agent=config.name,
+        step=state.step,
+        usage_by_model=state.usage_by_model,
+        key=config.approval_key,
+        ttl_s=config.approval_ttl_s,
+    )
+
+
+def said_nothing(answer: Answer, message: Message) -> LLMStreamError | None:
+    """An answer of which the limit of tokens left nothing is no answer."""
+    says = any(isinstance(part, Text | ToolCall | File) for part in message.parts)
+    if answer.finish.finish_reason != "length" or says:
+        return None
+    words = "the answer reached its limit of tokens before it said anything. Raise max_output_tokens."
+    error = IncompleteStream(words, provider=answer.stream.model.provider.name, retryable=False)
+    error.partial, error.usage = message, answer.usage
+    return error

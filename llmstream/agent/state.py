@@ -1,0 +1,88 @@
+"""What a run has done so far: steps, tokens, time, and what they may have cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+from typing import Any, TypeAlias
+
+from llmstream.chats.message import Message
+from llmstream.events import FinishReason, Timings, Usage
+from llmstream.streams.history import copied
+from llmstream.tools import ToolCallStatus
+
+__all__ = ["Price", "RunState", "Step"]
+
+Price: TypeAlias = Callable[[str, Usage], float | None]
+"""What the tokens of a model ("provider:model") cost, in a currency of the caller's; None where unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step that is over: an answer of the model and the calls that it asked for.
+
+    model:         "provider:model"
+    statuses:      of the calls that were run or refused here, in call order
+    cost_estimate: by the agent's `price`; None where that knows no price
+    """
+
+    number: int
+    model: str
+    message: Message
+    finish_reason: FinishReason
+    usage: Usage
+    timings: Timings
+    statuses: tuple[ToolCallStatus, ...] = ()
+    cost_estimate: float | None = None
+
+
+@dataclass(slots=True)
+class RunState:
+    """A run as stop conditions, `prepare_step` and hooks see it.
+
+    step:           the number of the step under way, or of the next between two; from 0
+    steps:          those that are over in this process; a resumed run counts on but begins anew here
+    usage_by_model: tokens by "provider:model", sub-agents' included
+    context:        the application's own object
+    """
+
+    context: Any
+    clock: Callable[[], float]
+    price: Price | None = None
+    step: int = 0
+    steps: list[Step] = field(default_factory=list)
+    usage_by_model: dict[str, Usage] = field(default_factory=dict)
+    conversation: list[Message] = field(default_factory=list, repr=False)
+    started: float | None = None
+
+    @property
+    def messages(self) -> list[Message]:
+        """The conversation so far; copies."""
+        return copied(self.conversation)
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of the whole run, sub-agents' included."""
+        return reduce(add, self.usage_by_model.values(), Usage())
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the run was first read, in this process."""
+        return 0.0 if self.started is None else self.clock() - self.started
+
+    @property
+    def cost_estimate(self) -> float | None:
+        """The sum of the prices that are known: an estimate, and at least that; None where none is."""
+        priced = [self.priced(model, usage) for model, usage in self.usage_by_model.items()]
+        known = [cost for cost in priced if cost is not None]
+        return sum(known) if known else None
+
+    def priced(self, model: str, usage: Usage) -> float | None:
+        """What these tokens may cost, or None."""
+        return None if self.price is None else self.price(model, usage)
+
+    def spend(self, model: str, usage: Usage) -> None:
+        """Counts the tokens of one answer."""
+        self.usage_by_model[model] = self.usage_by_model.get(model, Usage()) + usage

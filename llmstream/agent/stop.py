@@ -1,0 +1,104 @@
+"""Stop conditions: plain callables over a `RunState`, asked after each step and its tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+import msgspec
+
+from llmstream.agent.state import RunState, Step
+from llmstream.errors import InvalidRequest
+
+__all__ = [
+    "StopCondition",
+    "as_conditions",
+    "cost_over",
+    "elapsed_over",
+    "no_progress",
+    "step_count",
+    "tokens_over",
+    "tool_called",
+]
+
+StopCondition: TypeAlias = Callable[[RunState], bool]
+"""Whether the run should end. The calls of the last step have run, and their results are kept."""
+
+
+def _named(condition: StopCondition, name: str) -> StopCondition:
+    """With a name that `run.stopped_by` can show."""
+    condition.__name__ = condition.__qualname__ = name
+    return condition
+
+
+def step_count(steps: int) -> StopCondition:
+    """After so many steps.
+
+    raises: InvalidRequest for less than one
+    """
+    if steps < 1:
+        raise InvalidRequest(f"a run has at least 1 step, got {steps}")
+    return _named(lambda state: state.step >= steps, f"step_count({steps})")
+
+
+def tool_called(*names: str) -> StopCondition:
+    """After a step that called one of these tools, whatever it gave."""
+    wanted = frozenset(names)
+
+    def called(state: RunState) -> bool:
+        return bool(state.steps) and any(status.name in wanted for status in state.steps[-1].statuses)
+
+    return _named(called, f"tool_called({', '.join(map(repr, names))})")
+
+
+def tokens_over(tokens: int) -> StopCondition:
+    """Once the run has spent more tokens than this, prompts and answers together."""
+    return _named(lambda state: _tokens(state) > tokens, f"tokens_over({tokens})")
+
+
+def cost_over(cost: float) -> StopCondition:
+    """Once the estimated cost is higher than this. It needs the agent's `price`; without, never."""
+    return _named(lambda state: (state.cost_estimate or 0.0) > cost, f"cost_over({cost:g})")
+
+
+def elapsed_over(seconds: float) -> StopCondition:
+    """Once so many seconds have passed, asked between steps; `Deadlines(total_s=...)` cuts within one."""
+    return _named(lambda state: state.elapsed_s > seconds, f"elapsed_over({seconds:g})")
+
+
+def no_progress(steps: int = 3) -> StopCondition:
+    """Once so many steps in a row made the same calls and got the same results.
+
+    raises: InvalidRequest for less than two
+    """
+    if steps < 2:
+        raise InvalidRequest(f"no_progress compares at least 2 steps, got {steps}")
+
+    def same(state: RunState) -> bool:
+        last = state.steps[-steps:]
+        return len(last) == steps and bool(last[0].statuses) and len({_done(step) for step in last}) == 1
+
+    return _named(same, f"no_progress({steps})")
+
+
+def as_conditions(given: StopCondition | Iterable[StopCondition]) -> tuple[StopCondition, ...]:
+    """The conditions, whether one or several were given."""
+    conditions = (given,) if callable(given) else tuple(given)
+    wrong = next((c for c in conditions if not callable(c)), None)
+    if wrong is not None:
+        raise InvalidRequest(f"a stop condition is a function of the run's state, got {wrong!r}")
+    return conditions
+
+
+def _tokens(state: RunState) -> int:
+    usage = state.usage
+    if usage.total_tokens is not None:
+        return usage.total_tokens
+    return (usage.input_tokens or 0) + (usage.output_tokens or 0)
+
+
+def _done(step: Step) -> bytes:
+    calls = {call.id: (call.name, call.arguments) for call in step.message.tool_calls}
+    return msgspec.json.encode(
+        [(calls.get(s.tool_call_id, s.name), s.result.content, s.result.is_error) for s in step.statuses]
+    )

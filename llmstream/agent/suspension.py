@@ -1,0 +1,170 @@
+"""A run that waits for a person, as a value: saved, moved to another process, resumed once."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import time
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+import msgspec
+
+from llmstream.agent.approval import PendingCall, digest_of
+from llmstream.chats.content import ToolResult
+from llmstream.chats.files import read_whole, write_whole
+from llmstream.chats.message import Message
+from llmstream.chats.saved import dump_messages, load_messages
+from llmstream.errors import DecodeError, InvalidRequest
+from llmstream.usage import Usage
+
+__all__ = ["Suspension"]
+
+VERSION = 1
+
+
+class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything that going on takes, but for the agent itself. `Agent.resume` takes it, once.
+
+    agent:          the name of the agent that was suspended
+    conversation:   the saved form of its messages, up to and with the calls that wait
+    pending:        the calls that wait
+    results:        of the calls of the same answer that are done; these never run again
+    inbox:          the saved form of messages sent to the run that the model has not seen; "" for none
+    step:           how many steps are over
+    usage_by_model: tokens so far
+    signed:         whether digests are HMACs made with the agent's `approval_key`
+    expires_at_s:   Unix time after which it is refused; None for never
+    seal:           a digest over all of it
+    """
+
+    version: int = VERSION
+    id: str
+    agent: str = ""
+    conversation: str
+    pending: tuple[PendingCall, ...]
+    results: tuple[ToolResult, ...] = ()
+    inbox: str = ""
+    step: int = 0
+    usage_by_model: dict[str, Usage] = msgspec.field(default_factory=dict)
+    signed: bool = False
+    expires_at_s: float | None = None
+    seal: str = ""
+
+    @classmethod
+    def sealed(
+        cls,
+        messages: Iterable[Message],
+        pending: Iterable[PendingCall],
+        results: Iterable[ToolResult],
+        *,
+        inbox: Sequence[Message] = (),
+        agent: str,
+        step: int,
+        usage_by_model: dict[str, Usage],
+        key: bytes | None,
+        ttl_s: float | None,
+    ) -> Self:
+        """A new one, with its digests.
+
+        raises: InvalidRequest where JSON cannot hold what a message holds
+        """
+        name = secrets.token_hex(16)
+        open_one = cls(
+            id=name,
+            agent=agent,
+            conversation=dump_messages(messages).decode(),
+            pending=tuple([msgspec.structs.replace(p, digest=_bound(p, name, key)) for p in pending]),
+            results=tuple(results),
+            inbox=dump_messages(inbox).decode() if inbox else "",
+            step=step,
+            usage_by_model=usage_by_model,
+            signed=key is not None,
+            expires_at_s=None if ttl_s is None else time.time() + ttl_s,
+        )
+        return msgspec.structs.replace(open_one, seal=open_one._seal(key))
+
+    @property
+    def messages(self) -> list[Message]:
+        """The conversation; its last calls have no results yet."""
+        return load_messages(self.conversation)
+
+    @property
+    def unseen(self) -> list[Message]:
+        """Messages sent to the run that the model has not seen: it will, when the run goes on."""
+        return load_messages(self.inbox) if self.inbox else []
+
+    def check(self, key: bytes | None) -> None:
+        """Makes sure that this is what was suspended.
+
+        raises: InvalidRequest where it was altered, has expired, or was not signed with this key
+        """
+        if self.signed != (key is not None):
+            how = (
+                "signed; pass the same approval_key="
+                if self.signed
+                else "not signed, but this agent has a key"
+            )
+            raise InvalidRequest(f"the suspension is {how}")
+        bound = all(hmac.compare_digest(p.digest, _bound(p, self.id, key)) for p in self.pending)
+        if not bound or not hmac.compare_digest(self.seal, self._seal(key)):
+            raise InvalidRequest(
+                "the suspension was altered after it was made, or signed with another key; it is refused. "
+                "Decisions hold for the arguments that were shown."
+            )
+        if self.expires_at_s is not None and time.time() > self.expires_at_s:
+            raise InvalidRequest("the suspension has expired. Run the agent again.")
+
+    def to_json(self) -> bytes:
+        """The saved form."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> Self:
+        """What `to_json` gave. Whether it is genuine, `Agent.resume` finds out.
+
+        raises: DecodeError where it is damaged, something else, or of a newer version
+        """
+        try:
+            found = msgspec.json.decode(data, type=cls)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise DecodeError(f"not a saved suspension: {error}") from None
+        if found.version != VERSION:
+            raise DecodeError(f"a suspension of version {found.version}; this llmstream reads {VERSION}")
+        return found
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file that only its owner can read, whole or not at all; see `Chat.save`."""
+        write_whole(path, self.to_json())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """What `save` wrote; the file stays. Two processes that load it can both resume it: see `take`.
+
+        raises: OSError, DecodeError as `from_json`
+        """
+        return cls.from_json(read_whole(path))
+
+    @classmethod
+    def take(cls, path: str | os.PathLike[str]) -> Self:
+        """The same, and the file is gone: of several processes that try, one has it.
+
+        raises: FileNotFoundError where another was first; OSError, DecodeError as `load`
+        """
+        taken = f"{os.fspath(path)}.{secrets.token_hex(8)}.taken"
+        os.rename(path, taken)
+        found = cls.load(taken)
+        os.unlink(taken)
+        return found
+
+    def _seal(self, key: bytes | None) -> str:
+        return digest_of(
+            key, "llmstream.suspension", msgspec.json.encode(msgspec.structs.replace(self, seal=""))
+        )
+
+
+def _bound(pending: PendingCall, suspension_id: str, key: bytes | None) -> str:
+    return digest_of(
+        key, suspension_id, pending.approval_id, pending.call_id, pending.name, pending.arguments
+    )

@@ -1,0 +1,143 @@
+"""What becomes of one call before it runs: mended, rewritten, answered, approved, refused or left waiting."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import msgspec
+
+from llmstream.agent.approval import Approver, PendingCall
+from llmstream.agent.decisions import Approve, Deny, Proceed, Rewrite, Skip, Stop
+from llmstream.agent.hooks import Hooks, Repair, answered
+from llmstream.agent.state import RunState
+from llmstream.chats.content import ToolCall
+from llmstream.errors import InvalidRequest
+from llmstream.request import ProviderTool
+from llmstream.tools import AnyTool, Tool, ToolCallStatus, ToolOutcome, as_tools
+from llmstream.tools.running import approval_needed, call_error
+
+__all__ = ["Judge", "Run", "Settled", "Verdict", "Wait"]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The call may run, as it stands here."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The call does not run; its result is known. `stop` is why the run has to end, if it has to."""
+
+    call: ToolCall
+    status: ToolCallStatus
+    stop: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The call waits: for a decision, or for a result from elsewhere."""
+
+    call: ToolCall
+    pending: PendingCall
+
+
+Verdict: TypeAlias = Run | Settled | Wait
+Ask: TypeAlias = Callable[[PendingCall], Awaitable[None]]
+"""Told that a person is asked, before the approver is."""
+
+
+class Judge:
+    """Decides about the calls of one run, by its tools, hooks, approver and repair.
+
+    decided: a person's decisions from before, by the id of the call; they hold without asking again
+    """
+
+    def __init__(
+        self,
+        state: RunState,
+        hooks: Hooks,
+        *,
+        approve: Approver | None,
+        repair: Repair | None,
+        decided: Mapping[str, Approve | Deny] | None = None,
+    ) -> None:
+        self._state = state
+        self._hooks = hooks
+        self._approve = approve
+        self._repair = repair
+        self._decided = dict(decided or {})
+
+    async def judge(self, call: ToolCall, tools: Iterable[AnyTool], ask: Ask) -> Verdict:
+        """What becomes of a call."""
+        known = as_tools(tools)
+        if call.name in _declared(known):
+            return Wait(call, PendingCall(call.id, call.name, call.arguments))
+        decision = self._decided.pop(call.id, None)
+        if decision is not None:  # mended and rewritten before it was shown
+            return self._by_person(call, decision)
+        call = await self._mended(call, known)
+        said = await answered(self._hooks.before_tool, self._state, call)
+        match said:
+            case Rewrite(arguments):
+                text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+                call = msgspec.structs.replace(call, arguments=text)
+            case Skip(result):
+                return Settled(call, ToolCallStatus.of(call, ToolOutcome.of(result)))
+            case Stop(reason):
+                why = reason or "a hook stopped the run"
+                return Settled(call, _refused(call, f"The call was not run: {why}."), why)
+            case Approve() | Deny():
+                return self._by_person(call, said)
+            case None | Proceed():
+                pass
+            case _:
+                raise InvalidRequest(f"before_tool gave {said!r}, which is no decision about a call")
+        if not await approval_needed(call, known):
+            return Run(call)
+        return await self._asked(call, ask)
+
+    async def _asked(self, call: ToolCall, ask: Ask) -> Verdict:
+        pending = PendingCall(call.id, call.name, call.arguments, f"approval_{secrets.token_hex(8)}")
+        await ask(pending)
+        said = await answered(self._approve, pending)
+        if said is None:
+            return Wait(call, pending)
+        if isinstance(said, bool):
+            said = Approve() if said else Deny()
+        return self._by_person(call, said)
+
+    def _by_person(self, call: ToolCall, decision: Any) -> Verdict:
+        match decision:
+            case Approve():
+                return Run(call)
+            case Deny(reason):
+                words = f"The call was denied{f': {reason}' if reason else ''}. It has not run."
+                return Settled(call, _refused(call, words))
+            case _:
+                raise InvalidRequest(
+                    f"{decision!r} decides nothing about a call; give Approve() or Deny(reason)"
+                )
+
+    async def _mended(self, call: ToolCall, known: tuple[Any, ...]) -> ToolCall:
+        """The call, or what the repair hook makes of it where it cannot run. Its id stays."""
+        error = call_error(call, known) if self._repair is not None else None
+        if error is None:
+            return call
+        mended = await answered(self._repair, call, error)
+        if mended is None:
+            return call
+        return ToolCall(call.id, mended.name, mended.arguments)
+
+
+def _declared(known: Iterable[Any]) -> set[str]:
+    names = {t.name for t in known if not isinstance(t, Tool)}
+    return names | {t.type for t in known if isinstance(t, ProviderTool)}
+
+
+def _refused(call: ToolCall, words: str) -> ToolCallStatus:
+    return ToolCallStatus.of(call, ToolOutcome.failed(words))

@@ -1,0 +1,61 @@
+"""What a running tool may know about its call: `ToolContext`, given to the parameter that asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import types
+import typing
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from llmstream.chats.message import Message
+
+__all__ = ["ToolContext", "is_context"]
+
+
+async def _nowhere(value: Any) -> None:
+    """Where nobody listens, progress is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """Given to the parameter of a tool that is annotated with it; the model never sees that parameter.
+
+    call_id:   the id of the call
+    tool_name: what the model called
+    step:      the step of the run, from 0
+    messages:  the conversation as it was when the call began; copies
+    deadline:  when the whole run has to be over, in the event loop's time; None where it need not
+    app:       the application's own object, as given to `Agent(context=...)` or `stream(context=...)`
+    """
+
+    call_id: str = ""
+    tool_name: str = ""
+    step: int = 0
+    messages: tuple[Message, ...] = ()
+    deadline: float | None = None
+    app: Any = None
+    reporter: Callable[[Any], Awaitable[None]] = field(default=_nowhere, repr=False, compare=False)
+
+    async def report(self, value: Any) -> None:
+        """Tells of progress: a preliminary result, as an async generator's `yield` is one.
+
+        Waits where the reader of the run is slower than the tool.
+        """
+        await self.reporter(value)
+
+    @property
+    def remaining_s(self) -> float | None:
+        """Seconds until the deadline, never below 0; None where there is none. Call it in a coroutine."""
+        if self.deadline is None:
+            return None
+        return max(0.0, self.deadline - asyncio.get_running_loop().time())
+
+
+def is_context(annotation: Any) -> bool:
+    """Whether a parameter so annotated asks for the context: `ToolContext`, or that or None."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return any(is_context(choice) for choice in typing.get_args(annotation))
+    return inspect.isclass(annotation) and issubclass(annotation, ToolContext)

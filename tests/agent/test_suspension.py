@@ -1,0 +1,265 @@
+"""Calls that a person decides about: asked at once, or in another process after a restart."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import llmstream as ls
+from llmstream.agent import PendingCall
+from llmstream.chats.content import ToolResult
+from llmstream.events import ToolApprovalRequest
+from llmstream.grammar import check
+from llmstream.simulator import Call, Turn
+from llmstream.testing import ScriptedModel
+
+KEY = b"a key that nobody else has"
+ran: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_ran() -> None:
+    ran.clear()
+
+
+@ls.tool(needs_approval=lambda arguments: arguments["amount"] > 10)
+async def pay(amount: int) -> str:
+    """Pays."""
+    ran.append(f"paid {amount}")
+    return f"paid {amount}"
+
+
+@ls.tool
+async def look() -> str:
+    """Looks."""
+    ran.append("looked")
+    return "seen"
+
+
+PAYS = Turn(text="Well.", calls=(Call("look"), Call("pay", {"amount": 50})), usage=ls.Usage(3, 4, 7))
+
+
+def agent(*turns: Turn | str, key: bytes | None = None) -> ls.Agent:
+    model = ScriptedModel(*(turns or (PAYS, "Done.")))
+    return ls.Agent(model, name="clerk", tools=[pay, look], approval_key=key)
+
+
+async def suspended(key: bytes | None = None) -> tuple[ls.Suspension, list[ls.Event]]:
+    run = agent(key=key).stream("Pay 50")
+    events = [event async for event in run]
+    assert check(events) == []
+    assert run.finish_reason == "tool-calls"
+    assert run.suspended is not None
+    return run.suspended, events
+
+
+async def test_a_run_without_an_approver_ends_as_a_value() -> None:
+    suspension, events = await suspended()
+    (request,) = [e for e in events if isinstance(e, ToolApprovalRequest)]
+    (pending,) = suspension.pending
+    assert (pending.name, pending.arguments) == ("pay", '{"amount":50}')
+    assert (request.tool_call_id, request.approval_id) == (pending.call_id, pending.approval_id)
+    assert ran == ["looked"]
+    assert [r.content for r in suspension.results] == ["seen"]
+    assert suspension.usage_by_model == {"scripted:scripted": ls.Usage(3, 4, 7)}
+
+
+async def test_what_a_predicate_lets_pass_needs_nobody() -> None:
+    run = agent(Turn(calls=(Call("pay", {"amount": 5}),)), "Done.").stream("Pay 5")
+    await run.collect()
+    assert (run.suspended, ran) == (None, ["paid 5"])
+
+
+async def test_arguments_that_do_not_fit_go_back_to_the_model_and_to_nobody_else() -> None:
+    run = agent(Turn(calls=(Call("pay", {"amount": "much"}),)), "Done.").stream("Pay")
+    await run.collect()
+    assert run.suspended is None
+    assert run.statuses[0].result.is_error
+
+
+async def test_a_predicate_that_fails_means_that_a_person_has_to_agree() -> None:
+    @ls.tool(needs_approval=lambda arguments: arguments["no such"])
+    async def risky() -> None:
+        raise AssertionError
+
+    run = ls.Agent(ScriptedModel(Turn(calls=(Call("risky"),))), tools=[risky]).stream("Go")
+    await run.collect()
+    assert run.suspended is not None
+
+
+@pytest.mark.parametrize("key", [None, KEY])
+async def test_an_approved_call_runs_in_another_process_and_done_ones_do_not_again(
+    tmp_path: Path, key: bytes | None
+) -> None:
+    suspension, _ = await suspended(key)
+    path = tmp_path / "run.json"
+    suspension.save(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    loaded = ls.Suspension.take(path)
+    assert loaded == suspension
+    assert not path.exists()
+    run = agent("All paid.", key=key).resume(loaded, {loaded.pending[0].approval_id: ls.Approve()})
+    events = [event async for event in run]
+    assert check(events) == []
+    assert ran == ["looked", "paid 50"]
+    assert run.text == "All paid."
+    assert [m.role for m in run.messages()] == ["user", "assistant", "tool", "assistant"]
+    assert [r.content for r in run.messages()[2].tool_results] == ["seen", "paid 50"]
+    assert run.usage.input_tokens is not None
+    assert run.usage.input_tokens > 3
+    assert run.messages()[1].sender == "clerk"
+
+
+async def test_the_model_is_told_of_a_denied_call() -> None:
+    suspension, _ = await suspended()
+    run = agent("Pity.").resume(suspension, {suspension.pending[0].approval_id: ls.Deny("too much")})
+    await run.collect()
+    assert ran == ["looked"]
+    assert "too much" in run.messages()[2].tool_results[1].content
+
+
+async def test_what_is_left_undecided_suspends_the_run_anew() -> None:
+    two = Turn(calls=(Call("pay", {"amount": 20}), Call("pay", {"amount": 30})))
+    first = agent(two).stream("Pay")
+    await first.collect()
+    assert first.suspended is not None
+    a, b = first.suspended.pending
+    second = agent(two).resume(first.suspended, {b.approval_id: True})
+    await second.collect()
+    assert ran == ["paid 30"]
+    assert second.suspended is not None
+    assert [p.approval_id for p in second.suspended.pending] == [a.approval_id]
+    third = agent("Done.").resume(second.suspended, {a.approval_id: True})
+    await third.collect()
+    assert ran == ["paid 30", "paid 20"]
+    assert [r.content for r in third.messages()[2].tool_results] == ["paid 20", "paid 30"]
+
+
+async def test_a_suspension_is_used_once() -> None:
+    suspension, _ = await suspended()
+    decisions = {suspension.pending[0].approval_id: True}
+    slow = agent("Done.").resume(suspension, decisions)
+    await agent("Done.").resume(suspension, decisions).collect()
+    with pytest.raises(ls.InvalidRequest, match="before"):
+        agent("Done.").resume(suspension, decisions)
+    with pytest.raises(ls.InvalidRequest, match="before"):
+        await slow.collect()
+    assert ran == ["looked", "paid 50"]
+
+
+def altered(suspension: ls.Suspension) -> list[ls.Suspension]:
+    replace = msgspec.structs.replace
+    (pending,) = suspension.pending
+    other = replace(pending, arguments='{"amount":99}')
+    conversation = suspension.conversation.replace("50", "99")
+    return [
+        replace(suspension, pending=(other,)),
+        replace(suspension, pending=(other,), conversation=conversation),
+        replace(suspension, conversation=conversation),
+        replace(suspension, results=()),
+        replace(suspension, step=9),
+        replace(suspension, seal="0" * 64),
+    ]
+
+
+@pytest.mark.parametrize("key", [None, KEY])
+async def test_a_suspension_that_was_altered_is_refused(key: bytes | None) -> None:
+    suspension, _ = await suspended(key)
+    for forged in altered(suspension):
+        with pytest.raises(ls.InvalidRequest, match="altered"):
+            agent(key=key).resume(forged, {suspension.pending[0].approval_id: True})
+    assert ran == ["looked"]
+
+
+async def test_a_key_cannot_be_gone_around() -> None:
+    unsigned, _ = await suspended(None)
+    signed, _ = await suspended(KEY)
+    for suspension, key in ((unsigned, KEY), (signed, None), (signed, b"another")):
+        with pytest.raises(ls.InvalidRequest):
+            agent(key=key).resume(suspension, {})
+
+
+async def test_a_suspension_expires() -> None:
+    model = ScriptedModel(PAYS)
+    short = ls.Agent(model, tools=[pay, look], approval_ttl_s=-1)
+    run = short.stream("Pay")
+    await run.collect()
+    assert run.suspended is not None
+    with pytest.raises(ls.InvalidRequest, match="expired"):
+        short.resume(run.suspended)
+
+
+async def test_decisions_that_belong_to_no_call_are_refused() -> None:
+    suspension, _ = await suspended()
+    with pytest.raises(ls.InvalidRequest, match="no call waits"):
+        agent().resume(suspension, {"approval_x": True})
+    with pytest.raises(ls.InvalidRequest, match="no call"):
+        agent().resume(suspension, results=[ToolResult("x", "y")])
+    with pytest.raises(ls.InvalidRequest, match="of agent"):
+        ls.Agent(ScriptedModel("x")).resume(suspension)
+
+
+async def test_calls_that_run_elsewhere_are_resumed_with_their_results() -> None:
+    spec = ls.ToolSpec("ask", "Asks a person.")
+    first = ls.Agent(ScriptedModel(Turn(calls=(Call("ask"), Call("look")))), tools=[spec, look]).stream("Go")
+    await first.collect()
+    assert first.suspended is not None
+    (pending,) = first.suspended.pending
+    assert (pending.name, pending.approval_id) == ("ask", "")
+    second = ls.Agent(ScriptedModel("Thanks."), tools=[spec, look])
+    run = second.resume(first.suspended, results=[ToolResult(pending.call_id, "42")])
+    events = [event async for event in run]
+    assert check(events) == []
+    assert ran == ["looked"]
+    assert [r.content for r in run.messages()[2].tool_results] == ["42", "seen"]
+
+
+@pytest.mark.parametrize("said", [ls.Approve(), True, ls.Deny("no"), False, None])
+async def test_an_approver_is_asked_while_the_run_goes_on(said: ls.Approve | ls.Deny | bool | None) -> None:
+    shown: list[PendingCall] = []
+
+    async def approve(pending: PendingCall) -> ls.Approve | ls.Deny | bool | None:
+        shown.append(pending)
+        return said
+
+    run = ls.Agent(ScriptedModel(PAYS, "Done."), tools=[pay, look], approve=approve).stream("Pay")
+    events = [event async for event in run]
+    assert check(events) == []
+    assert [str(p) for p in shown] == ['pay({"amount":50})']
+    assert ("paid 50" in ran) == (said in (ls.Approve(), True))
+    assert (run.suspended is not None) == (said is None)
+    assert [e.approval_id for e in events if isinstance(e, ToolApprovalRequest)] == [shown[0].approval_id]
+
+
+def test_a_pending_call_shows_every_character_of_its_arguments() -> None:
+    hidden = PendingCall("c", "pay", '{"to":"a\u202eb\x1b[2Kc"}')
+    assert str(hidden) == 'pay({"to":"a\\u202eb\\x1b[2Kc"})'
+
+
+async def test_messages_of_a_suspended_run_are_whole() -> None:
+    run = agent().stream("Pay")
+    await run.collect()
+    results = run.messages()[-1].tool_results
+    assert [r.content for r in results] == ["seen", "The call waits for a decision and has not run."]
+
+
+def test_what_is_no_suspension_is_refused() -> None:
+    for data in (b"{}", b"[", b'{"version":2,"id":"a","conversation":"","pending":[]}'):
+        with pytest.raises(ls.DecodeError):
+            ls.Suspension.from_json(data)
+
+
+async def test_a_message_that_was_sent_before_the_suspension_is_seen_after_it() -> None:
+    run = agent().stream("Pay")
+    async for event in run:
+        if isinstance(event, ls.StepFinish):
+            run.send("Be quick.")
+    assert run.suspended is not None
+    assert [m.text_content for m in run.suspended.unseen] == ["Be quick."]
+    again = ls.Suspension.from_json(run.suspended.to_json())
+    second = agent("Done.").resume(again, {again.pending[0].approval_id: True})
+    await second.collect()
+    assert [m.role for m in second.messages()] == ["user", "assistant", "tool", "user", "assistant"]
