@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from unittest.mock import Mock
@@ -10,8 +11,13 @@ from unittest.mock import Mock
 import aioresponses.core
 import pytest
 from aiohttp import ClientResponse, web
+from hypothesis import settings
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+# The same examples in every run, and no deadline on a busy machine; LLMSTREAM_EXPLORE=1 looks for new ones.
+settings.register_profile("llmstream", derandomize="LLMSTREAM_EXPLORE" not in os.environ, deadline=None)
+settings.load_profile("llmstream")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Serve = Callable[[Handler], Awaitable[str]]

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from llmstream.dialects.tool_calls import ToolCallTracker
 from llmstream.dialects.tool_fragments import mint_call_id
 from llmstream.errors import DecodeError
 from llmstream.events import ToolCall, ToolInputDelta, ToolInputEnd, ToolInputStart
-
-
-def test_every_fragment_costs_the_same():
-    def cost(count):
-        tracker = ToolCallTracker()
-        tracker.add(index=0, id="a", name="f", arguments='{"v":"')
-        start = time.perf_counter()
-        for _ in range(count):
-            tracker.add(index=0, arguments="abc}")
-        return time.perf_counter() - start
-
-    small = min(cost(2_000) for _ in range(3))
-    large = min(cost(20_000) for _ in range(3))
-    assert large < 30 * small
 
 
 def test_the_tracker_alone_gives_the_events_of_a_call():
