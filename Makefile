@@ -3,13 +3,16 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test check bench clean
+.PHONY: demo test lint check bench clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/llmstream demo
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -q
+
+lint: $(VENV)/.dev
+	PATH="$(abspath $(BIN)):$$PATH" scripts/lint
 
 check: $(VENV)/.dev
 	PATH="$(abspath $(BIN)):$$PATH" scripts/check
