@@ -329,10 +329,10 @@ async def test_headers_that_never_come_are_a_deadline(serve) -> None:
 
 
 async def test_a_slow_reader_is_no_idle_stream(serve) -> None:
-    stream = model(await serve(hello)).stream("Hi", deadlines=ls.Deadlines(idle_s=0.05))
+    stream = model(await serve(hello)).stream("Hi", deadlines=ls.Deadlines(idle_s=0.3))
     async for event in stream:
         if isinstance(event, TextDelta):
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.4)
     assert stream.text == "Hello"
 
 
@@ -705,7 +705,7 @@ async def test_an_error_body_that_never_ends_is_a_deadline(serve) -> None:
         await asyncio.sleep(30)
         return response
 
-    deadlines = ls.Deadlines(first_event_s=0.1)
+    deadlines = ls.Deadlines(first_event_s=1)
     async with asyncio.timeout(5):
         with pytest.raises(ls.ServerError):
             await (

@@ -86,7 +86,7 @@ async def test_an_answer_without_end_is_left_at_the_deadline(tmp_path) -> None:
     script = Script((Turn(text="Hello to you", fault=Stall(after_events=4)),))
     async with Simulator(script) as simulator:
         with pytest.raises(ls.DeadlineExceeded) as caught:
-            await record(at(simulator.url), "Hi", tmp_path / "x", deadlines=ls.Deadlines(total_s=0.2))
+            await record(at(simulator.url), "Hi", tmp_path / "x", deadlines=ls.Deadlines(total_s=1))
         await simulator.requests[0].done.wait()
     assert caught.value.reason == "total"
     assert b"Hello" in Recording.load(tmp_path / "x").body
