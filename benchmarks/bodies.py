@@ -78,10 +78,61 @@ def ollama(count: int) -> list[bytes]:
     ]
 
 
-BODIES = {"openai-chat": openai_chat, "anthropic": anthropic, "ollama": ollama}
+def openai_responses(count: int) -> list[bytes]:
+    """Responses events, numbered; the text comes once more in whole at the end, four times over."""
+    made: list[bytes] = []
+
+    def event(kind: str, **data: object) -> None:
+        body = _json({"type": kind, "sequence_number": len(made), **data})
+        made.append(f"event: {kind}\n".encode() + b"data: " + body + b"\n\n")
+
+    deltas = [f" {WORDS[i % len(WORDS)]}" for i in range(count)]
+    where = {"item_id": "msg_01", "output_index": 0, "content_index": 0}
+    part: dict[str, object] = {"type": "output_text", "annotations": [], "logprobs": [], "text": ""}
+    item: dict[str, object] = {"id": "msg_01", "type": "message", "status": "in_progress", "content": []}
+    item["role"] = "assistant"
+    head = {"id": "resp_01", "object": "response", "created_at": 1763700000, "model": "gpt-5-mini"}
+    event("response.created", response={**head, "status": "in_progress", "output": [], "usage": None})
+    event("response.output_item.added", output_index=0, item=item)
+    event("response.content_part.added", **where, part=part)
+    for delta in deltas:
+        event("response.output_text.delta", **where, delta=delta, logprobs=[], obfuscation="x7Kq")
+    part = {**part, "text": "".join(deltas)}
+    item = {**item, "status": "completed", "content": [part]}
+    event("response.output_text.done", **where, logprobs=[], text=part["text"])
+    event("response.content_part.done", **where, part=part)
+    event("response.output_item.done", output_index=0, item=item)
+    usage = {"input_tokens": 12, "output_tokens": count, "total_tokens": count + 12}
+    event("response.completed", response={**head, "status": "completed", "output": [item], "usage": usage})
+    return made
+
+
+def gemini(count: int) -> list[bytes]:
+    """generateContent chunks, each with the usage so far."""
+
+    def chunk(number: int, **more: object) -> bytes:
+        content = {"parts": [{"text": f" {WORDS[number % len(WORDS)]}"}], "role": "model"}
+        counted = {"promptTokenCount": 12, "candidatesTokenCount": number + 1, "totalTokenCount": number + 13}
+        data = {"candidates": [{"content": content, "index": 0, **more}], "usageMetadata": counted}
+        return (
+            b"data: " + _json({**data, "modelVersion": "gemini-2.5-flash", "responseId": "X7"}) + b"\r\n\r\n"
+        )
+
+    return [*(chunk(i) for i in range(count - 1)), chunk(count - 1, finishReason="STOP")]
+
+
+BODIES = {
+    "openai-chat": openai_chat,
+    "openai-responses": openai_responses,
+    "anthropic": anthropic,
+    "gemini": gemini,
+    "ollama": ollama,
+}
 CONTENT_TYPES = {
     "openai-chat": "text/event-stream",
+    "openai-responses": "text/event-stream",
     "anthropic": "text/event-stream",
+    "gemini": "text/event-stream",
     "ollama": "application/x-ndjson",
 }
 

@@ -42,6 +42,27 @@ class _Line(msgspec.Struct):
     done: bool
 
 
+class _ResponsesEvent(msgspec.Struct):
+    type: str
+    delta: str | None = None
+
+
+class _Part(msgspec.Struct):
+    text: str | None = None
+
+
+class _Content(msgspec.Struct):
+    parts: list[_Part]
+
+
+class _Candidate(msgspec.Struct):
+    content: _Content
+
+
+class _Generated(msgspec.Struct):
+    candidates: list[_Candidate]
+
+
 async def openai_chat(response: aiohttp.ClientResponse) -> AsyncIterator[str]:
     """Text deltas of chat completions."""
     decode = msgspec.json.Decoder(_Chunk).decode
@@ -81,4 +102,35 @@ async def ollama(response: aiohttp.ClientResponse) -> AsyncIterator[str]:
                 yield wire.message.content
 
 
-FLOORS = {"openai-chat": openai_chat, "anthropic": anthropic, "ollama": ollama}
+async def openai_responses(response: aiohttp.ClientResponse) -> AsyncIterator[str]:
+    """Text deltas of responses."""
+    decode = msgspec.json.Decoder(_ResponsesEvent).decode
+    tail = b""
+    async for block in response.content.iter_any():
+        *events, tail = (tail + block).split(b"\n\n")
+        for event in events:
+            wire = decode(event[event.index(b"\ndata: ") + 7 :])
+            if wire.type == "response.output_text.delta" and wire.delta:
+                yield wire.delta
+
+
+async def gemini(response: aiohttp.ClientResponse) -> AsyncIterator[str]:
+    """Text of generated chunks."""
+    decode = msgspec.json.Decoder(_Generated).decode
+    tail = b""
+    async for block in response.content.iter_any():
+        *events, tail = (tail + block).split(b"\r\n\r\n")
+        for event in events:
+            for candidate in decode(event[6:]).candidates:
+                for part in candidate.content.parts:
+                    if part.text:
+                        yield part.text
+
+
+FLOORS = {
+    "openai-chat": openai_chat,
+    "openai-responses": openai_responses,
+    "anthropic": anthropic,
+    "gemini": gemini,
+    "ollama": ollama,
+}

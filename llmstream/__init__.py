@@ -17,9 +17,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from llmstream import agent, chats, errors, events, framing, grammar, partial_json, testing
+    from llmstream import (
+        agent,
+        chats,
+        errors,
+        events,
+        framing,
+        grammar,
+        mcp,
+        partial_json,
+        prices,
+        telemetry,
+        testing,
+    )
     from llmstream.accumulate import Accumulator
-    from llmstream.agent import Agent, Approve, Deny, StepPlan, Suspension
+    from llmstream.agent import Agent, Approve, Deny, Journal, StepPlan, Suspension
     from llmstream.chats import Chat, Message, Role
     from llmstream.dialects.base import Limits
     from llmstream.errors import (
@@ -97,10 +109,18 @@ if TYPE_CHECKING:
         ToolSpec,
     )
     from llmstream.streams import EventStream, Model, stream
+    from llmstream.streams.observations import (
+        AttemptFailed,
+        AttemptStarted,
+        CallFinished,
+        FirstContent,
+        Observation,
+    )
     from llmstream.structured import Structured
     from llmstream.tools import Tool, ToolCallStatus, ToolContext, ToolOutput, tool
     from llmstream.transport.deadlines import Deadlines
     from llmstream.transport.downloads import Downloads
+    from llmstream.transport.limiter import Limiter
     from llmstream.transport.retry import Retry
 
 __version__ = "0.1.0"
@@ -183,23 +203,46 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "llmstream.dialects.base": ("Limits",),
     "llmstream.transport.deadlines": ("Deadlines",),
     "llmstream.transport.downloads": ("Downloads",),
+    "llmstream.transport.limiter": ("Limiter",),
     "llmstream.transport.retry": ("Retry",),
     "llmstream.accumulate": ("Accumulator",),
     "llmstream.tools": ("Tool", "ToolCallStatus", "ToolContext", "ToolOutput", "tool"),
     "llmstream.streams": ("EventStream", "Model", "stream"),
+    "llmstream.streams.observations": (
+        "AttemptFailed",
+        "AttemptStarted",
+        "CallFinished",
+        "FirstContent",
+        "Observation",
+    ),
     "llmstream.structured": ("Structured",),
-    "llmstream.agent": ("Agent", "Approve", "Deny", "StepPlan", "Suspension"),
+    "llmstream.agent": ("Agent", "Approve", "Deny", "Journal", "StepPlan", "Suspension"),
     "llmstream.providers.base": ("Provider",),
 }
-_SUBMODULES = ("agent", "chats", "errors", "events", "framing", "grammar", "partial_json", "testing")
+_SUBMODULES = (
+    "agent",
+    "chats",
+    "errors",
+    "events",
+    "framing",
+    "grammar",
+    "mcp",
+    "partial_json",
+    "prices",
+    "telemetry",
+    "testing",
+)
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "Accumulator",
     "Agent",
     "Approve",
+    "AttemptFailed",
+    "AttemptStarted",
     "AuthenticationError",
     "BadRequest",
+    "CallFinished",
     "Chat",
     "ConnectionFailed",
     "ConnectionLost",
@@ -218,12 +261,15 @@ __all__ = [
     "File",
     "Finish",
     "FinishReason",
+    "FirstContent",
     "IncompleteStream",
     "InvalidOutput",
     "InvalidRequest",
     "InvalidToolInput",
+    "Journal",
     "LLMStreamError",
     "LimitExceeded",
+    "Limiter",
     "Limits",
     "Message",
     "MissingKey",
@@ -231,6 +277,7 @@ __all__ = [
     "NamedTool",
     "NotAStream",
     "NotFound",
+    "Observation",
     "Overloaded",
     "PermissionDenied",
     "ProtocolError",
@@ -289,8 +336,11 @@ __all__ = [
     "events",
     "framing",
     "grammar",
+    "mcp",
     "partial_json",
+    "prices",
     "stream",
+    "telemetry",
     "testing",
     "tool",
 ]

@@ -7,25 +7,20 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["HttpRequest", "HttpResponse", "redact_headers"]
+__all__ = ["HttpRequest", "HttpResponse", "carries_secret", "redact_headers"]
 
-_SECRET_HEADERS = frozenset(
-    {
-        "authorization",
-        "proxy-authorization",
-        "x-api-key",
-        "api-key",
-        "x-goog-api-key",
-        "cookie",
-        "set-cookie",
-        "x-amz-security-token",
-    }
-)
+_SECRET_WORDS = ("auth", "key", "token", "secret", "cookie", "password", "credential", "signature")
+
+
+def carries_secret(name: str) -> bool:
+    """Whether a header of this name is likely to hold a credential."""
+    lower = name.lower()
+    return any(word in lower for word in _SECRET_WORDS)
 
 
 def redact_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """The same headers with the values of those that carry credentials masked."""
-    return {k: "***" if k.lower() in _SECRET_HEADERS else v for k, v in headers.items()}
+    return {k: "***" if carries_secret(k) else v for k, v in headers.items()}
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
@@ -37,8 +32,9 @@ class HttpRequest(msgspec.Struct, frozen=True):
     method: str = "POST"
 
     def __repr__(self) -> str:
+        path, query, _ = self.url.partition("?")  # some vendors take the key in the query
         return (
-            f"HttpRequest({self.method} {self.url}, headers={redact_headers(self.headers)}, "
+            f"HttpRequest({self.method} {path}{query and '?***'}, headers={redact_headers(self.headers)}, "
             f"{len(self.body)} bytes)"
         )
 

@@ -45,6 +45,10 @@ SAID = {
         "Atlantis is not on the map.",
         "tool      tool_result, tool_result",
     ],
+    "mcp_tools.py": [
+        "the server has library_search, library_stock\ncalls library_search\n  1 of 3: history\n",
+        "is on the shelf poetry.\nlibrary_search says: 'Where",
+    ],
     "pattern_matching.py": [
         "ToolInputEnd     input breaks off\nError            failed: overloaded: too much to do\nFinish  ",
     ],

@@ -8,6 +8,7 @@ from llmstream.agent.agent import Agent
 from llmstream.agent.approval import PendingCall
 from llmstream.agent.decisions import Approve, Deny, Proceed, Rewrite, Skip, Stop
 from llmstream.agent.hooks import Hooks
+from llmstream.agent.journal import Journal
 from llmstream.agent.nested import NestedEvent, nested_event
 from llmstream.agent.plan import StepPlan
 from llmstream.agent.run import AgentRun
@@ -21,6 +22,7 @@ __all__ = [
     "Approve",
     "Deny",
     "Hooks",
+    "Journal",
     "NestedEvent",
     "PendingCall",
     "Proceed",

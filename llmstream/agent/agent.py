@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
 from llmstream.agent.approval import Approver
 from llmstream.agent.config import AgentConfig
+from llmstream.agent.context.effects import ContextEffect
 from llmstream.agent.decisions import Approve, Deny
 from llmstream.agent.history import settled
 from llmstream.agent.hooks import Hooks, Repair
+from llmstream.agent.journal import Journal
 from llmstream.agent.loop import Loop
 from llmstream.agent.plan import PrepareStep
+from llmstream.agent.recovery import recovered
 from llmstream.agent.resumption import Resumption
 from llmstream.agent.run import AgentRun
 from llmstream.agent.sharing import own_view, shared_message
@@ -39,6 +43,8 @@ class Agent:
     max_steps:    how often the model may be asked in one run
     stop_when:    conditions asked after each step and its tools; see `llmstream.agent.stop`
     prepare_step: may change model, tools, messages and so on for one step; see `StepPlan`
+    context_effects: what of a long conversation the model is shown, after `prepare_step`; see
+                  `llmstream.agent.context`. The history keeps everything, but for effects that replace
     hooks:        asked before and after each answer and call; see `Hooks`
     approve:      asked about calls that need approval; without, or where it gives None, the run
                   is suspended
@@ -48,6 +54,8 @@ class Agent:
     context:      the application's own object, for tools that take a `ToolContext`
     price:        what a model's tokens cost, for `cost_estimate` and `cost_over`
     tool_limit:   how many calls run at once
+    journal:      the file that each call is written to before it runs and its result after; see
+                  `recover`
     options:      as for `stream` (tools, settings and so on), used at every step
     """
 
@@ -60,6 +68,7 @@ class Agent:
         max_steps: int = 20,
         stop_when: StopCondition | Iterable[StopCondition] = (),
         prepare_step: PrepareStep | None = None,
+        context_effects: Iterable[ContextEffect] = (),
         hooks: Hooks = Hooks(),
         approve: Approver | None = None,
         approval_key: bytes | None = None,
@@ -68,6 +77,7 @@ class Agent:
         context: Any = None,
         price: Price | None = None,
         tool_limit: int = 8,
+        journal: Journal | None = None,
         **options: Unpack[Options],
     ) -> None:
         if max_steps < 1:
@@ -85,6 +95,7 @@ class Agent:
             options=options,
             stop_when=(*as_conditions(stop_when), step_count(max_steps)),
             prepare_step=prepare_step,
+            context_effects=tuple(context_effects),
             hooks=hooks,
             approve=approve,
             repair=repair,
@@ -92,6 +103,7 @@ class Agent:
             approval_key=approval_key,
             approval_ttl_s=approval_ttl_s,
             tool_limit=tool_limit,
+            journal=journal,
         )
 
     def __repr__(self) -> str:
@@ -145,6 +157,19 @@ class Agent:
         state.step = suspension.step
         state.usage_by_model = dict(suspension.usage_by_model)
         return AgentRun(Loop(self._config, state, total_s=self._total_s(None), resumption=resumption))
+
+    def recover(self, journal: Journal | str | os.PathLike[str]) -> list[Message]:
+        """The history of this agent's last run in a journal, after a crash or not; `stream` goes on with it.
+
+        Calls that were done keep their results, and nothing runs. A call that the crash interrupted
+        gets an error as its result, for the model to read: that it may have had effects, or that it
+        may be repeated, where its tool is `idempotent` or `eager`; one that had not begun, that it
+        has not run.
+
+        raises: InvalidRequest where no run of an agent of this name is in it; DecodeError where it is
+                damaged in other ways than by a crash; OSError where it cannot be read
+        """
+        return recovered(journal, self.name)
 
     async def respond(self, chat: Chat, *, context: Any = None) -> Message:
         """Answers in a conversation of several: its message is appended, with its name as the sender.

@@ -13,6 +13,7 @@ import anyio
 from llmstream.agent.approval import PendingCall
 from llmstream.agent.decisions import Rewrite, Stop
 from llmstream.agent.hooks import AfterTool, answered
+from llmstream.agent.journal import RunJournal
 from llmstream.agent.nested import Nested, Spent, as_result
 from llmstream.agent.state import RunState
 from llmstream.agent.verdicts import Judge, Run, Settled, Wait
@@ -47,6 +48,7 @@ class StepCalls:
         after: AfterTool | None,
         limit: int,
         context: Callable[[ToolCall], ToolContext],
+        journal: RunJournal,
     ) -> None:
         self.calls: dict[str, ToolCall] = {}
         self.statuses: dict[str, ToolCallStatus] = {}
@@ -57,6 +59,8 @@ class StepCalls:
         self._state = state
         self._after = after
         self._context = context
+        self._journal = journal
+        self._step = state.step
         self._limit = anyio.CapacityLimiter(max(1, limit))
         self._turns = tool_limiters(self._tools)
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -132,6 +136,8 @@ class StepCalls:
     async def superseded(self) -> list[Event]:
         """Stops calls that began before their response failed: a result for each, that says so."""
         await self.aclose()
+        if self.calls:
+            await self._journal.discard(self._step)
         words = "The response that asked for this call failed; what it gave was discarded."
         notes: list[Event] = [result_event(_failed(call, words)) for call in self.calls.values()]
         self.calls, self.statuses, self.waiting, self._tasks = {}, {}, {}, {}
@@ -156,12 +162,15 @@ class StepCalls:
                         status = _failed(call, f"The call was not run: {self.stop}.")
                     else:
                         status = await self._ran(call)
+        await self._journal.result(self._step, self.calls[call.id], status.result)
         self.statuses[call.id] = status
         await self._say(result_event(status))
 
     async def _ran(self, call: ToolCall) -> ToolCallStatus:
         async with self._limit:
             found = find_tool(call.name, self._tools)
+            if found is not None:
+                await self._journal.call(self._step, call, repeatable=found.idempotent)
             context = self._context(call) if found is not None and found.takes_context else None
             status = await run_call(call, self._tools, on_progress=self._progress, context=context)
         if status.stop:

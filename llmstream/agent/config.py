@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from llmstream.agent.approval import Approver
+from llmstream.agent.context.effects import ContextEffect
 from llmstream.agent.hooks import Hooks, Repair
+from llmstream.agent.journal import Journal
 from llmstream.agent.plan import PrepareStep
 from llmstream.agent.state import Price
 from llmstream.agent.stop import StopCondition
@@ -26,6 +28,7 @@ class AgentConfig:
     options: Options = field(default_factory=Options)
     stop_when: tuple[StopCondition, ...] = ()
     prepare_step: PrepareStep | None = None
+    context_effects: tuple[ContextEffect, ...] = ()
     hooks: Hooks = field(default_factory=Hooks)
     approve: Approver | None = None
     repair: Repair | None = None
@@ -33,4 +36,5 @@ class AgentConfig:
     approval_key: bytes | None = None
     approval_ttl_s: float | None = None
     tool_limit: int = 8
+    journal: Journal | None = None
     clock: Callable[[], float] = time.monotonic

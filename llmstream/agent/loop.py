@@ -16,6 +16,7 @@ from llmstream.agent.config import AgentConfig
 from llmstream.agent.decisions import Stop
 from llmstream.agent.history import open_calls, settled
 from llmstream.agent.ids import Ids
+from llmstream.agent.journal import RunJournal
 from llmstream.agent.plan import StepPlan
 from llmstream.agent.planning import planned, prepared, reviewed
 from llmstream.agent.records import in_call_order, results_of, said_nothing, shown_as_run, suspension_of
@@ -72,6 +73,7 @@ class Loop:
         self._config = config
         self._total_s = total_s
         self._resumption = resumption
+        self._journal = RunJournal(config.journal, config.name)
         self._ids = Ids()
         self._calls: StepCalls | None = None
         self._asking = False
@@ -106,7 +108,9 @@ class Loop:
             if self._config.options.get("errors") != "events":
                 raise
         else:
-            yield self._finished()
+            finish = self._finished()
+            await self._note()
+            yield finish
         finally:
             if self._calls is not None:
                 await self._calls.aclose()
@@ -122,8 +126,12 @@ class Loop:
         tools = as_tools(plan.options_over(self._config.options).get("tools") or ())
         calls = self._calls = self._step_calls(tools, found)
         self._earlier = {result.tool_call_id: result for result in found.suspension.results}
+        await self._note()
+        for result in found.suspension.results:
+            await self._journal.result(self.state.step, None, result)
         self._finish = Finish("tool-calls")
         for status in found.answered:
+            await self._journal.result(self.state.step, None, status.result)
             calls.statuses[status.tool_call_id] = status
             yield self._ids.unique(result_event(status), self.state.step)
         calls.waiting.update(found.undecided)
@@ -142,6 +150,7 @@ class Loop:
         while True:
             self.state.conversation += self._delivered()
             plan = await planned(self._config, self.state)
+            await self._note()
             if isinstance(plan, Stop):
                 self._stop(plan)
                 for event in self._begin():
@@ -194,6 +203,7 @@ class Loop:
             raise failure
         yield StepFinish(number, self._finish.finish_reason, self._finish.usage, answer.timings)
         message = await self._review(message)
+        await self._note()
         async with aclosing(self._work(calls)) as events:
             async for event in events:
                 yield self._ids.unique(event, number)
@@ -289,7 +299,13 @@ class Loop:
         )
         after = config.hooks.after_tool
         return StepCalls(
-            tools, judge, self.state, after=after, limit=config.tool_limit, context=self._context
+            tools,
+            judge,
+            self.state,
+            after=after,
+            limit=config.tool_limit,
+            context=self._context,
+            journal=self._journal,
         )
 
     def _context(self, call: ToolCall) -> ToolContext:
@@ -297,6 +313,10 @@ class Loop:
         return ToolContext(
             call.id, call.name, state.step, tuple(state.messages), self._deadline, state.context
         )
+
+    async def _note(self) -> None:
+        """Journals what is new in the conversation."""
+        await self._journal.messages(self.state.step, self.state.conversation)
 
     def _partial(self) -> Message | None:
         return None if self.answer is None else self.answer.stream.message

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from llmstream.agent.answer import GivenAnswer
 from llmstream.agent.config import AgentConfig
+from llmstream.agent.context.effects import applied, replaces
 from llmstream.agent.decisions import Proceed, Rewrite, Skip, Stop
 from llmstream.agent.hooks import answered
 from llmstream.agent.plan import StepPlan
@@ -28,7 +29,7 @@ async def planned(config: AgentConfig, state: RunState) -> StepPlan | GivenAnswe
     said = await answered(config.hooks.before_model, state)
     match said:
         case None | Proceed():
-            return plan
+            return await _kept(config, state, plan)
         case Rewrite(messages):
             return replace(plan, messages=tuple(messages))
         case Skip(result):
@@ -37,6 +38,19 @@ async def planned(config: AgentConfig, state: RunState) -> StepPlan | GivenAnswe
             return said
         case _:
             raise InvalidRequest(f"before_model gave {said!r}, which is no decision about an answer")
+
+
+async def _kept(config: AgentConfig, state: RunState, plan: StepPlan) -> StepPlan:
+    """The plan with what the context effects leave of the conversation; first those that replace it."""
+    effects = config.context_effects
+    if not effects:
+        return plan
+    lasting = [effect for effect in effects if replaces(effect)]
+    if lasting:
+        state.conversation[:] = await applied(state.conversation, lasting, spend=state.spend)
+    passing = [effect for effect in effects if not replaces(effect)]
+    shown = state.conversation if plan.messages is None else plan.messages
+    return replace(plan, messages=tuple(await applied(shown, passing, spend=state.spend)))
 
 
 async def reviewed(config: AgentConfig, state: RunState, message: Message) -> Message | Stop:

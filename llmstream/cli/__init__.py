@@ -1,4 +1,4 @@
-"""The command line: `llmstream replay | chat | demo | providers | simulate`.
+"""The command line: `llmstream replay | chat | demo | providers | simulate | bench`.
 
 One file a command. Only the command that is asked for is imported: `replay` runs often, and
 needs neither network nor terminal.
@@ -26,6 +26,7 @@ _COMMANDS: Final = {
     "replay": "turn a recorded response body into events",
     "providers": "list the providers that are known and whose keys are set",
     "simulate": "run a server that answers as the vendors do",
+    "bench": "measure how fast an endpoint answers under load",
 }
 """Each is a module of this package with `configure(parser)` and `run(arguments) -> exit status`."""
 

@@ -13,6 +13,7 @@ import msgspec
 from llmstream.cli.exits import FINE
 from llmstream.cli.terminal import complain, safe, write_bytes
 from llmstream.errors import LLMStreamError
+from llmstream.providers.abilities import Abilities, abilities
 from llmstream.providers.base import Provider
 from llmstream.providers.registry import find_provider, provider_names
 
@@ -23,10 +24,13 @@ _HEADS = ("NAME", "TITLE", "DIALECT", "KEY", "ADDRESS", "NOTES")
 _EPILOG = """\
 KEY names the variable and says whether it is set. A provider may be named by its aliases too.
 More can be added by other packages (entry points of the group llmstream.providers).
+--matrix is found out by asking each wire for it; nothing is sent, and a single model may know less.
 
 examples:
   llmstream providers
+  llmstream providers --matrix
   llmstream providers --json | jq -r '.[] | select(.keySet) | .name'
+  llmstream providers --json | jq -r '.[] | select(.abilities.audio != []) | .name'
 """
 
 
@@ -45,11 +49,13 @@ class _Row(msgspec.Struct, frozen=True, rename="camel"):
     key_set: bool
     docs: str
     notes: str
+    abilities: Abilities
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Describes the command's arguments."""
     parser.epilog = _EPILOG
+    parser.add_argument("--matrix", action="store_true", help="what requests to each may ask for")
     parser.add_argument("--json", action="store_true", help="a JSON array, one object a provider")
 
 
@@ -64,7 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         write_bytes(msgspec.json.format(msgspec.json.encode(rows), indent=2) + b"\n")
     else:
-        for line in _table([_HEADS, *map(_cells, rows)]):
+        table = _matrix(rows) if arguments.matrix else [_HEADS, *map(_cells, rows)]
+        for line in _table(table):
             print(line)
     return FINE
 
@@ -89,6 +96,7 @@ def _row(provider: Provider) -> _Row:
         key_set=any(map(is_set, names)),
         docs=provider.docs,
         notes=provider.notes,
+        abilities=abilities(provider),
     )
 
 
@@ -99,6 +107,19 @@ def _cells(row: _Row) -> tuple[str, ...]:
     also = f"also {', '.join(row.aliases)}" if row.aliases else ""
     notes = "; ".join(filter(None, (also, row.notes or row.docs)))
     return (row.name, row.title, row.dialect, _key(row), address, notes)
+
+
+def _matrix(rows: list[_Row]) -> list[tuple[str, ...]]:
+    """A column for each ability: yes, or how files may be given; - where there is nothing."""
+    fields = Abilities.__struct_fields__
+    heads = ("NAME", *(name.upper().replace("_", "-") for name in fields))
+    return [heads, *((row.name, *(_said(getattr(row.abilities, name)) for name in fields)) for row in rows)]
+
+
+def _said(value: bool | tuple[str, ...]) -> str:
+    if isinstance(value, tuple):
+        return "+".join(value) or "-"
+    return "yes" if value else "-"
 
 
 def _key(row: _Row) -> str:

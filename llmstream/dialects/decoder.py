@@ -9,7 +9,7 @@ import msgspec
 
 from llmstream.dialects.base import Limits
 from llmstream.dialects.surrogates import SurrogateJoiner
-from llmstream.errors import DecodeError, LLMStreamError
+from llmstream.errors import DecodeError, LLMStreamError, ProtocolError
 from llmstream.events import Error, Event, Raw, Usage
 
 __all__ = ["Framing", "PayloadDecoder"]
@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 _EXCERPT_CHARS = 200
+_MOST_DEFECTS = 100
 
 
 class Framing(Protocol):
@@ -58,6 +59,7 @@ class PayloadDecoder(Generic[T]):
         self._type = wire.type
         self._include_raw = include_raw
         self._joiner: SurrogateJoiner | None = None
+        self._defects = 0
 
     def on(self, wire: T) -> None:
         """Turns one typed payload into events."""
@@ -97,7 +99,17 @@ class PayloadDecoder(Generic[T]):
         self.done = True
 
     def defect(self, message: str) -> None:
-        """A known event could not be read; reading goes on."""
+        """A known event could not be read; reading goes on, unless that has happened too often."""
+        self._defects += 1
+        if self._defects > _MOST_DEFECTS:
+            if not self.done:
+                self.fail(
+                    ProtocolError(
+                        f"more than {_MOST_DEFECTS} events could not be read. The last: {message}",
+                        provider=self.provider,
+                    )
+                )
+            return
         self.out.append(Error(DecodeError(message, provider=self.provider).info))
 
     def _read(self, payloads: list[bytes]) -> None:

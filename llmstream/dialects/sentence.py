@@ -32,6 +32,11 @@ class Sentence:
         return self._guard.finished
 
     @property
+    def errors(self) -> int:
+        """How many error events there have been."""
+        return len(self._guard.errors)
+
+    @property
     def complete(self) -> bool:
         """Whether the vendor has said that the answer is complete; trailers may follow."""
         return self.decoder.complete

@@ -19,7 +19,7 @@ import msgspec
 from llmstream import errors
 from llmstream.dialects.surrogates import without_lone_surrogates
 
-__all__ = ["error_from_value", "is_error_body", "is_json", "retry_after_s", "vendor_error"]
+__all__ = ["error_from_value", "is_error_body", "is_json", "request_id", "retry_after_s", "vendor_error"]
 
 _EXCERPT_CHARS: Final = 2048
 _REQUEST_ID_HEADERS: Final = (
@@ -85,7 +85,7 @@ def vendor_error(
             f"Check base_url and the model's name. It begins: {text[:_EXCERPT_CHARS]!r}",
             provider=provider,
             status=status,
-            request_id=_request_id(headers),
+            request_id=request_id(headers),
         )
     if value is None:
         value = {"message": _plain(text) or f"HTTP {status} without a word"}
@@ -129,7 +129,7 @@ def error_from_value(
         status=number,
         retryable=retryable,
         retry_after_s=wait,
-        request_id=_request_id(headers) or said.request_id,
+        request_id=request_id(headers) or said.request_id,
         reason=said.reason,
     )
 
@@ -270,7 +270,8 @@ def _class_of(status: int, said: _Said) -> type[errors.ProviderError]:
     return errors.ServerError if status >= 500 or status in _RETRYABLE_STATUS else errors.BadRequest
 
 
-def _request_id(headers: Mapping[str, str]) -> str | None:
+def request_id(headers: Mapping[str, str]) -> str | None:
+    """What the vendor calls this exchange, for its support; None where it says nothing."""
     return next((headers[name] for name in _REQUEST_ID_HEADERS if headers.get(name)), None)
 
 

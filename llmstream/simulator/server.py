@@ -180,9 +180,12 @@ class Simulator:
         self.requests.append(received)
         try:
             return await self._answer(incoming, http, received)
-        except (asyncio.CancelledError, ConnectionError):
+        except asyncio.CancelledError:
             received.disconnected = not self._closing
             raise
+        except ConnectionError:  # the client has left: nobody reads this answer
+            received.disconnected = not self._closing
+            return web.Response(status=499)
         finally:
             received.done.set()
             if task is not None:

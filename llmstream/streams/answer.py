@@ -20,6 +20,9 @@ _TRAILER_S: Final = 1.0
 
 _EXCERPT_BYTES: Final = 2048
 
+_WHOLE_BYTES: Final = 16 * 1024 * 1024
+"""The longest answer that is one JSON value and no stream."""
+
 _SLICE_BYTES: Final = 64 * 1024
 """Larger pieces are taken apart: their copies would not stay in the processor's cache, and a
 reader would get thousands of events at once. Framing 256 KB in one go costs twice as much."""
@@ -76,9 +79,10 @@ class Answer:
         start = self.sentence.start()
         if response.status < 400 and media_type not in ("application/json", "text/html"):
             return start
-        body = await response.read_all()
         if response.status >= 400:
+            body = await response.read_error()
             raise self._plan.decode_error(response.status, response.headers, body)
+        body = await response.read_all(_WHOLE_BYTES)
         if media_type == "text/html" or is_error_body(body):
             raise self._no_stream(body)
         return start + self._read_whole(body)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable
 from typing import Final, TypeVar
 
 import msgspec
 
 from llmstream.dialects.sentence import Sentence
-from llmstream.errors import AuthenticationError, LLMStreamError
+from llmstream.errors import AuthenticationError, ConnectionFailed, LLMStreamError, RateLimited
 from llmstream.events import Error, Event, Finish, Raw, ResponseMetadata, StreamStart, Usage
 from llmstream.streams.answer import Answer
-from llmstream.streams.plan import Plan
+from llmstream.streams.plan import Plan, Prepared
+from llmstream.streams.reporting import Reporter
 from llmstream.transport.http import send
+from llmstream.transport.limiter import Limiter, Permit
 from llmstream.transport.retry import budget_of, wait_before_retry_s
 from llmstream.transport.watchdog import deadline_error
 
@@ -22,10 +23,12 @@ __all__ = ["Call"]
 
 T = TypeVar("T")
 
-_log = logging.getLogger("llmstream")
-
 _NO_CONTENT: Final = frozenset({StreamStart, ResponseMetadata, Raw, Error, Finish})
 """Events after which a request may still be sent again."""
+
+_BYTES_PER_TOKEN: Final = 4
+_FRESH_S: Final = 30.0
+"""A key or signature may not be good for longer than that."""
 
 
 class Call:
@@ -44,7 +47,10 @@ class Call:
         self._total_started = total_started
         self._sentence: Sentence | None = None
         self._answer: Answer | None = None
+        self._report: Reporter | None = None
+        self._permit: Permit | None = None
         self._secrets: tuple[str, ...] = ()
+        self._told = 0
         self._opened = False
         self._over = False
 
@@ -59,7 +65,7 @@ class Call:
             return []
         if not self._opened:
             self._opened = True
-            return await self._open()
+            return self._reported(await self._open())
         answer = self._answer
         if answer is None or answer.over:
             self._over, self._answer = True, None
@@ -67,31 +73,62 @@ class Call:
                 await answer.response.finish()
             return []
         events = await answer.read()
-        return self._finished(answer, events) if answer.over else events
+        events = self._finished(answer, events) if answer.over else self._cleaned(answer, events)
+        return self._reported(events)
 
     def close(self) -> None:
         """Leaves now: the socket closes unless the body is over."""
         self._over = True
         self._drop_answer()
+        self._ended(left=True)
+
+    def _reported(self, events: list[Event]) -> list[Event]:
+        """The same batch, once an observer and a limiter know of it."""
+        report = self._report
+        if report is not None and report.watch is not None:
+            report.watch.batch(events)
+        if self._over or (self._answer is not None and self._answer.over):
+            self._ended(left=False)
+        return events
+
+    def _ended(self, *, left: bool) -> None:
+        """The answer is over or left: others may go, and it is said how it ended. Once."""
+        self._release(None if left else _cost(self.usage))
+        if self._report is not None:
+            self._report.ended(self.attempts, self.usage, self.error, left=left)
+
+    def _release(self, tokens: float | None) -> None:
+        if self._permit is not None:
+            self._permit.release(tokens)
+            self._permit = None
 
     async def _open(self) -> list[Event]:
         """Attempts, until one has content or none is left."""
         if self._total_started is None:
             self._total_started = asyncio.get_running_loop().time()
-        budget = budget_of(self._plan.provider)
+        plan = self._plan
+        budget = budget_of(plan.provider)
+        self._report = report = Reporter(plan.provider, plan.model, plan.call_id, plan.observe)
         while True:
             self.attempts += 1
+            report.started(self.attempts)
             try:
                 events = await self._attempt()
             except LLMStreamError as error:
                 failure = self._scrubbed(error)
                 self._drop_answer()
+                self._slow_down(failure)
                 wait_s = self._wait_s(failure)
                 if wait_s is None or not budget.take(failure):
+                    report.failed(self.attempts, failure, None)
                     return self._refused(failure)
-                _log.info("%s: attempt %d failed: %s", self._plan.provider, self.attempts, failure.code)
+                report.failed(self.attempts, failure, wait_s)
                 self.retried.append(failure)
                 await asyncio.sleep(wait_s)
+            except asyncio.CancelledError as error:
+                self.close()
+                # Inner frames hold the request, keys and all, for whoever prints a traceback with locals.
+                raise error.with_traceback(None) from None
             except BaseException:
                 self.close()
                 raise
@@ -105,10 +142,17 @@ class Call:
         assert self._total_started is not None  # set by _open
         prepared = await self._in_time(plan.prepare(), started)
         self._secrets = prepared.secrets
+        if plan.limiter is not None:
+            prepared = await self._paced(plan.limiter, prepared)
+            started = asyncio.get_running_loop().time()
         self._sentence = sentence = Sentence(
             plan.decoder(), provider=plan.provider, warnings=prepared.encoded.warnings
         )
         response = await self._in_time(send(prepared.http, plan.deadlines, plan.session), started)
+        if plan.limiter is not None:
+            plan.limiter.learn(response.headers)
+        if self._report is not None:
+            self._report.answered(response.headers)
         self._answer = answer = Answer(
             plan, response, sentence, started=started, total_started=self._total_started
         )
@@ -120,18 +164,46 @@ class Call:
         if answer.over:
             return self._finished(answer, held)
         answer.content_came()
-        return held
+        return self._cleaned(answer, held)
 
-    async def _in_time(self, step: Awaitable[T], started: float) -> T:
-        """A step on the way to the head of the answer, within the deadlines for that."""
+    async def _paced(self, limiter: Limiter, prepared: Prepared) -> Prepared:
+        """Stands in line, within the total deadline only; a request that grew old there is made anew."""
+        plan = self._plan
+        tokens = len(prepared.http.body) / _BYTES_PER_TOKEN + plan.max_output_tokens
+        self._permit = permit = await self._in_time(limiter.acquire(tokens), None)
+        if self._report is not None and self._report.watch is not None:
+            self._report.watch.paced_s += permit.waited_s
+        if permit.waited_s > _FRESH_S:
+            prepared = await self._in_time(plan.prepare(), None)
+            self._secrets = prepared.secrets
+        return prepared
+
+    def _slow_down(self, failure: LLMStreamError) -> None:
+        """An attempt failed: its place is free, and where the vendor asks to wait, everybody waits."""
+        self._release(0.0 if isinstance(failure, ConnectionFailed) else None)
+        limiter, wait_s = self._plan.limiter, failure.retry_after_s
+        if limiter is not None and wait_s and failure.retryable and isinstance(failure, RateLimited):
+            limiter.pause(wait_s)
+
+    async def _in_time(self, step: Awaitable[T], started: float | None) -> T:
+        """A step on the way to the head of the answer, within the deadlines for that.
+
+        started: when the attempt began; None where only the total deadline counts
+        """
         deadlines = self._plan.deadlines
-        starts = {"first-event": started, "step": started, "total": self._total_started or started}
+        starts = {"total": self._total_started or 0.0}
+        if started is not None:
+            starts |= {"first-event": started, "step": started}
         limits = {
             "first-event": deadlines.first_event_s,
             "step": deadlines.step_s,
             "total": deadlines.total_s,
         }
-        dues = [(starts[which] + limit, which, limit) for which, limit in limits.items() if limit is not None]
+        dues = [
+            (start + limit, which, limit)
+            for which, start in starts.items()
+            if (limit := limits[which]) is not None
+        ]
         due = min(dues, default=None)
         try:
             async with asyncio.timeout_at(due[0] if due else None) as timer:
@@ -177,10 +249,27 @@ class Call:
             error.provider = self._plan.provider
         error.message = self._without_secrets(error.message)
         error.args = (error.message,)
-        return error
+        error.reason = error.reason and self._without_secrets(error.reason)
+        error.request_id = error.request_id and self._without_secrets(error.request_id)
+        # What led to it holds the request in its frames; it has said its words in the message.
+        error.__cause__ = error.__context__ = None
+        return error.with_traceback(None)
+
+    def _cleaned(self, answer: Answer, events: list[Event]) -> list[Event]:
+        """The same batch; an error in it without any key."""
+        if answer.sentence.errors == self._told:
+            return events
+        self._told = answer.sentence.errors
+        return [self._scrubbed_event(event) if type(event) is Error else event for event in events]
 
     def _scrubbed_event(self, event: Error) -> Error:
-        said = msgspec.structs.replace(event.error, message=self._without_secrets(event.error.message))
+        said = event.error
+        said = msgspec.structs.replace(
+            said,
+            message=self._without_secrets(said.message),
+            reason=said.reason and self._without_secrets(said.reason),
+            request_id=said.request_id and self._without_secrets(said.request_id),
+        )
         return Error(said, event.provider_metadata)
 
     def _without_secrets(self, text: str) -> str:
@@ -197,3 +286,10 @@ class Call:
 def _has_content(events: list[Event]) -> bool:
     """Whether a reader has seen something that must not be sent twice."""
     return any(type(event) not in _NO_CONTENT for event in events)
+
+
+def _cost(usage: Usage) -> float | None:
+    """What an answer counts for in a limiter; None where the vendor did not say."""
+    if usage.input_tokens is None and usage.output_tokens is None:
+        return None
+    return (usage.input_tokens or 0) + (usage.output_tokens or 0)

@@ -5,23 +5,26 @@ from __future__ import annotations
 import inspect
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
 
 import msgspec
 
 from llmstream.dialects.base import Limits, output_abilities
 from llmstream.errors import InvalidRequest
 from llmstream.events import Event
+from llmstream.exchange import carries_secret
 from llmstream.providers.base import Provider
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request
 from llmstream.streams.history import mended
 from llmstream.streams.inlining import Inliner
+from llmstream.streams.observations import Observe
 from llmstream.streams.options import AnyTool, Options, Prompt, as_messages, make_request
 from llmstream.streams.plan import Plan, Prepared
 from llmstream.structured.modes import asked
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.downloads import Downloads
+from llmstream.transport.limiter import Limiter
 from llmstream.transport.retry import Retry
 
 if TYPE_CHECKING:
@@ -50,6 +53,8 @@ class Model:
     session:  an aiohttp.ClientSession of the caller's; by default one per event loop
     downloads: within which limits files by URL are downloaded for a vendor that takes only their
               bytes; by default none is, and such a request is refused
+    limiter:  paces this model's requests together with those of every model that has the same one
+    observe:  called with an `Observation` at each attempt, at the first content and at the end
     raises:   InvalidRequest for a spec that names no provider or no model
     """
 
@@ -66,6 +71,8 @@ class Model:
         retry: Retry = Retry(),
         limits: Limits = Limits(),
         downloads: Downloads | None = None,
+        limiter: Limiter | None = None,
+        observe: Observe | None = None,
     ) -> None:
         name, colon, model = spec.partition(":")
         if provider is None and not (name and colon and model):
@@ -79,6 +86,8 @@ class Model:
         self.retry = retry
         self.limits = limits
         self.downloads = downloads
+        self.limiter = limiter
+        self.observe = observe
         self._api_key = api_key
         self._headers = dict(headers or {})
         self._session = session
@@ -146,6 +155,11 @@ class Model:
             session=self._session,
             include_raw=request.include_raw,
             new_keys=callable(self._api_key),
+            model=request.model,
+            call_id=call_id,
+            limiter=self.limiter,
+            max_output_tokens=request.settings.max_output_tokens or 0,
+            observe=self.observe,
         )
         return Call(plan, total_started=started)
 
@@ -171,9 +185,28 @@ class Model:
             api_key=key,
             headers={**self._call_headers(call_id), **self._headers, **request.headers},
         )
-        secret = self.provider.key(key)
-        return Prepared(encoded, http, (secret,) if secret and len(secret) >= _SHORTEST_SECRET else ())
+        return Prepared(encoded, http, _secrets(self.provider.key(key), http.headers))
+
+    def __getstate__(self) -> object:
+        raise TypeError("a Model is not pickled: it may hold a key. Make it anew from its name")
+
+    def __copy__(self) -> Self:
+        copied = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self.__copy__()
 
     def _call_headers(self, call_id: str) -> dict[str, str]:
         name = self.provider.idempotency_header
         return {name: call_id} if name else {}
+
+
+def _secrets(key: str | None, headers: Mapping[str, str]) -> tuple[str, ...]:
+    """What no error may show: the key, and what travels in headers that carry credentials; longest first."""
+    found = {key or ""}
+    for name, value in headers.items():
+        if carries_secret(name):
+            found |= {value, value.rpartition(" ")[2]}  # also without the word Bearer
+    return tuple(sorted((s for s in found if len(s) >= _SHORTEST_SECRET), key=len, reverse=True))

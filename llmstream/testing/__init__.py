@@ -21,15 +21,22 @@ from llmstream.simulator import (
     Turn,
 )
 from llmstream.testing.bodies import check_stream, cuts, decode_body
+from llmstream.testing.chaos import Chaos, chaos
 from llmstream.testing.conformance import assert_dialect_conforms
+from llmstream.testing.faults import Do, FaultServer, Flood, Step, Trickle, answered, chunked, gzipped, head
+from llmstream.testing.leaks import no_leaks
 from llmstream.testing.recorder import record
 from llmstream.testing.scripted import ScriptedModel
 
 __all__ = [
     "Break",
     "Call",
+    "Chaos",
     "Cut",
+    "Do",
     "Fault",
+    "FaultServer",
+    "Flood",
     "Pace",
     "Received",
     "Recording",
@@ -39,10 +46,18 @@ __all__ = [
     "ScriptedModel",
     "Simulator",
     "Stall",
+    "Step",
+    "Trickle",
     "Turn",
+    "answered",
     "assert_dialect_conforms",
+    "chaos",
     "check_stream",
+    "chunked",
     "cuts",
     "decode_body",
+    "gzipped",
+    "head",
+    "no_leaks",
     "record",
 ]

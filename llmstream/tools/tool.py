@@ -20,7 +20,7 @@ from llmstream.tools.context import ToolContext
 from llmstream.tools.outcome import ToolOutcome
 from llmstream.tools.signature import object_text
 
-__all__ = ["MAX_RESULT_CHARS", "ArgumentReader", "NeedsApproval", "Tool"]
+__all__ = ["MAX_RESULT_CHARS", "ArgumentReader", "JSONObject", "NeedsApproval", "Tool"]
 
 MAX_RESULT_CHARS = 200_000
 """Some 50 000 tokens: more than a result is ever worth, less than most context windows."""
@@ -51,6 +51,7 @@ class Tool:
                       stopped, so what a sync function still does then is unseen
     eager:            safe to repeat: an agent starts it as soon as the call is complete, before the
                       response is; where the response fails, what it gave is discarded
+    idempotent:       safe to repeat: a call that a crash interrupted may be made again; see `Journal`
     sequential:       its calls run one after the other, in call order; the same as concurrency=1
     concurrency:      how many of its calls run at once; None for no limit of its own
     needs_approval:   True, or a predicate over the parsed arguments: a person has to agree first
@@ -65,6 +66,7 @@ class Tool:
         reader: ArgumentReader | None = None,
         timeout_s: float | None = None,
         eager: bool = False,
+        idempotent: bool = False,
         sequential: bool = False,
         concurrency: int | None = None,
         needs_approval: NeedsApproval = False,
@@ -76,11 +78,12 @@ class Tool:
         self.function = function
         self.timeout_s = timeout_s
         self.eager = eager
+        self.idempotent = idempotent or eager
         self.sequential = sequential
         self.concurrency = 1 if sequential else concurrency
         self.needs_approval = needs_approval
         self.max_result_chars = max_result_chars
-        self._reader = reader or _JSONObject(spec.name)
+        self._reader = reader or JSONObject(spec.name)
         self._context_key: str | None = getattr(self._reader, "context_key", None)
 
     @property
@@ -189,13 +192,18 @@ def _listening(context: ToolContext, on_progress: Progress | None) -> ToolContex
     )
 
 
-class _JSONObject:
-    """Arguments of a tool whose schema we did not make: any JSON object."""
+class JSONObject:
+    """Arguments of a tool whose schema we did not make: any JSON object.
 
-    def __init__(self, name: str) -> None:
+    context_key: the keyword under which the function gets the `ToolContext`; None where it takes none
+    """
+
+    def __init__(self, name: str, context_key: str | None = None) -> None:
+        self.context_key = context_key
         self._name = name
 
     def read(self, arguments: str) -> tuple[list[Any], dict[str, Any]]:
+        """The members of the object as keywords; raises InvalidToolInput."""
         try:
             return [], msgspec.json.decode(object_text(arguments), type=dict[str, Any])
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:

@@ -11,6 +11,8 @@ from llmstream import errors
 
 __all__ = ["typed_failure"]
 
+_WORDS_CHARS = 200
+
 
 def typed_failure(error: BaseException, host: str, *, answered: bool) -> errors.LLMStreamError:
     """The typed error for whatever went wrong on the way to `host`.
@@ -40,8 +42,8 @@ def typed_failure(error: BaseException, host: str, *, answered: bool) -> errors.
             return errors.ConnectionFailed(
                 f"cannot connect to {host}: {_words(error)}. Check base_url and that the server runs."
             )
-        case http_exceptions.ContentEncodingError():
-            return errors.DecodeError(f"the compressed body from {host} is damaged: {_words(error)}")
+        case aiohttp.ClientError() | http_exceptions.HttpProcessingError() if _of_encoding(error):
+            return errors.DecodeError(f"the compressed body from {host} cannot be read: {_words(error)}")
         case http_exceptions.HttpProcessingError() | aiohttp.ClientResponseError():
             return errors.ProtocolError(f"{host} broke the rules of HTTP: {_words(error)}", retryable=True)
         case aiohttp.ClientError() | OSError() | asyncio.IncompleteReadError():
@@ -51,10 +53,21 @@ def typed_failure(error: BaseException, host: str, *, answered: bool) -> errors.
             return errors.TransportError(f"the request to {host} failed: {_words(error)}")
 
 
+def _of_encoding(error: BaseException) -> bool:
+    """Whether the content coding is at fault; aiohttp says so in the words or the cause of other errors."""
+    causes = (error, error.__cause__, error.__context__)
+    return any(
+        isinstance(cause, http_exceptions.ContentEncodingError) for cause in causes
+    ) or "decode content-encoding" in str(error)
+
+
 def _words(error: BaseException) -> str:
     """The error's own words, without the connection key that aiohttp may print."""
     if isinstance(error, aiohttp.ClientConnectorError):
         return str(error.os_error.strerror or error.os_error)
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"HTTP {error.status}"
-    return str(error).partition("ConnectionKey(")[0].strip() or type(error).__name__
+    if isinstance(error, aiohttp.ClientResponseError | http_exceptions.HttpProcessingError):
+        return " ".join(str(error.message).split())[:_WORDS_CHARS]  # its str() has the whole address
+    words = " ".join(str(error).partition("ConnectionKey(")[0].split())
+    return words[:_WORDS_CHARS] or type(error).__name__

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from typing import Final
 from urllib.parse import urlsplit
 
 import aiohttp
 from yarl import URL
 
-from llmstream.errors import InvalidRequest, LLMStreamError, RedirectRefused
+from llmstream.errors import DecodeError, InvalidRequest, LimitExceeded, LLMStreamError, RedirectRefused
 from llmstream.exchange import HttpRequest
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.failures import typed_failure
@@ -18,6 +19,9 @@ from llmstream.transport.sessions import current_session, proxy_for
 __all__ = ["Response", "send"]
 
 _ERROR_BODY_BYTES: Final = 64 * 1024
+_ERROR_BODY_S: Final = 5.0
+_LARGE_BODY_BYTES: Final = 512 * 1024
+_ENCODINGS: Final = frozenset({"", "identity", "gzip", "deflate", "br", "zstd"})
 _DRAIN_BYTES: Final = 64 * 1024
 _DRAIN_S: Final = 0.25
 _STATUS_REDIRECT: Final = range(300, 400)
@@ -36,33 +40,56 @@ class Response:
         self._readany = response.content.readany
         self._host = host
         self._aborted: LLMStreamError | None = None
+        self._failure: LLMStreamError | None = None
 
     async def read(self) -> bytes:
         """The next piece of the body, as large as has come; b"" at its end.
 
-        raises: TransportError, StreamError
+        raises: TransportError, StreamError; after what had come before the fault has been given
         """
-        try:
-            return await self._readany()
-        except Exception as error:
-            if self._aborted is not None:
-                raise self._aborted from None
-            raise typed_failure(error, self._host, answered=True) from error
+        if self._failure is None:
+            try:
+                return await self._readany()
+            except Exception as error:
+                self._failure = self._aborted or typed_failure(error, self._host, answered=True)
+            if self._aborted is None and (rest := self._come_before()):
+                return rest
+        # Raised where no exception is handled: aiohttp's own would hold the headers that were sent.
+        raise self._failure
 
-    async def read_all(self) -> bytes:
-        """The whole body of an error answer, at most 64 KiB of it; what a broken one gave so far."""
+    def _come_before(self) -> bytes:
+        """What lies in the buffer of a body that broke; its own `read` would not give it."""
+        try:
+            return self._response.content._read_nowait(-1)
+        except Exception:  # a buffer that cannot be read has nothing to give
+            return b""
+
+    async def read_error(self) -> bytes:
+        """The body of an error answer: what comes of it in 5 s, at most 64 KiB."""
         pieces: list[bytes] = []
         size = 0
-        while size < _ERROR_BODY_BYTES:
-            try:
-                piece = await self.read()
-            except LLMStreamError:
-                break
-            if not piece:
-                break
+        try:
+            async with asyncio.timeout(_ERROR_BODY_S):
+                while size < _ERROR_BODY_BYTES and (piece := await self.read()):
+                    pieces.append(piece)
+                    size += len(piece)
+        except (LLMStreamError, TimeoutError):
+            pass  # the status says more than how its body ended
+        return b"".join(pieces)[:_ERROR_BODY_BYTES]
+
+    async def read_all(self, max_bytes: int) -> bytes:
+        """The whole body of an answer that is no stream.
+
+        raises: TransportError, StreamError; LimitExceeded past max_bytes
+        """
+        pieces: list[bytes] = []
+        size = 0
+        while piece := await self.read():
             pieces.append(piece)
             size += len(piece)
-        return b"".join(pieces)[:_ERROR_BODY_BYTES]
+            if size > max_bytes:
+                raise LimitExceeded(f"the answer of {self._host} is longer than {max_bytes} bytes")
+        return b"".join(pieces)
 
     def abort(self, error: LLMStreamError) -> None:
         """Closes the socket now; a read that waits, and every later one, raises `error`."""
@@ -116,6 +143,13 @@ async def send(
             "Set base_url to the final address.",
             status=response.status,
         )
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    if encoding not in _ENCODINGS:
+        response.close()
+        raise DecodeError(
+            f"{host} answers in a content-encoding that nobody asked for and that is not known: {encoding!r}",
+            status=response.status,
+        )
     return Response(response, host)
 
 
@@ -136,7 +170,7 @@ async def _ask(
             return await session.request(
                 request.method,
                 url,
-                data=request.body,
+                data=_payload(request.body),
                 headers={"accept-encoding": "identity", **request.headers},
                 allow_redirects=False,
                 proxy=proxy,
@@ -144,9 +178,22 @@ async def _ask(
                 trace_request_ctx=connection,
             )
         except Exception as error:
-            if connection.reused and isinstance(error, aiohttp.ServerDisconnectedError):
+            if connection.reused and _went_stale(error):
                 continue  # nothing of the request was answered; the pool has one connection less
-            raise typed_failure(error, url.host or "", answered=False) from error
+            failure = typed_failure(error, url.host or "", answered=False)
+        raise failure  # outside of the handler: aiohttp's exception would hold the headers that were sent
+
+
+def _payload(body: bytes) -> bytes | io.BytesIO:
+    """The body as aiohttp wants it: a large one in pieces, or it warns of a loop that stands still."""
+    return io.BytesIO(body) if len(body) > _LARGE_BODY_BYTES else body
+
+
+def _went_stale(error: Exception) -> bool:
+    """Whether a connection that was kept alive had been closed or reset by the server."""
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return True
+    return isinstance(error, aiohttp.ClientOSError) and not isinstance(error, aiohttp.ClientConnectorError)
 
 
 def _check_headers(request: HttpRequest) -> None:

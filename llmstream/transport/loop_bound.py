@@ -63,6 +63,12 @@ class LoopBound(Generic[K, T]):
             self._held.setdefault(loop, {})[key] = _Held(thing, keeper)
             return thing
 
+    async def drop(self, key: K) -> None:
+        """Closes the running loop's thing of this key, if there is one; the next `get` opens another."""
+        held = self._held.get(asyncio.get_running_loop(), {}).pop(key, None)
+        if held is not None and held.process == os.getpid():
+            await held.keeper.aclose()
+
     def _find(self, loop: asyncio.AbstractEventLoop, key: K) -> T | None:
         held = self._held.get(loop, {}).get(key)
         if held is None or held.process != os.getpid() or not self._usable(held.thing):

@@ -11,9 +11,10 @@ from typing import Any, Final
 
 import aiohttp
 
+from llmstream.transport.careful_protocol import careful_connector
 from llmstream.transport.loop_bound import LoopBound
 
-__all__ = ["current_session", "proxy_for", "trust"]
+__all__ = ["close_session", "current_session", "proxy_for", "trust"]
 
 _CA_VARIABLES: Final = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _READ_BUFFER_BYTES: Final = 64 * 1024
@@ -30,7 +31,7 @@ async def _session(_: None) -> AsyncGenerator[aiohttp.ClientSession]:
     tracing.on_connection_reuseconn.append(_note_reuse)
     session = aiohttp.ClientSession(
         trace_configs=[tracing],
-        connector=aiohttp.TCPConnector(limit=0, ssl=trust()),
+        connector=careful_connector(limit=0, ssl=trust()),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None),
         read_bufsize=_READ_BUFFER_BYTES,
@@ -48,6 +49,11 @@ _sessions: Final = LoopBound(_session, lambda session: not session.closed)
 async def current_session() -> aiohttp.ClientSession:
     """The session of the running loop; made at first use, and again after a fork."""
     return await _sessions.get(None)
+
+
+async def close_session() -> None:
+    """Closes the running loop's session with all its connections; the next request opens another."""
+    await _sessions.drop(None)
 
 
 def trust() -> ssl.SSLContext | bool:

@@ -64,3 +64,14 @@ def test_a_provider_that_cannot_be_loaded_is_a_warning(capsys, monkeypatch):
     out, err = capsys.readouterr()
     assert "ollama cannot be loaded: the entry point is broken\\x07" in err
     assert "anthropic" in out
+
+
+def test_the_matrix_says_what_each_may_be_asked_for(capsys):
+    assert main(["providers", "--matrix"]) == 0
+    heads, *lines = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert [line[0] for line in lines] == list(provider_names())
+    assert {len(line) for line in lines} == {len(heads)}
+    by_name = {line[0]: dict(zip(heads, line, strict=True)) for line in lines}
+    assert by_name["anthropic"]["IMAGES"] == "bytes+url"
+    assert by_name["perplexity"]["TOOLS"] == "-"
+    assert listed(capsys)["openai"]["abilities"]["audio"] == ["bytes"]

@@ -29,6 +29,7 @@ MODELS = {
 }
 REFUSED = {
     ("anthropic", "/a.wav"),
+    ("bedrock-converse", "/a.wav"),
     ("cohere", "/a.pdf"),
     ("cohere", "/a.wav"),
     ("ollama", "/a.pdf"),

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 import pytest
 
 from llmstream.accumulate import Accumulator
-from llmstream.chats import Chat, Custom, File, Image, Message, Reasoning, Source, ToolCall, ToolResult
+from llmstream.chats import Chat, Custom, File, Image, Message, Reasoning, Source, Text, ToolCall, ToolResult
 from llmstream.cli.dialects import DIALECTS, Wire, wire_of
+from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING
 from llmstream.dialects.sentence import Sentence
 from llmstream.events import (
     Event,
     Finish,
+    OtherWarning,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
@@ -186,6 +188,48 @@ def test_a_signature_goes_to_nobody_but_its_vendor(first: str, second: str) -> N
 def test_a_signature_goes_back_to_its_vendor(name: str) -> None:
     wire = wire_of(name, None)
     assert SIGNED.encode() in sent(conversation(wire), wire).body
+
+
+OPEN_TO_UNSIGNED = ("cohere", "gemini", "gemini-interactions", "mistral", "ollama")
+"""Wires that take reasoning without a signature, and so might take another vendor's for their own."""
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (first, second)
+        for first in THOUGHT
+        for second in OPEN_TO_UNSIGNED
+        if first != second and not {(first, second), (second, first)} & SAME_MODELS
+    ],
+)
+def test_reasoning_known_to_be_of_others_becomes_nobodys_own(first: str, second: str) -> None:
+    ready, _ = mended(conversation(wire_of(first, None)))
+    here = wire_of(second, None)
+    request = Request(model=MODELS[second], messages=tuple(ready), tools=TOOLS)
+    encoded = here.dialect.encode(request, provider=here.provider)
+    assert b"They want the weather." not in encoded.http.body
+    assert OtherWarning(FOREIGN_REASONING) in encoded.warnings
+
+
+def test_an_item_that_comes_again_goes_without_its_id() -> None:
+    wire = wire_of("openai-responses", None)
+    told = {"openai": {"item_id": "msg_1"}}
+    call = ToolCall("c1", "weather", "{}", metadata={"openai": {"item_id": "fc_1"}})
+    turn = [
+        Message.user("Hi"),
+        Message.assistant(
+            Reasoning("Hm.", {"openai": {"item_id": "rs_1", "encrypted_content": SIGNED}}),
+            Text("Hello.", told),
+            call,
+        ),
+        Message.tool([ToolResult("c1", "12 °C")]),
+    ]
+    http = sent([*turn, *turn, Message.user("And?")], wire)
+    ids = [item["id"] for item in http.json()["input"] if "id" in item]
+    assert ids == ["rs_1", "msg_1", "fc_1"]
+    read = wire.dialect.decode_request(http)
+    assert [m.text_content for m in read.messages if m.role == "assistant"] == ["Hello.", "Hello."]
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)

@@ -29,7 +29,7 @@ from llmstream.dialects.bedrock_converse.models import Traits
 from llmstream.dialects.bedrock_converse.result_content import encode_result
 from llmstream.dialects.bedrock_converse.turns import Group, Turn, ordered
 from llmstream.dialects.json_text import object_text
-from llmstream.errors import InvalidRequest
+from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, Warning
 
 __all__ = ["Conversation"]
@@ -118,6 +118,11 @@ class Conversation:
         match part:
             case Text():
                 return self._text(role, part)
+            case Audio() if not self._can.audio:
+                raise Unsupported(
+                    "this model on Bedrock takes no audio. Send a transcript, or ask a model that hears.",
+                    provider=self._provider,
+                )
             case Image() | Document() | Audio():
                 return [encode_media(part, self._names, provider=self._provider)]
             case Reasoning():

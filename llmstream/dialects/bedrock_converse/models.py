@@ -29,6 +29,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     schemas:       the answer can be held to a JSON schema
     strict_tools:  so can the input of a tool
     top_k:         where the setting stands in `additionalModelRequestFields`; () where there is none
+    audio:         recordings may be sent
     reasoning:     how much to think is told by a budget or effort in Claude's words, Nova's or OpenAI's
     """
 
@@ -41,17 +42,24 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     schemas: bool = True
     strict_tools: bool = True
     top_k: tuple[str, ...] = ("top_k",)
+    audio: bool = True
     reasoning: Literal["claude", "nova", "openai"] | None = None
 
 
-_OPEN: Final = Traits(caching=False, citations=False, top_k=())
+_OPEN: Final = Traits(caching=False, citations=False, top_k=(), audio=False)
 _PLAIN: Final = Traits(
-    caching=False, citations=False, tool_choice="none", schemas=False, strict_tools=False, top_k=()
+    caching=False,
+    citations=False,
+    tool_choice="none",
+    schemas=False,
+    strict_tools=False,
+    top_k=(),
+    audio=False,
 )
 
-_CLAUDE: Final = Traits(reasoning="claude")
-_OLD_CLAUDE: Final = Traits(reasoning="claude", schemas=False, strict_tools=False)
-_NOVA: Final = Traits(schemas=False, strict_tools=False, top_k=("inferenceConfig", "topK"))
+_CLAUDE: Final = Traits(audio=False, reasoning="claude")
+_OLD_CLAUDE: Final = Traits(audio=False, reasoning="claude", schemas=False, strict_tools=False)
+_NOVA: Final = Traits(schemas=False, strict_tools=False, top_k=("inferenceConfig", "topK"), audio=False)
 _NOVA_2: Final = msgspec.structs.replace(_NOVA, reasoning="nova")
 _MISTRAL: Final = msgspec.structs.replace(
     _PLAIN, tool_choice="any", lone_results=True, short_ids=True, schemas=True, top_k=("top_k",)
@@ -72,10 +80,14 @@ _FAMILIES: Final[tuple[tuple[re.Pattern[str], Traits], ...]] = tuple(
     )
 )
 
+_HEARS: Final = re.compile(r"voxtral|omni|sonic")
+"""Models that take recordings, of families that do not."""
+
 
 def traits(model: str) -> Traits:
     """What a model of this id can do."""
     name = model.lower()
     if "claude" in name:
         return _CLAUDE if supports_schemas(name) else _OLD_CLAUDE
-    return next((found for pattern, found in _FAMILIES if pattern.search(name)), Traits())
+    found = next((found for pattern, found in _FAMILIES if pattern.search(name)), Traits())
+    return msgspec.structs.replace(found, audio=True) if _HEARS.search(name) else found

@@ -32,6 +32,7 @@ from llmstream.chats.role import Role
 from llmstream.dialects.cohere.citations import told_citation
 from llmstream.dialects.cohere.finish import KEY
 from llmstream.dialects.data_uris import data_uri
+from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, Warning
 
@@ -139,6 +140,8 @@ class MessageWriter:
         for part in message.parts:
             if isinstance(part, Text) and part.text:
                 content.append({"type": "text", "text": part.text})
+            elif isinstance(part, Reasoning) and is_foreign(part, message, KEY):
+                self._warn(FOREIGN_REASONING)
             elif isinstance(part, Reasoning) and part.text and not _is_plan(part):
                 content.append({"type": "thinking", "thinking": part.text})
             elif isinstance(part, (Image, Audio, Document, File)):

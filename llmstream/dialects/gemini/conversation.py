@@ -14,6 +14,7 @@ from llmstream.chats.content import (
     Document,
     Image,
     Part,
+    Reasoning,
     Text,
     ToolCall,
     ToolResult,
@@ -21,7 +22,9 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
+from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
 from llmstream.dialects.gemini.function_response import encode_response
+from llmstream.dialects.gemini.part_decoder import KEY
 from llmstream.dialects.gemini.part_writer import PartWriter
 from llmstream.dialects.google_models import Abilities
 from llmstream.errors import InvalidRequest
@@ -77,7 +80,10 @@ class Conversation:
                     f"no role {message.role!r} is known. Use system, user, assistant or tool."
                 )
             for part in message.parts:
-                self._part(role, part)
+                if isinstance(part, Reasoning) and is_foreign(part, message, KEY):
+                    self._warn(FOREIGN_REASONING)
+                else:
+                    self._part(role, part)
         self._settle()
         if self.contents and self.contents[0]["role"] == "model":
             self._warn("the conversation begins with the assistant: a turn of the user was put before it")

@@ -26,6 +26,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
+from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
 from llmstream.dialects.gemini_interactions.steps import KEY
 from llmstream.dialects.google_media import Media, media_of
 from llmstream.dialects.json_text import object_text
@@ -82,7 +83,10 @@ class Conversation:
             if role == "user_input" and self.steps and self.steps[-1]["type"] == "user_input":
                 self._begin(role)
             for part in message.parts:
-                self._part(role, part)
+                if isinstance(part, Reasoning) and is_foreign(part, message, KEY):
+                    self._warn(FOREIGN_REASONING)
+                else:
+                    self._part(role, part)
         self._close_calls()
         self.steps = [step for step in self.steps if step.get("content") != []]
         if not self.steps:

@@ -28,7 +28,9 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
+from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
 from llmstream.dialects.mistral.call_ids import CallIds
+from llmstream.dialects.mistral.finish import KEY
 from llmstream.dialects.mistral.media import encode_media, own
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, Warning
@@ -110,7 +112,10 @@ class MessageWriter:
             if isinstance(part, Text):
                 content.append({"type": "text", "text": part.text})
             elif isinstance(part, Reasoning):
-                content.append(_thinking(part))
+                if is_foreign(part, message, KEY):
+                    self._warn(FOREIGN_REASONING)
+                else:
+                    content.append(_thinking(part))
             elif isinstance(part, (Image, Audio, Document, File)):
                 self._warn(f"a file of the assistant ({part_kind(part)}) cannot go back; it was left out")
             elif isinstance(part, ToolCall) and part.provider_executed:
@@ -201,7 +206,7 @@ def _written_so(message: Message) -> bool:
 
 
 def _thinking(part: Reasoning) -> dict[str, Any]:
-    """Thinking goes back whoever thought; a signature only where it was given."""
+    """Thinking with its signature where one was given."""
     words = [{"type": "text", "text": part.text}] if part.text else []
     out: dict[str, Any] = {"type": "thinking", "thinking": words}
     if own(part).get("signature"):

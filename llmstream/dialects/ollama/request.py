@@ -23,6 +23,7 @@ from llmstream.chats.content import (
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
 from llmstream.dialects.base import Encoded
+from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
 from llmstream.dialects.ollama.wire import object_text
 from llmstream.errors import Unsupported
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
@@ -113,6 +114,8 @@ class _RequestEncoder:
             match part:
                 case Text(text):
                     texts.append(text)
+                case Reasoning() if is_foreign(part, message, "ollama"):
+                    self.warnings.append(OtherWarning(FOREIGN_REASONING))
                 case Reasoning(text):
                     thoughts.append(text)
                 case Image():

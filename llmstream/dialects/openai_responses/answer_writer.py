@@ -44,6 +44,7 @@ class AnswerWriter:
 
     def __init__(self, quirks: Quirks, *, provider: str, stored: bool, warn: Callable[[str], None]) -> None:
         self.calls: dict[str, dict[str, Any]] = {}
+        self._sent_ids: set[str] = set()
         self._quirks = quirks
         self._provider = provider
         self._stored = stored
@@ -75,7 +76,7 @@ class AnswerWriter:
                 case _:
                     kind = part_kind(part)
                     raise Unsupported(f"{self._provider} cannot take a part of kind {kind!r} in an answer.")
-        return self._chained(items)
+        return [self._with_fresh_id(item) for item in self._chained(items)]
 
     def _text(self, part: Text, items: list[dict[str, Any]]) -> None:
         told = own(part)
@@ -180,10 +181,18 @@ class AnswerWriter:
         if dropped:
             self._warn("reasoning that is not the vendor's own, or not encrypted, was left out")
             # Ids of items whose reasoning is missing are refused; without them nothing is missed.
-            out = [
-                {k: v for k, v in i.items() if k != "id"} if i.get("type") in _WITHOUT_ID else i for i in out
-            ]
+            out = [_without_id(item) if item.get("type") in _WITHOUT_ID else item for item in out]
         return out[::-1]
+
+    def _with_fresh_id(self, item: dict[str, Any]) -> dict[str, Any]:
+        """The item without its id where one before it had the same: the API refuses a second one."""
+        item_id = item.get("id")
+        if not isinstance(item_id, str) or item.get("type") == "item_reference":
+            return item
+        if item_id in self._sent_ids:
+            return _without_id(item)
+        self._sent_ids.add(item_id)
+        return item
 
     def _can_return(self, item: dict[str, Any]) -> bool:
         if item.get("encrypted_content") or (self._quirks.plain_reasoning and item.get("content")):
@@ -202,6 +211,4 @@ class AnswerWriter:
 
 
 def _without_id(item: dict[str, Any]) -> dict[str, Any]:
-    if item.get("type") not in _WITHOUT_ID:
-        return item
     return {name: value for name, value in item.items() if name != "id"}

@@ -46,7 +46,6 @@ def test_a_request_with_everything_fits_the_model(operation):
                 c.Image(data=b"x", media_type="image/png", metadata=mark),
                 c.Document(data=b"%PDF", filename="a.b.pdf"),
                 c.Document(url="s3://bucket/a.mp4", media_type="video/mp4"),
-                c.Audio(data=b"x", media_type="audio/wav"),
             ),
             Message.assistant(
                 c.Reasoning("hm", {"bedrock": {"signature": "s"}}),

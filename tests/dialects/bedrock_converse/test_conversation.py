@@ -101,7 +101,7 @@ def test_media_by_their_types():
         c.Document(data=b"v", media_type="video/3gpp"),
         c.Audio(data=b"s", media_type="audio/mpeg"),
     ]
-    blocks = content("Look.", *parts)[1:]
+    blocks = content("Look.", *parts, model="a-model-that-hears")[1:]
     kinds = [(kind, value["format"]) for block in blocks for kind, value in block.items()]
     assert kinds == [
         ("image", "png"),
@@ -114,6 +114,18 @@ def test_media_by_their_types():
         ("audio", "mp3"),
     ]
     assert blocks[0]["image"]["source"] == {"bytes": base64.b64encode(PNG).decode()}
+
+
+@pytest.mark.parametrize("model", [CLAUDE, "amazon.nova-pro-v1:0", "openai.gpt-oss-120b-1:0"])
+def test_a_model_that_hears_nothing_is_sent_no_recording(model):
+    with pytest.raises(Unsupported, match="transcript"):
+        content(c.Audio(data=b"s", media_type="audio/mpeg"), model=model)
+
+
+def test_a_model_that_hears_is_sent_recordings():
+    recording = c.Audio(data=b"s", media_type="audio/mpeg")
+    (block, *_) = content(recording, model="mistral.voxtral-small-24b-2507")
+    assert block == {"audio": {"format": "mp3", "source": {"bytes": "cw=="}}}
 
 
 def test_media_in_buckets_and_data_urls():

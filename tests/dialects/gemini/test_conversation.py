@@ -85,12 +85,14 @@ def test_signed_parts_go_back_as_they_came():
     ]
 
 
-def test_reasoning_of_others_goes_back_unsigned():
+def test_reasoning_of_others_does_not_become_the_models_own():
     foreign = c.Reasoning("r", {"anthropic": {"signature": "x"}})
-    assert model_parts(foreign, c.Reasoning("", {"anthropic": {"redacted_data": "x"}}), "a") == [
-        {"text": "r", "thought": True},
-        {"text": "a"},
-    ]
+    redacted = c.Reasoning("", {"anthropic": {"redacted_data": "x"}})
+    assert model_parts(foreign, redacted, "a", warnings=1) == [{"text": "a"}]
+
+
+def test_reasoning_that_nobody_signed_goes_back():
+    assert model_parts(c.Reasoning("r"), "a") == [{"text": "r", "thought": True}, {"text": "a"}]
 
 
 # media

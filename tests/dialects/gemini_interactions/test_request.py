@@ -263,7 +263,7 @@ def test_foreign_parts():
             c.Custom("openai.x"),
             c.Source("url"),
         ),
-        warnings=1,
+        warnings=2,
     )[1:] == [{"type": "thought", "summary": [text("r")]}, {"type": "sparkle", "glow": 2}]
 
 

@@ -170,8 +170,13 @@ def test_texts_of_an_answer_are_one_string():
     assert sent(Message.assistant("a", "b"), *HI)[0]["content"] == "ab"
 
 
-def test_reasoning_of_another_vendor_goes_back_as_thinking():
+def test_reasoning_of_another_vendor_does_not_become_the_models_own():
     messages = sent(*HI, Message.assistant(c.Reasoning("Hm", {"anthropic": {"signature": "s"}}), "x"), *HI)
+    assert messages[1]["content"] == "x"
+
+
+def test_reasoning_that_nobody_signed_goes_back():
+    messages = sent(*HI, Message.assistant(c.Reasoning("Hm"), "x"), *HI)
     assert messages[1]["content"][0] == {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}
 
 

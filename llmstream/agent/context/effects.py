@@ -1,0 +1,90 @@
+"""An effect: a function from messages to messages, and whether what it gives replaces the history."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from llmstream.chats.message import Message
+from llmstream.errors import InvalidRequest
+from llmstream.streams.history import copied, mended
+from llmstream.usage import Usage
+
+__all__ = ["ContextEffect", "Effect", "Spend", "applied", "counted", "replaces", "spend"]
+
+ContextEffect: TypeAlias = Callable[[list[Message]], Iterable[Message] | Awaitable[Iterable[Message]]]
+"""Given a conversation, gives what is to be shown of it; sync or async."""
+
+Spend: TypeAlias = Callable[[str, Usage], None]
+"""Told of a model ("provider:model") and the tokens that an effect has used."""
+
+_spend: ContextVar[Spend | None] = ContextVar("llmstream_context_spend", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """An effect with its kind.
+
+    replace: what it gives stands in the run's history too; else only the model's view is changed
+    """
+
+    function: ContextEffect
+    replace: bool = False
+
+    def __call__(self, messages: list[Message]) -> Iterable[Message] | Awaitable[Iterable[Message]]:
+        """What the function gives."""
+        return self.function(messages)
+
+
+def replaces(effect: ContextEffect) -> bool:
+    """Whether what the effect gives stands in the history too."""
+    return isinstance(effect, Effect) and effect.replace
+
+
+async def applied(
+    messages: Iterable[Message], effects: Iterable[ContextEffect], *, spend: Spend | None = None
+) -> list[Message]:
+    """The conversation after the effects, one after the other; whole, as every vendor demands it.
+
+    messages: stay as they are: effects are given copies
+    spend:    is told of the tokens that effects use
+    raises:   what an effect raises; InvalidRequest where one gives no messages
+    """
+    shown = mended(copied(messages))[0]
+    with counted(spend):
+        for effect in effects:
+            given = effect(list(shown))
+            found = await given if inspect.isawaitable(given) else given
+            shown = mended(_messages(effect, found))[0]
+    return shown
+
+
+def spend(model: str, usage: Usage) -> None:
+    """Counts tokens in the run for which effects are at work, if there is one."""
+    told = _spend.get()
+    if told is not None:
+        told(model, usage)
+
+
+@contextmanager
+def counted(told: Spend | None) -> Iterator[None]:
+    """Within it, `spend` tells this one. It must not surround a `yield` of a generator."""
+    token = _spend.set(told)
+    try:
+        yield
+    finally:
+        _spend.reset(token)
+
+
+def _messages(effect: ContextEffect, given: Iterable[Message]) -> Sequence[Message]:
+    try:
+        found = list(given)
+    except TypeError:
+        found = [None]  # type: ignore[list-item]  # refused below
+    if not all(isinstance(message, Message) for message in found):
+        raise InvalidRequest(f"the context effect {effect!r} gave something that is no list of messages")
+    return found

@@ -1,0 +1,29 @@
+"""The last turns of a conversation."""
+
+from __future__ import annotations
+
+from llmstream.agent.context.effects import Effect
+from llmstream.agent.context.turns import from_place, turn_starts
+from llmstream.chats.message import Message
+from llmstream.errors import InvalidRequest
+from llmstream.streams.history import mended
+
+__all__ = ["sliding_window"]
+
+
+def sliding_window(turns: int, *, replace: bool = False) -> Effect:
+    """Shows the last turns, and the system messages.
+
+    turns:   a turn is a user's message and all that follows up to the next
+    replace: the run's history is cut too
+    raises:  InvalidRequest for less than one turn
+    """
+    if turns < 1:
+        raise InvalidRequest(f"a window shows at least one turn, got {turns}")
+
+    def window(messages: list[Message]) -> list[Message]:
+        whole = mended(messages)[0]
+        starts = turn_starts(whole)
+        return whole if len(starts) <= turns else from_place(whole, starts[-turns])
+
+    return Effect(window, replace)

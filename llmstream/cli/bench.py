@@ -1,0 +1,202 @@
+"""`llmstream bench`: how fast an endpoint answers under load."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from llmstream import Model, Retry
+from llmstream.cli.bench_load import arrivals, closed_loop, open_loop
+from llmstream.cli.bench_overhead import Watch
+from llmstream.cli.bench_progress import Progress
+from llmstream.cli.bench_prompts import PromptOf, lines_of, made_prompt
+from llmstream.cli.bench_report import Load, Report, read_report, report_of
+from llmstream.cli.bench_sample import Sample, measure
+from llmstream.cli.bench_svg import svg
+from llmstream.cli.bench_table import comparison_lines, report_lines
+from llmstream.cli.exits import FAILED, FINE, INTERRUPTED
+from llmstream.cli.terminal import complain, typed
+from llmstream.errors import InvalidRequest
+
+__all__ = ["configure", "run"]
+
+_PROMPT: Final = "Tell me in three sentences why the sky is blue."
+
+_EPILOG: Final = """\
+With -c so many requests are under way at any time. With --rate they arrive at random (a
+Poisson process) whether or not the server keeps up, and latency counts from when a request
+was due, so that a slow server is not flattered. Failed requests are not sent again; they are
+counted by the code of their error. Ctrl-C ends it and reports what came.
+
+The table has times to the first event and the first token, between neighbouring tokens, and
+to the end. Fragments that the network brought together are no time apart.
+
+exit status: 0 fine, 2 wrong usage, 3 all requests failed, 130 stopped with Ctrl-C
+
+examples:
+  llmstream bench -m sim:demo                                 no key, no network
+  llmstream bench -m openai:gpt-5-mini -n 100 -c 16 --max-tokens 200
+  llmstream bench -m ollama:llama3.2 -n 60 --rate 2/s --prompt-tokens 1000 --json before.json
+  llmstream bench -m ollama:llama3.2 -n 60 --rate 2/s --compare before.json --svg both.svg
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Describes the command's arguments."""
+    parser.epilog = _EPILOG
+    add = parser.add_argument
+    add("-m", "--model", metavar="PROVIDER:MODEL", help="whom to ask; by default $LLMSTREAM_MODEL")
+    add("-n", "--requests", type=_at_least(1), default=50, metavar="N", help="how many requests (50)")
+    load = parser.add_mutually_exclusive_group()
+    load.add_argument(
+        "-c", "--concurrency", type=_at_least(1), default=8, metavar="N", help="so many at a time (8)"
+    )
+    load.add_argument("--rate", type=_rate, metavar="N/s", help="so many a second; also N/m")
+    add("--warmup", type=_at_least(0), default=2, metavar="N", help="requests before, not counted (2)")
+    asked = parser.add_mutually_exclusive_group()
+    asked.add_argument("--prompt", metavar="TEXT", default=_PROMPT, help="what to ask")
+    asked.add_argument("--prompts", metavar="FILE", help="a prompt a line, taken in turns")
+    asked.add_argument(
+        "--prompt-tokens",
+        type=_at_least(1),
+        metavar="N",
+        help="invented prompts of about N tokens, each another one",
+    )
+    add("--max-tokens", type=_at_least(1), metavar="N", help="the longest answer, in tokens")
+    add("--seed", type=int, default=0, metavar="N", help="of arrivals and invented prompts (0)")
+    add("--base-url", metavar="URL", help="another address, where the vendor's paths begin")
+    add("--json", metavar="FILE", help="write the report as JSON; - is standard output")
+    add("--svg", metavar="FILE", help="write a plot")
+    add("--compare", metavar="FILE", help="a report of --json to compare with")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measures and reports; 3 where every request failed."""
+    spec = arguments.model or os.environ.get("LLMSTREAM_MODEL") or ""
+    if not spec:
+        raise InvalidRequest(
+            "no model: pass -m provider:model or set LLMSTREAM_MODEL. -m sim:demo needs no key."
+        )
+    other = read_report(arguments.compare) if arguments.compare else None
+    for path in (arguments.json, arguments.svg):
+        _check_writable(path)
+    report = asyncio.run(_bench(spec, arguments))
+    told = sys.stderr if arguments.json == "-" else sys.stdout
+    lines = [*report_lines(report), *(comparison_lines(other, report) if other else ())]
+    print("\n".join(lines), file=told, flush=True)
+    if arguments.json:
+        _write(arguments.json, report.to_json().decode())
+    if arguments.svg:
+        _write(arguments.svg, svg(report, other))
+    if report.unfinished:
+        complain("stopped; what came is reported")
+        return INTERRUPTED
+    return FINE if report.completed else FAILED
+
+
+async def _bench(spec: str, arguments: argparse.Namespace) -> Report:
+    """The whole run. A cancellation ends it early, and what came by then is reported."""
+    model = Model(spec, base_url=arguments.base_url, retry=Retry(max_retries=0))
+    load = Load(
+        model=spec,
+        requests=arguments.requests,
+        concurrency=None if arguments.rate else arguments.concurrency,
+        rate_per_s=arguments.rate,
+        warmup=arguments.warmup,
+        prompt_tokens=arguments.prompt_tokens,
+        max_tokens=arguments.max_tokens,
+        seed=arguments.seed,
+    )
+    options: dict[str, Any] = {"max_output_tokens": load.max_tokens} if load.max_tokens else {}
+    prompt_of = _prompts(arguments)
+    samples: list[Sample] = []
+    with Progress(load.requests) as progress:
+        began = time.perf_counter()
+        watch = Watch()
+        try:
+            for number in range(-load.warmup, 0):
+                due = time.perf_counter()
+                await measure(model, prompt_of(number), Sample(number=number), due=due, **options)
+            began = time.perf_counter()
+
+            async def one(number: int, due: float) -> None:
+                sample = Sample(number=number, due_s=due - began)
+                await measure(model, prompt_of(number), sample, due=due, **options)
+                samples.append(sample)
+                progress.advance(failed=sample.error is not None)
+
+            async with watch:
+                if load.rate_per_s:
+                    await open_loop(one, arrivals(load.requests, load.rate_per_s, load.seed))
+                else:
+                    await closed_loop(one, load.requests, arguments.concurrency)
+        except asyncio.CancelledError:
+            _stay()
+        wall_s = time.perf_counter() - began
+    return report_of(
+        load,
+        samples,
+        wall_s=wall_s,
+        unfinished=load.requests - len(samples),
+        overhead=watch.overhead,
+    )
+
+
+def _stay() -> None:
+    """Ctrl-C has been heard, and there is still something to do."""
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()
+
+
+def _prompts(arguments: argparse.Namespace) -> PromptOf:
+    if arguments.prompts:
+        lines = lines_of(arguments.prompts)
+        return lambda number: lines[number % len(lines)]
+    if arguments.prompt_tokens:
+        return partial(made_prompt, tokens=arguments.prompt_tokens, seed=arguments.seed)
+    text = typed(arguments.prompt)
+    return lambda number: text
+
+
+def _check_writable(path: str | None) -> None:
+    """A file that cannot be written is told before anyone is asked anything."""
+    if path and path != "-" and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        raise InvalidRequest(f"cannot write {path}: there is no such folder")
+
+
+def _write(path: str, text: str) -> None:
+    if path == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(text)
+    except OSError as error:
+        raise InvalidRequest(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"at least {least}, not {value}")
+        return value
+
+    return number
+
+
+def _rate(text: str) -> float:
+    """Requests a second, from "5", "5/s" or "300/m"."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(?:/(s|m))?", text.strip())
+    rate = float(found[1]) / (60 if found[2] == "m" else 1) if found else 0.0
+    if rate <= 0:
+        raise argparse.ArgumentTypeError(f"a rate is written 5/s or 300/m, not {text!r}")
+    return rate

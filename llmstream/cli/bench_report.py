@@ -1,0 +1,151 @@
+"""What a benchmark found, as one versioned JSON document, and two of them side by side."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+import msgspec
+
+from llmstream import __version__
+from llmstream.cli.bench_overhead import Overhead
+from llmstream.cli.bench_sample import Sample
+from llmstream.cli.bench_stats import Spread, spread
+from llmstream.errors import InvalidRequest
+
+__all__ = ["FORMAT", "VERSION", "Change", "Load", "Report", "compare", "read_report", "report_of"]
+
+FORMAT: Final = "llmstream-bench"
+VERSION: Final = 1
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What was asked, how often and when. rate_per_s: of an open loop; else so many at a time."""
+
+    model: str
+    requests: int
+    concurrency: int | None = None
+    rate_per_s: float | None = None
+    warmup: int = 0
+    prompt_tokens: int | None = None
+    max_tokens: int | None = None
+    seed: int = 0
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A benchmark's outcome. Times are seconds, counted from when each request was due.
+
+    The spreads are over requests without an error; None where there were none. `between_tokens_s`
+    is over all fragments of all of them: those that one read brought are 0 apart.
+    tokens_by: "usage" where vendors said how many tokens there were, else "fragments"
+    """
+
+    load: Load
+    wall_s: float
+    completed: int
+    errors: dict[str, int]
+    unfinished: int
+    requests_per_s: float
+    tokens_per_s: float
+    tokens_by: str
+    first_event_s: Spread | None = None
+    first_token_s: Spread | None = None
+    between_tokens_s: Spread | None = None
+    end_to_end_s: Spread | None = None
+    request_tokens_per_s: Spread | None = None
+    late_s: Spread | None = None
+    overhead: Overhead
+    samples: list[Sample]
+    format: str = msgspec.field(name="format", default_factory=lambda: FORMAT)
+    version: int = msgspec.field(name="version", default_factory=lambda: VERSION)
+    llmstream: str = msgspec.field(name="llmstream", default_factory=lambda: __version__)
+    python: str = msgspec.field(name="python", default_factory=platform.python_version)
+    when: str = msgspec.field(
+        name="when", default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds")
+    )
+
+    def to_json(self) -> bytes:
+        """The document, indented, with a line feed at its end."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
+
+
+class Change(NamedTuple):
+    """One figure of two runs; ratio is new over old, None where there is nothing to divide."""
+
+    name: str
+    old: float
+    new: float
+    ratio: float | None
+
+
+def report_of(
+    load: Load, samples: Sequence[Sample], *, wall_s: float, unfinished: int, overhead: Overhead
+) -> Report:
+    """The sums, rates and spreads of the samples."""
+    good = [s for s in samples if s.error is None]
+    tokens = sum(s.tokens for s in good)
+    return Report(
+        load=load,
+        wall_s=wall_s,
+        completed=len(good),
+        errors=dict(Counter(s.error for s in samples if s.error is not None).most_common()),
+        unfinished=unfinished,
+        requests_per_s=len(good) / wall_s if wall_s > 0 else 0.0,
+        tokens_per_s=tokens / wall_s if wall_s > 0 else 0.0,
+        tokens_by="usage" if good and all(s.output_tokens is not None for s in good) else "fragments",
+        first_event_s=spread([s.first_event_s for s in good if s.first_event_s is not None]),
+        first_token_s=spread([s.first_token_s for s in good if s.first_token_s is not None]),
+        between_tokens_s=spread([gap for s in good for gap in s.gaps_s]),
+        end_to_end_s=spread([s.end_s for s in good]),
+        request_tokens_per_s=spread([s.tokens / s.writing_s for s in good if s.tokens and s.writing_s > 0]),
+        late_s=spread([s.late_s for s in samples]),
+        overhead=overhead,
+        samples=[msgspec.structs.replace(s, gaps_s=[]) for s in sorted(samples, key=lambda s: s.number)],
+    )
+
+
+def read_report(file: str) -> Report:
+    """A report that `--json` wrote.
+
+    raises: InvalidRequest for a file that cannot be read or is none
+    """
+    try:
+        with open(file, "rb") as source:
+            data = source.read()
+    except OSError as error:
+        raise InvalidRequest(f"cannot read {file}: {error.strerror or error}. Check the path.") from None
+    try:
+        report = msgspec.json.decode(data, type=Report)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"{file} is no report of `llmstream bench --json`: {error}") from None
+    if report.format != FORMAT or report.version != VERSION:
+        raise InvalidRequest(
+            f"{file} is a {report.format} of version {report.version}; this llmstream reads "
+            f"{FORMAT} of version {VERSION}. Make it anew."
+        )
+    return report
+
+
+def compare(old: Report, new: Report) -> list[Change]:
+    """The figures that both runs have."""
+    found = [
+        _change("requests/s", old.requests_per_s, new.requests_per_s),
+        _change("tokens/s", old.tokens_per_s, new.tokens_per_s),
+    ]
+    for name, field in (
+        ("first event", "first_event_s"),
+        ("first token", "first_token_s"),
+        ("between tokens", "between_tokens_s"),
+        ("end to end", "end_to_end_s"),
+    ):
+        before, after = getattr(old, field), getattr(new, field)
+        if before is not None and after is not None:
+            found += [_change(f"{name} {p}", getattr(before, p), getattr(after, p)) for p in ("p50", "p99")]
+    return [*found, _change("errors", sum(old.errors.values()), sum(new.errors.values()))]
+
+
+def _change(name: str, old: float, new: float) -> Change:
+    return Change(name, old, new, new / old if old > 0 else None)

@@ -1,0 +1,12 @@
+"""Tools of MCP servers, by the official `mcp` package (extra `mcp`).
+
+    async with mcp_tools(stdio=("uvx", ["mcp-server-time"]), prefix="time_") as tools:
+        message = await ls.Agent(model, tools=tools).run("What time is it in Oslo?")
+
+Read `connecting.py` for `mcp_tools`, `session.py` for who owns the session, `results.py` for what
+becomes of a server's answer.
+"""
+
+from llmstream.mcp.connecting import mcp_tools
+
+__all__ = ["mcp_tools"]

@@ -1,0 +1,151 @@
+"""`mcp_tools`: the tools of an MCP server, for as long as a block lasts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from llmstream.errors import InvalidRequest, Unsupported
+from llmstream.mcp.names import valid_names
+from llmstream.mcp.results import outcome_of
+from llmstream.mcp.session import Session
+from llmstream.mcp.tasks import ended
+from llmstream.request import ToolSpec
+from llmstream.tools import Tool, ToolContext, ToolOutcome
+from llmstream.tools.tool import MAX_RESULT_CHARS, JSONObject, NeedsApproval
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+__all__ = ["Command", "mcp_tools"]
+
+Command: TypeAlias = (
+    tuple[str] | tuple[str, Sequence[str]] | tuple[str, Sequence[str], Mapping[str, str] | None]
+)
+"""A program, its arguments, and what is added to its environment."""
+
+_CONTEXT = "llmstream/context"
+"""No name that a schema would give an argument."""
+
+_MAX_UNREAD = 256
+"""Progress notifications of one call that wait to be told."""
+
+
+@asynccontextmanager
+async def mcp_tools(
+    *,
+    stdio: Command | None = None,
+    url: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    prefix: str = "",
+    timeout_s: float | None = 60.0,
+    connect_timeout_s: float | None = 30.0,
+    needs_approval: NeedsApproval = False,
+    max_result_chars: int = MAX_RESULT_CHARS,
+) -> AsyncGenerator[list[Tool]]:
+    """Connects to an MCP server; its tools are like others until the block is left.
+
+    The schemas are the server's, and it is the server that checks arguments against them. What it
+    refuses, and its death, are error results that the model reads. Its progress notifications are
+    preliminary results. Leaving the block ends the session and the process; a call that still runs
+    then has an error result, and so has each later one.
+
+    stdio:     starts a process: `("uvx", ["mcp-server-time"])`, `("server", [], {"TOKEN": "..."})`.
+               It sees PATH, HOME and the like, and of the rest of our environment nothing
+    url:       of a Streamable HTTP server instead
+    headers:   for the server at url, such as Authorization
+    prefix:    put before each name, so that two servers can have tools of the same name
+    timeout_s: for each call; the server is told to stop
+    connect_timeout_s: until the tools are known
+    needs_approval, max_result_chars: as for `Tool`, for all of them
+
+    raises: Unsupported where the mcp package is not installed; InvalidRequest where it is not
+            just one of stdio and url; ConnectionFailed where no session came about
+    """
+    session = Session(_name(stdio, url), _connection(stdio, url, headers))
+    try:
+        listed = await session.open(connect_timeout_s)
+        names = valid_names([tool.name for tool in listed], prefix)
+        yield [
+            Tool(
+                ToolSpec(name, tool.description or tool.title or "", tool.input_schema),
+                _calling(session, tool.name),
+                reader=JSONObject(name, _CONTEXT),
+                timeout_s=timeout_s,
+                needs_approval=needs_approval,
+                max_result_chars=max_result_chars,
+            )
+            for name, tool in zip(names, listed, strict=True)
+        ]
+    finally:
+        await session.close()
+
+
+def _calling(session: Session, name: str) -> Any:
+    """The function of a tool: keywords are what the server's schema calls them."""
+
+    async def call(**arguments: Any) -> ToolOutcome:
+        context = arguments.pop(_CONTEXT, None) or ToolContext(tool_name=name)
+        news: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue(_MAX_UNREAD)
+        relay = asyncio.create_task(_relayed(news, context))
+
+        async def told(progress: float, total: float | None, message: str | None) -> None:
+            with suppress(asyncio.QueueFull):  # a reader so slow misses some of it
+                news.put_nowait({"progress": progress, "total": total, "message": message})
+
+        try:
+            result = await session.call(name, arguments, told)
+            await news.put(None)
+            await relay
+        finally:
+            await ended(relay, at_once=True)
+        return outcome_of(result)
+
+    return call
+
+
+async def _relayed(news: asyncio.Queue[dict[str, Any] | None], context: ToolContext) -> None:
+    """Reports progress from a task of the call, so that none is told after its result."""
+    while (value := await news.get()) is not None:
+        await context.report(value)
+
+
+def _name(stdio: Command | None, url: str | None) -> str:
+    """What errors call the server; nothing of an address that may be secret."""
+    if stdio is not None:
+        return stdio[0]
+    return (url or "").partition("?")[0].rpartition("@")[2]
+
+
+def _connection(stdio: Command | None, url: str | None, headers: Mapping[str, str] | None) -> Any:
+    if (stdio is None) == (url is None):
+        raise InvalidRequest("mcp_tools takes just one of stdio= and url=")
+    if stdio is not None and headers:
+        raise InvalidRequest("headers are for a server at a url; give a process its secrets in env")
+    try:
+        import mcp
+    except ImportError:
+        raise Unsupported("MCP needs the mcp package: pip install 'llmstream[mcp]'") from None
+    if stdio is None:
+        return _over_http(url or "", dict(headers or {}))
+    arguments = list(stdio[1]) if len(stdio) > 1 else []
+    env = dict(stdio[2] or {}) if len(stdio) > 2 else None
+    process = mcp.StdioServerParameters(command=stdio[0], args=arguments, env=env)
+    return mcp.Client(mcp.stdio_client(process))
+
+
+@asynccontextmanager
+async def _over_http(url: str, headers: dict[str, str]) -> AsyncGenerator[Client]:
+    import httpx2
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
+    # A server may say nothing for long while a tool works; each call has a timeout of its own.
+    timeout = httpx2.Timeout(30.0, read=None)
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=timeout) as http,
+        Client(streamable_http_client(url, http_client=http)) as client,
+    ):
+        yield client

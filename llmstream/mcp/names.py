@@ -1,0 +1,36 @@
+"""Names of a server's tools, made such that every vendor takes them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+
+from llmstream.errors import InvalidRequest
+
+__all__ = ["valid_names"]
+
+_MAX_CHARS = 64
+_PREFIX = re.compile(r"([A-Za-z_][A-Za-z0-9_-]{0,31})?")
+
+
+def valid_names(names: Iterable[str], prefix: str) -> list[str]:
+    """For each name one that is valid and no other's, in the same order.
+
+    What no vendor takes becomes `_`; a name that is too long, or would be another's, ends in a
+    digest of the server's name, so that it is the same in every process.
+
+    raises: InvalidRequest for a prefix that is no beginning of a name, or is longer than 32
+    """
+    if not _PREFIX.fullmatch(prefix):
+        raise InvalidRequest(f"{prefix!r} is no prefix: up to 32 letters, digits, _ and -, no digit first")
+    given: list[str] = []
+    for name in names:
+        valid = prefix + re.sub(r"[^A-Za-z0-9_-]", "_", name)
+        if not re.match(r"[A-Za-z_]", valid):
+            valid = f"_{valid}"
+        if len(valid) > _MAX_CHARS or valid in given:
+            digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+            valid = f"{valid[: _MAX_CHARS - 9]}_{digest}"
+        given.append(valid)
+    return given

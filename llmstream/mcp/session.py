@@ -1,0 +1,130 @@
+"""One session with an MCP server, and the one task that opens, holds and closes it.
+
+The package's contexts contain cancel scopes, which must be left by the task that entered them.
+So a task of their own enters and leaves them; whoever calls a tool only asks and waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
+
+from llmstream.errors import ConnectionFailed, ToolError
+from llmstream.mcp.tasks import ended
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.shared.dispatcher import ProgressFnT
+    from mcp.types import CallToolResult, Tool
+
+__all__ = ["Session"]
+
+_MAX_PAGES = 100
+"""Pages of a list of tools; a server that has more has gone wrong."""
+
+_CLOSE_S = 10.0
+"""How long a server may take to say good-bye; a process gets signals well before."""
+
+
+class Session:
+    """A session that `open` begins and `close` ends; calls may come from any task of the loop.
+
+    name:   the server's, for errors
+    client: enters the connection and leaves it
+    """
+
+    def __init__(self, name: str, client: AbstractAsyncContextManager[Client]) -> None:
+        self._name = name
+        self._entering = client
+        self._closing = asyncio.Event()
+        self._opened: asyncio.Future[Client] | None = None
+        self._tools: list[Tool] = []
+        self._owner: asyncio.Task[None] | None = None
+
+    async def open(self, timeout_s: float | None) -> list[Tool]:
+        """Connects, and gives the server's tools.
+
+        raises: ConnectionFailed where no session came about in time; nothing is left running
+        """
+        opened = self._opened = asyncio.get_running_loop().create_future()
+        owner = self._owner = asyncio.create_task(self._own())
+        try:
+            await asyncio.wait({owner, opened}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        except BaseException:
+            await ended(owner, at_once=True)
+            raise
+        if not opened.done():
+            late = not owner.done()
+            await ended(owner, at_once=True)
+            reason = f"no answer in {timeout_s:g} s" if late else _words(_failure(owner))
+            raise ConnectionFailed(f"the MCP server {self._name} could not be reached: {reason}")
+        return self._tools
+
+    async def call(self, tool: str, arguments: dict[str, Any], progress: ProgressFnT) -> CallToolResult:
+        """The server's answer to a call. Cancelling it tells the server so.
+
+        raises: ToolError where the server refused the call, or is gone
+        """
+        owner, opened = self._owner, self._opened
+        if owner is None or opened is None or owner.done() or self._closing.is_set():
+            raise ToolError(f"The MCP server {self._name} is no longer connected. {tool} has not run.")
+        client = opened.result()
+        call = asyncio.create_task(client.call_tool(tool, arguments, progress_callback=progress))
+        try:
+            await asyncio.wait({owner, call}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await ended(call, at_once=True)
+        error = None if call.cancelled() else call.exception()
+        if error is None and not call.cancelled():
+            return call.result()
+        raise self._refusal(tool, error) from error
+
+    async def close(self) -> None:
+        """Ends the session and waits until the server is let go, also while it is cancelled."""
+        self._closing.set()
+        if self._owner is not None:
+            await ended(self._owner, within_s=_CLOSE_S)
+
+    async def _own(self) -> None:
+        async with self._entering as client:
+            self._tools = await _listed(client)
+            if self._opened is not None and not self._opened.done():
+                self._opened.set_result(client)
+            await self._closing.wait()
+
+    def _refusal(self, tool: str, error: BaseException | None) -> ToolError:
+        from mcp import MCPError
+        from mcp.types import CONNECTION_CLOSED
+
+        if isinstance(error, MCPError) and error.code != CONNECTION_CLOSED:
+            return ToolError(f"The MCP server {self._name} refused {tool}: {error.message}")
+        said = "" if error is None else f" ({_words(error)})"
+        return ToolError(
+            f"The MCP server {self._name} was lost while {tool} ran{said}. The call may have had effects."
+        )
+
+
+async def _listed(client: Client) -> list[Tool]:
+    tools: list[Tool] = []
+    cursor: str | None = None
+    for _ in range(_MAX_PAGES):
+        page = await client.list_tools(cursor=cursor)
+        tools += page.tools
+        cursor = page.next_cursor
+        if not cursor:
+            break
+    return tools
+
+
+def _failure(task: asyncio.Task[Any]) -> BaseException | None:
+    return None if task.cancelled() else task.exception()
+
+
+def _words(error: BaseException | None) -> str:
+    """What failed, taken out of the groups that it was wrapped in."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if error is None:
+        return "the connection ended"
+    return str(error) or type(error).__name__

@@ -1,0 +1,87 @@
+"""What tokens cost, estimated from the price list of `genai-prices` (extra `prices`)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from llmstream.errors import Unsupported
+from llmstream.usage import Usage
+
+__all__ = ["price"]
+
+_SELLERS: Final = {
+    "anthropic": "anthropic",
+    "azure": "azure",
+    "azure-responses": "azure",
+    "baseten": "baseten",
+    "bedrock": "aws",
+    "bedrock-invoke": "aws",
+    "cerebras": "cerebras",
+    "cohere": "cohere",
+    "copilot": "github-copilot",
+    "deepseek": "deepseek",
+    "doubleword": "doubleword",
+    "fireworks": "fireworks",
+    "gemini-openai": "google",
+    "google": "google",
+    "google-interactions": "google",
+    "groq": "groq",
+    "minimax": "minimax",
+    "mistral": "mistral",
+    "moonshot": "moonshotai",
+    "openai": "openai",
+    "openai-responses": "openai",
+    "openrouter": "openrouter",
+    "openrouter-responses": "openrouter",
+    "perplexity": "perplexity",
+    "together": "together",
+    "vertex": "google",
+    "vertex-anthropic": "google",
+    "xai": "x-ai",
+    "xai-responses": "x-ai",
+    "zai": "zai",
+}
+"""Our providers, and what the price list calls them. Others have no public price by the token."""
+
+
+def price(model: str, usage: Usage) -> float | None:
+    """An estimate, in US dollars, of what the tokens of a model cost; for `Agent(price=price)`.
+
+    Tokens read from a cache and written to one cost what the vendor asks for those; so does
+    reasoning, where it has a price of its own. An estimate because it knows list prices of the day
+    the installed price list was made: no discounts, no batch or priority tier, no price of searches
+    or other things that are not counted in tokens. Where long prompts cost more, a sum of several
+    responses is priced as if it were one prompt.
+
+    model:   "provider:model"
+    usage:   of one response; counts that the vendor did not say count as 0
+    returns: None where the provider or the model has no known price, or nothing was counted
+    raises:  Unsupported where genai-prices is not installed
+    """
+    try:
+        import genai_prices
+    except ImportError:
+        raise Unsupported("prices need genai-prices: pip install 'llmstream[prices]'") from None
+    provider, _, name = model.partition(":")
+    seller = _SELLERS.get(provider)
+    if seller is None or (usage.input_tokens is None and usage.output_tokens is None):
+        return None
+    try:
+        counted = genai_prices.Usage(**_counted(usage))
+        found = genai_prices.calc_price(counted, name, provider_id=seller)
+    except LookupError:
+        return None
+    return float(found.total_price)
+
+
+def _counted(usage: Usage) -> dict[str, int]:
+    """The counts by the list's names; what is a part of another count never exceeds it."""
+    input_tokens, output_tokens = usage.input_tokens or 0, usage.output_tokens or 0
+    read = min(usage.cached_input_tokens or 0, input_tokens)
+    return {
+        "input_tokens": input_tokens,
+        "cache_read_tokens": read,
+        "cache_write_tokens": min(usage.cache_write_tokens or 0, input_tokens - read),
+        "output_tokens": output_tokens,
+        "output_reasoning_tokens": min(usage.reasoning_tokens or 0, output_tokens),
+    }

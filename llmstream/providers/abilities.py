@@ -1,0 +1,162 @@
+"""What a provider can do, found out by asking its dialect.
+
+Small requests are encoded, each with one thing more than a plain one. What is refused, or comes
+back with a warning that the plain one has not, cannot be done. Nothing is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from llmstream.chats.content import Audio, Document, Image
+from llmstream.chats.message import Message
+from llmstream.dialects.base import output_abilities, takes_url
+from llmstream.dialects.sentence import Sentence
+from llmstream.errors import LLMStreamError, RequestError
+from llmstream.events import Finish, TextDelta, TextEnd, TextStart, Usage, Warning
+from llmstream.providers.base import Provider
+from llmstream.request import NamedTool, Reasoning, Request, ResponseFormat, Settings, ToolSpec
+
+__all__ = ["Abilities", "Way", "abilities"]
+
+Way = Literal["bytes", "url"]
+"""How a file may be given."""
+
+
+class Abilities(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What requests to a provider may ask for; a single model of the vendor's may know less.
+
+    tools:        functions of the caller's
+    forced_call:  that some tool has to be called
+    named_call:   that a certain tool has to be called
+    single_call:  that tools are called one at a time
+    strict_tools: that the input of a call fits its schema
+    json_schema:  that the answer fits a JSON schema
+    json_object:  that the answer is JSON
+    reasoning:    how much the model thinks, by effort or by budget
+    images:       how images may be given; () is not at all
+    documents:    how PDFs may be given
+    audio:        how recordings may be given
+    usage:        tokens are counted in the stream
+    """
+
+    tools: bool
+    forced_call: bool
+    named_call: bool
+    single_call: bool
+    strict_tools: bool
+    json_schema: bool
+    json_object: bool
+    reasoning: bool
+    images: tuple[Way, ...]
+    documents: tuple[Way, ...]
+    audio: tuple[Way, ...]
+    usage: bool
+
+
+_MODELS: Final = {
+    "anthropic": "claude-sonnet-4-5",
+    "bedrock-converse": "anthropic.claude-sonnet-4-5-20250929-v1:0",
+    "gemini": "gemini-3-pro-preview",
+    "gemini-interactions": "gemini-3-pro-preview",
+}
+"""Dialects that go by the model's name are asked about a capable one."""
+
+_SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {"a": {"type": "string"}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
+_TOOL: Final = ToolSpec("look", "Looks.", dict(_SCHEMA))
+_STRICT: Final = msgspec.structs.replace(_TOOL, strict=True)
+_PNG: Final = b"\x89PNG\r\n\x1a\n"
+_FILES: Final[Mapping[str, tuple[type[Image] | type[Document] | type[Audio], str, bytes]]] = {
+    "a.png": (Image, "image/png", _PNG),
+    "a.pdf": (Document, "application/pdf", b"%PDF-1.7\n%%EOF"),
+    "a.wav": (Audio, "audio/wav", b"RIFF\x04\x00\x00\x00WAVE"),
+}
+
+
+def abilities(provider: Provider) -> Abilities:
+    """What a provider can do."""
+    asked = _Asked(provider)
+    tools = asked.takes(tools=(_TOOL,))
+    output = output_abilities(provider.dialect, asked.request(response_format=ResponseFormat(dict(_SCHEMA))))
+    return Abilities(
+        tools=tools,
+        forced_call=tools and asked.takes(tools=(_TOOL,), tool_choice="required"),
+        named_call=tools and asked.takes(tools=(_TOOL,), tool_choice=NamedTool(_TOOL.name)),
+        single_call=tools and asked.takes(tools=(_TOOL,), settings=Settings(parallel_tool_calls=False)),
+        strict_tools=tools and asked.takes(tools=(_STRICT,)) and asked.differ((_STRICT,), (_TOOL,)),
+        json_schema="json_schema" in output,
+        json_object="json_object" in output,
+        reasoning=asked.takes(reasoning=Reasoning(effort="high"))
+        or asked.takes(reasoning=Reasoning(budget_tokens=4096)),
+        images=asked.ways("a.png"),
+        documents=asked.ways("a.pdf"),
+        audio=asked.ways("a.wav"),
+        usage=asked.counts(),
+    )
+
+
+class _Asked:
+    """A provider under question."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+        self._plain = self._warnings(self.request()) or []
+
+    def request(self, *parts: Image | Document | Audio, **asked: Any) -> Request:
+        """A plain request, and what is asked for besides."""
+        model = _MODELS.get(self._provider.dialect.name, "m")
+        return Request(model=model, messages=(Message.user("Hi.", *parts),), **asked)
+
+    def takes(self, *parts: Image | Document | Audio, **asked: Any) -> bool:
+        """Whether it is taken without a word."""
+        warnings = self._warnings(self.request(*parts, **asked))
+        return warnings is not None and all(warning in self._plain for warning in warnings)
+
+    def differ(self, one: tuple[ToolSpec, ...], other: tuple[ToolSpec, ...]) -> bool:
+        """Whether requests with these tools are not the same on the wire."""
+        dialect, name = self._provider.dialect, self._provider.name
+        bodies = {
+            dialect.encode(self.request(tools=tools), provider=name).http.body for tools in (one, other)
+        }
+        return len(bodies) > 1
+
+    def ways(self, file: str) -> tuple[Way, ...]:
+        """How a file may be given."""
+        kind, media_type, data = _FILES[file]
+        whole = kind(data=data, media_type=media_type)
+        linked = kind(url=f"https://example.com/{file}", media_type=media_type)
+        ways: list[Way] = []
+        if self.takes(whole):
+            ways.append("bytes")
+        if takes_url(self._provider.dialect, linked) and self.takes(linked):
+            ways.append("url")
+        return tuple(ways)
+
+    def counts(self) -> bool:
+        """Whether an answer to what we send has its tokens counted."""
+        dialect, name = self._provider.dialect, self._provider.name
+        try:
+            read = dialect.decode_request(dialect.encode(self.request(), provider=name).http)
+        except LLMStreamError:
+            return False
+        encoder = dialect.event_encoder(read)
+        said = (TextStart("1"), TextDelta("Hi.", "1"), TextEnd("1"), Finish("stop", Usage(3, 5, 8)))
+        body = b"".join([encoder.feed(event) for event in said]) + encoder.close()
+        sentence = Sentence(dialect.decoder(provider=name), provider=name)
+        events = [*sentence.start(), *sentence.feed(body), *sentence.close()]
+        return any(isinstance(event, Finish) and event.usage.output_tokens == 5 for event in events)
+
+    def _warnings(self, request: Request) -> list[Warning] | None:
+        """What was left out; None where the request was refused."""
+        try:
+            return self._provider.dialect.encode(request, provider=self._provider.name).warnings
+        except RequestError:
+            return None

@@ -1,0 +1,247 @@
+"""What an observer of calls is told: small values without content, and how the times in them are taken."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import msgspec
+
+from llmstream.errors import LLMStreamError
+from llmstream.events import Event, Finish, ReasoningDelta, ResponseMetadata, TextDelta, ToolInputDelta, Usage
+
+__all__ = [
+    "AttemptFailed",
+    "AttemptStarted",
+    "CallFinished",
+    "FirstContent",
+    "Observation",
+    "Observe",
+    "Watch",
+]
+
+_log = logging.getLogger("llmstream")
+
+_CONTENT: Final = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
+_STEPS_PER_OCTAVE: Final = 8
+_SHORTEST_S: Final = 1e-7
+
+
+class AttemptStarted(msgspec.Struct, frozen=True, kw_only=True):
+    """A request is about to be made; with a limiter, it first stands in line.
+
+    call_id: the same in all observations of a call
+    attempt: from 1
+    """
+
+    call_id: str
+    provider: str
+    model: str
+    attempt: int
+
+
+class AttemptFailed(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt came to nothing.
+
+    error_code: that of the error's class, such as "rate-limited"
+    wait_s:     seconds until the next attempt; None where there is none
+    """
+
+    call_id: str
+    provider: str
+    model: str
+    attempt: int
+    error_code: str
+    status: int | None = None
+    request_id: str | None = None
+    wait_s: float | None = None
+
+
+class FirstContent(msgspec.Struct, frozen=True, kw_only=True):
+    """The first fragment of text, reasoning or tool input is here.
+
+    after_s: seconds since the call began, waits and failed attempts included
+    """
+
+    call_id: str
+    provider: str
+    model: str
+    after_s: float
+    request_id: str | None = None
+
+
+class CallFinished(msgspec.Struct, frozen=True, kw_only=True):
+    """A call is over, in whatever way; comes exactly once for each call that was begun.
+
+    left:         the reader went before the end
+    error_code:   why it failed; None where it did not
+    request_id:   the vendor's, for its support
+    duration_s:   since the call began
+    time_to_first_s: from there to the first content; None where none came
+    inter_p50_s, inter_p99_s: between two fragments as the reader took them, within 5 %; fragments that
+                  arrive together share the time since those before
+    tokens_per_s: output tokens by the time since the first content
+    paced_s:      how much of it was spent in line for a limiter
+    """
+
+    call_id: str
+    provider: str
+    model: str
+    attempts: int
+    duration_s: float
+    usage: Usage = Usage()
+    finish_reason: str | None = None
+    error_code: str | None = None
+    left: bool = False
+    request_id: str | None = None
+    response_id: str | None = None
+    response_model: str | None = None
+    time_to_first_s: float | None = None
+    inter_p50_s: float | None = None
+    inter_p99_s: float | None = None
+    tokens_per_s: float | None = None
+    paced_s: float = 0.0
+
+    @property
+    def retries(self) -> int:
+        """How often the request was sent again."""
+        return max(0, self.attempts - 1)
+
+
+Observation: TypeAlias = AttemptStarted | AttemptFailed | FirstContent | CallFinished
+
+Observe: TypeAlias = Callable[[Observation], object]
+"""Called at once, in the task that reads; it has to be quick. What it raises is logged and dropped."""
+
+
+class Watch:
+    """Notes the times of one call and tells an observer."""
+
+    def __init__(
+        self,
+        observe: Observe,
+        *,
+        call_id: str,
+        provider: str,
+        model: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.paced_s = 0.0
+        self.request_id: str | None = None
+        self._observe = observe
+        self._clock = clock
+        self._call_id, self._provider, self._model = call_id, provider, model
+        self._began = clock()
+        self._first: float | None = None
+        self._last = 0.0
+        self._gaps: Counter[int] = Counter()
+        self._metadata = ResponseMetadata()
+        self._finish_reason: str | None = None
+        self._over = False
+
+    def attempt_started(self, attempt: int) -> None:
+        """A request is about to be made."""
+        self.request_id = None
+        self._tell(
+            AttemptStarted(call_id=self._call_id, provider=self._provider, model=self._model, attempt=attempt)
+        )
+
+    def attempt_failed(self, attempt: int, error: LLMStreamError, wait_s: float | None) -> None:
+        """It came to nothing."""
+        self.request_id = error.request_id or self.request_id
+        self._tell(
+            AttemptFailed(
+                call_id=self._call_id,
+                provider=self._provider,
+                model=self._model,
+                attempt=attempt,
+                error_code=error.code,
+                status=error.status,
+                request_id=self.request_id,
+                wait_s=wait_s,
+            )
+        )
+
+    def batch(self, events: list[Event]) -> None:
+        """Events that came together."""
+        count = 0
+        for event in events:
+            kind = type(event)
+            if kind in _CONTENT:
+                count += 1
+            elif isinstance(event, ResponseMetadata):
+                self._metadata = event
+            elif isinstance(event, Finish):
+                self._finish_reason = event.finish_reason
+        if not count:
+            return
+        now = self._clock()
+        if self._first is None:
+            self._first = now
+            self._tell(
+                FirstContent(
+                    call_id=self._call_id,
+                    provider=self._provider,
+                    model=self._model,
+                    after_s=now - self._began,
+                    request_id=self.request_id,
+                )
+            )
+        else:
+            self._gaps[_step((now - self._last) / count)] += count
+        self._last = now
+
+    def finished(self, attempts: int, usage: Usage, error: LLMStreamError | None, *, left: bool) -> None:
+        """The call is over; told once."""
+        if self._over:
+            return
+        self._over = True
+        now, first = self._clock(), self._first
+        writing_s = now - first if first is not None else 0.0
+        tokens = usage.output_tokens
+        self._tell(
+            CallFinished(
+                call_id=self._call_id,
+                provider=self._provider,
+                model=self._model,
+                attempts=attempts,
+                duration_s=now - self._began,
+                usage=usage,
+                finish_reason=self._finish_reason,
+                error_code=error.code if error is not None else None,
+                left=left,
+                request_id=self.request_id,
+                response_id=self._metadata.id,
+                response_model=self._metadata.model_id,
+                time_to_first_s=first - self._began if first is not None else None,
+                inter_p50_s=_quantile(self._gaps, 0.5),
+                inter_p99_s=_quantile(self._gaps, 0.99),
+                tokens_per_s=tokens / writing_s if tokens and writing_s > 0 else None,
+                paced_s=self.paced_s,
+            )
+        )
+
+    def _tell(self, observation: Observation) -> None:
+        try:
+            self._observe(observation)
+        except Exception:
+            _log.exception("an observer failed at %s; the stream goes on", type(observation).__name__)
+
+
+def _step(gap_s: float) -> int:
+    """Times are counted in steps of an eighth of an octave, so that any number of them takes little room."""
+    return round(math.log2(max(gap_s, _SHORTEST_S)) * _STEPS_PER_OCTAVE)
+
+
+def _quantile(gaps: Counter[int], share: float) -> float | None:
+    """The time below which that share of the gaps lies."""
+    left = share * gaps.total()
+    for step in sorted(gaps):
+        left -= gaps[step]
+        if left <= 0:
+            return float(2.0 ** (step / _STEPS_PER_OCTAVE))
+    return None

@@ -1,0 +1,15 @@
+"""Spans and metrics for OpenTelemetry, by its conventions for generative AI; the extra `otel`.
+
+    from llmstream.telemetry import instrument
+
+    instrument(model)
+
+Nothing of what was asked or answered is recorded.
+"""
+
+from __future__ import annotations
+
+from llmstream.telemetry.instrumentation import instrument
+from llmstream.telemetry.opentelemetry import OpenTelemetry
+
+__all__ = ["OpenTelemetry", "instrument"]

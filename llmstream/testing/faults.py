@@ -1,0 +1,244 @@
+"""A server that misbehaves on purpose: raw bytes on loopback, connection by connection.
+
+Nothing here keeps to HTTP unless the script does, so that what a client makes of broken framing,
+silence and resets can be seen. The request is read, and then the script of the connection runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import gzip
+import socket
+import struct
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Final, TypeAlias
+
+import msgspec
+
+__all__ = ["Do", "FaultServer", "Flood", "Step", "Trickle", "answered", "chunked", "gzipped", "head"]
+
+_HEAD_BYTES: Final = 1024 * 1024
+_WRITE_HIGH: Final = 64 * 1024
+
+
+class Do(enum.Enum):
+    """What a script does besides writing and waiting.
+
+    RESET:    the connection breaks with a TCP RST
+    FIN:      the server has nothing more to say, and waits until the client has gone
+    HANG:     nothing happens until the client has gone
+    REQUEST:  the next request on the same connection is read
+    UNREAD:   as the first step: the body of the request is not read
+    """
+
+    RESET = "reset"
+    FIN = "fin"
+    HANG = "hang"
+    REQUEST = "request"
+    UNREAD = "unread"
+
+
+class Trickle(msgspec.Struct, frozen=True):
+    """Bytes that come one by one.
+
+    every_s: seconds between two of them
+    """
+
+    data: bytes
+    every_s: float = 0.05
+
+
+class Flood(msgspec.Struct, frozen=True):
+    """The same bytes again and again, as fast as the client takes them.
+
+    times: how often; None until the client has gone
+    """
+
+    data: bytes
+    times: int | None = None
+
+
+Step: TypeAlias = bytes | float | Do | Trickle | Flood
+"""Bytes are one write, a number waits that many seconds."""
+
+
+def head(status: int = 200, headers: Mapping[str, str] | Iterable[tuple[str, str]] = ()) -> bytes:
+    """Status line and headers, as they stand: nothing is added, nothing checked."""
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    lines = [f"HTTP/1.1 {status} Scripted", *(f"{name}: {value}" for name, value in pairs)]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def chunked(*pieces: bytes, end: bool = True) -> list[bytes]:
+    """Each piece as one chunk of chunked transfer coding; `end` adds the last, empty one."""
+    chunks = [f"{len(piece):x}\r\n".encode() + piece + b"\r\n" for piece in pieces if piece]
+    return [*chunks, b"0\r\n\r\n"] if end else chunks
+
+
+def gzipped(*pieces: bytes) -> list[bytes]:
+    """The pieces as one gzip body, flushed after each, so that every piece can be read as it comes."""
+    packer = zlib.compressobj(wbits=31)
+    packed = [packer.compress(piece) + packer.flush(zlib.Z_SYNC_FLUSH) for piece in pieces]
+    return [*packed, packer.flush()] if pieces else [gzip.compress(b"")]
+
+
+def answered(
+    *body: Step,
+    status: int = 200,
+    content_type: str = "text/event-stream",
+    headers: Mapping[str, str] | None = None,
+    end: bool = True,
+) -> list[Step]:
+    """An answer in chunked transfer coding: its head, the steps with each bytes as a chunk, the end.
+
+    end: whether the last, empty chunk is sent
+    """
+    fields = {"content-type": content_type, "transfer-encoding": "chunked", **(headers or {})}
+    steps: list[Step] = [head(status, fields)]
+    for step in body:
+        if isinstance(step, bytes):
+            steps += chunked(step, end=False)
+        elif isinstance(step, Flood):
+            steps.append(Flood(b"".join(chunked(step.data, end=False)), step.times))
+        else:
+            steps.append(step)
+    return [*steps, b"0\r\n\r\n"] if end else steps
+
+
+class FaultServer:
+    """Plays one script for each connection, in order; the last one again and again.
+
+    `async with FaultServer(answered(b"data: {}\\n\\n", Do.RESET)) as server:` then ask `server.url`.
+    After its script a connection is closed.
+
+    scripts:     what each connection gets, in order of their coming
+    url:         where it listens, such as "http://127.0.0.1:40123"
+    connections: how many have come
+    requests:    the requests as they were read, heads and bodies, in order
+    open:        how many connections have not ended
+    """
+
+    def __init__(self, *scripts: Sequence[Step]) -> None:
+        self.connections = 0
+        self.requests: list[bytes] = []
+        self._scripts = scripts
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._server: asyncio.Server | None = None
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        """Where it listens, without a path."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def open(self) -> int:
+        """How many connections have not ended."""
+        return len(self._tasks)
+
+    async def __aenter__(self) -> FaultServer:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self._port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._server is not None  # it was entered
+        self._server.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    async def left(self, within_s: float = 1.0) -> None:
+        """Waits until every client has gone.
+
+        raises: TimeoutError
+        """
+        async with asyncio.timeout(within_s):
+            while self._tasks:  # noqa: ASYNC110  # for a test, and short
+                await asyncio.sleep(0.005)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.set_write_buffer_limits(_WRITE_HIGH)
+        script = self._scripts[min(self.connections, len(self._scripts) - 1)]
+        self.connections += 1
+        try:
+            await self._play(script, reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # the client has gone
+        finally:
+            writer.close()
+
+    async def _play(
+        self, script: Sequence[Step], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        unread = bool(script) and script[0] is Do.UNREAD
+        await self._read_request(reader, body=not unread)
+        for step in script:
+            match step:
+                case bytes():
+                    await _write(writer, step)
+                case Trickle(data, every_s):
+                    for place in range(len(data)):
+                        await _write(writer, data[place : place + 1])
+                        await _wait(reader, every_s)
+                case Flood(data, times):
+                    while times is None or times > 0:
+                        await _write(writer, data)
+                        times = None if times is None else times - 1
+                case Do.RESET:
+                    _reset(writer)
+                    return
+                case Do.FIN:
+                    writer.write_eof()
+                    await _wait(reader, None)
+                case Do.HANG:
+                    await _wait(reader, None)
+                case Do.REQUEST:
+                    await self._read_request(reader, body=True)
+                case Do.UNREAD:
+                    pass
+                case _:
+                    await _wait(reader, float(step))
+
+    async def _read_request(self, reader: asyncio.StreamReader, *, body: bool) -> None:
+        top = await reader.readuntil(b"\r\n\r\n")
+        length = 0
+        for line in top.lower().split(b"\r\n"):
+            if line.startswith(b"content-length:"):
+                length = int(line.partition(b":")[2])
+        self.requests.append(top + (await reader.readexactly(length) if body else b""))
+
+
+async def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
+    writer.write(data)
+    await writer.drain()
+    await asyncio.sleep(0)  # each write its own segment, as far as a loop can say
+
+
+async def _wait(reader: asyncio.StreamReader, seconds: float | None) -> None:
+    """Waits; ends the connection at once where the client goes meanwhile."""
+    try:
+        async with asyncio.timeout(seconds):
+            while await reader.read(_HEAD_BYTES):
+                pass
+    except TimeoutError:
+        return
+    raise ConnectionAbortedError("the client has gone")
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    sock: socket.socket = writer.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()

@@ -1,0 +1,74 @@
+"""What a piece of code leaves behind: tasks, sockets and other descriptors, threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+
+from llmstream.transport.sessions import close_session
+
+__all__ = ["no_leaks"]
+
+_POOLS = ("asyncio_", "AnyIO worker thread")
+_FOLDERS = ("/proc/self/fd", "/dev/fd")
+
+
+class _Held(msgspec.Struct, frozen=True):
+    tasks: frozenset[asyncio.Task[object]]
+    descriptors: dict[str, str]
+    threads: frozenset[threading.Thread]
+
+
+@contextlib.asynccontextmanager
+async def no_leaks(within_s: float = 1.0) -> AsyncIterator[None]:
+    """Fails where the block leaves a task, a descriptor or a thread behind.
+
+    Connections that are kept for the next request are closed first, before and after the block; threads
+    of pools that live as long as the loop do not count. Where the block itself raises, nothing is checked.
+
+    within_s: how long sockets and tasks may take to go
+    raises:   AssertionError that names what is left
+    """
+    await close_session()
+    gc.collect()
+    before = _held()
+    yield
+    await close_session()
+    due = asyncio.get_running_loop().time() + within_s
+    while left := _left(before, _held()):
+        if asyncio.get_running_loop().time() >= due:
+            raise AssertionError("left behind: " + "; ".join(left))
+        await asyncio.sleep(0.01)
+
+
+def _held() -> _Held:
+    threads = (t for t in threading.enumerate() if not t.name.startswith(_POOLS))
+    return _Held(frozenset(asyncio.all_tasks()), _descriptors(), frozenset(threads))
+
+
+def _descriptors() -> dict[str, str]:
+    """Number and meaning of every open descriptor; nothing on systems that do not show them."""
+    folder = next((Path(name) for name in _FOLDERS if os.path.isdir(name)), None)
+    found: dict[str, str] = {}
+    for entry in sorted(folder.iterdir()) if folder is not None else ():
+        with contextlib.suppress(OSError):  # the one that lists the folder is closed by now
+            found[entry.name] = os.readlink(entry)
+    return found
+
+
+def _left(before: _Held, now: _Held) -> list[str]:
+    tasks = [f"task {task.get_name()}" for task in now.tasks - before.tasks if not task.done()]
+    files = [
+        f"descriptor {number} ({what})"
+        for number, what in now.descriptors.items()
+        if before.descriptors.get(number) != what
+    ]
+    threads = [f"thread {thread.name}" for thread in now.threads - before.threads if thread.is_alive()]
+    return [*tasks, *files, *threads]

@@ -1,0 +1,42 @@
+"""aiohttp's reading of HTTP, mended where it loses what came before a fault, or waits for ever after it.
+
+When bytes cannot be HTTP, aiohttp notes it on the connection but not on the body, whose reader then waits
+until a deadline; and an answer that came in the same segment as the fault is forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from typing import Any
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+
+__all__ = ["careful_connector"]
+
+
+class CarefulProtocol(ResponseHandler):
+    """Reads the head of an answer by itself, and tells the body's reader when its framing breaks."""
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came from the socket."""
+        payload = self._payload
+        if payload is None or payload.is_eof():
+            end = data.find(b"\r\n\r\n") + 4
+            if 4 <= end < len(data):
+                super().data_received(data[:end])
+                data = data[end:]
+        super().data_received(data)
+        error = self.exception()
+        payload = self._payload
+        if error is not None and payload is not None and not payload.is_eof() and payload.exception() is None:
+            payload.set_exception(error)
+
+
+def careful_connector(**options: Any) -> aiohttp.TCPConnector:
+    """A connector whose connections are read by `CarefulProtocol`."""
+    connector = aiohttp.TCPConnector(**options)
+    made = functools.partial(CarefulProtocol, loop=asyncio.get_running_loop())
+    connector._factory = made  # type: ignore[assignment]  # a subclass of what it makes otherwise
+    return connector

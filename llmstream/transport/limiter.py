@@ -1,0 +1,263 @@
+"""Pacing: how many requests, tokens and answers at once several streams may have between them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from llmstream.errors import InvalidRequest
+from llmstream.transport.rate_headers import RateState, rate_states
+
+__all__ = ["Limiter", "Permit"]
+
+_LONGEST_PAUSE_S: Final = 60.0
+"""A vendor may say "in an hour"; then one request a minute finds out whether that still holds."""
+
+
+class Timer(Protocol):
+    """What a scheduled wake-up can do."""
+
+    def cancel(self) -> None:
+        """It will not happen."""
+
+
+Scheduler = Callable[[float, Callable[[], None]], Timer]
+
+
+class Limiter:
+    """Paces all streams of the models it is given to: `Model("openai:gpt-5-mini", limiter=limiter)`.
+
+    Give the same object to models that share a vendor's limit. Whoever came first goes first; who
+    waits may be cancelled at any time. It may be used from several event loops.
+
+    requests_per_minute: an allowance that refills steadily; after a silence that many may go at once
+    tokens_per_minute:   the same for tokens. A request is estimated beforehand, a quarter of its bytes and
+                         `max_output_tokens`, and put right by the usage of its answer. One that is
+                         larger than the allowance waits until that is whole, and goes
+    max_concurrent:      how many answers may be under way
+    clock, call_later:   the time and a timer, for tests; by default monotonic time and the loop's timers
+    raises:              InvalidRequest for a number below 1
+    """
+
+    def __init__(
+        self,
+        *,
+        requests_per_minute: float | None = None,
+        tokens_per_minute: float | None = None,
+        max_concurrent: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        call_later: Scheduler | None = None,
+    ) -> None:
+        given = {
+            "requests_per_minute": requests_per_minute,
+            "tokens_per_minute": tokens_per_minute,
+            "max_concurrent": max_concurrent,
+        }
+        for name, value in given.items():
+            if value is not None and not value >= 1:
+                raise InvalidRequest(f"{name} is at least 1, got {value!r}")
+        now = clock()
+        self._requests = _Allowance(requests_per_minute, now)
+        self._tokens = _Allowance(tokens_per_minute, now)
+        self._max_concurrent = math.inf if max_concurrent is None else max_concurrent
+        self._clock = clock
+        self._call_later = call_later
+        self._under_way = 0
+        self._not_before = now
+        self._line: OrderedDict[_Waiter, None] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        return f"Limiter({self._under_way} under way, {len(self._line)} waiting)"
+
+    @property
+    def under_way(self) -> int:
+        """How many permits are held."""
+        return self._under_way
+
+    @property
+    def waiting(self) -> int:
+        """How many stand in line."""
+        return len(self._line)
+
+    async def acquire(self, tokens: float = 0.0) -> Permit:
+        """Waits for its turn and gives a permit, which has to be released; a cancelled waiter takes nothing.
+
+        tokens: what the request may cost, as an estimate
+        """
+        waiter = _Waiter(asyncio.get_running_loop(), self._call_later)
+        came = self._clock()
+        with self._lock:
+            self._line[waiter] = None
+        try:
+            while True:
+                with self._lock:
+                    turn = waiter.next_turn()
+                    wait_s = self._wait_s(waiter, tokens)
+                    if wait_s <= 0.0:  # from here to the return nothing is awaited
+                        return self._take(tokens, came)
+                await waiter.sleep(turn, wait_s)
+        finally:
+            with self._lock:
+                del self._line[waiter]
+                self._wake_first()
+
+    def _wait_s(self, waiter: _Waiter, tokens: float) -> float:
+        """Seconds until this waiter may go; infinity where somebody else has to wake it."""
+        if next(iter(self._line)) is not waiter or self._under_way >= self._max_concurrent:
+            return math.inf
+        now = self._clock()
+        waits = (self._not_before - now, self._requests.wait_s(1.0, now), self._tokens.wait_s(tokens, now))
+        return max(waits)
+
+    def _take(self, tokens: float, came: float) -> Permit:
+        self._requests.spend(1.0)
+        self._tokens.spend(tokens)
+        self._under_way += 1
+        return Permit(self, tokens, self._clock() - came)
+
+    def _wake_first(self) -> None:
+        """Lets the first in line look again."""
+        if self._line:
+            next(iter(self._line)).wake()
+
+    def _give_back(self, estimate: float, tokens: float | None) -> None:
+        """An answer is over; `tokens` is what it cost."""
+        with self._lock:
+            self._under_way -= 1
+            if tokens is not None:
+                now = self._clock()
+                self._tokens.refill(now)
+                self._tokens.spend(tokens - estimate)
+            self._wake_first()
+
+    def learn(self, headers: Mapping[str, str]) -> None:
+        """Takes in what an answer's headers (names in lower case) say of the vendor's own count."""
+        states = rate_states(headers, time.time())
+        if not states:
+            return
+        with self._lock:
+            now = self._clock()
+            for kind, state in states.items():
+                (self._requests if kind == "requests" else self._tokens).learn(state, now)
+                if state.remaining == 0 and state.reset_s:
+                    self._pause(state.reset_s, now)
+            self._wake_first()
+
+    def pause(self, seconds: float) -> None:
+        """Nobody goes for so long, at most a minute: the vendor has asked for it."""
+        with self._lock:
+            self._pause(seconds, self._clock())
+            self._wake_first()
+
+    def _pause(self, seconds: float, now: float) -> None:
+        self._not_before = max(self._not_before, now + min(seconds, _LONGEST_PAUSE_S))
+
+
+class Permit:
+    """Leave for one request. `release()` when its answer is over or left; more than once does nothing.
+
+    waited_s: how long it had to stand in line
+    """
+
+    __slots__ = ("_estimate", "_held", "limiter", "waited_s")
+
+    def __init__(self, limiter: Limiter, estimate: float, waited_s: float) -> None:
+        self.limiter = limiter
+        self.waited_s = waited_s
+        self._estimate = estimate
+        self._held = True
+
+    def release(self, tokens: float | None = None) -> None:
+        """Makes room for others. `tokens`: what the answer cost; None leaves the estimate as it was."""
+        if self._held:
+            self._held = False
+            self.limiter._give_back(self._estimate, tokens)
+
+    def __del__(self) -> None:
+        self.release()
+
+
+class _Allowance:
+    """A bucket that refills steadily; without a rate it is never empty."""
+
+    def __init__(self, per_minute: float | None, now: float) -> None:
+        self._given = math.inf if per_minute is None else float(per_minute)
+        self.size = self._given
+        self.level = self._given
+        self._filled = now
+
+    def refill(self, now: float) -> None:
+        """Brings the level up to this moment."""
+        if self._given != math.inf:
+            self.level = min(self.size, self.level + (now - self._filled) * self.size / 60.0)
+        self._filled = now
+
+    def wait_s(self, amount: float, now: float) -> float:
+        """Seconds until so much is there, or all there can be."""
+        if self._given == math.inf:
+            return 0.0
+        self.refill(now)
+        missing = min(amount, self.size) - self.level
+        return missing * 60.0 / self.size if missing > 1e-9 * self.size else 0.0
+
+    def spend(self, amount: float) -> None:
+        """Takes so much, into debt if need be; a negative amount gives back."""
+        self.level = min(self.size, self.level - amount)
+
+    def learn(self, state: RateState, now: float) -> None:
+        """Never believes to have more than the vendor says."""
+        if self._given == math.inf:
+            return
+        self.refill(now)
+        if state.limit is not None and state.limit >= 1:
+            self.size = min(self._given, state.limit)
+        known = self.size if state.remaining is None else min(self.size, state.remaining)
+        self.level = min(self.level, known)
+
+
+class _Waiter:
+    """Somebody in line, who looks when woken and sleeps again."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, call_later: Scheduler | None) -> None:
+        self._loop = loop
+        self._call_later: Scheduler = call_later or loop.call_later
+        self._turn: asyncio.Future[None] | None = None
+
+    def next_turn(self) -> asyncio.Future[None]:
+        """What the next wake-up will set; made before looking, so that no wake-up is missed."""
+        self._turn = turn = self._loop.create_future()
+        return turn
+
+    async def sleep(self, turn: asyncio.Future[None], seconds: float) -> None:
+        """Until woken, or for so many seconds."""
+        timer = self._call_later(seconds, lambda: _set(turn)) if seconds != math.inf else None
+        try:
+            await turn
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def wake(self) -> None:
+        """From any thread."""
+        turn = self._turn
+        if turn is None or turn.done():
+            return
+        try:
+            here = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            here = False
+        if here:
+            _set(turn)
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_set, turn)
+
+
+def _set(turn: asyncio.Future[None]) -> None:
+    if not turn.done():
+        turn.set_result(None)

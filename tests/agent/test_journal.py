@@ -1,0 +1,266 @@
+"""A process dies in a tool; the journal knows what was done, and nothing that was done runs again."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import llmstream as ls
+from llmstream.agent import Hooks, Rewrite
+from llmstream.agent.journal import RunJournal
+from llmstream.agent.recovery import _lines
+from llmstream.chats import Message, Role, ToolCall, ToolResult
+from llmstream.simulator import Call, Cut, Turn
+from llmstream.streams.history import mended
+from llmstream.testing import ScriptedModel
+
+PROGRAM = '''
+import asyncio, os, sys
+import llmstream as ls
+from llmstream.simulator import Call, Turn
+from llmstream.testing import ScriptedModel
+
+@ls.tool
+async def pay(euros: int) -> str:
+    """Pays."""
+    with open("paid", "a") as file:
+        file.write(f"{euros}\\n")
+    return f"paid {euros}"
+
+@ls.tool
+async def send() -> str:
+    """Sends, and the process dies while it does."""
+    await asyncio.sleep(0.1)
+    os._exit(9)
+
+@ls.tool(idempotent=True)
+async def look() -> str:
+    """Looks, for ever."""
+    await asyncio.sleep(60)
+
+@ls.tool(sequential=True)
+async def print_it(page: int) -> str:
+    """Prints, one after the other."""
+    await asyncio.sleep(60)
+
+model = ScriptedModel(
+    Turn(text="First.", calls=(Call("pay", {"euros": 1}),)),
+    Turn(
+        text="Then.",
+        calls=(
+            Call("pay", {"euros": 2}), Call("send"), Call("look"),
+            Call("print_it", {"page": 1}), Call("print_it", {"page": 2}),
+        ),
+    ),
+)
+agent = ls.Agent(
+    model, name="clerk", instructions="Be exact.", tools=[pay, send, look, print_it],
+    journal=ls.Journal("journal"),
+)
+asyncio.run(agent.run("Pay, then send."))
+'''
+
+
+@ls.tool
+async def pay(euros: int) -> str:
+    """Pays."""
+    raise AssertionError("it was paid before")
+
+
+def clerk(*turns: Turn | str, journal: ls.Journal | None = None) -> ls.Agent:
+    return ls.Agent(ScriptedModel(*turns), name="clerk", tools=[pay], journal=journal)
+
+
+@pytest.fixture
+def died(tmp_path: Path) -> Path:
+    program = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, timeout=60, check=False)
+    assert program.returncode == 9
+    return tmp_path / "journal"
+
+
+async def test_what_was_done_is_known_after_a_crash(died: Path) -> None:
+    history = clerk("-").recover(died)
+    assert [m.role for m in history] == ["system", "user", "assistant", "tool", "assistant", "tool"]
+    assert [r.content for r in history[3].tool_results] == ["paid 1"]
+    paid, sent, looked, first, second = history[5].tool_results
+    assert (paid.content, paid.is_error) == ("paid 2", False)
+    assert "may have had effects" in sent.content
+    assert "safe to repeat" in looked.content
+    assert "may have had effects" in first.content
+    assert "has not run" in second.content
+    assert all(result.is_error for result in (sent, looked, first, second))
+    assert mended(history) == (history, [])
+    assert (died.parent / "paid").read_text() == "1\n2\n"
+
+
+def test_the_file_is_its_owners_alone(died: Path) -> None:
+    assert stat.S_IMODE(died.stat().st_mode) == 0o600
+
+
+async def test_the_run_goes_on_and_what_was_done_is_not_done_again(died: Path) -> None:
+    journal = ls.Journal(died)
+    agent = clerk("All is well.", journal=journal)
+    run = agent.stream(agent.recover(journal))
+    assert (await run.collect()).text_content == "All is well."
+    assert (died.parent / "paid").read_text() == "1\n2\n"
+    assert agent.recover(journal) == run.messages()
+    journal.close()
+
+
+def test_a_line_that_the_crash_tore_was_not_written(died: Path) -> None:
+    whole = died.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    for cut in range(len(lines[0]) + len(lines[1]), len(whole), 7):
+        died.write_bytes(whole[:cut])
+        history = clerk("-").recover(died)
+        assert mended(history) == (history, [])
+        assert history[:2] == [Message.system("Be exact."), Message.user("Pay, then send.")]
+
+
+async def test_writing_goes_on_after_a_torn_line(died: Path) -> None:
+    with open(died, "ab") as file:  # noqa: ASYNC230
+        file.write(b'{"type":"resu')
+    journal = ls.Journal(died)
+    agent = clerk("Well.", journal=journal)
+    run = agent.stream("Again.")
+    await run.collect()
+    assert agent.recover(journal) == run.messages()
+
+
+def test_other_damage_is_named(died: Path) -> None:
+    lines = died.read_bytes().splitlines(keepends=True)
+    died.write_bytes(b"".join([lines[0], b"{broken}\n", *lines[2:]]))
+    with pytest.raises(ls.DecodeError, match="line 2"):
+        clerk("-").recover(died)
+    died.write_bytes(b"".join([lines[0], *lines[2:]]))
+    with pytest.raises(ls.DecodeError, match="missing"):
+        clerk("-").recover(died)
+
+
+async def test_each_agent_finds_its_own_last_run(tmp_path: Path) -> None:
+    journal = ls.Journal(tmp_path / "journal")
+    with pytest.raises(FileNotFoundError):
+        clerk("-").recover(journal)
+    await clerk("One.", journal=journal).run("1?")
+    await clerk("Two.", journal=journal).run("2?")
+    await ls.Agent(ScriptedModel("Three."), name="critic", journal=journal).run("3?")
+    assert [m.text_content for m in clerk("-").recover(journal)] == ["2?", "Two."]
+    with pytest.raises(ls.InvalidRequest, match="no run"):
+        ls.Agent(ScriptedModel("-"), name="nobody").recover(journal)
+
+
+async def test_calls_are_recovered_as_they_ran(tmp_path: Path) -> None:
+    journal = ls.Journal(tmp_path / "journal")
+    seen: list[list[Message]] = []
+
+    @ls.tool(name="pay")
+    async def paying(euros: int) -> str:
+        seen.append(agent.recover(journal))
+        return "paid"
+
+    hooks = Hooks(before_tool=lambda state, call: Rewrite({"euros": 5}))
+    turns = Turn(calls=(Call("pay", {"euros": 9}),)), "Done."
+    agent = ls.Agent(ScriptedModel(*turns), tools=[paying], hooks=hooks, journal=journal)
+    run = agent.stream("Pay.")
+    await run.collect()
+    (history,) = seen
+    assert history[1].tool_calls[0].arguments == '{"euros":5}'
+    assert "may have had effects" in history[2].tool_results[0].content
+    assert agent.recover(journal) == run.messages()
+
+
+async def test_what_a_failed_answer_started_is_forgotten(tmp_path: Path) -> None:
+    journal = ls.Journal(tmp_path / "journal")
+
+    @ls.tool(eager=True)
+    async def look() -> str:
+        return "seen"
+
+    turn = Turn(text="Well.", calls=(Call("look"), Call("look")), fault=Cut(after_events=12))
+    agent = ls.Agent(ScriptedModel(turn), tools=[look], journal=journal)
+    with pytest.raises(ls.LLMStreamError):
+        await agent.run("Look.")
+    # Whether the call was begun by then is a race; that it is thrown away is not.
+    assert [line.type for line in _lines(journal.path)][-1] == "discard"
+    assert Role.TOOL not in [m.role for m in agent.recover(journal)]
+
+
+async def test_approved_calls_of_a_resumed_run_are_journalled(tmp_path: Path) -> None:
+    journal = ls.Journal(tmp_path / "journal")
+
+    @ls.tool(needs_approval=True)
+    async def risky() -> str:
+        return "done it"
+
+    @ls.tool
+    async def plain() -> str:
+        return "plain"
+
+    turn = Turn(calls=(Call("risky"), Call("plain")))
+    agent = ls.Agent(ScriptedModel(turn, "Done."), tools=[risky, plain], journal=journal)
+    first = agent.stream("Go.")
+    await first.collect()
+    assert first.suspended is not None
+    waiting, done = agent.recover(journal)[2].tool_results
+    assert "has not run" in waiting.content
+    assert done.content == "plain"
+    second = agent.resume(first.suspended, {first.suspended.pending[0].approval_id: True})
+    async for event in second:
+        if isinstance(event, ls.ToolResult) and not event.preliminary:
+            found = agent.recover(journal)[2].tool_results
+            assert [r.content for r in found] == ["done it", "plain"]
+    assert agent.recover(journal) == second.messages()
+
+
+async def test_nothing_runs_that_cannot_be_written_down(tmp_path: Path) -> None:
+    agent = clerk(
+        Turn(calls=(Call("pay", {"euros": 1}),)), journal=ls.Journal(tmp_path / "no such folder" / "journal")
+    )
+    with pytest.raises(OSError, match="no such folder"):
+        await agent.run("Pay.")
+
+
+def size(journal: ls.Journal) -> int:
+    return os.path.getsize(journal.path)
+
+
+async def test_a_line_that_does_not_fit_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = ls.Journal(tmp_path / "journal")
+    await clerk("One.", journal=journal).run("1?")
+    before = size(journal)
+
+    def full(file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            await clerk("Two.", journal=journal).run("2?")
+    assert size(journal) == before
+    journal.close()
+
+
+async def test_an_id_that_every_step_uses_means_the_call_of_its_step(tmp_path: Path) -> None:
+    journal = ls.Journal(tmp_path / "journal")
+    run = RunJournal(journal, "")
+    call = ToolCall("c", "pay", "{}")
+    said = [Message.user("Pay twice."), Message.assistant(call)]
+    await run.messages(0, said)
+    await run.call(0, call, repeatable=False)
+    await run.result(0, call, ToolResult("c", "paid"))
+    said += [Message.tool([ToolResult("c", "paid")]), Message.assistant(call)]
+    await run.messages(1, said)
+    agent = ls.Agent(ScriptedModel("-"))
+    assert [m.tool_results[0].content[:20] for m in agent.recover(journal)[2::2]] == [
+        "paid",
+        "The process ended be",
+    ]
+    await run.call(1, call, repeatable=True)
+    assert "safe to repeat" in agent.recover(journal)[4].tool_results[0].content

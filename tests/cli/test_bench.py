@@ -1,0 +1,380 @@
+"""`llmstream bench`: its statistics, its clock, its report, and runs against simulators."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import signal
+import xml.etree.ElementTree as ET
+from itertools import pairwise
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from llmstream.cli import main
+from llmstream.cli.bench_load import arrivals, closed_loop, open_loop
+from llmstream.cli.bench_overhead import Overhead
+from llmstream.cli.bench_progress import Progress
+from llmstream.cli.bench_prompts import lines_of, made_prompt
+from llmstream.cli.bench_report import Load, Report, compare, report_of
+from llmstream.cli.bench_sample import Sample
+from llmstream.cli.bench_stats import histogram, percentile, spread
+from llmstream.cli.bench_svg import svg
+from llmstream.cli.bench_table import report_lines, seconds
+from llmstream.errors import InvalidRequest
+from llmstream.simulator import Pace, Refuse, Script, Turn
+
+HEADS = ["first event", "first token", "between tokens", "end to end"]
+
+
+# What numbers come to
+
+
+@pytest.mark.parametrize(("percent", "value"), [(0, 10), (25, 20), (50, 30), (90, 46), (100, 50)])
+def test_percentiles_are_interpolated(percent, value):
+    assert percentile([10, 20, 30, 40, 50], percent) == pytest.approx(value)
+
+
+def test_the_only_value_is_every_percentile():
+    found = spread([7.0])
+    assert {found.p50, found.p90, found.p99, found.min, found.max, found.mean} == {7.0}
+    assert spread([]) is None
+
+
+def test_a_histogram_counts_every_value_once():
+    assert [b.size for b in histogram([0, 1, 2, 3, 4, 5, 6, 7, 8, 10], bins=5)] == [2, 2, 2, 2, 2]
+    assert histogram([]) == []
+    assert histogram([3.0, 3.0]) == [(3.0, 3.0, 2)]
+
+
+def test_a_wide_range_has_bins_of_equal_ratio():
+    bins = histogram([1.0, 11.0, 101.0, 1000.0], bins=3)
+    assert [b.size for b in bins] == [1, 1, 2]
+    assert [round(b.high) for b in bins] == [10, 100, 1000]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(2.5, "2.50 s"), (0.0123, "12.3 ms"), (0.25, "250 ms"), (0.00005, "50.0 us"), (0, "0.00 us")],
+)
+def test_durations_have_three_digits(value, shown):
+    assert seconds(value) == shown
+
+
+# When requests are sent
+
+
+class Clock:
+    """A clock that only moves when someone sleeps on it."""
+
+    def __init__(self) -> None:
+        self.at = 100.0
+
+    def now(self) -> float:
+        return self.at
+
+    async def sleep(self, seconds: float) -> None:
+        self.at += seconds
+        await asyncio.sleep(0)
+
+
+def test_arrivals_are_seeded_and_have_the_rate():
+    due = list(arrivals(4000, 20.0, seed=3))
+    assert due == list(arrivals(4000, 20.0, seed=3))
+    assert due != list(arrivals(4000, 20.0, seed=4))
+    assert due[0] == 0
+    assert due[-1] == pytest.approx(4000 / 20, rel=0.05)
+    gaps = [b - a for a, b in pairwise(due)]
+    assert sum(g < 0.05 for g in gaps) / len(gaps) == pytest.approx(0.632, abs=0.03)  # 1 - 1/e
+
+
+async def test_an_open_loop_does_not_wait_for_answers():
+    clock, seen, over = Clock(), [], asyncio.Event()
+
+    async def one(number, due):
+        seen.append((number, due))
+        if len(seen) == 3:
+            over.set()
+        await over.wait()  # none is answered before all have been sent
+
+    await asyncio.wait_for(open_loop(one, iter([0.0, 1.0, 2.5]), clock.now, clock.sleep), 5)
+    assert seen == [(0, 100.0), (1, 101.0), (2, 102.5)]
+
+
+async def test_an_open_loop_that_is_late_keeps_what_was_due():
+    clock, seen = Clock(), []
+
+    async def one(number, due):
+        seen.append((due, clock.now()))
+
+    async def oversleep(seconds):
+        clock.at += seconds + 10
+        await asyncio.sleep(0)
+
+    await open_loop(one, iter([0.0, 1.0, 2.0]), clock.now, oversleep)
+    assert [due for due, _ in seen] == [100.0, 101.0, 102.0]
+    assert seen[-1][1] == 111.0
+
+
+async def test_a_closed_loop_has_so_many_under_way():
+    under_way, most, seen = 0, 0, []
+
+    async def one(number, due):
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+        seen.append(number)
+
+    await closed_loop(one, 10, 3)
+    assert (most, sorted(seen)) == (3, list(range(10)))
+
+
+async def test_what_is_wrong_with_one_request_is_raised_as_it_is():
+    async def one(number, due):
+        raise InvalidRequest("wrong")
+
+    with pytest.raises(InvalidRequest, match="wrong"):
+        await closed_loop(one, 5, 2)
+    with pytest.raises(InvalidRequest, match="wrong"):
+        await open_loop(one, iter([0.0, 0.0]))
+
+
+# Prompts
+
+
+def test_made_prompts_have_a_length_and_differ():
+    assert len(made_prompt(0, tokens=40, seed=1).split()) == 40
+    assert made_prompt(0, tokens=40, seed=1) == made_prompt(0, tokens=40, seed=1)
+    assert len({made_prompt(number, tokens=40, seed=1) for number in range(-2, 20)}) == 22
+
+
+def test_a_file_has_a_prompt_a_line(tmp_path):
+    path = tmp_path / "prompts.txt"
+    path.write_text("One?\n\n  Two? \n")
+    assert lines_of(str(path)) == ["One?", "Two?"]
+    path.write_text("\n")
+    with pytest.raises(InvalidRequest, match="no prompt"):
+        lines_of(str(path))
+
+
+# Reports
+
+
+def sample(number: int, **fields) -> Sample:
+    given = {"first_event_s": 0.1, "first_token_s": 0.2, "end_s": 1.2, "writing_s": 1.0, "fragments": 11}
+    return Sample(**{"number": number, "gaps_s": [0.1] * 10, "output_tokens": 20, **given, **fields})
+
+
+def report(*samples: Sample, requests: int = 0, wall_s: float = 2.0) -> Report:
+    load = Load(model="sim:<a&b>", requests=requests or len(samples), concurrency=2)
+    return report_of(
+        load,
+        samples,
+        wall_s=wall_s,
+        unfinished=load.requests - len(samples),
+        overhead=Overhead(cpu_share=0.25, loop_lag_s=spread([0.001])),
+    )
+
+
+def test_a_report_has_known_answers():
+    found = report(sample(1), sample(0, first_token_s=0.4), sample(2, error="overloaded", end_s=99.0))
+    assert (found.completed, found.errors) == (2, {"overloaded": 1})
+    assert (found.requests_per_s, found.tokens_per_s) == (1.0, 20.0)
+    assert found.first_token_s.p50 == pytest.approx(0.3)
+    assert found.end_to_end_s.max == 1.2
+    assert found.between_tokens_s.count == 20
+    assert found.request_tokens_per_s.p50 == 20.0
+    assert [s.number for s in found.samples] == [0, 1, 2]
+
+
+def test_fragments_stand_for_tokens_that_nobody_counted():
+    found = report(sample(0, output_tokens=None))
+    assert (found.tokens_by, found.tokens_per_s) == ("fragments", 5.5)
+    assert any("tokens are fragments" in line for line in report_lines(found))
+
+
+def test_a_report_survives_json():
+    found = report(sample(0), sample(1, error="not-found"))
+    again = msgspec.json.decode(found.to_json(), type=Report)
+    assert again == found
+    assert json.loads(found.to_json())["firstTokenS"]["p50"] == 0.2
+
+
+def test_a_report_of_failures_and_of_nothing_can_be_shown():
+    for found in (report(sample(0, error="not-found")), report(requests=4)):
+        assert "\n".join(report_lines(found))
+        ET.fromstring(svg(found))
+
+
+def test_two_runs_are_compared_by_ratio():
+    changes = {c.name: c for c in compare(report(sample(0)), report(sample(0, first_token_s=0.6)))}
+    assert changes["first token p50"].ratio == pytest.approx(3.0)
+    assert changes["end to end p99"].ratio == pytest.approx(1.0)
+    assert changes["errors"].ratio is None
+
+
+def test_the_plot_is_well_formed_and_has_a_curve_each():
+    one, two = report(sample(0), sample(1, first_token_s=0.0)), report(sample(0))
+    drawn = ET.fromstring(svg(one, two))
+    curves = drawn.findall("{http://www.w3.org/2000/svg}polyline")
+    assert len(curves) == 4
+    assert sum("stroke-dasharray" in c.attrib for c in curves) == 2
+    assert "sim:<a&b>" in drawn.find("{http://www.w3.org/2000/svg}title").text
+
+
+# Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_shows_only_on_a_terminal(monkeypatch):
+    monkeypatch.setattr("llmstream.cli.bench_progress._bar_of", lambda total, out: None)
+    for out, shown in ((Terminal(), True), (io.StringIO(), False)):
+        with Progress(2, out) as progress:
+            progress.advance()
+            progress.advance(failed=True)
+        assert ("2/2, 1 failed" in out.getvalue()) is shown
+
+
+def test_progress_is_a_bar_with_rich():
+    pytest.importorskip("rich")
+    out = Terminal()
+    with Progress(2, out) as progress:
+        progress.advance()
+        progress.advance()
+    assert "2/2" in out.getvalue()
+
+
+# The command
+
+
+@pytest.fixture
+def bench(capsys):
+    """`bench(*argv)` runs the command: status, output, notes."""
+
+    def run(*argv):
+        status = main(["bench", *map(str, argv)])
+        out, err = capsys.readouterr()
+        return SimpleNamespace(status=status, out=out, err=err)
+
+    return run
+
+
+def test_it_works_without_a_key(bench):
+    done = bench("-m", "sim:demo", "-n", 6, "-c", 3, "--warmup", 1)
+    assert (done.status, done.err) == (0, "")
+    assert done.out.startswith("sim:demo, 6 requests, 3 at a time: ")
+    assert all(f"\n{head}" in done.out for head in HEADS)
+    assert "errors: none" in done.out
+    assert "overhead: " in done.out
+    assert "█" in done.out
+
+
+def test_a_rate_and_json_alone_on_standard_output(bench):
+    done = bench("-m", "sim:demo", "-n", 5, "--rate", "500/s", "--seed", 7, "--json", "-")
+    found = json.loads(done.out)
+    assert (found["format"], found["version"]) == ("llmstream-bench", 1)
+    assert found["load"]["ratePerS"] == 500
+    dues = [s.get("dueS", 0.0) for s in found["samples"]]
+    expected = list(arrivals(5, 500.0, 7))
+    assert [due - dues[0] for due in dues] == pytest.approx(expected, abs=1e-6)
+    assert "first token" in done.err
+
+
+def test_files_and_a_comparison(bench, tmp_path):
+    before, plot = tmp_path / "before.json", tmp_path / "both.svg"
+    assert bench("-m", "sim:demo", "-n", 3, "--json", before).status == 0
+    done = bench("-m", "sim:demo", "-n", 4, "--compare", before, "--svg", plot)
+    assert done.status == 0
+    assert "compared with the run of" in done.out
+    assert "the loads differ" in done.out
+    assert len(ET.parse(plot).getroot().findall("{http://www.w3.org/2000/svg}polyline")) == 4
+
+
+def test_prompts_and_the_longest_answer_reach_the_server(bench, simulate, monkeypatch, tmp_path):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests")
+    simulator = simulate(Script((Turn(text="So."),)))
+    path = tmp_path / "prompts.txt"
+    path.write_text("One?\nTwo?\n")
+    to = ("-m", "openai:m", "--base-url", f"{simulator.url}/v1")
+    assert bench(*to, "-n", 3, "-c", 1, "--warmup", 0, "--prompts", path, "--max-tokens", 9).status == 0
+    asked = [r.request for r in simulator.requests]
+    assert [r.messages[-1].text_content for r in asked] == ["One?", "Two?", "One?"]
+    assert {r.settings.max_output_tokens for r in asked} == {9}
+
+
+def test_time_to_the_first_token_is_that_of_the_server(bench, simulate, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests")
+    simulator = simulate(Script((Turn(text="So it is."),)), pace=Pace(first_s=0.05))
+    to = ("-m", "openai:m", "--base-url", f"{simulator.url}/v1")
+    found = json.loads(bench(*to, "-n", 2, "--warmup", 0, "--json", "-").out)
+    assert found["firstTokenS"]["min"] >= 0.05
+
+
+def test_failures_are_counted_by_code_and_not_tried_again(bench, simulate, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests")
+    simulator = simulate(Script((Turn(fault=Refuse(status=503)),)))
+    done = bench("-m", "openai:m", "--base-url", f"{simulator.url}/v1", "-n", 3, "--warmup", 0)
+    assert done.status == 3
+    assert "errors: 3 of 3: 3 overloaded" in done.out
+    assert len(simulator.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        ([], "no model"),
+        (["-m", "openai:m"], "OPENAI_API_KEY"),
+        (["-m", "sim:nobody"], "nobody"),
+        (["-m", "sim:demo", "-n", "0"], "at least 1"),
+        (["-m", "sim:demo", "--rate", "fast"], "a rate is written"),
+        (["-m", "sim:demo", "--rate", "0/s"], "a rate is written"),
+        (["-m", "sim:demo", "--rate", "2/s", "-c", "2"], "not allowed with"),
+        (["-m", "sim:demo", "--compare", "/nowhere.json"], "cannot read"),
+        (["-m", "sim:demo", "--prompts", "/nowhere.txt"], "cannot read"),
+        (["-m", "sim:demo", "--json", "/nowhere/out.json"], "no such folder"),
+    ],
+)
+def test_wrong_usage_is_status_2(bench, argv, told):
+    done = bench(*argv)
+    assert done.status == 2
+    assert told in done.err
+
+
+def test_only_reports_can_be_compared(bench, tmp_path):
+    path = tmp_path / "other.json"
+    for text, told in (("{}", "no report"), (report(sample(0)).to_json().decode(), "")):
+        path.write_text(text.replace('"version": 1', '"version": 9'))
+        done = bench("-m", "sim:demo", "-n", 1, "--compare", path)
+        assert done.status == 2
+        assert told in done.err
+
+
+def test_ctrl_c_reports_what_came(spawn, simulate, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests")
+    simulator = simulate(Script((Turn(text="So."), Turn(text="Slow.", pace=Pace(first_s=60.0)))))
+    to = ("-m", "openai:m", "--base-url", f"{simulator.url}/v1")
+    with spawn("bench", *to, "-n", 9, "-c", 2, "--warmup", 0) as process:
+        _until(lambda: len(simulator.requests) >= 3)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert b"requests did not end" in out
+    assert b"what came is reported" in err
+
+
+def _until(met) -> None:
+    import time
+
+    for _ in range(1000):
+        if met():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it never came to that")

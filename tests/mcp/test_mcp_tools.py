@@ -1,0 +1,269 @@
+"""The tools of real MCP servers, over stdio and HTTP, in all the ways that a session can end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import llmstream as ls
+from llmstream import grammar
+from llmstream.chats import ToolCall
+from llmstream.mcp import mcp_tools
+from llmstream.tools import run_call, run_calls
+
+pytest.importorskip("mcp", reason="the extra mcp is not installed")
+
+SERVER = str(Path(__file__).with_name("server.py"))
+Tools = AbstractAsyncContextManager[list[ls.Tool]]
+Connect = Callable[..., Tools]
+
+
+def over_stdio(**options: Any) -> Tools:
+    return mcp_tools(stdio=(sys.executable, [SERVER]), **options)
+
+
+def started(port: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, SERVER, str(port)], stderr=subprocess.DEVNULL)
+
+
+@pytest.fixture
+async def http_server() -> AsyncIterator[tuple[str, subprocess.Popen[bytes]]]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = started(port)
+    try:
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection("127.0.0.1", port)
+                except OSError:
+                    await asyncio.sleep(0.05)
+                    continue
+                writer.close()
+                await writer.wait_closed()
+                break
+        yield f"http://127.0.0.1:{port}/mcp", process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(params=["stdio", "http"])
+def connect(request: pytest.FixtureRequest) -> Connect:
+    if request.param == "stdio":
+        return over_stdio
+    url, _ = request.getfixturevalue("http_server")
+    return lambda **options: mcp_tools(url=url, headers={"x-test": "yes"}, **options)
+
+
+async def call(tools: list[ls.Tool], name: str, /, **arguments: object) -> Any:
+    return await run_call(ToolCall("c1", name, json.dumps(arguments)), tools)
+
+
+def content(mark: Path) -> str:
+    return mark.read_text() if mark.exists() else ""
+
+
+async def until_there(mark: Path, said: str) -> None:
+    async with asyncio.timeout(30):
+        while content(mark) != said:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("connect", ["stdio", "http"], indirect=True)
+async def test_results_of_every_kind_are_what_other_tools_give(connect: Connect) -> None:
+    async with connect(prefix="t_") as tools:
+        assert {"t_add", "t_clock", "t_odd_name_with_space"} <= {tool.name for tool in tools}
+        by_name = {tool.name: tool.spec for tool in tools}
+        assert by_name["t_add"].description == "Add two numbers."
+        assert by_name["t_add"].input_schema["required"] == ["a", "b"]
+
+        status = await call(tools, "t_clock", city="Oslo")
+        assert (status.error, status.result.content) == (None, "09:30 in Oslo")
+
+        status = await call(tools, "t_row", name="Ada")
+        assert status.output == {"name": "Ada", "id": 7}
+        assert json.loads(status.result.content) == {"name": "Ada", "id": 7}
+
+        status = await call(tools, "t_fail")
+        assert "the disk is full" in status.error
+        assert status.result.is_error
+        assert isinstance(status.exception, ls.ToolError)
+
+        status = await call(tools, "t_add", a="no number", b=1)
+        assert status.result.is_error
+        assert "a" in status.error
+
+        status = await call(tools, "t_picture")
+        image = ls.chats.Image(data=b"\x89PNG\r\n\x1a\n" + bytes(8), media_type="image/png")
+        assert status.result.parts == (image,)
+
+        status = await call(tools, "t_papers")
+        paper = ls.chats.Document(data=b"%PDF-", media_type="application/pdf", filename="report.pdf")
+        assert status.result.parts == (paper,)
+        assert status.result.content == "Two papers.\nmore: https://example.test/more"
+
+
+async def test_an_agent_uses_them_and_hears_their_progress() -> None:
+    async with over_stdio() as tools:
+        counting = [tool for tool in tools if tool.name == "count"]
+        async with ls.Agent("sim:demo", tools=counting).stream("Count, please.") as run:
+            events = [event async for event in run]
+        told = [event for event in events if isinstance(event, ls.ToolResult)]
+    assert grammar.check(events) == []
+    assert [event.preliminary for event in told] == [True, True, True, False]
+    assert told[0].result == {"progress": 0, "total": 3, "message": "at 0"}
+    assert "done" in run.text
+
+
+async def test_calls_run_side_by_side_and_from_any_task() -> None:
+    async with over_stdio() as tools:
+        calls = [ToolCall(f"c{n}", "add", json.dumps({"a": n, "b": 1})) for n in range(20)]
+        statuses = await run_calls(calls, tools)
+        assert [status.result.content for status in statuses] == [str(n + 1) for n in range(20)]
+        other = asyncio.create_task(call(tools, "add", a=1, b=1))
+        assert (await other).result.content == "2"
+
+
+async def test_a_process_sees_of_the_environment_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLMSTREAM_TEST_TOKEN", "ours")
+    async with over_stdio() as tools:
+        assert (await call(tools, "odd_name_with_space")).result.content == "no token"
+    given = {"LLMSTREAM_TEST_TOKEN": "theirs"}
+    async with mcp_tools(stdio=(sys.executable, [SERVER], given)) as tools:
+        assert (await call(tools, "odd_name_with_space")).result.content == "theirs"
+
+
+@pytest.mark.parametrize("connect", ["stdio", "http"], indirect=True)
+async def test_a_cancelled_call_is_cancelled_at_the_server(connect: Connect, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    async with connect() as tools:
+        task = asyncio.create_task(call(tools, "hang", mark=str(mark)))
+        await until_there(mark, "started")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until_there(mark, "cancelled")
+        assert (await call(tools, "add", a=1, b=2)).result.content == "3"
+
+
+async def test_a_call_that_takes_too_long_is_an_error_result(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    async with over_stdio(timeout_s=2) as tools:
+        status = await call(tools, "hang", mark=str(mark))
+        assert isinstance(status.exception, ls.ToolTimeout)
+        await until_there(mark, "cancelled")
+
+
+@pytest.mark.parametrize("connect", ["stdio", "http"], indirect=True)
+async def test_leaving_while_a_call_runs_gives_it_an_error_result(connect: Connect, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    async with connect() as tools:
+        task = asyncio.create_task(call(tools, "hang", mark=str(mark)))
+        await until_there(mark, "started")
+    status = await task
+    assert status.result.is_error
+    assert "was lost while hang ran" in status.error
+    late = await call(tools, "add", a=1, b=1)
+    assert "no longer connected" in late.error
+
+
+@pytest.mark.parametrize("connect", ["stdio", "http"], indirect=True)
+async def test_leaving_by_an_exception_or_cancellation_passes_it_on(connect: Connect) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with connect():
+            raise ZeroDivisionError
+    entered = asyncio.Event()
+
+    async def use() -> None:
+        async with connect():
+            entered.set()
+            await asyncio.sleep(3600)
+
+    task = asyncio.create_task(use())
+    await entered.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_block_may_be_left_by_another_task_than_entered_it() -> None:
+    block = over_stdio()
+    tools = await asyncio.create_task(block.__aenter__())
+    assert (await call(tools, "add", a=2, b=2)).result.content == "4"
+    await asyncio.create_task(block.__aexit__(None, None, None))
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_an_agent_that_is_cancelled_in_a_call_leaves_the_session_whole(tmp_path: Path) -> None:
+    mark, file = tmp_path / "mark", tmp_path / "script.json"
+    file.write_text(json.dumps({"turns": [{"calls": [{"name": "hang", "arguments": {"mark": str(mark)}}]}]}))
+    async with over_stdio() as tools:
+        run = ls.Agent(f"sim:{file}", tools=tools).stream("Go.")
+        task = asyncio.create_task(run.collect())
+        await until_there(mark, "started")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await run.aclose()
+        await until_there(mark, "cancelled")
+        assert run.messages()[-1].role.value == "tool"
+        assert (await call(tools, "add", a=1, b=2)).result.content == "3"
+
+
+async def test_the_death_of_the_server_is_an_error_result() -> None:
+    async with over_stdio() as tools:
+        status = await call(tools, "crash")
+        assert status.result.is_error
+        assert isinstance(status.exception, ls.ToolError)
+        assert "was lost while crash ran" in status.error
+        again = await call(tools, "add", a=1, b=1)
+        assert isinstance(again.exception, ls.ToolError)
+
+
+async def test_the_death_of_an_http_server_is_an_error_result(
+    http_server: tuple[str, subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    url, process = http_server
+    mark = tmp_path / "mark"
+    async with mcp_tools(url=url) as tools:
+        task = asyncio.create_task(call(tools, "hang", mark=str(mark)))
+        await until_there(mark, "started")
+        process.kill()
+        status = await asyncio.wait_for(task, 60)
+        assert isinstance(status.exception, ls.ToolError)
+        again = await call(tools, "add", a=1, b=1)
+        assert isinstance(again.exception, ls.ToolError)
+
+
+async def test_a_server_that_does_not_come_is_a_typed_error() -> None:
+    with pytest.raises(ls.ConnectionFailed, match="no-such-program"):
+        async with mcp_tools(stdio=("no-such-program",)):
+            pass
+    with pytest.raises(ls.ConnectionFailed, match="could not be reached"):
+        async with mcp_tools(url="http://127.0.0.1:9/mcp"):
+            pass
+    with pytest.raises(ls.ConnectionFailed, match=r"no answer in 0\.3 s"):
+        async with mcp_tools(
+            stdio=(sys.executable, ["-c", "import sys; sys.stdin.read()"]), connect_timeout_s=0.3
+        ):
+            pass
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_it_is_just_one_of_a_process_and_an_address() -> None:
+    for options in ({}, {"stdio": ("x",), "url": "http://x"}, {"stdio": ("x",), "headers": {"a": "b"}}):
+        with pytest.raises(ls.InvalidRequest):
+            async with mcp_tools(**options):
+                pass

@@ -1,0 +1,168 @@
+"""Spans and metrics of calls, in the words of the conventions for generative AI."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NamedTuple
+
+import pytest
+
+import llmstream as ls
+from llmstream.errors import Unsupported
+from llmstream.telemetry import OpenTelemetry, instrument
+from llmstream.testing import Cut, Refuse, Script, Simulator, Turn
+
+pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk is not installed (extra: test)")
+
+from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+
+class Backend(NamedTuple):
+    """Where spans and metrics end up."""
+
+    exporter: InMemorySpanExporter
+    reader: InMemoryMetricReader
+    tracers: TracerProvider
+    meters: MeterProvider
+
+    @property
+    def spans(self) -> tuple[ReadableSpan, ...]:
+        return self.exporter.get_finished_spans()
+
+    def points(self) -> dict[str, list[Any]]:
+        data = self.reader.get_metrics_data()
+        assert data is not None
+        metrics = data.resource_metrics[0].scope_metrics[0].metrics
+        return {metric.name: list(metric.data.data_points) for metric in metrics}
+
+    def instrument(self, target: ls.Model | ls.Agent) -> OpenTelemetry:
+        return instrument(target, tracer_provider=self.tracers, meter_provider=self.meters)
+
+
+@pytest.fixture
+def backend() -> Backend:
+    exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
+    tracers, meters = TracerProvider(), MeterProvider(metric_readers=[reader])
+    tracers.add_span_processor(SimpleSpanProcessor(exporter))
+    return Backend(exporter, reader, tracers, meters)
+
+
+def says(text: str) -> Simulator:
+    return Simulator(Script((Turn(text=text),)))
+
+
+def asked(simulator: Simulator) -> ls.Model:
+    return ls.Model("anthropic:any", base_url=simulator.url, api_key="not-used")
+
+
+async def test_a_call_is_a_span_with_its_tokens_and_no_content(backend: Backend) -> None:
+    async with says("A secret answer") as simulator:
+        model = asked(simulator)
+        backend.instrument(model)
+        message = await model.stream("A secret question").collect()
+    assert message.text_content == "A secret answer"
+    (span,) = backend.spans
+    assert span.name == f"chat {model.name}"
+    assert span.kind is trace.SpanKind.CLIENT
+    assert span.status.status_code is trace.StatusCode.UNSET
+    attributes = dict(span.attributes or {})
+    assert attributes["gen_ai.operation.name"] == "chat"
+    assert attributes["gen_ai.provider.name"] == attributes["gen_ai.system"] == model.provider.name
+    assert attributes["gen_ai.request.model"] == model.name
+    assert attributes["gen_ai.response.finish_reasons"] == ("stop",)
+    assert attributes["gen_ai.usage.output_tokens"] > 0  # type: ignore[operator]
+    assert attributes["gen_ai.response.time_to_first_chunk"] > 0  # type: ignore[operator]
+    assert "error.type" not in attributes
+    assert "secret" not in span.to_json()
+
+
+async def test_metrics_are_those_of_the_conventions(backend: Backend) -> None:
+    async with says("Hello") as simulator:
+        model = asked(simulator)
+        backend.instrument(model)
+        await model.stream("Hi").collect()
+    points = backend.points()
+    assert points["gen_ai.client.operation.duration"][0].count == 1
+    assert points["gen_ai.client.operation.time_to_first_chunk"][0].count == 1
+    kinds = {point.attributes["gen_ai.token.type"] for point in points["gen_ai.client.token.usage"]}
+    assert kinds == {"input", "output"}
+
+
+async def test_failed_attempts_are_events_and_a_failure_is_the_spans_status(backend: Backend) -> None:
+    async with Simulator(Script((Turn(fault=Refuse(status=503)),))) as simulator:
+        model = asked(simulator)
+        model.retry = ls.Retry(max_retries=1, max_wait_s=0.001)
+        backend.instrument(model)
+        with pytest.raises(ls.Overloaded):
+            await model.stream("Hi").collect()
+    (span,) = backend.spans
+    assert span.status.status_code is trace.StatusCode.ERROR
+    assert (span.attributes or {})["error.type"] == "overloaded"
+    assert [(event.attributes or {})["llmstream.attempt"] for event in span.events] == [1, 2]
+    assert backend.points()["gen_ai.client.operation.duration"][0].attributes["error.type"] == "overloaded"
+
+
+async def test_an_answer_that_breaks_off_is_an_error_too(backend: Backend) -> None:
+    async with Simulator(Script((Turn(text="Hello there", fault=Cut(after_events=3)),))) as simulator:
+        model = asked(simulator)
+        backend.instrument(model)
+        with pytest.raises(ls.LLMStreamError) as caught:
+            await model.stream("Hi").collect()
+    assert (backend.spans[0].attributes or {})["error.type"] == caught.value.code
+
+
+async def test_spans_have_the_current_one_as_parent_and_are_never_current(backend: Backend) -> None:
+    tracer = backend.tracers.get_tracer("test")
+    async with says("Hello") as simulator:
+        model = asked(simulator)
+        backend.instrument(model)
+        with tracer.start_as_current_span("mine") as mine:
+            async for _ in model.stream("Hi"):
+                assert trace.get_current_span() is mine
+    call, parent = backend.spans
+    assert call.parent is not None
+    assert call.parent.span_id == parent.context.span_id  # type: ignore[union-attr]
+
+
+async def test_a_stream_that_is_left_in_another_task_ends_its_span(backend: Backend) -> None:
+    async with says("Hello") as simulator:
+        model = asked(simulator)
+        observer = backend.instrument(model)
+        stream = model.stream("Hi")
+        while await stream.next():
+            if isinstance(stream.current, ls.TextDelta):
+                break
+        await asyncio.create_task(stream.aclose())
+    (span,) = backend.spans
+    assert (span.attributes or {})["llmstream.left"] is True
+    assert observer._spans == {}
+
+
+async def test_each_step_of_an_agent_is_a_span(backend: Backend) -> None:
+    async with says("Hello") as simulator:
+        agent = ls.Agent(asked(simulator))
+        backend.instrument(agent)
+        await agent.run("Hi")
+    assert len(backend.spans) == 1
+
+
+async def test_an_observer_that_was_there_goes_on_being_told(backend: Backend) -> None:
+    told: list[ls.Observation] = []
+    async with says("Hello") as simulator:
+        model = asked(simulator)
+        model.observe = told.append
+        backend.instrument(model)
+        await model.stream("Hi").collect()
+    assert len(told) == 3
+    assert len(backend.spans) == 1
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "opentelemetry", None)
+    with pytest.raises(Unsupported, match=r"llmstream\[otel\]"):
+        OpenTelemetry()

@@ -1,0 +1,89 @@
+"""Estimates of cost: which counts are paid at which price, and what has none."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import llmstream as ls
+from llmstream.prices import _SELLERS, price
+from llmstream.providers.registry import find_provider
+
+
+@pytest.fixture(autouse=True, name="listed")
+def _listed(request: pytest.FixtureRequest) -> None:
+    if "missing" not in request.node.name:
+        pytest.importorskip("genai_prices", reason="the extra prices is not installed")
+
+
+def of(model: str = "anthropic:claude-sonnet-4-5", **counts: int) -> float:
+    cost = price(model, ls.Usage(**counts))
+    assert cost is not None
+    return cost
+
+
+def test_input_and_output_have_their_own_prices() -> None:
+    read, written = of(input_tokens=1000), of(output_tokens=1000)
+    assert 0 < read < written
+    assert of(input_tokens=1000, output_tokens=1000) == pytest.approx(read + written)
+
+
+def test_cached_tokens_are_cheaper_and_written_ones_dearer() -> None:
+    plain = of(input_tokens=1000)
+    assert of(input_tokens=1000, cached_input_tokens=1000) < plain
+    assert of(input_tokens=1000, cache_write_tokens=1000) > plain
+
+
+def test_reasoning_is_a_part_of_the_output_and_not_counted_twice() -> None:
+    assert of("openai:gpt-5", output_tokens=1000, reasoning_tokens=900) == of(
+        "openai:gpt-5", output_tokens=1000
+    )
+
+
+def test_counts_that_contradict_each_other_are_still_priced() -> None:
+    assert of(input_tokens=10, cached_input_tokens=20, cache_write_tokens=5) == of(
+        input_tokens=10, cached_input_tokens=10
+    )
+    assert of(output_tokens=10, reasoning_tokens=20) == of(output_tokens=10)
+
+
+@pytest.mark.parametrize("model", ["sim:demo", "ollama:llama3", "openai:no-such-model", "plain", ""])
+def test_what_has_no_public_price_has_none(model: str) -> None:
+    assert price(model, ls.Usage(input_tokens=10)) is None
+
+
+def test_what_was_not_counted_has_no_price() -> None:
+    assert price("openai:gpt-5", ls.Usage()) is None
+
+
+def test_every_seller_is_a_provider_of_ours_and_of_the_list() -> None:
+    from genai_prices.data_snapshot import get_snapshot
+
+    assert set(_SELLERS.values()) <= {provider.id for provider in get_snapshot().providers}
+    for name in _SELLERS:
+        assert find_provider(name).name == name
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "openai-responses:gpt-5",
+        "google:gemini-2.5-pro",
+        "bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+        "openrouter:openai/gpt-5",
+        "vertex-anthropic:claude-sonnet-4-5@20250929",
+    ],
+)
+def test_models_are_found_by_the_names_that_vendors_give_them(model: str) -> None:
+    assert of(model, input_tokens=1000) > 0
+
+
+def test_an_agent_takes_it() -> None:
+    assert ls.Agent("openai:gpt-5", price=price).model.name == "gpt-5"
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "genai_prices", None)
+    with pytest.raises(ls.Unsupported, match=r"pip install 'llmstream\[prices\]'"):
+        price("openai:gpt-5", ls.Usage(input_tokens=1))

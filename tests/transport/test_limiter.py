@@ -1,0 +1,279 @@
+"""Pacing: allowances refill, the first come goes first, and a cancelled waiter takes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import threading
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llmstream.errors import InvalidRequest
+from llmstream.transport.limiter import Limiter, Permit
+
+
+class Handle:
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.wake: Callable[[], None] | None = wake
+
+    def cancel(self) -> None:
+        self.wake = None
+
+
+class VirtualTime:
+    """A clock that moves when told, and timers on it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._timers: list[tuple[float, int, Handle]] = []
+        self._count = 0
+
+    def clock(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, wake: Callable[[], None]) -> Handle:
+        self._count += 1
+        handle = Handle(wake)
+        heapq.heappush(self._timers, (self.now + seconds, self._count, handle))
+        return handle
+
+    async def run(self, seconds: float) -> None:
+        """Lets so much time pass, every timer in its turn."""
+        await settled()
+        end = self.now + seconds
+        while self._timers and self._timers[0][0] <= end:
+            due, _, handle = heapq.heappop(self._timers)
+            self.now = max(self.now, due)
+            if handle.wake is not None:
+                handle.wake()
+                await settled()
+        self.now = end
+        await settled()
+
+    @property
+    def pending(self) -> int:
+        return sum(handle.wake is not None for _, _, handle in self._timers)
+
+
+async def settled() -> None:
+    for _ in range(40):
+        await asyncio.sleep(0)
+
+
+def paced(time: VirtualTime, **limits: float | int) -> Limiter:
+    return Limiter(clock=time.clock, call_later=time.call_later, **limits)  # type: ignore[arg-type]
+
+
+async def test_an_allowance_refills_steadily() -> None:
+    time = VirtualTime()
+    limiter = paced(time, requests_per_minute=60)
+    for _ in range(60):
+        (await limiter.acquire()).release()
+    went: list[float] = []
+
+    async def go() -> None:
+        (await limiter.acquire()).release()
+        went.append(time.now)
+
+    tasks = [asyncio.create_task(go()) for _ in range(3)]
+    await time.run(10.0)
+    assert went == pytest.approx([1.0, 2.0, 3.0])
+    await asyncio.gather(*tasks)
+
+
+async def test_who_came_first_goes_first_though_a_later_one_is_smaller() -> None:
+    time = VirtualTime()
+    limiter = paced(time, tokens_per_minute=600)
+    (await limiter.acquire(600)).release()
+    order: list[str] = []
+
+    async def go(name: str, tokens: float) -> None:
+        (await limiter.acquire(tokens)).release()
+        order.append(name)
+
+    tasks = [asyncio.create_task(go("large", 500)), asyncio.create_task(go("small", 1))]
+    await time.run(49.0)
+    assert order == []
+    await time.run(2.0)
+    assert order == ["large", "small"]
+    await asyncio.gather(*tasks)
+
+
+async def test_a_request_larger_than_the_allowance_waits_until_that_is_whole() -> None:
+    time = VirtualTime()
+    limiter = paced(time, tokens_per_minute=100)
+    (await limiter.acquire(50)).release()
+    task = asyncio.create_task(limiter.acquire(1000))
+    await time.run(29.0)
+    assert not task.done()
+    await time.run(2.0)
+    assert task.result().waited_s == pytest.approx(30.0)
+
+
+async def test_usage_puts_the_estimate_right() -> None:
+    time = VirtualTime()
+    limiter = paced(time, tokens_per_minute=100)
+    permit = await limiter.acquire(100)
+    waiting = asyncio.create_task(limiter.acquire(60))
+    await settled()
+    assert not waiting.done()
+    permit.release(40)
+    permit.release(0)  # a second time does nothing
+    await settled()
+    assert waiting.done()
+
+
+async def test_a_place_is_free_when_its_answer_is_over() -> None:
+    limiter = Limiter(max_concurrent=1)
+    first = await limiter.acquire()
+    waiting = asyncio.create_task(limiter.acquire())
+    await settled()
+    assert (limiter.under_way, limiter.waiting) == (1, 1)
+    first.release()
+    (await waiting).release()
+    assert (limiter.under_way, limiter.waiting) == (0, 0)
+
+
+async def test_a_permit_that_is_dropped_is_released() -> None:
+    limiter = Limiter(max_concurrent=1)
+    permit = await limiter.acquire()
+    del permit
+    assert limiter.under_way == 0
+
+
+async def test_a_vendor_that_says_less_is_believed() -> None:
+    time = VirtualTime()
+    limiter = paced(time, requests_per_minute=60)
+    limiter.learn({"x-ratelimit-limit-requests": "30", "x-ratelimit-remaining-requests": "1"})
+    (await limiter.acquire()).release()
+    task = asyncio.create_task(limiter.acquire())
+    await time.run(1.9)
+    assert not task.done()
+    await time.run(0.2)
+    assert task.done()
+
+
+async def test_a_vendor_that_has_nothing_left_is_left_alone_until_it_says() -> None:
+    time = VirtualTime()
+    limiter = paced(time, max_concurrent=9)
+    limiter.learn({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "6s"})
+    task = asyncio.create_task(limiter.acquire())
+    await time.run(5.9)
+    assert not task.done()
+    await time.run(0.2)
+    assert task.done()
+
+
+async def test_a_pause_holds_those_who_wait_already_and_is_a_minute_at_most() -> None:
+    time = VirtualTime()
+    limiter = paced(time, requests_per_minute=1)
+    (await limiter.acquire()).release()
+    task = asyncio.create_task(limiter.acquire())
+    await time.run(30.0)
+    limiter.pause(86400.0)
+    await time.run(59.0)
+    assert not task.done()
+    await time.run(2.0)
+    assert task.done()
+
+
+@pytest.mark.parametrize("name", ["requests_per_minute", "tokens_per_minute", "max_concurrent"])
+@pytest.mark.parametrize("value", [0, -1, float("nan")])
+def test_a_limit_that_lets_nobody_through_is_refused(name: str, value: float) -> None:
+    with pytest.raises(InvalidRequest, match=name):
+        Limiter(**{name: value})  # type: ignore[arg-type]
+
+
+def test_two_loops_in_two_threads_share_one() -> None:
+    limiter = Limiter(max_concurrent=1)
+    most = [0]
+
+    async def work() -> None:
+        async def one() -> None:
+            permit = await limiter.acquire()
+            most[0] = max(most[0], limiter.under_way)
+            await asyncio.sleep(0)
+            permit.release()
+
+        async with asyncio.timeout(10):
+            await asyncio.gather(*(one() for _ in range(50)))
+
+    threads = [threading.Thread(target=lambda: asyncio.run(work())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(15)
+    assert most == [1]
+    assert (limiter.under_way, limiter.waiting) == (0, 0)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("come"), st.floats(0, 300)),
+        st.tuples(st.just("cancel"), st.integers(0, 30)),
+        st.tuples(st.just("release"), st.integers(0, 30)),
+        st.tuples(st.just("wake and cancel"), st.integers(0, 30)),
+        st.tuples(st.just("pass"), st.floats(0, 40)),
+        st.tuples(st.just("pause"), st.floats(0, 90)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(STEPS)
+def test_nothing_leaks_and_the_order_holds_whatever_happens(steps: list[tuple[str, float]]) -> None:
+    asyncio.run(lived(steps))
+
+
+async def lived(steps: list[tuple[str, float]]) -> None:
+    """One life of a limiter: never too many at once nor in any stretch of time, and nothing left over."""
+    time = VirtualTime()
+    limiter = paced(time, requests_per_minute=20, tokens_per_minute=200, max_concurrent=3)
+    tasks: list[asyncio.Task[Permit]] = []
+    went: list[tuple[int, float]] = []
+
+    async def come(number: int, tokens: float) -> Permit:
+        permit = await limiter.acquire(tokens)
+        went.append((number, time.now))
+        return permit
+
+    def held() -> list[Permit]:
+        done = [task for task in tasks if task.done() and not task.cancelled()]
+        return [permit for task in done if (permit := task.result())._held]
+
+    for what, amount in steps:
+        if what == "come":
+            tasks.append(asyncio.create_task(come(len(tasks), amount)))
+        elif what == "pass":
+            await time.run(amount)
+        elif what == "pause":
+            limiter.pause(amount)
+        elif what == "release":
+            for permit in held()[int(amount) :][:1]:
+                permit.release(amount * 3)
+        else:
+            if what == "wake and cancel" and held():
+                held()[0].release()  # the one in front is woken, and cancelled before it runs
+            for task in tasks[int(amount) :][:1]:
+                task.cancel()
+        await settled()
+        assert limiter.under_way == len(held()) <= 3
+        assert limiter.waiting == sum(not task.done() for task in tasks)
+
+    for _ in range(len(tasks) + 1):  # whoever is still there gets a turn within a bounded time
+        for permit in held():
+            permit.release()
+        await time.run(400.0)
+    for permit in held():
+        permit.release()
+    assert all(task.done() for task in tasks)
+    assert [number for number, _ in went] == sorted(number for number, _ in went)
+    moments = [moment for _, moment in went]
+    for first, moment in enumerate(moments):
+        for last in range(first, len(moments)):
+            assert last - first + 1 <= 20 + (moments[last] - moment) / 3 + 1e-6
+    assert (limiter.under_way, limiter.waiting, time.pending) == (0, 0, 0)
