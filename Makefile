@@ -9,7 +9,7 @@ demo: $(VENV)/.demo
 	@$(BIN)/llmstream demo
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev
 	PATH="$(abspath $(BIN)):$$PATH" scripts/lint

@@ -13,6 +13,8 @@ import pytest
 from aiohttp import ClientResponse, web
 from hypothesis import settings
 
+from llmstream.transport import retry
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 # The same examples in every run, and no deadline on a busy machine; LLMSTREAM_EXPLORE=1 looks for new ones.
@@ -29,6 +31,12 @@ def shared_dir() -> Path:
     if not SHARED.is_dir():
         pytest.skip("the folder ../shared with outside cases is not here")
     return SHARED
+
+
+@pytest.fixture(autouse=True)
+def retry_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test does not pay for the retries of those before it."""
+    monkeypatch.setattr(retry, "_budgets", {})
 
 
 @pytest.fixture

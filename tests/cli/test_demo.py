@@ -24,8 +24,7 @@ def test_it_thinks_calls_tools_and_answers_in_every_dialect(dialect, capsys, mon
         "(thinking) They ask two things",
         "Let me look that up.",
         'weather({"city":"Oslo"})',
-        "> Ran tool: `weather`",
-        "> Ran tool: `clock`",
+        "> Ran tool: `",  # which of the two ends first is theirs to settle
         "Outside it is **-2 °C** with light snow",
         "to first token",
         "  StreamStart",
@@ -37,6 +36,7 @@ def test_it_thinks_calls_tools_and_answers_in_every_dialect(dialect, capsys, mon
     ]
     places = [out.index(text) for text in wanted]
     assert places == sorted(places)
+    assert {"> Ran tool: `weather`", "> Ran tool: `clock`"} <= set(out.splitlines())
 
 
 def test_a_process_ends_within_seconds_in_a_pipe():
