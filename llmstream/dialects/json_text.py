@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import msgspec
 
-from llmstream.dialects.surrogates import without_lone_surrogates
+from llmstream.dialects.surrogates import mended_value as mended
 
 __all__ = ["is_json", "mended", "object_text"]
 
@@ -21,17 +20,6 @@ def is_json(text: str) -> bool:
     except (msgspec.MsgspecError, ValueError):
         return _is_loose_json(text)
     return True
-
-
-def mended(value: Any) -> Any:
-    """A JSON value without halves of characters."""
-    if isinstance(value, str):
-        return without_lone_surrogates(value)
-    if isinstance(value, list):
-        return [mended(item) for item in value]
-    if isinstance(value, dict):
-        return {mended(key): mended(item) for key, item in value.items()}
-    return value
 
 
 def object_text(text: str, *, key: str) -> msgspec.Raw:

@@ -11,13 +11,13 @@ from llmstream.dialects.anthropic.blocks import (
     KEY,
     OpenBlock,
     block_kind,
-    is_json,
     source_of_citation,
     source_of_hit,
 )
 from llmstream.dialects.anthropic.wire import WireDelta, WireEvent, decode_event, mended
 from llmstream.dialects.base import Limits
 from llmstream.dialects.decoder import Framing, PayloadDecoder
+from llmstream.dialects.json_text import is_json
 from llmstream.errors import LimitExceeded
 from llmstream.events import (
     Custom,

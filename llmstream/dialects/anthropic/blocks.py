@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Any, Final, Literal, TypeAlias
-
-import msgspec
 
 from llmstream.events import FinishReason, Metadata, Source
 
@@ -17,7 +14,6 @@ __all__ = [
     "BlockKind",
     "OpenBlock",
     "block_kind",
-    "is_json",
     "source_of_citation",
     "source_of_hit",
 ]
@@ -114,30 +110,6 @@ def source_of_citation(citation: dict[str, Any], source_id: str) -> Source:
     return Source(
         "document", source_id, title=title or url, media_type=media_type, provider_metadata=metadata
     )
-
-
-def is_json(text: str) -> bool:
-    """Whether a text is one JSON value."""
-    try:
-        msgspec.json.decode(text)
-    except RecursionError:
-        return False
-    except (msgspec.MsgspecError, ValueError):
-        return _is_loose_json(text)
-    return True
-
-
-def _is_loose_json(text: str) -> bool:
-    """msgspec refuses lone surrogates and numbers past a double, which are JSON all the same."""
-    try:
-        json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _text(value: Any) -> str | None:

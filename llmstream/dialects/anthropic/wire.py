@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from llmstream.dialects.surrogates import without_lone_surrogates
+from llmstream.dialects.surrogates import mended_value as mended
 
 __all__ = ["WireDelta", "WireEvent", "WireMessage", "decode_event", "encodable", "mended"]
 
@@ -57,17 +57,6 @@ class WireEvent(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 decode_event = msgspec.json.Decoder(WireEvent)
-
-
-def mended(value: Any) -> Any:
-    """A JSON value without halves of characters, which JSON could not hold again."""
-    if isinstance(value, str):
-        return without_lone_surrogates(value)
-    if isinstance(value, list):
-        return [mended(item) for item in value]
-    if isinstance(value, dict):
-        return {mended(key): mended(item) for key, item in value.items()}
-    return value
 
 
 def encodable(wire: WireEvent) -> WireEvent:
