@@ -1,11 +1,10 @@
-"""Many streams at once in one process: events a second, time to the first event, memory a stream."""
+"""Many streams at once in one process: events a second, and the time to the first event."""
 
 from __future__ import annotations
 
 import asyncio
 import statistics
 import time
-import tracemalloc
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
@@ -25,9 +24,9 @@ class Throughput(NamedTuple):
     first_ms: float
 
 
-async def throughput(base: str, streams: int, events: int) -> dict[str, Throughput]:
+async def throughput(base: str, streams: int, events: int, writes: str) -> dict[str, Throughput]:
     """The floor and llmstream, each with so many streams at once of so many events; medians."""
-    url = f"{base}/{FAMILY}/{events}/events"
+    url = f"{base}/{FAMILY}/{events}/{writes}"
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         model = ls.Model("openai:any", base_url=url, api_key="key", session=session)
 
@@ -48,7 +47,7 @@ async def throughput(base: str, streams: int, events: int) -> dict[str, Throughp
                         count += 1
             return _checked(count, events, first - started)
 
-        await asyncio.gather(floor(), library())  # connections, imports, the server's cache
+        await asyncio.gather(floor(), library())  # imports, the server's cache
         ways = {"floor": floor, "stream": library}
         found: dict[str, list[Throughput]] = {name: [] for name in ways}
         for _ in range(ROUNDS):
@@ -70,42 +69,3 @@ def _checked(count: int, events: int, first_s: float) -> float:
     if count != events:
         raise SystemExit(f"a stream had {count} of {events} events")
     return first_s
-
-
-async def memory_kib(base: str, streams: int) -> dict[str, float]:
-    """KiB of Python memory that one more open stream takes, after its first event.
-
-    The server sends faster than the stream is read, so that what is buffered is full: the most it takes.
-    """
-    url = f"{base}/{FAMILY}/2000/events"
-    found = {}
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        model = ls.Model("openai:any", base_url=url, api_key="key", session=session)
-
-        async def floor() -> Callable[[], Awaitable[None]]:
-            response = await session.post(url, json={})
-            reading = FLOORS[FAMILY](response)
-            await anext(reading)
-
-            async def leave() -> None:
-                await reading.aclose()  # type: ignore[attr-defined]
-                response.close()
-
-            return leave
-
-        async def library() -> Callable[[], Awaitable[None]]:
-            stream = model.stream("Hi")
-            await stream.next()
-            return stream.aclose
-
-        for name, enter in {"floor": floor, "stream": library}.items():
-            for leave in [await enter()]:  # imports and caches are not a stream's
-                await leave()
-            tracemalloc.start()
-            before = tracemalloc.get_traced_memory()[0]
-            leaving = [await enter() for _ in range(streams)]
-            found[name] = (tracemalloc.get_traced_memory()[0] - before) / streams / 1024
-            tracemalloc.stop()
-            for leave in leaving:
-                await leave()
-    return found

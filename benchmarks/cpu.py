@@ -27,7 +27,7 @@ Reader = Callable[[], Awaitable[str]]
 
 
 def readers(family: str, url: str, session: aiohttp.ClientSession) -> dict[str, Reader]:
-    """The floor, and llmstream at three depths."""
+    """The floor, and llmstream at four depths."""
     model = ls.Model(f"{PROVIDERS[family]}:any", base_url=url, api_key="key", session=session)
 
     async def floor() -> str:
@@ -47,7 +47,17 @@ def readers(family: str, url: str, session: aiohttp.ClientSession) -> dict[str, 
                 pass
             return stream.message.text_content
 
-    return {"floor": floor, "events": bare_events, "stream": event_stream, "message": accumulated}
+    async def agent() -> str:
+        async with ls.Agent(model).stream("Hi") as run:
+            return "".join([e.delta async for e in run if type(e) is ls.TextDelta])
+
+    return {
+        "floor": floor,
+        "events": bare_events,
+        "stream": event_stream,
+        "message": accumulated,
+        "agent": agent,
+    }
 
 
 async def measure(family: str, mode: str, base: str, count: int, rounds: int) -> dict[str, float]:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 
 import llmstream as ls
 from llmstream.events import ToolInputDelta, ToolInputStart
 
 LENGTHS = (1_000, 10_000, 100_000)
 MILLION = 1_000_000
+REPARSED = (1_000, 10_000)
+"""Re-parsing is quadratic: a call of 100 000 fragments would take it minutes."""
 
 
 def accumulation(count: int) -> float:
@@ -47,6 +50,23 @@ def partial_values(count: int) -> float:
     return _ns_each(fold, count)
 
 
+def reparsed_values(count: int) -> float:
+    """The same values by parsing all that has come anew at each fragment, with jiter."""
+    from jiter import from_json
+
+    fragments = list(_arguments(count))
+
+    def parse() -> None:
+        text, value = b"", None
+        for fragment in fragments:
+            text += fragment.encode()
+            value = from_json(text, partial_mode="trailing-strings")
+        if not isinstance(value, dict) or len(value["lines"]) != count - 2:
+            raise SystemExit("the arguments are not whole")
+
+    return _ns_each(parse, count)
+
+
 def _arguments(count: int) -> Iterator[str]:
     yield '{"lines":['
     for number in range(count - 2):
@@ -64,4 +84,12 @@ def _ns_each(work: Callable[[], None], count: int) -> float:
     return best
 
 
-CURVES = {"accumulation": accumulation, "partial values": partial_values}
+CURVES = {
+    "accumulation": (accumulation, (*LENGTHS, MILLION)),
+    "partial values": (partial_values, LENGTHS),
+    "values re-parsed by jiter": (reparsed_values, REPARSED),
+}
+"""Each curve with the lengths at which it is measured."""
+
+if find_spec("jiter") is None:  # no dependency of ours; the openai package brings it
+    del CURVES["values re-parsed by jiter"]

@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 
 from benchmarks import server
-from benchmarks.__main__ import SECTIONS
+from benchmarks.sections import SECTIONS
 
 BASELINE = Path(__file__).with_name("baseline.json")
-GUARDED = ("cpu", "curves", "imports")
+GUARDED = ("cpu", "memory", "curves", "imports")
 TRIES = 3
 
 

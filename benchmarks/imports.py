@@ -20,8 +20,17 @@ def import_ms(rounds: int) -> dict[str, float]:
     taken: dict[str, list[float]] = {name: [] for name in CASES}
     for number in range(rounds + 1):
         for name, statement in CASES.items():
-            command = [sys.executable, "-c", _TIMED.format(statement)]
-            told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            found = _once_ms(statement)
             if number:  # the first round compiles
-                taken[name].append(float(told) * 1e3)
+                taken[name].append(found)
     return {name: statistics.median(values) for name, values in taken.items()}
+
+
+def statement_ms(statement: str, rounds: int = 5) -> float:
+    """Median milliseconds of one import, likewise."""
+    return statistics.median([_once_ms(statement) for _ in range(rounds + 1)][1:])
+
+
+def _once_ms(statement: str) -> float:
+    command = [sys.executable, "-W", "ignore", "-c", _TIMED.format(statement)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout) * 1e3

@@ -1,24 +1,55 @@
-"""A replay server in a process of its own, as thin as can be: it must not be what is measured."""
+"""A replay server in a process of its own, as thin as can be: it must not be what is measured.
+
+The path says what is wanted, `/FAMILY/COUNT/WRITES/...`; the rest is whatever the client's SDK adds.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import AsyncIterator, Iterator
 
-from benchmarks.bodies import BODIES, CONTENT_TYPES
+from benchmarks.bodies import BODIES, CONTENT_TYPES, WORDS
 
 BLOCK_BYTES = 16 * 1024
+PACE_S = 0.05
+"""The time between two events of a paced answer."""
 
 
-def _pieces(family: str, count: int, mode: str) -> list[bytes]:
+def _pieces(family: str, count: int, writes: str) -> list[bytes]:
+    """What is written at a time: each event, blocks of 16 KiB, or the whole body."""
     events = BODIES[family](count)
-    if mode == "events":
+    if writes == "events":
         return events
     body = b"".join(events)
-    return [body[i : i + BLOCK_BYTES] for i in range(0, len(body), BLOCK_BYTES)]
+    size = len(body) if writes == "whole" else BLOCK_BYTES
+    return [body[i : i + size] for i in range(0, len(body), size)]
+
+
+async def _replayed(pieces: list[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+        await asyncio.sleep(0)
+
+
+async def _paced(family: str, count: int) -> AsyncIterator[bytes]:
+    """An event each `PACE_S`; its text is the time at which it was sent, in monotonic nanoseconds."""
+    content, *end = BODIES[family](1)[1:]
+    await asyncio.sleep(random.random() * PACE_S)  # so that streams do not march in step
+    for _ in range(count):
+        yield content.replace(f" {WORDS[0]}".encode(), b" %d" % time.monotonic_ns())
+        await asyncio.sleep(PACE_S)
+    yield b"".join(end)
+
+
+async def _idle(family: str) -> AsyncIterator[bytes]:
+    """The beginning of an answer, and then nothing for an hour."""
+    yield b"".join(BODIES[family](1)[:2])
+    await asyncio.sleep(3600)
 
 
 class _Handler:
@@ -38,27 +69,32 @@ class _Handler:
         writer.close()
 
     async def answer(self, path: str, writer: asyncio.StreamWriter) -> None:
-        """`/FAMILY/COUNT/MODE/...`: the rest of the path is whatever the client's SDK adds."""
-        _, family, count, mode, *_ = path.split("/")
-        key = f"{family}/{count}/{mode}"
-        if key not in self.cache:
-            self.cache[key] = [
-                f"{len(p):x}\r\n".encode() + p + b"\r\n" for p in _pieces(family, int(count), mode)
-            ]
+        """One answer, each piece a chunk and a write."""
+        _, family, count, writes, *_ = path.split("/")
         writer.write(
             f"HTTP/1.1 200 OK\r\ncontent-type: {CONTENT_TYPES[family]}\r\n"
             "transfer-encoding: chunked\r\n\r\n".encode()
         )
-        for piece in self.cache[key]:
-            writer.write(piece)
+        async for piece in self.pieces(family, int(count), writes):
+            writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
             await writer.drain()
-            await asyncio.sleep(0)
         writer.write(b"0\r\n\r\n")
         await writer.drain()
 
+    def pieces(self, family: str, count: int, writes: str) -> AsyncIterator[bytes]:
+        """The body in the way it was asked for."""
+        if writes == "paced":
+            return _paced(family, count)
+        if writes == "idle":
+            return _idle(family)
+        key = f"{family}/{count}/{writes}"
+        if key not in self.cache:
+            self.cache[key] = _pieces(family, count, writes)
+        return _replayed(self.cache[key])
+
 
 async def _serve() -> None:
-    server = await asyncio.start_server(_Handler(), "127.0.0.1", 0, limit=1024 * 1024)
+    server = await asyncio.start_server(_Handler(), "127.0.0.1", 0, limit=1024 * 1024, backlog=2048)
     print(server.sockets[0].getsockname()[1], flush=True)
     async with server:
         await server.serve_forever()

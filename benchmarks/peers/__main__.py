@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib
-import json
 import pkgutil
 import statistics
 import time
@@ -21,8 +20,15 @@ import aiohttp
 
 from benchmarks import peers, server
 from benchmarks.cpu import MODES, readers
+from benchmarks.imports import statement_ms
+from benchmarks.installed import footprint
+from benchmarks.peers.report import Peer, report
 
-PEERS = sorted(module.name for module in pkgutil.iter_modules(peers.__path__) if module.name != "__main__")
+PEERS = sorted(
+    module.name
+    for module in pkgutil.iter_modules(peers.__path__)
+    if module.name not in ("__main__", "report")
+)
 
 
 async def measure(peer: Any, base: str, mode: str, count: int, rounds: int) -> dict[str, float]:
@@ -56,22 +62,26 @@ def main() -> None:
         peer = importlib.import_module(f"benchmarks.peers.{name}")
         with server.running() as base, warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            who, weight = described(name, peer)
             for mode in MODES:
                 found = asyncio.run(measure(peer, base, mode, args.events, args.rounds))
-                report(name, peer, mode, found, args.json)
+                report(who, mode, found, args.json, **weight)
+            if not args.json:
+                print(
+                    "  " + "  ".join(f"{key.replace('_', ' ')} {value:,.0f}" for key, value in weight.items())
+                )
 
 
-def report(name: str, peer: Any, mode: str, found: dict[str, float], as_json: bool) -> None:
-    """One line."""
-    package = peer.PACKAGES[0].partition("[")[0]
-    version = metadata.version(package)
-    ratio = found["peer"] / found["message"]
-    if as_json:
-        facts = {"peer": name, "version": version, "dialect": peer.FAMILY, "writes": mode}
-        print(json.dumps({**facts, "us_per_event": found, "peer_over_llmstream": ratio}), flush=True)
-        return
-    shown = "  ".join(f"{key} {value:7.2f}" for key, value in found.items())
-    print(f"{package} {version:<10} {peer.FAMILY:<17} {mode:<7} {shown}  {ratio:6.1f}x llmstream", flush=True)
+def described(name: str, peer: Any) -> tuple[Peer, dict[str, float]]:
+    """Who it is; and what its installation and its import weigh."""
+    package, _, extras = peer.PACKAGES[0].rstrip("]").partition("[")
+    size = footprint(package, tuple(extras.split(",")) if extras else ())
+    weight = {
+        "distributions": float(size.distributions),
+        "mb": size.mb,
+        "import_ms": statement_ms(peer.IMPORT),
+    }
+    return Peer(name, f"{peer.PACKAGES[0]} {metadata.version(package)}", peer.FAMILY), weight
 
 
 if __name__ == "__main__":

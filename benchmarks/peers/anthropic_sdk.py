@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 FAMILY = "anthropic"
 PACKAGES = ("anthropic",)
+IMPORT = "import anthropic"
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 FAMILY = "openai-chat"
 PACKAGES = ("litellm",)
+IMPORT = "import litellm"
 
 
 @asynccontextmanager

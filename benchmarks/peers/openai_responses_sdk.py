@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 FAMILY = "openai-responses"
 PACKAGES = ("openai",)
+IMPORT = "import openai"
 
 
 @asynccontextmanager

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 FAMILY = "openai-chat"
 PACKAGES = ("openai",)
+IMPORT = "import openai"
 
 
 @asynccontextmanager
@@ -15,13 +17,18 @@ async def reader(url: str) -> AsyncIterator[Callable[[], Awaitable[str]]]:
     from openai import AsyncOpenAI
 
     async with AsyncOpenAI(base_url=url, api_key="key", max_retries=0) as client:
+        yield reading(client)
 
-        async def read() -> str:
-            texts = []
-            asked = [{"role": "user", "content": "Hi"}]
-            async for chunk in await client.chat.completions.create(model="any", messages=asked, stream=True):
-                if chunk.choices and chunk.choices[0].delta.content:
-                    texts.append(chunk.choices[0].delta.content)
-            return "".join(texts)
 
-        yield read
+def reading(client: Any) -> Callable[[], Awaitable[str]]:
+    """The function, of a client on whatever HTTP library."""
+
+    async def read() -> str:
+        texts = []
+        asked = [{"role": "user", "content": "Hi"}]
+        async for chunk in await client.chat.completions.create(model="any", messages=asked, stream=True):
+            if chunk.choices and chunk.choices[0].delta.content:
+                texts.append(chunk.choices[0].delta.content)
+        return "".join(texts)
+
+    return read

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 FAMILY = "openai-chat"
 PACKAGES = ("pydantic-ai-slim[openai]",)
+IMPORT = "import pydantic_ai"
 
 
 @asynccontextmanager

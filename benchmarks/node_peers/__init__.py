@@ -1,0 +1,1 @@
+"""JavaScript clients on the same bytes, in a process of Node's."""

@@ -1,0 +1,77 @@
+"""`python -m benchmarks.plots FILE DIRECTORY`: figures saved as JSON lines, as plots in SVG.
+
+The file is what `python -m benchmarks --save` and `scripts/bench_peers --json` wrote, in any order.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+from benchmarks.drawing import Line, bars, lines
+
+Figures = list[dict[str, Any]]
+
+
+def peers(figures: Figures) -> str:
+    """CPU an event of each client, one event a write."""
+    found: dict[str, float] = {}
+    for figure in figures:
+        if "peer" in figure and figure["writes"] == "events":
+            found[f"{figure['package']}, {figure['dialect']}"] = figure["us_per_event"]["peer"]
+            found[f"llmstream, {figure['dialect']}"] = figure["us_per_event"]["message"]
+    ranked = sorted(found.items(), key=lambda item: item[1])
+    return bars("CPU an event, each event a write (microseconds)", ranked, ours="llmstream")
+
+
+def curves(figures: Figures) -> str:
+    """Cost a fragment at growing lengths."""
+    made = [
+        Line(figure["curve"], [(int(n), ns / 1e3) for n, ns in figure["ns_per_fragment"].items()])
+        for figure in figures
+        if figure.get("section") == "curves"
+    ]
+    return lines("CPU a fragment (microseconds) by the number of fragments", made)
+
+
+def concurrency(figures: Figures) -> str:
+    """Events a second by streams at once."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for figure in figures:
+        if figure.get("section") == "concurrency":
+            for reader, rate in figure["events_per_s"].items():
+                name = f"{reader}, {figure['writes']}"
+                found.setdefault(name, []).append((figure["streams"], rate))
+    return lines("Events a second by streams at once, one process", [Line(*item) for item in found.items()])
+
+
+PLOTS = {"peers": peers, "curves": curves, "concurrency": concurrency}
+
+
+def figures_of(rows: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """The figures among the lines; others, such as a program's remarks, are passed over."""
+    for row in rows:
+        if row.startswith("{"):
+            yield json.loads(row)
+
+
+def main() -> None:
+    """Writes a plot for each kind of figure that the file has."""
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    source, target = Path(sys.argv[1]), Path(sys.argv[2])
+    figures = list(figures_of(source.read_text(encoding="utf-8").splitlines()))
+    target.mkdir(parents=True, exist_ok=True)
+    for name, plot in PLOTS.items():
+        drawn = plot(figures)
+        if drawn:
+            (target / f"{name}.svg").write_text(drawn, encoding="utf-8")
+            print(escape(f"{target / name}.svg"))
+
+
+if __name__ == "__main__":
+    main()

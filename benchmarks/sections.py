@@ -1,0 +1,131 @@
+"""What is measured, section by section: each gives figures, one a line of the output."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Callable, Iterator
+
+from benchmarks.blocking import longest_ms
+from benchmarks.concurrency import throughput
+from benchmarks.cpu import MODES, measure
+from benchmarks.curves import CURVES, MILLION
+from benchmarks.floor import FLOORS
+from benchmarks.imports import import_ms
+from benchmarks.installed import footprint
+from benchmarks.latency import between_ms, first_ms
+from benchmarks.loops import loops, us_per_event
+from benchmarks.memory import kib_per_stream
+
+Figure = dict[str, object]
+"""What was measured (words and counts), the figures by reader, and ratios over the floor."""
+
+
+def cpu(args: argparse.Namespace, base: str) -> Iterator[Figure]:
+    """Microseconds of CPU an event."""
+    events, rounds = (5_000, 3) if args.quick else (args.events, args.rounds)
+    for family in FLOORS:
+        for writes in MODES:
+            found = asyncio.run(measure(family, writes, base, events, rounds))
+            yield {"dialect": family, "writes": writes, "us_per_event": found, "ratio": ratios(found)}
+
+
+def latency(args: argparse.Namespace, base: str) -> Iterator[Figure]:
+    """Milliseconds to the first event of a call, and from the server's write to the reader."""
+    found = asyncio.run(first_ms(base, 100 if args.quick else 1_000))
+    yield {"delay": "first event", "ms": flat(found), "ratio": ratios(flat(found, "p50"))}
+    for streams in (10, 100):
+        found = asyncio.run(between_ms(base, streams, 20 if args.quick else 100))
+        name = f"paced, {streams} streams"
+        yield {"delay": name, "ms": flat(found), "ratio": ratios(flat(found, "p99"))}
+
+
+def concurrency(args: argparse.Namespace, base: str) -> Iterator[Figure]:
+    """Events a second with many streams, and the first event's delay."""
+    single: dict[str, float] = {}
+    for writes in MODES:
+        for streams in (1, 10, 100, 1_000):
+            events = max(10_000 // streams, 100) if args.quick else max(100_000 // streams, 1_000)
+            found = asyncio.run(throughput(base, streams, events, writes))
+            rates = {name: value.events_per_s for name, value in found.items()}
+            single = single if streams > 1 else rates
+            yield {
+                "streams": streams,
+                "writes": writes,
+                "events_per_s": rates,
+                "first_ms": {name: value.first_ms for name, value in found.items()},
+                "of_single": {name: rate / single[name] for name, rate in rates.items()},
+                "ratio": {"wall": rates["floor"] / rates["stream"]},
+            }
+
+
+def memory(args: argparse.Namespace, base: str) -> Iterator[Figure]:
+    """KiB an open stream."""
+    for state, writes in {"idle": "idle", "buffers full": "events"}.items():
+        streams = 1_000 if writes == "idle" and not args.quick else 200
+        found = kib_per_stream(base, streams, writes)
+        yield {"state": state, "streams": streams, "kib_per_stream": found, "ratio": ratios(found)}
+
+
+def blocking(args: argparse.Namespace, base: str) -> Iterator[Figure]:
+    """The longest wait of other tasks while a body of 10 MB is read."""
+    found = asyncio.run(longest_ms(base))
+    yield {"longest_wait_ms": found, "ratio": ratios(found)}
+
+
+def curves(args: argparse.Namespace, base: str) -> Iterator[Figure]:
+    """Nanoseconds a fragment at growing lengths, and of the longest over the shortest."""
+    for name, (curve, lengths) in CURVES.items():
+        found = {str(n): curve(n) for n in lengths if n < MILLION or not args.quick}
+        first, *_, last = found.values()
+        yield {"curve": name, "ns_per_fragment": found, "ratio": {"longest": last / first}}
+
+
+def imports(args: argparse.Namespace, base: str) -> Iterator[Figure]:
+    """Milliseconds of the import."""
+    found = import_ms(3 if args.quick else 15)
+    yield {"ms": found, "ratio": ratios(found)}
+
+
+def installed(args: argparse.Namespace, base: str) -> Iterator[Figure]:
+    """Distributions and megabytes of an installation without extras."""
+    found = footprint("llmstream")
+    yield {"distributions": found.distributions, "size": {"mb": found.mb}}
+
+
+def event_loops(args: argparse.Namespace, base: str) -> Iterator[Figure]:
+    """The section cpu for one wire, on the event loops there are."""
+    events, rounds = (5_000, 3) if args.quick else (args.events, args.rounds)
+    for name, factory in loops().items():
+        for writes in MODES:
+            found = us_per_event(factory, base, writes, events, rounds)
+            yield {"loop": name, "writes": writes, "us_per_event": found, "ratio": ratios(found)}
+
+
+SECTIONS: dict[str, Callable[[argparse.Namespace, str], Iterator[Figure]]] = {
+    "cpu": cpu,
+    "latency": latency,
+    "concurrency": concurrency,
+    "memory": memory,
+    "blocking": blocking,
+    "curves": curves,
+    "imports": imports,
+    "installed": installed,
+    "loops": event_loops,
+}
+
+
+def ratios(found: dict[str, float]) -> dict[str, float]:
+    """Each figure over the first, which is the floor's."""
+    (_, floor), *others = found.items()
+    return {name: value / floor for name, value in others}
+
+
+def flat(found: dict[str, dict[str, float]], only: str = "") -> dict[str, float]:
+    """Percentiles by reader as one table: "stream p99"."""
+    return {
+        f"{reader} {name}": value
+        for reader, percentiles in found.items()
+        for name, value in percentiles.items()
+        if name.startswith(only)
+    }
