@@ -45,6 +45,7 @@ examples:
   llmstream bench -m openai:gpt-5-mini -n 100 -c 16 --max-tokens 200
   llmstream bench -m ollama:llama3.2 -n 60 --rate 2/s --prompt-tokens 1000 --json before.json
   llmstream bench -m ollama:llama3.2 -n 60 --rate 2/s --compare before.json --svg both.svg
+  llmstream bench --compare before.json after.json            two runs that are saved
 """
 
 
@@ -74,20 +75,37 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--base-url", metavar="URL", help="another address, where the vendor's paths begin")
     add("--json", metavar="FILE", help="write the report as JSON; - is standard output")
     add("--svg", metavar="FILE", help="write a plot")
-    add("--compare", metavar="FILE", help="a report of --json to compare with")
+    add(
+        "--compare",
+        nargs="+",
+        metavar="FILE",
+        help="a report of --json to compare with; of two, the second is compared and nobody is asked",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measures and reports; 3 where every request failed."""
+    reports = [read_report(path) for path in arguments.compare or ()]
+    if len(reports) > 2:
+        raise InvalidRequest("--compare takes one report, or two of which the second is the later one")
+    other, *later = reports or [None]
+    for path in (arguments.json, arguments.svg):
+        _check_writable(path)
+    return _tell(later[0] if later else _measured(arguments), other, arguments)
+
+
+def _measured(arguments: argparse.Namespace) -> Report:
+    """The report of a run that is made now."""
     spec = arguments.model or os.environ.get("LLMSTREAM_MODEL") or ""
     if not spec:
         raise InvalidRequest(
             "no model: pass -m provider:model or set LLMSTREAM_MODEL. -m sim:demo needs no key."
         )
-    other = read_report(arguments.compare) if arguments.compare else None
-    for path in (arguments.json, arguments.svg):
-        _check_writable(path)
-    report = asyncio.run(_bench(spec, arguments))
+    return asyncio.run(_bench(spec, arguments))
+
+
+def _tell(report: Report, other: Report | None, arguments: argparse.Namespace) -> int:
+    """Prints and writes what was asked for; the exit status."""
     told = sys.stderr if arguments.json == "-" else sys.stdout
     lines = [*report_lines(report), *(comparison_lines(other, report) if other else ())]
     print("\n".join(lines), file=told, flush=True)

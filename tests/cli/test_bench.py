@@ -348,6 +348,23 @@ def test_wrong_usage_is_status_2(bench, argv, told):
     assert told in done.err
 
 
+def test_two_saved_runs_are_compared_and_nobody_is_asked(bench, tmp_path):
+    paths = [tmp_path / "before.json", tmp_path / "after.json"]
+    for path, first_token_s in zip(paths, (0.2, 0.6), strict=True):
+        path.write_bytes(report(sample(0, first_token_s=first_token_s)).to_json())
+    done = bench("-m", "no-such-provider:any", "--compare", *paths)
+    assert done.status == 0
+    assert "3.00x" in next(line for line in done.out.splitlines() if "first token p50" in line)
+
+
+def test_three_reports_are_too_many(bench, tmp_path):
+    path = tmp_path / "report.json"
+    path.write_bytes(report(sample(0)).to_json())
+    done = bench("--compare", path, path, path)
+    assert done.status == 2
+    assert "or two" in done.err
+
+
 def test_only_reports_can_be_compared(bench, tmp_path):
     path = tmp_path / "other.json"
     for text, told in (("{}", "no report"), (report(sample(0)).to_json().decode(), "")):
