@@ -85,13 +85,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measures and reports; 3 where every request failed."""
-    reports = [read_report(path) for path in arguments.compare or ()]
-    if len(reports) > 2:
+    earlier = [read_report(path) for path in arguments.compare or ()]
+    if len(earlier) > 2:
         raise InvalidRequest("--compare takes one report, or two of which the second is the later one")
-    other, *later = reports or [None]
+    later = earlier.pop() if len(earlier) == 2 else None
     for path in (arguments.json, arguments.svg):
         _check_writable(path)
-    return _tell(later[0] if later else _measured(arguments), other, arguments)
+    return _tell(later or _measured(arguments), earlier[0] if earlier else None, arguments)
 
 
 def _measured(arguments: argparse.Namespace) -> Report:

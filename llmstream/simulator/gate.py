@@ -17,10 +17,16 @@ from llmstream.exchange import HttpRequest, redact_headers
 __all__ = ["check_bind", "check_key", "check_stream_asked", "host_is_local", "masked", "no_such_path"]
 
 _KEY_HEADERS: Final = ("x-api-key", "api-key", "x-goog-api-key")
+_AWS_CREDENTIAL: Final = re.compile(r"AWS4-HMAC-SHA256\s+Credential=([^/,\s]+)/")
+"""The access key id of a request signed for AWS."""
+
 _SECRET_QUERY: Final = re.compile(r"([?&](?:key|api_key|access_token)=)[^&#]*")
 
 _WHOLE_BY_DEFAULT: Final = frozenset({"openai-chat", "openai-responses", "anthropic", "cohere", "mistral"})
-"""Dialects whose vendors answer in one piece unless the body says `"stream": true`."""
+"""Dialects whose vendors answer in one piece unless the body says `"stream": true`.
+
+Clouds that serve them say it in the path: `invoke-with-response-stream`, `MODEL:streamRawPredict`.
+"""
 
 
 def check_bind(host: str, *, allow_remote: bool) -> None:
@@ -46,14 +52,19 @@ def host_is_local(header: str | None) -> bool:
 def check_key(headers: Mapping[str, str], keys: Collection[str] | None) -> None:
     """Whether one of the keys was sent, in any vendor's header; None takes everything.
 
+    Of a request signed for AWS the access key id is the key; the signature is not looked at.
+
     raises: AuthenticationError
     """
     if keys is None:
         return
-    scheme, _, token = headers.get("authorization", "").partition(" ")
+    authorization = headers.get("authorization", "")
+    scheme, _, token = authorization.partition(" ")
     given = [headers[name] for name in _KEY_HEADERS if headers.get(name)]
     if scheme.lower() == "bearer":
         given.append(token.strip())
+    elif signed := _AWS_CREDENTIAL.match(authorization):
+        given.append(signed[1])
     for one in given:
         if any(hmac.compare_digest(one.encode(), key.encode()) for key in keys):
             return
@@ -74,7 +85,8 @@ def check_stream_asked(dialect: Dialect, http: HttpRequest) -> None:
         return
     wanted = body.get("stream") if isinstance(body, dict) else None
     if wanted is None:
-        wanted = dialect.name not in _WHOLE_BY_DEFAULT
+        action = http.url.partition("?")[0].rpartition("/")[2].lower()
+        wanted = dialect.name not in _WHOLE_BY_DEFAULT or "stream" in action
     if not wanted:
         raise BadRequest(
             'the simulator only streams: ask with "stream": true', status=400, reason="invalid_request"

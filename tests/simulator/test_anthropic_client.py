@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from llmstream.dialects.anthropic import Anthropic
+from llmstream.events import Usage
 from llmstream.simulator import Break, Call, Refuse, Script, Simulator, Turn
 
 anthropic = pytest.importorskip("anthropic", reason="Anthropic's own client is not installed")
@@ -39,7 +40,10 @@ async def final(client: Any, **options: Any) -> Any:
 
 async def test_it_reads_blocks_reason_and_usage() -> None:
     turn = Turn(
-        reasoning="Hm hm.", text="Привет, мир", calls=(Call("weather", {"city": "Łódź"}), Call("clock"))
+        reasoning="Hm hm.",
+        text="Привет, мир",
+        calls=(Call("weather", {"city": "Łódź"}), Call("clock")),
+        usage=Usage(11, 22, 33, cached_input_tokens=3),
     )
     async with connected(turn) as client:
         message = await final(client)
@@ -49,7 +53,8 @@ async def test_it_reads_blocks_reason_and_usage() -> None:
     assert (first.name, first.input) == ("weather", {"city": "Łódź"})
     assert (second.name, second.input) == ("clock", {})
     assert message.stop_reason == "tool_use"
-    assert message.usage.output_tokens > 0
+    usage = message.usage
+    assert (usage.input_tokens, usage.cache_read_input_tokens, usage.output_tokens) == (8, 3, 22)
     assert message.model == "sim"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from llmstream.dialects.anthropic import BEDROCK_INVOKE, Anthropic
 from llmstream.dialects.ollama import Ollama
 from llmstream.errors import AuthenticationError, BadRequest, InvalidRequest
 from llmstream.exchange import HttpRequest
@@ -32,7 +33,13 @@ def test_only_loopback_is_bound_unless_told() -> None:
 
 @pytest.mark.parametrize(
     "headers",
-    [{"authorization": "Bearer k"}, {"x-api-key": "k"}, {"api-key": "k"}, {"x-goog-api-key": "k"}],
+    [
+        {"authorization": "Bearer k"},
+        {"authorization": "AWS4-HMAC-SHA256 Credential=k/20260131/eu-north-1/bedrock/aws4_request, Sig=s"},
+        {"x-api-key": "k"},
+        {"api-key": "k"},
+        {"x-goog-api-key": "k"},
+    ],
 )
 def test_a_key_is_found_in_every_vendors_header(headers: dict[str, str]) -> None:
     check_key(headers, {"k", "l"})
@@ -58,3 +65,9 @@ def test_an_answer_in_one_piece_is_refused() -> None:
     check_stream_asked(Ollama(), HttpRequest("/api/chat", b'{"model":"m"}'))
     with pytest.raises(BadRequest, match="only streams"):
         check_stream_asked(Ollama(), HttpRequest("/api/chat", b'{"stream":false}'))
+    with pytest.raises(BadRequest, match="only streams"):
+        check_stream_asked(Anthropic(), HttpRequest("/v1/messages", b"{}"))
+
+
+def test_a_cloud_asks_for_a_stream_by_its_path() -> None:
+    check_stream_asked(BEDROCK_INVOKE, HttpRequest("/model/m/invoke-with-response-stream", b"{}"))

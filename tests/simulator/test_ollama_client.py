@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from llmstream.dialects.ollama import Ollama
+from llmstream.events import Usage
 from llmstream.simulator import Break, Call, Cut, Refuse, Script, Simulator, Turn
 
 ollama = pytest.importorskip("ollama", reason="Ollama's own client is not installed")
@@ -39,7 +40,12 @@ async def collect(client: Any, **options: Any) -> list[Any]:
 
 
 async def test_it_reads_thinking_text_calls_and_counts() -> None:
-    turn = Turn(reasoning="Hm hm.", text="Привет, мир", calls=(Call("weather", {"city": "Oslo"}),))
+    turn = Turn(
+        reasoning="Hm hm.",
+        text="Привет, мир",
+        calls=(Call("weather", {"city": "Oslo"}),),
+        usage=Usage(11, 22, 33),
+    )
     async with connected(turn) as client:
         parts = await collect(client)
     assert "".join(p.message.thinking or "" for p in parts) == "Hm hm."
@@ -47,7 +53,8 @@ async def test_it_reads_thinking_text_calls_and_counts() -> None:
     calls = [c for p in parts for c in p.message.tool_calls or ()]
     assert [(c.function.name, c.function.arguments) for c in calls] == [("weather", {"city": "Oslo"})]
     assert parts[-1].done
-    assert parts[-1].eval_count > 0
+    assert parts[-1].done_reason == "stop"
+    assert (parts[-1].prompt_eval_count, parts[-1].eval_count) == (11, 22)
     assert parts[-1].model == "sim"
 
 

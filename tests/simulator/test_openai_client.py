@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from llmstream.dialects.openai_chat import OpenAIChat
+from llmstream.events import Usage
 from llmstream.simulator import Break, Call, Refuse, Script, Simulator, Turn
 
 openai = pytest.importorskip("openai", reason="OpenAI's own client is not installed")
@@ -47,11 +48,17 @@ def text_of(chunks: list[Any]) -> str:
 
 
 async def test_it_reads_text_reason_and_usage() -> None:
-    async with connected(Turn(reasoning="Hm.", text="Привет, мир")) as client:
+    usage = Usage(11, 22, 33, reasoning_tokens=5, cached_input_tokens=3)
+    async with connected(Turn(reasoning="Hm hm.", text="Привет, мир", usage=usage)) as client:
         chunks = await collect(client)
     assert text_of(chunks) == "Привет, мир"
+    thoughts = [c.choices[0].delta.model_extra.get("reasoning_content") or "" for c in chunks if c.choices]
+    assert "".join(thoughts) == "Hm hm."
     assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == "stop"
-    assert chunks[-1].usage.completion_tokens > 0
+    told = chunks[-1].usage
+    assert (told.prompt_tokens, told.completion_tokens, told.total_tokens) == (11, 22, 33)
+    assert told.completion_tokens_details.reasoning_tokens == 5
+    assert told.prompt_tokens_details.cached_tokens == 3
     assert {c.model for c in chunks} == {"sim"}
 
 
@@ -123,3 +130,15 @@ async def test_an_error_inside_the_stream_is_its_error() -> None:
     async with connected(Turn(text="a b", fault=Break(after_events=3, message="it broke"))) as client:
         with pytest.raises(openai.APIError, match="it broke"):
             await collect(client)
+
+
+async def test_its_azure_flavour_reads_the_same() -> None:
+    async with (
+        Simulator(Script((Turn(text="Hello."),)), dialects=[OpenAIChat()], api_keys={"k"}) as simulator,
+        openai.AsyncAzureOpenAI(
+            azure_endpoint=simulator.url, api_key="k", api_version="2024-10-21", max_retries=0
+        ) as client,
+    ):
+        chunks = await collect(client)
+    assert text_of(chunks) == "Hello."
+    assert simulator.requests[0].http.url.startswith("/openai/deployments/sim/chat/completions?")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 from typing import Any, Final
 
+import msgspec
+
 from llmstream.chats.content import (
     Audio,
     Document,
@@ -82,7 +84,8 @@ class MessageReader:
             raise refused(f"Missing required parameter: '{where}.content'.", "missing_required_parameter")
         else:
             our_role = "user" if role == "user" else "system"
-            self._out.append(Message("", our_role, self._content(where, message["content"])))
+            parts = self._marked(self._content(where, message["content"]), message)
+            self._out.append(Message("", our_role, parts))
 
     def _need_results(self, place: int) -> None:
         if self._awaited:
@@ -119,7 +122,7 @@ class MessageReader:
         details = message.get("reasoning_details")
         if reasoning or details:
             parts.append(Reasoning(str(reasoning or ""), self._kept("reasoning_details", details)))
-        parts.extend(self._content(where, message.get("content")))
+        parts.extend(self._marked(self._content(where, message.get("content")), message))
         if isinstance(message.get("refusal"), str) and message["refusal"]:
             parts.append(Text(message["refusal"]))
         calls = message.get("tool_calls")
@@ -144,7 +147,8 @@ class MessageReader:
                 raise refused(f"Invalid type for '{where}.tool_calls[0].{name}': expected a string.")
         self._awaited.append(call["id"])
         self._names[call["id"]] = function["name"]
-        metadata = self._kept("extra_content", call.get("extra_content"))
+        kept = {name: call[name] for name in ("extra_content", "cache_control") if call.get(name)}
+        metadata = {self._key: kept} if kept else None
         return ToolCall(call["id"], function["name"], function["arguments"], metadata=metadata)
 
     def _content(self, where: str, content: object) -> tuple[Part, ...]:
@@ -155,6 +159,15 @@ class MessageReader:
         if not isinstance(content, list):
             raise refused(f"Invalid type for '{where}.content': expected a string or an array.")
         return tuple(self._part(f"{where}.content[{i}]", part) for i, part in enumerate(content))
+
+    def _marked(self, parts: tuple[Part, ...], message: dict[str, Any]) -> tuple[Part, ...]:
+        """A whole message marked for the cache is one whose last part is."""
+        mark = message.get("cache_control")
+        if not mark or not parts or not isinstance(parts[-1], (Text, Image, Audio, Document)):
+            return parts
+        last = parts[-1]
+        kept = {"cache_control": mark, **(last.metadata or {}).get(self._key, {})}
+        return (*parts[:-1], msgspec.structs.replace(last, metadata={self._key: kept}))
 
     def _part(self, where: str, part: object) -> Part:
         if not isinstance(part, dict):

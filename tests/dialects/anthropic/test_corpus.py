@@ -9,8 +9,9 @@ import random
 import pytest
 
 from llmstream import events as ev
-from llmstream.dialects.anthropic import BEDROCK_INVOKE, Anthropic
+from llmstream.dialects.anthropic import BEDROCK_INVOKE, VERTEX, Anthropic
 from llmstream.dialects.sentence import Sentence
+from llmstream.exchange import HttpRequest
 from llmstream.grammar import check
 from llmstream.request import Request
 
@@ -90,3 +91,51 @@ def test_written_again_a_whole_recording_reads_the_same(folders):
         body = b"".join(encoder.feed(event) for event in events)
         reader = Sentence(Anthropic().decoder(provider="x"), provider="x")
         assert [*reader.start(), *reader.feed(body), *reader.close()] == events, folder.name
+
+
+HOSTED = {"bedrock-invoke": BEDROCK_INVOKE, "vertex": VERTEX}
+
+
+def rewritten(folder):
+    """What a recorded request means, what it means once read and written again, and what was left out."""
+    meta = json.loads((folder / "meta.json").read_text())
+    dialect = HOSTED.get(meta["dialect"], Anthropic())
+    body = (folder / "request.json").read_bytes()
+    http = HttpRequest(meta["url"], body, meta.get("request_headers", {}))
+    assert dialect.accepts(http)
+    encoded = dialect.encode(dialect.decode_request(http), provider=meta["dialect"])
+    recorded, written = meaning(json.loads(body), http), meaning(encoded.http.json(), encoded.http)
+    written["betas"] = [beta for beta in written["betas"] if beta in recorded["betas"]]  # tools bring theirs
+    return recorded, written, encoded.warnings
+
+
+def meaning(body, http):
+    """A request as the vendor understands it; docs/corpus/anthropic.md lists what this levels out."""
+    out = {name: value for name, value in body.items() if value not in (None, [])}
+    betas = http.headers.get("anthropic-beta", "").replace(" ", "").split(",")
+    out["betas"] = sorted({*betas, *out.pop("anthropic_beta", ())} - {""})
+    if "system" in out:
+        out["system"] = blocks(out["system"])
+    out["messages"] = [
+        {"role": message["role"], "content": blocks(message["content"])} for message in body["messages"]
+    ]
+    return out
+
+
+def blocks(content):
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [
+        {**block, "content": blocks(block["content"])}
+        if block["type"] == "tool_result" and "content" in block
+        else block
+        for block in content
+    ]
+
+
+def test_a_recorded_request_is_written_again_with_the_same_meaning(folders):
+    requests = [folder for folder in folders if (folder / "request.json").is_file()]
+    for folder in requests:
+        recorded, written, warnings = rewritten(folder)
+        assert (written, warnings) == (recorded, []), folder.name
+    assert requests

@@ -94,19 +94,22 @@ def _without_gaps(events):
     ]
 
 
-def test_a_recorded_request_is_written_again(folders):
+def rewritten(folder):
+    """What a recorded request means, what it means once read and written again, and what was left out."""
     dialect = BedrockConverse()
-    for folder in folders:
-        path = folder / "request.json"
-        if not path.exists():
-            continue
-        recorded = json.loads(path.read_text())
-        url = urlsplit(json.loads((folder / "meta.json").read_text())["url"]).path
-        request = dialect.decode_request(HttpRequest(url, json.dumps(recorded).encode()))
-        encoded = dialect.encode(request, provider="bedrock")
-        assert encoded.warnings == [], folder.name
-        same = _meaning(recorded) == _meaning(encoded.http.json())
-        assert same != (folder.name in MERGED), folder.name
+    body = (folder / "request.json").read_bytes()
+    url = urlsplit(json.loads((folder / "meta.json").read_text())["url"]).path
+    encoded = dialect.encode(dialect.decode_request(HttpRequest(url, body)), provider="bedrock")
+    return _meaning(json.loads(body)), _meaning(encoded.http.json()), encoded.warnings
+
+
+def test_a_recorded_request_is_written_again(folders):
+    requests = [folder for folder in folders if (folder / "request.json").is_file()]
+    for folder in requests:
+        recorded, written, warnings = rewritten(folder)
+        assert warnings == [], folder.name
+        assert (recorded == written) != (folder.name in MERGED), folder.name
+    assert len(MERGED) <= 0.05 * len(requests)
 
 
 def _meaning(value):

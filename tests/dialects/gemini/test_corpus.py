@@ -83,19 +83,26 @@ def meaning(value, key=""):
     return out
 
 
+def rewritten(folder):
+    """What a recorded request means, what it means once read and written again, and what was left out."""
+    meta = json.loads((folder / "meta.json").read_text())
+    body = (folder / "request.json").read_bytes()
+    dialect = VERTEX if meta["dialect"] == "vertex" else Gemini()
+    http = HttpRequest(meta["url"], body)
+    assert dialect.accepts(http)
+    encoded = dialect.encode(dialect.decode_request(http), provider=meta["dialect"])
+    recorded = meaning(json.loads(body))
+    recorded.pop("model", None)
+    return recorded, meaning(encoded.http.json()), encoded.warnings
+
+
 def test_requests_are_sent_on_as_they_were(folders):
     different = {}
-    requests = [folder for folder in folders if (folder / "request.json").is_file()]
-    for folder in requests:
-        meta = json.loads((folder / "meta.json").read_text())
-        body = (folder / "request.json").read_bytes()
-        dialect = VERTEX if meta["dialect"] == "vertex" else Gemini()
-        http = HttpRequest(meta["url"], body)
-        assert dialect.accepts(http)
-        encoded = dialect.encode(dialect.decode_request(http), provider=meta["dialect"])
-        assert encoded.warnings == []
-        wanted, got = meaning(json.loads(body)), meaning(encoded.http.json())
-        wanted.pop("model", None)
-        if wanted != got:
-            different[folder.name] = (wanted, got)
+    for folder in folders:
+        if not (folder / "request.json").is_file():
+            continue
+        recorded, written, warnings = rewritten(folder)
+        assert warnings == []
+        if recorded != written:
+            different[folder.name] = (recorded, written)
     assert different == {}

@@ -94,16 +94,21 @@ def test_written_again_a_whole_recording_says_the_same(folders, compare_case):
         assert not found or folder.name in DIFFERENT, (folder.name, found)
 
 
+def rewritten(folder):
+    """What a recorded request means, what it means once read and written again, and what was left out."""
+    body = (folder / "request.json").read_bytes()
+    request = Mistral().decode_request(HttpRequest("/v1/chat/completions", body))
+    encoded = Mistral().encode(request, provider="mistral")
+    return meaning(json.loads(body)), meaning(encoded.http.json()), encoded.warnings
+
+
 def test_a_recorded_request_is_written_again_with_the_same_meaning(folders):
-    for folder in folders:
-        path = folder / "request.json"
-        if not path.is_file():
-            continue
-        request = Mistral().decode_request(HttpRequest("/v1/chat/completions", path.read_bytes()))
-        encoded = Mistral().encode(request, provider="mistral")
-        assert encoded.warnings == [], folder.name
-        if folder.name not in REWRITTEN:
-            assert meaning(encoded.http.json()) == meaning(json.loads(path.read_text())), folder.name
+    requests = [folder for folder in folders if (folder / "request.json").is_file()]
+    for folder in requests:
+        recorded, written, warnings = rewritten(folder)
+        assert warnings == [], folder.name
+        assert (recorded == written) != (folder.name in REWRITTEN), folder.name
+    assert len(REWRITTEN) <= 0.05 * len(requests)
 
 
 def meaning(body):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import json
 from pathlib import Path
+from typing import Any
 
 from llmstream import events, grammar
 from llmstream.dialects.ollama import Ollama
 from llmstream.dialects.sentence import Sentence
+from llmstream.exchange import HttpRequest
 
 
 def test_every_recording_says_what_the_oracle_says(shared_dir: Path) -> None:
@@ -34,3 +36,32 @@ def test_every_recording_says_what_the_oracle_says(shared_dir: Path) -> None:
             differences[folder.name] = found
     assert folders
     assert differences == {}
+
+
+def rewritten(folder: Path) -> tuple[Any, Any, list[Any]]:
+    """What a recorded request means, what it means once read and written again, and what was left out."""
+    body = (folder / "request.json").read_bytes()
+    http = HttpRequest(json.loads((folder / "meta.json").read_text())["url"], body)
+    assert Ollama().accepts(http)
+    encoded = Ollama().encode(Ollama().decode_request(http), provider="ollama")
+    return meaning(json.loads(body)), meaning(encoded.http.json()), encoded.warnings
+
+
+def meaning(body: dict[str, Any]) -> dict[str, Any]:
+    """A request as the daemon understands it; docs/corpus/ollama.md lists what this levels out."""
+    out = {name: value for name, value in body.items() if value not in (None, "", {}, [])}
+    out["messages"] = []
+    for message in body["messages"]:
+        said = {k: v for k, v in message.items() if v not in (None, []) and k != "tool_call_id"}
+        calls = [call["function"] for call in said.pop("tool_calls", ())]
+        said["calls"] = [(call["name"], call["arguments"]) for call in calls]
+        out["messages"].append(said)
+    return out
+
+
+def test_a_recorded_request_is_written_again_with_the_same_meaning(shared_dir: Path) -> None:
+    requests = sorted(p.parent for p in (shared_dir / "corpus" / "ollama").glob("*/request.json"))
+    for folder in requests:
+        recorded, written, warnings = rewritten(folder)
+        assert (written, warnings) == (recorded, []), folder.name
+    assert requests

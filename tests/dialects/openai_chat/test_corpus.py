@@ -11,8 +11,11 @@ import random
 
 import pytest
 
+from llmstream.cli.dialects import wire_of
 from llmstream.dialects.openai_chat import Quirks
+from llmstream.errors import BadRequest
 from llmstream.events import encode
+from llmstream.exchange import HttpRequest
 
 QUIRKS = {"xai": Quirks(dedupe_reasoning=True, output_excludes_reasoning=True, input_may_exclude_cached=True)}
 """The one vendor whose wire does not say enough to be read without being told who it is."""
@@ -79,3 +82,100 @@ def test_the_corpus_keeps_the_grammar_at_random_cuts_and_ends(wire, cases):
             type(event) for event in whole
         ]
         wire.read(body[: random_.randrange(len(body))], provider=name)
+
+
+REWRITTEN = {
+    "cut-error-openinference-autogen-agentchat-instrumenting-assistant-agent-testassistantagent-agent-run-t2",
+    "fantasy-testopenaicompatiblecommon-avian-kimi-multi-tool-streaming-t2",
+    "fantasy-testopenaicompatiblecommon-avian-kimi-tool-streaming-t2",
+    "fantasy-testopenaicompatobjectgeneration-zai-glm-4-7-flash-complex-object-streaming",
+    "fantasy-testopenaicompatobjectgeneration-zai-glm-4-7-flash-simple-object-streaming",
+    "pydantic-huggingface-hf-model-thinking-part-iter",
+    "pydantic-snowflake-thinking-streaming",
+    "rig-doubleword-conformance-streaming-tool-t2",
+    "rig-llamacpp-bare-openai-client-tool-call-stream-without-the-single-chunk-const-t2",
+    "rubyllm-chat-function-calling-ollama-cloud-gpt-oss-120b-can-use-tools-with-multi-ceeff145-t2",
+    "rubyllm-chat-function-calling-ollama-cloud-gpt-oss-120b-can-use-tools-without-pa-2e28e30d-t3",
+}
+"""Requests that are written otherwise: docs/corpus/openai-chat.md says why."""
+
+ADDED = {
+    "deepseek": ("thinking", "reasoning_effort"),
+    "ollama": ("reasoning_effort",),
+    "openrouter": ("usage",),
+    "zai": ("tool_stream",),
+}
+"""What is sent to a vendor beyond what was recorded: its default said aloud, or more to be told."""
+
+IGNORED = {"deepseek": ("parallel_tool_calls",), "ollama": ("enable_thinking",)}
+"""What a vendor does not know; it is left out, or said in the vendor's word."""
+
+
+def rewritten(folder):
+    """What a recorded request means, what it means once read and written again, and what was left out."""
+    meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+    wire = wire_of("openai-chat", meta["dialect"])
+    body = (folder / "request.json").read_bytes()
+    http = HttpRequest(meta["url"], body)
+    try:
+        request = wire.dialect.decode_request(http, provider=wire.provider)
+    except BadRequest as error:
+        return meaning(json.loads(body)), None, [error]
+    encoded = wire.dialect.encode(request, provider=wire.provider)
+    recorded, written = meaning(json.loads(body)), meaning(encoded.http.json())
+    for name in ADDED.get(wire.provider, ()):
+        if name not in recorded:
+            written.pop(name, None)
+    for name in IGNORED.get(wire.provider, ()):
+        recorded.pop(name, None)
+    return recorded, written, encoded.warnings
+
+
+def meaning(body):
+    """A request as the server understands it; docs/corpus/openai-chat.md lists what this levels out."""
+    out = {name: value for name, value in body.items() if value is not None}
+    out.setdefault("stream_options", {"include_usage": False})
+    if "max_completion_tokens" in out:
+        out["max_tokens"] = out.pop("max_completion_tokens")
+    if out["model"].startswith("deepseek") and out.get("reasoning_effort") == "medium":
+        out["reasoning_effort"] = "high"
+    out["messages"] = [message_meaning(message) for message in body["messages"]]
+    if "tools" in out:
+        out["tools"] = [tool_meaning(tool) for tool in out["tools"]]
+    return out
+
+
+def message_meaning(message):
+    out = {name: value for name, value in message.items() if value not in (None, "", [])}
+    if out["role"] == "developer":
+        out["role"] = "system"
+    content = out.get("content")
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    if "cache_control" in out:
+        content = [*content[:-1], {**content[-1], "cache_control": out.pop("cache_control")}]
+    if content is not None and all(set(part) == {"type", "text"} for part in content):
+        content = "\n".join(part["text"] for part in content)
+    if content is not None:
+        out["content"] = content
+    if "tool_calls" in out:
+        out["tool_calls"] = [{k: v for k, v in call.items() if k != "index"} for call in out["tool_calls"]]
+    return out
+
+
+def tool_meaning(tool):
+    inner = {
+        name: value for name, value in tool.get("function", {}).items() if value not in (None, "", False)
+    }
+    return {**tool, "function": inner}
+
+
+def test_a_recorded_request_is_written_again_with_the_same_meaning(cases):
+    requests = [folder for folder in cases if (folder / "request.json").is_file()]
+    different = {}
+    for folder in requests:
+        recorded, written, _ = rewritten(folder)
+        if recorded != written:
+            different[folder.name] = (recorded, written)
+    assert {name: both for name, both in different.items() if name not in REWRITTEN} == {}
+    assert len(different) <= 0.05 * len(requests)

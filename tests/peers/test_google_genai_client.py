@@ -1,0 +1,138 @@
+"""Google's own Python client is content with the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from llmstream.dialects.gemini import VERTEX, Gemini
+from llmstream.events import Usage
+from llmstream.simulator import Break, Call, Refuse, Script, Simulator, Turn
+
+genai = pytest.importorskip("google.genai", reason="google-genai is not installed (extra: peers)")
+errors = pytest.importorskip("google.genai.errors")
+types = pytest.importorskip("google.genai.types")
+
+# The client makes a subclass of aiohttp's session the first time that it asks.
+pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER = {"name": "weather", "description": "Weather of a city", "parameters_json_schema": SCHEMA}
+THINKING = {"include_thoughts": True, "thinking_budget": 512}
+WITH_TOOL = {"tools": [{"function_declarations": [WEATHER]}]}
+
+
+@asynccontextmanager
+async def connected(*turns: Turn, key: str = "sim-key", vertex: bool = False) -> AsyncIterator[Any]:
+    script = Script(turns) if turns else None
+    dialect = VERTEX if vertex else Gemini()
+    async with Simulator(script, dialects=[dialect], api_keys={"sim-key"}) as simulator:
+        made = genai.Client(api_key=key, vertexai=vertex, http_options={"base_url": simulator.url})
+        async with made.aio as client:
+            client.received = simulator.requests
+            yield client
+
+
+async def collect(client: Any, contents: Any = "How warm is it?", **config: Any) -> list[Any]:
+    stream = await client.models.generate_content_stream(model="sim", contents=contents, config=config)
+    return [chunk async for chunk in stream]
+
+
+def parts_of(chunks: list[Any]) -> list[Any]:
+    return [part for chunk in chunks for part in chunk.candidates[0].content.parts]
+
+
+def texts_of(chunks: list[Any], *, thought: bool = False) -> str:
+    return "".join(p.text for p in parts_of(chunks) if p.text and bool(p.thought) == thought)
+
+
+@pytest.mark.parametrize("vertex", [False, True])
+async def test_it_reads_thoughts_text_calls_reason_and_usage(vertex: bool) -> None:
+    turn = Turn(
+        reasoning="Hm hm.",
+        text="Привет, мир",
+        calls=(Call("weather", {"city": "Łódź"}), Call("clock")),
+        usage=Usage(11, 22, 33, reasoning_tokens=5, cached_input_tokens=3),
+    )
+    async with connected(turn, vertex=vertex) as client:
+        chunks = await collect(client, thinking_config=THINKING, **WITH_TOOL)
+        request = client.received[0].request
+    assert texts_of(chunks, thought=True) == "Hm hm."
+    assert texts_of(chunks) == "Привет, мир"
+    calls = [p.function_call for p in parts_of(chunks) if p.function_call]
+    assert [(c.name, c.args) for c in calls] == [("weather", {"city": "Łódź"}), ("clock", {})]
+    assert len({c.id for c in calls}) == (1 if vertex else 2)  # Vertex AI has no ids
+    last = chunks[-1]
+    assert last.candidates[0].finish_reason == "STOP"
+    usage = last.usage_metadata
+    assert (usage.prompt_token_count, usage.cached_content_token_count) == (11, 3)
+    assert (usage.candidates_token_count, usage.thoughts_token_count, usage.total_token_count) == (17, 5, 33)
+    assert ({c.model_version for c in chunks}, len({c.response_id for c in chunks})) == ({"sim"}, 1)
+    assert [tool.name for tool in request.tools] == ["weather"]
+    assert request.tools[0].input_schema == SCHEMA
+    assert request.reasoning.budget_tokens == 512
+
+
+async def test_its_chat_goes_on_with_a_result() -> None:
+    async with connected() as client:
+        chat = client.chats.create(model="sim", config=WITH_TOOL)
+        first = [chunk async for chunk in await chat.send_message_stream("How warm is it in Paris?")]
+        call = next(p.function_call for p in parts_of(first) if p.function_call)
+        assert (call.name, call.args) == ("weather", {"city": "Paris"})
+        result = types.Part.from_function_response(name="weather", response={"output": "7 degrees"})
+        result.function_response.id = call.id
+        second = [chunk async for chunk in await chat.send_message_stream(result)]
+    assert "weather says: 7 degrees" in texts_of(second)
+    assert second[-1].candidates[0].finish_reason == "STOP"
+
+
+async def test_it_runs_a_function_by_itself_and_reads_on() -> None:
+    def weather(city: str) -> str:
+        """Weather of a city."""
+        return f"7 degrees in {city}"
+
+    async with connected() as client:
+        chat = client.chats.create(model="sim", config={"tools": [weather]})
+        chunks = [chunk async for chunk in await chat.send_message_stream("How warm is it in Paris?")]
+    assert '{"result":"7 degrees in Paris"}' in texts_of(chunks)
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"), [("length", "MAX_TOKENS"), ("content-filter", "SAFETY"), ("stop", "STOP")]
+)
+async def test_finish_reasons_are_its_own(reason: Any, told: str) -> None:
+    async with connected(Turn(text="a", finish_reason=reason)) as client:
+        assert (await collect(client))[-1].candidates[0].finish_reason == told
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "told"),
+    [
+        (400, "ClientError", "INVALID_ARGUMENT"),
+        (403, "ClientError", "PERMISSION_DENIED"),
+        (404, "ClientError", "NOT_FOUND"),
+        (429, "ClientError", "RESOURCE_EXHAUSTED"),
+        (500, "ServerError", "INTERNAL"),
+        (503, "ServerError", "UNAVAILABLE"),
+    ],
+)
+async def test_refusals_are_its_typed_errors(status: int, kind: str, told: str) -> None:
+    async with connected(Turn(fault=Refuse(status=status, message="not today"))) as client:
+        with pytest.raises(getattr(errors, kind), match="not today") as caught:
+            await collect(client)
+    assert (caught.value.code, caught.value.status) == (status, told)
+
+
+async def test_a_wrong_key_is_a_client_error() -> None:
+    async with connected(key="wrong") as client:
+        with pytest.raises(errors.ClientError, match="API key"):
+            await collect(client)
+
+
+async def test_an_error_inside_the_stream_is_its_error() -> None:
+    async with connected(Turn(text="a b", fault=Break(after_events=3, message="it broke"))) as client:
+        with pytest.raises(errors.APIError, match="it broke"):
+            await collect(client)

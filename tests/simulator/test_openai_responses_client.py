@@ -1,0 +1,134 @@
+"""OpenAI's own Python client is content with the simulator's Responses API."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from llmstream.dialects.openai_responses import OpenAIResponses
+from llmstream.events import Usage
+from llmstream.simulator import Break, Call, Refuse, Script, Simulator, Turn
+
+openai = pytest.importorskip("openai", reason="OpenAI's own client is not installed")
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+TOOL: Any = {"type": "function", "name": "weather", "description": "Weather of a city", "parameters": SCHEMA}
+
+
+@asynccontextmanager
+async def connected(*turns: Turn, key: str = "sim-key") -> AsyncIterator[Any]:
+    script = Script(turns) if turns else None
+    async with (
+        Simulator(script, dialects=[OpenAIResponses()], api_keys={"sim-key"}) as simulator,
+        openai.AsyncOpenAI(base_url=simulator.url + "/v1", api_key=key, max_retries=0) as client,
+    ):
+        yield client
+
+
+async def collect(client: Any, **options: Any) -> tuple[list[Any], Any]:
+    """The events of the streaming helper, and the response it puts together."""
+    options = {"model": "sim", "input": "How warm is it?", **options}
+    async with client.responses.stream(**options) as stream:
+        events = [event async for event in stream]
+        return events, await stream.get_final_response()
+
+
+def joined(events: list[Any], kind: str) -> str:
+    return "".join(event.delta for event in events if event.type == kind)
+
+
+async def test_it_reads_reasoning_text_calls_and_usage() -> None:
+    turn = Turn(
+        reasoning="Hm hm.",
+        text="Привет, мир",
+        calls=(Call("weather", {"city": "Łódź"}), Call("clock")),
+        usage=Usage(11, 22, 33, reasoning_tokens=5, cached_input_tokens=3),
+    )
+    async with connected(turn) as client:
+        events, response = await collect(client, tools=[TOOL], reasoning={"summary": "auto"})
+    assert joined(events, "response.reasoning_summary_text.delta") == "Hm hm."
+    assert joined(events, "response.output_text.delta") == response.output_text == "Привет, мир"
+    assert joined(events, "response.function_call_arguments.delta") == '{"city":"Łódź"}{}'
+    assert [item.type for item in response.output] == [
+        "reasoning",
+        "message",
+        "function_call",
+        "function_call",
+    ]
+    assert [part.text for part in response.output[0].summary] == ["Hm hm."]
+    calls = response.output[2:]
+    assert [(c.name, c.arguments, c.status) for c in calls] == [
+        ("weather", '{"city":"Łódź"}', "completed"),
+        ("clock", "{}", "completed"),
+    ]
+    assert len({c.call_id for c in calls}) == 2
+    assert (response.status, response.model) == ("completed", "sim")
+    usage = response.usage
+    assert (usage.input_tokens, usage.output_tokens, usage.total_tokens) == (11, 22, 33)
+    assert usage.output_tokens_details.reasoning_tokens == 5
+    assert usage.input_tokens_details.cached_tokens == 3
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+
+
+async def test_its_output_is_the_input_of_the_next_turn() -> None:
+    async with connected() as client:
+        _, first = await collect(client, tools=[TOOL], reasoning={"effort": "low", "summary": "auto"})
+        call = first.output[-1]
+        assert (call.name, call.arguments) == ("weather", '{"city":"Paris"}')
+        history = [
+            {"role": "user", "content": "How warm is it?"},
+            *first.output,
+            {"type": "function_call_output", "call_id": call.call_id, "output": "7 degrees"},
+        ]
+        _, second = await collect(client, input=history, tools=[TOOL])
+    assert "7 degrees" in second.output_text
+
+
+async def test_it_parses_an_answer_of_a_schema() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    place = pydantic.create_model("Place", city=str, year=int)
+    async with connected() as client:
+        _, response = await collect(client, text_format=place)
+    assert response.output_parsed == place(city="Paris", year=1)
+
+
+async def test_a_limit_is_an_incomplete_response() -> None:
+    async with connected(Turn(text="a", finish_reason="length")) as client:
+        stream = await client.responses.create(model="sim", input="How warm is it?", stream=True)
+        last = [event async for event in stream][-1]
+    response = last.response
+    assert last.type == "response.incomplete"
+    assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, "BadRequestError"),
+        (401, "AuthenticationError"),
+        (404, "NotFoundError"),
+        (429, "RateLimitError"),
+        (500, "InternalServerError"),
+    ],
+)
+async def test_refusals_are_its_typed_errors(status: int, kind: str) -> None:
+    async with connected(Turn(fault=Refuse(status=status, message="not today"))) as client:
+        with pytest.raises(getattr(openai, kind), match="not today") as caught:
+            await collect(client)
+    assert caught.value.request_id == "req_sim_0"
+
+
+async def test_an_answer_in_one_piece_is_refused() -> None:
+    async with connected() as client:
+        with pytest.raises(openai.BadRequestError, match="only streams"):
+            await client.responses.create(model="sim", input="How warm is it?")
+
+
+async def test_an_error_inside_the_stream_is_told() -> None:
+    async with connected(Turn(text="a b", fault=Break(after_events=3, message="it broke"))) as client:
+        stream = await client.responses.create(model="sim", input="How warm is it?", stream=True)
+        with pytest.raises(openai.APIError, match="it broke"):
+            [event async for event in stream]
