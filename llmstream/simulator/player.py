@@ -44,6 +44,8 @@ class Player:
                     await to.write(bytes(block))
                     block.clear()
                 await self.sleep(wait_s)
+            if not data:
+                continue
             if not self._block_bytes:
                 await to.write(data)
                 await asyncio.sleep(0)  # a reader in the same loop gets its turn, and may leave

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from types import TracebackType
 
 import msgspec
 from aiohttp import web
 
-from llmstream.dialects.base import Dialect, EventEncoder
+from llmstream.dialects.base import Dialect, EventEncoder, KeepsAnswers
+from llmstream.dialects.openai_responses.kept_answers import KeptRequest
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import BadRequest, ErrorInfo, LLMStreamError, ServerError
 from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
@@ -26,6 +26,7 @@ from llmstream.simulator.gate import (
     masked,
     no_such_path,
 )
+from llmstream.simulator.kept import KeptAnswers, uncut
 from llmstream.simulator.player import Player
 from llmstream.simulator.received import Received
 from llmstream.simulator.recording import Recording
@@ -35,6 +36,9 @@ from llmstream.simulator.utterance import Beat, utter
 __all__ = ["Simulator", "default_dialects"]
 
 _log = logging.getLogger("llmstream.simulator")
+
+_VENDOR = "openai"
+"""Under which fields of the vendor's own are found in a request."""
 
 _CLOSE_S = 1.0
 """How long open connections may take to go down; handlers are cancelled before that."""
@@ -97,7 +101,7 @@ class Simulator:
         block_bytes: int = 0,
         max_body_bytes: int = 32 * 1024 * 1024,
         models: Sequence[str] = ("sim",),
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         now: Callable[[], datetime.datetime] | None = None,
     ) -> None:
@@ -113,6 +117,7 @@ class Simulator:
         self._max_body_bytes = max_body_bytes
         self._models = models
         self._player = Player(clock, sleep, block_bytes)
+        self._kept = KeptAnswers(clock)
         self._now = now or (lambda: datetime.datetime.now(datetime.UTC).replace(microsecond=0))
         self._answered = 0
         self._closing = False
@@ -205,6 +210,13 @@ class Simulator:
             if page is not None:
                 return _whole(page)
             check_key(http.headers, self._api_keys)
+            found = self._kept.wish(http, self._dialects)
+            if found is not None:
+                dialect, wish = found
+                received.dialect = dialect.name
+                if wish.wish != "stream":
+                    return _whole(self._kept.page(wish))
+                return await self._read_on(incoming, dialect, wish, received)
             if self._recordings:
                 return await self._replay(incoming, received)
             if dialect is None:
@@ -235,14 +247,18 @@ class Simulator:
             turn = self._script.turn(request, number)
             if isinstance(turn.fault, Refuse):
                 return _whole(_refusal(dialect, _refused(turn.fault), received))
-            beats = utter(turn, request, number=number, pace=self._pace, now=self._now())
+            kept = isinstance(dialect, KeepsAnswers) and dialect.is_kept(request, provider=_VENDOR)
+            said = uncut(turn) if kept else turn  # what is kept is made to its end
+            beats = utter(said, request, number=number, pace=self._pace, now=self._now())
             encoder = dialect.event_encoder(request)
         except LLMStreamError:
             raise
         except Exception as error:
             _log.exception("the simulator failed")
             raise ServerError(f"the simulator failed: {error!r}", status=500) from error
-        pieces = _pieces(beats, encoder, turn)
+        pieces = _pieces(beats, encoder, said)
+        if kept:
+            pieces = self._kept.begin(list(pieces), turn)
         response = await self._open(incoming, 200, dialect.content_type, received)
         await self._player.play(response, pieces)
         return await self._end(incoming, response, turn)
@@ -253,6 +269,16 @@ class Simulator:
         recording = self._recordings[min(number, len(self._recordings) - 1)]
         response = await self._open(incoming, recording.status, recording.content_type, received)
         await self._player.play(response, recording.pieces(self._speed))
+        await response.write_eof()
+        return response
+
+    async def _read_on(
+        self, incoming: web.Request, dialect: Dialect, wish: KeptRequest, received: Received
+    ) -> web.StreamResponse:
+        """The rest of an answer that is kept."""
+        pieces = self._kept.find(wish).rest(wish.position.sequence_number)
+        response = await self._open(incoming, 200, dialect.content_type, received)
+        await self._player.play(response, pieces)
         await response.write_eof()
         return response
 
@@ -305,7 +331,7 @@ def _refusal(dialect: Dialect, error: ErrorInfo, received: Received) -> HttpResp
 
 def _id_headers(received: Received) -> dict[str, str]:
     """The id under the names that the vendors give it."""
-    return {"x-request-id": received.request_id, "request-id": received.request_id}
+    return dict.fromkeys(("x-request-id", "request-id", "x-amzn-requestid"), received.request_id)
 
 
 def _whole(answer: HttpResponse) -> web.Response:
@@ -321,15 +347,10 @@ def _refused(fault: Refuse) -> ErrorInfo:
 
 
 def _pieces(beats: Iterable[Beat], encoder: EventEncoder, turn: Turn) -> Iterator[tuple[float, bytes]]:
-    """The bytes of each event; the end of the body only where no fault comes before it."""
+    """The bytes of each event, b"" for some; the end of the body only where no fault comes before it."""
     due_s = 0.0
     for beat in beats:
         due_s = beat.due_s
-        data = encoder.feed(beat.event)
-        if data:
-            yield due_s, data
-    if isinstance(turn.fault, Cut | Stall):
-        return
-    data = encoder.close()
-    if data:
-        yield due_s, data
+        yield due_s, encoder.feed(beat.event)
+    if not isinstance(turn.fault, Cut | Stall):
+        yield due_s, encoder.close()

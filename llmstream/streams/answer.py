@@ -3,50 +3,77 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
 
+from llmstream.dialects.base import Position
 from llmstream.dialects.sentence import Sentence
 from llmstream.dialects.vendor_errors import is_error_body, is_json, vendor_error
-from llmstream.errors import DeadlineExceeded, LLMStreamError
+from llmstream.errors import DeadlineExceeded, DecodeError, IncompleteStream, LLMStreamError
 from llmstream.events import Event, Raw
 from llmstream.streams.plan import Plan
+from llmstream.streams.reopening import Rest
+from llmstream.streams.resuming import followed, is_break
 from llmstream.transport.http import Response
 from llmstream.transport.watchdog import Watchdog
 
 __all__ = ["Answer"]
 
+_log: Final = logging.getLogger("llmstream")
+
 _TRAILER_S: Final = 1.0
 """How long to wait for usage and end marks once the answer is complete, pings or not."""
 
+_TRAILER_BYTES: Final = 64 * 1024
+"""How much of them is read; usage and end marks are a few hundred bytes."""
+
 _EXCERPT_BYTES: Final = 2048
+_SSE_BEGINS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
 
 _WHOLE_BYTES: Final = 16 * 1024 * 1024
 """The longest answer that is one JSON value and no stream."""
 
-_SLICE_BYTES: Final = 64 * 1024
+_SLICE_BYTES: Final = 32 * 1024
 """Larger pieces are taken apart: their copies would not stay in the processor's cache, and a
-reader would get thousands of events at once. Framing 256 KB in one go costs twice as much."""
+reader would get thousands of events at once. Framing 256 KB in one go costs twice as much.
+Between two slices other tasks may run, so a body that comes at once does not hold up the loop."""
+
+Reopen: TypeAlias = Callable[[LLMStreamError, Position], Awaitable[Rest | None]]
+"""(why the answer broke off, how far it was read) to the rest of it, or None where it is not to be had."""
 
 
 class Answer:
     """Reads one answer. `read()` gives batches of events until `over`.
 
+    reopen: finds the rest of an answer that is kept, after a break
+
     over:  finish has been given
+    waits_for_content: none has come yet
     error: what iteration has to raise after it, or None
     """
 
     def __init__(
-        self, plan: Plan, response: Response, sentence: Sentence, *, started: float, total_started: float
+        self,
+        plan: Plan,
+        response: Response,
+        sentence: Sentence,
+        *,
+        started: float,
+        total_started: float,
+        reopen: Reopen | None = None,
     ) -> None:
         self.response = response
         self.sentence = sentence
         self._plan = plan
+        self._follow = followed(sentence.decoder)
+        self._reopen = reopen
+        self.waits_for_content = True
         self._loop = asyncio.get_running_loop()
-        self._watchdog = Watchdog(
-            plan.deadlines, response.abort, started=started, total_started=total_started
-        )
+        self._watchdog = Watchdog(plan.deadlines, self._abort, started=started, total_started=total_started)
         self._silent_since: float | None = started
         self._trailer_due: float | None = None
+        self._trailer_bytes = 0
         self._excerpt: bytes | None = b""
         self._slices: list[bytes] = []
 
@@ -60,6 +87,11 @@ class Answer:
         """What iteration has to raise at the end, or None."""
         return self.sentence.error
 
+    @property
+    def named(self) -> bool:
+        """Whether the answer can be read on, so that a break asks for the rest and not for another."""
+        return self._reopen is not None and self._follow is not None and self._follow.position is not None
+
     def close(self) -> None:
         """Leaves now: the socket closes unless the body is over."""
         self._watchdog.stop()
@@ -67,6 +99,7 @@ class Answer:
 
     def content_came(self) -> None:
         """The first content is here: from now on the idle deadline counts."""
+        self.waits_for_content = False
         self._watchdog.content_came()
 
     async def begin(self) -> list[Event]:
@@ -83,6 +116,9 @@ class Answer:
             body = await response.read_error()
             raise self._plan.decode_error(response.status, response.headers, body)
         body = await response.read_all(_WHOLE_BYTES)
+        streams = self._plan.content_type == "text/event-stream" and self._follow is None
+        if streams and body.lstrip().startswith(_SSE_BEGINS):
+            return start + self.sentence.feed(body) + self.sentence.close()  # a stream under a wrong name
         if media_type == "text/html" or is_error_body(body):
             raise self._no_stream(body)
         return start + self._read_whole(body)
@@ -103,17 +139,34 @@ class Answer:
                     if not self._plan.include_raw or any(type(event) is not Raw for event in events):
                         self._silent_since = None
                     return events
+        except Exception as error:
+            self.close()
+            if isinstance(error, LLMStreamError):
+                raise
+            return self._unforeseen(error)
         except BaseException:
             self.close()
             raise
         finally:
             watchdog.waiting_since = None
 
+    def _unforeseen(self, error: Exception) -> list[Event]:
+        """A defect of our own, met by bytes that nobody has thought of: the answer fails, in a typed way."""
+        _log.error("%s: an answer met a defect of llmstream", self._plan.provider, exc_info=error)
+        return self.sentence.fail(
+            DecodeError(
+                f"the answer could not be read ({type(error).__name__}); this is a defect of llmstream"
+            )
+        )
+
     async def _piece(self) -> list[Event]:
         """The events of one piece of the body, of its end, or of a failure."""
         sentence, response = self.sentence, self.response
+        if self._follow is not None and self._follow.held:
+            return await self._feed(b"")
         try:
             if self._slices:
+                await asyncio.sleep(0)
                 chunk = self._slices.pop()
             elif sentence.complete:
                 chunk = await self._trailer()
@@ -121,31 +174,73 @@ class Answer:
                 chunk = await response.read()
         except LLMStreamError as error:
             # What counts the whole stream ends it, though the answer may be complete.
-            hard = isinstance(error, DeadlineExceeded) and error.reason == "total"
-            return sentence.fail(error) if hard else sentence.close(error)
+            if isinstance(error, DeadlineExceeded) and error.reason == "total":
+                return sentence.fail(error)
+            return await self._broken(error)
         if not chunk:
+            if self.named and not sentence.complete:
+                return await self._broken(IncompleteStream("the body ended before the answer did."))
             return self._end()
         if len(chunk) > _SLICE_BYTES:
             starts = range(0, len(chunk), _SLICE_BYTES)
             self._slices = [chunk[start : start + _SLICE_BYTES] for start in reversed(starts)]
             chunk = self._slices.pop()
-        events = sentence.feed(chunk)
+        events = sentence.feed(chunk) if self._follow is None else await self._feed(chunk)
         if self._excerpt is not None:
             self._excerpt = None if events else (self._excerpt + chunk)[:_EXCERPT_BYTES]
         return events
+
+    async def _feed(self, chunk: bytes) -> list[Event]:
+        events = self.sentence.feed(chunk)
+        if self._follow is not None and self._follow.gap is not None:
+            return events + await self._broken(self._follow.gap)
+        return events
+
+    async def _broken(self, error: LLMStreamError) -> list[Event]:
+        """The body is over before the answer is: goes on in another one, or ends the sentence."""
+        follow, sentence = self._follow, self.sentence
+        position = follow.position if follow is not None else None
+        if self._reopen is None or follow is None or position is None or sentence.complete:
+            return sentence.close(error)
+        if not is_break(error):
+            return sentence.close(error)
+        self._watchdog.stop()
+        self.response.close()
+        try:
+            rest = await self._reopen(error, position)
+        except DeadlineExceeded as passed:
+            return sentence.fail(passed)
+        if rest is None:
+            return sentence.close(error)
+        follow.reconnect()
+        self._slices, self._excerpt = [], None
+        if isinstance(rest, bytes):
+            follow.catch_up(rest)
+        else:
+            self.response = rest
+        self._silent_since = self._loop.time()
+        self._watchdog.go_on()
+        return []
+
+    def _abort(self, error: LLMStreamError) -> None:
+        self.response.abort(error)
 
     async def _trailer(self) -> bytes:
         """A piece of what follows a complete answer; b"" when there has been time enough for it."""
         now = self._loop.time()
         if self._trailer_due is None:
             self._trailer_due = now + _TRAILER_S
-        if now >= self._trailer_due:
-            return b""
-        try:
-            async with asyncio.timeout_at(self._trailer_due):
-                return await self.response.read()
-        except TimeoutError:
-            return b""
+        if now < self._trailer_due and self._trailer_bytes <= _TRAILER_BYTES:
+            try:
+                async with asyncio.timeout_at(self._trailer_due):
+                    piece = await self.response.read()
+            except TimeoutError:
+                pass
+            else:
+                self._trailer_bytes += len(piece)
+                return piece
+        self.response.close()  # it has had its time; nothing of it is drained
+        return b""
 
     def _end(self) -> list[Event]:
         """The body is over. One without a single event may have been no stream at all."""

@@ -8,12 +8,20 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from llmstream.dialects.base import FollowingDecoder, Position
 from llmstream.dialects.sentence import Sentence
-from llmstream.errors import AuthenticationError, ConnectionFailed, LLMStreamError, RateLimited
+from llmstream.errors import (
+    AuthenticationError,
+    ConnectionFailed,
+    LLMStreamError,
+    RateLimited,
+)
 from llmstream.events import Error, Event, Finish, Raw, ResponseMetadata, StreamStart, Usage
 from llmstream.streams.answer import Answer
 from llmstream.streams.plan import Plan, Prepared
+from llmstream.streams.reopening import Reopener
 from llmstream.streams.reporting import Reporter
+from llmstream.streams.resuming import followed
 from llmstream.transport.http import send
 from llmstream.transport.limiter import Limiter, Permit
 from llmstream.transport.retry import budget_of, wait_before_retry_s
@@ -37,19 +45,25 @@ class Call:
     error:    what iteration has to raise at the end, or None
     attempts: how often the request was sent
     retried:  the failures of the attempts before the last
+    secrets:  what no error may show
+    earlier:  what `position` was before the last batch
     """
 
     def __init__(self, plan: Plan, *, total_started: float | None = None) -> None:
         self.error: LLMStreamError | None = None
         self.attempts = 0
         self.retried: list[LLMStreamError] = []
+        self.earlier: Position | None = None
         self._plan = plan
+        self._follow: FollowingDecoder | None = None
+        self._reopener: Reopener | None = None
         self._total_started = total_started
+        self._started = 0.0  # of the attempt
         self._sentence: Sentence | None = None
         self._answer: Answer | None = None
         self._report: Reporter | None = None
         self._permit: Permit | None = None
-        self._secrets: tuple[str, ...] = ()
+        self.secrets: tuple[str, ...] = ()
         self._told = 0
         self._opened = False
         self._over = False
@@ -58,6 +72,11 @@ class Call:
     def usage(self) -> Usage:
         """Tokens as far as the vendor has said."""
         return self._sentence.decoder.usage if self._sentence is not None else Usage()
+
+    @property
+    def position(self) -> Position | None:
+        """How far an answer that is kept has been given, the last batch included; None of any other."""
+        return self._follow.position if self._follow is not None else None
 
     async def next(self) -> list[Event]:
         """The next events that are there, at least one; [] once the sentence is over."""
@@ -72,7 +91,11 @@ class Call:
             if answer is not None:  # the connection may serve again
                 await answer.response.finish()
             return []
+        if self._follow is not None:
+            self.earlier = self._follow.position
         events = await answer.read()
+        if answer.waits_for_content and _has_content(events):
+            answer.content_came()
         events = self._finished(answer, events) if answer.over else self._cleaned(answer, events)
         return self._reported(events)
 
@@ -81,6 +104,10 @@ class Call:
         self._over = True
         self._drop_answer()
         self._ended(left=True)
+
+    async def aclose(self) -> None:
+        """Leaves as `close` does, and waits for what has to be cleaned up by its reader."""
+        self.close()
 
     def _reported(self, events: list[Event]) -> list[Event]:
         """The same batch, once an observer and a limiter know of it."""
@@ -108,14 +135,16 @@ class Call:
             self._total_started = asyncio.get_running_loop().time()
         plan = self._plan
         budget = budget_of(plan.provider)
-        self._report = report = Reporter(plan.provider, plan.model, plan.call_id, plan.observe)
+        self._report = report = Reporter(plan.provider, plan.model, plan.call_id, plan.observe, plan.request)
+        if plan.kept is not None:
+            self._reopener = Reopener(self, plan, plan.kept, report)
         while True:
             self.attempts += 1
             report.started(self.attempts)
             try:
                 events = await self._attempt()
             except LLMStreamError as error:
-                failure = self._scrubbed(error)
+                failure = self.scrubbed(error)
                 self._drop_answer()
                 self._slow_down(failure)
                 wait_s = self._wait_s(failure)
@@ -140,42 +169,51 @@ class Call:
         """One attempt, up to its first content; raises where it failed before that."""
         plan, started = self._plan, asyncio.get_running_loop().time()
         assert self._total_started is not None  # set by _open
-        prepared = await self._in_time(plan.prepare(), started)
-        self._secrets = prepared.secrets
+        self._started = started
+        prepared = await self.in_time(plan.prepare(), started)
+        self.secrets = prepared.secrets
         if plan.limiter is not None:
             prepared = await self._paced(plan.limiter, prepared)
-            started = asyncio.get_running_loop().time()
+            self._started = started = asyncio.get_running_loop().time()
         self._sentence = sentence = Sentence(
-            plan.decoder(), provider=plan.provider, warnings=prepared.encoded.warnings
+            plan.decoder(), provider=plan.provider, warnings=prepared.encoded.warnings, marked=True
         )
-        response = await self._in_time(send(prepared.http, plan.deadlines, plan.session), started)
+        self._follow = followed(sentence.decoder)
+        response = await self.in_time(send(prepared.http, plan.deadlines, plan.session), started)
         if plan.limiter is not None:
             plan.limiter.learn(response.headers)
         if self._report is not None:
             self._report.answered(response.headers)
         self._answer = answer = Answer(
-            plan, response, sentence, started=started, total_started=self._total_started
+            plan,
+            response,
+            sentence,
+            started=started,
+            total_started=self._total_started,
+            reopen=self._reopener.find if self._reopener is not None else None,
         )
         held = await answer.begin()
-        while not answer.over and not _has_content(held):
+        # An answer that can be read on is never asked for again, so nothing of it is held back.
+        while not answer.over and not answer.named and not _has_content(held):
             held += await answer.read()
         if answer.error is not None and not _has_content(held):
             raise answer.error
         if answer.over:
             return self._finished(answer, held)
-        answer.content_came()
+        if _has_content(held):
+            answer.content_came()
         return self._cleaned(answer, held)
 
     async def _paced(self, limiter: Limiter, prepared: Prepared) -> Prepared:
         """Stands in line, within the total deadline only; a request that grew old there is made anew."""
         plan = self._plan
         tokens = len(prepared.http.body) / _BYTES_PER_TOKEN + plan.max_output_tokens
-        self._permit = permit = await self._in_time(limiter.acquire(tokens), None)
+        self._permit = permit = await self.in_time(limiter.acquire(tokens), None)
         if self._report is not None and self._report.watch is not None:
             self._report.watch.paced_s += permit.waited_s
         if permit.waited_s > _FRESH_S:
-            prepared = await self._in_time(plan.prepare(), None)
-            self._secrets = prepared.secrets
+            prepared = await self.in_time(plan.prepare(), None)
+            self.secrets = prepared.secrets
         return prepared
 
     def _slow_down(self, failure: LLMStreamError) -> None:
@@ -185,17 +223,19 @@ class Call:
         if limiter is not None and wait_s and failure.retryable and isinstance(failure, RateLimited):
             limiter.pause(wait_s)
 
-    async def _in_time(self, step: Awaitable[T], started: float | None) -> T:
+    async def in_time(self, step: Awaitable[T], started: float | None, silence: str = "first-event") -> T:
         """A step on the way to the head of the answer, within the deadlines for that.
 
-        started: when the attempt began; None where only the total deadline counts
+        started: when the request was begun; None where only the total deadline counts
+        silence: the deadline that counts from there
         """
         deadlines = self._plan.deadlines
         starts = {"total": self._total_started or 0.0}
         if started is not None:
-            starts |= {"first-event": started, "step": started}
+            starts |= {silence: started, "step": self._started}
         limits = {
             "first-event": deadlines.first_event_s,
+            "idle": deadlines.idle_s,
             "step": deadlines.step_s,
             "total": deadlines.total_s,
         }
@@ -219,9 +259,9 @@ class Call:
         if isinstance(failure, AuthenticationError) and self._plan.new_keys and not rejected:
             return 0.0  # keys are rotated: the function that gives them is asked once more
         wait_s = wait_before_retry_s(self._plan.retry, failure, self.attempts)
-        return None if wait_s is not None and self._past_total(wait_s) else wait_s
+        return None if wait_s is not None and self.past_total(wait_s) else wait_s
 
-    def _past_total(self, wait_s: float) -> bool:
+    def past_total(self, wait_s: float) -> bool:
         """Whether the total deadline would pass during a wait."""
         total, started = self._plan.deadlines.total_s, self._total_started
         if total is None or started is None:
@@ -239,10 +279,10 @@ class Call:
         """The last batch; if it says an error, then without any key in it."""
         if answer.error is None:
             return events
-        self.error = self._scrubbed(answer.error)
+        self.error = self.scrubbed(answer.error)
         return [self._scrubbed_event(event) if type(event) is Error else event for event in events]
 
-    def _scrubbed(self, error: LLMStreamError) -> LLMStreamError:
+    def scrubbed(self, error: LLMStreamError) -> LLMStreamError:
         """The same error, without any key that the vendor's words echo."""
         error.attempts = self.attempts
         if error.provider is None:
@@ -273,7 +313,7 @@ class Call:
         return Error(said, event.provider_metadata)
 
     def _without_secrets(self, text: str) -> str:
-        for secret in self._secrets:
+        for secret in self.secrets:
             text = text.replace(secret, "***")
         return text
 

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, overload
 
 from llmstream.accumulate import Accumulator
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
+from llmstream.dialects.base import takes_prefix
 from llmstream.errors import InvalidOutput, InvalidRequest, LLMStreamError
 from llmstream.events import Event, FinishReason, TextDelta, Usage
+from llmstream.streams.continuing import CONTINUE_NOTE, Continuation, going_on
 from llmstream.streams.history import copied, kept_of_a_broken_turn
-from llmstream.streams.objects import final_object, growing_objects
 from llmstream.streams.options import Options, make_request
-from llmstream.structured import as_structured
-from llmstream.tools import ToolCallStatus, as_tools
+from llmstream.streams.resuming import ResumeToken
 
 if TYPE_CHECKING:
     from llmstream.streams.call import Call
     from llmstream.streams.model import Model
+    from llmstream.structured import Structured
+    from llmstream.tools import AnyTool, Approve, Approver, CallTasks, Deny, ToolCallStatus
 
 __all__ = ["EventStream"]
+
+T = TypeVar("T")
 
 
 class EventStream:
@@ -44,15 +48,17 @@ class EventStream:
         options: Options,
         *,
         started: float | None = None,  # loop time from which the total deadline counts; else the first read
+        token: ResumeToken | None = None,  # where the first answer, which is there already, is read on
+        whole: bool = False,  # or from its beginning
     ) -> None:
         system = options.get("system")
         self.model = model
         self.total_usage = Usage()
         self._messages = ([Message.system(system)] if system else []) + copied(messages)
         self._options = cast(Options, {k: v for k, v in options.items() if k != "system"})
-        self._output = as_structured(options.get("response_format"))
-        self._tools = as_tools(options.get("tools") or ())
-        self._fold = Accumulator(tools=self._tools)
+        self._output = _as_structured(options.get("response_format"))
+        self._options["tools"] = self._wrapped_tools()
+        self._outfit()
         self._started = started
         self._iterator: AsyncGenerator[Event] | None = None
         self._current: Event | None = None
@@ -61,7 +67,10 @@ class EventStream:
         self._batch: list[Event] = []
         self._seen = 0
         self._folded = 0
-        make_request(model.name, self._messages, self._options)  # a wrong option fails here and now
+        self._token, self._whole = token, whole
+        self._continues: Continuation | None = None
+        # A wrong option fails here and now.
+        make_request(model.name, self._messages, self._options, answered=token is not None)
 
     # -- reading
 
@@ -92,6 +101,11 @@ class EventStream:
         if self._iterator is not None:
             await self._iterator.aclose()
             self._iterator = None
+        try:
+            if self._left and self._call is not None:
+                await self._call.aclose()
+        finally:
+            await self._drop_eager()
 
     async def next(self) -> bool:
         """Goes on to the next event, which is then `current`; False when this response is over."""
@@ -123,6 +137,18 @@ class EventStream:
             pass
         return self.message
 
+    @overload
+    def objects(self, output_type: None = None, *, repair: int | None = None) -> AsyncGenerator[Any]: ...
+
+    @overload
+    def objects(self, output_type: type[list[T]], *, repair: int | None = None) -> AsyncGenerator[T]: ...
+
+    @overload
+    def objects(self, output_type: type[T], *, repair: int | None = None) -> AsyncGenerator[T]: ...
+
+    @overload
+    def objects(self, output_type: Any, *, repair: int | None = None) -> AsyncGenerator[Any]: ...
+
     def objects(self, output_type: Any = None, *, repair: int | None = None) -> AsyncGenerator[Any]:
         """The answer as a value of `response_format`'s type, as it grows.
 
@@ -145,12 +171,14 @@ class EventStream:
         rounds = self._output.repair if repair is None and self._output is not None else repair
         quiet = self._options.get("errors") == "events"
         rounds = 1 if rounds is None else rounds
+        from llmstream.streams.objects import growing_objects  # loaded by those who ask for a type
+
         return growing_objects(self, self._output, rounds, self._next_turn, quiet=quiet)
 
     def _expect(self, output_type: Any) -> None:
         """Takes a type for the answer that was not named before."""
         wanted = self._options.get("response_format")
-        given = as_structured(output_type)
+        given = _as_structured(output_type)
         if self._output is not None and given is not None and self._output.type != given.type:
             raise InvalidRequest(f"the answer was asked for as {self._output.type!r}, not {given.type!r}")
         if self._output is None:
@@ -162,29 +190,56 @@ class EventStream:
         if self._over:
             return
         if self._reading:
-            raise InvalidRequest("this stream is being read already; one reader at a time")
+            raise InvalidRequest(
+                "this stream is being read already, or was left by `break` just now. One reader at a time; "
+                "what has come is in `message`, and `async with` leaves at once."
+            )
         self._reading = True
         try:
             call = self._begin()
             while batch := await call.next():
+                if self._continues is not None:
+                    batch = self._announced(batch, self._continues)
                 self._batch, self._seen, self._folded = batch, 0, 0
+                if self._eager is not None:
+                    self._eager.see(batch)
                 for self._seen, event in enumerate(batch, 1):  # cheaper than adding 1 each time
                     yield event
                 self._catch_up()
             self._end(call)
         finally:
             self._reading = False
-            if not self._over:
-                self._leave()
+            try:
+                if not self._over:
+                    self._leave()
+                    if self._call is not None:
+                        await self._call.aclose()
+            finally:
+                if self._left or self.error is not None:
+                    await self._drop_eager()
         if call.error is not None and self._options.get("errors") != "events":
             raise call.error
 
+    def _announced(self, batch: list[Event], continues: Continuation) -> list[Event]:
+        """The batch, marked as what goes on with an answer of another model."""
+        batch = continues.mark(batch)
+        if continues.done:
+            self._continues = None
+        return batch
+
     def _begin(self) -> Call:
         if self._call is None:
-            request = make_request(self.model.name, self._messages, self._options)
+            model, options, token = self.model, self._options, self._token
+            request = make_request(model.name, self._messages, options, answered=token is not None)
             if self._started is None:
                 self._started = asyncio.get_running_loop().time()
-            self._call = self.model.call(request, self._options, started=self._started)
+            if token is None:
+                self._call = model.call(request, options, started=self._started)
+            else:
+                self._token = None  # further turns are asked for
+                self._call = model.resumed_call(
+                    token, request, options, whole=self._whole, started=self._started
+                )
         return self._call
 
     def _end(self, call: Call) -> None:
@@ -257,6 +312,8 @@ class EventStream:
         if self.error is not None:
             raise self.error
         try:
+            from llmstream.streams.objects import final_object
+
             return final_object(self.message, self.finish_reason, self._output)
         except InvalidOutput as error:
             error.provider, error.partial, error.usage = self.model.provider.name, self.message, self.usage
@@ -266,6 +323,68 @@ class EventStream:
     def error(self) -> LLMStreamError | None:
         """Why the stream failed, or None."""
         return self._call.error if self._call is not None else None
+
+    @property
+    def resume_token(self) -> ResumeToken | None:
+        """Where the reader is in an answer that its vendor keeps, for `Model.resume`; else None.
+
+        There is one from the first event on that names the response. Keep the latest: what came
+        after it is what is given again.
+        """
+        return self._token_at(self._seen == len(self._batch))
+
+    def _token_at(self, end: bool) -> ResumeToken | None:
+        call, model = self._call, self.model
+        if call is None:
+            return self._token
+        position = call.position if end else call.earlier
+        if position is None:
+            return None
+        return ResumeToken(model.provider.name, model.name, position.response_id, position.sequence_number)
+
+    async def cancel(self) -> bool:
+        """Leaves the stream, and tells a vendor that keeps the answer to make no more of it.
+
+        returns: whether there was somebody to tell; any other answer ends with its socket
+        raises:  what the vendor says against it; TransportError
+        """
+        over, token = self.finish_reason is not None, self._token_at(end=True)
+        await self.aclose()
+        if over or token is None:
+            return False
+        await self.model.cancel(token)
+        return True
+
+    def continue_with(
+        self, model: str | Model, *, note: str = CONTINUE_NOTE, **options: Unpack[Options]
+    ) -> EventStream:
+        """A stream in which another model goes on with this answer, which broke off or was left.
+
+        It has this stream's conversation, with the text that had come as the assistant's last words,
+        and its options, of which the given ones win. Models that take the beginning of their own
+        answer (Claude before 4.6, while it does not think) go on in it; others are told by a message
+        of the user. The events of the new stream are those of the rest; its `stream-start` warns
+        of what it is, and its first text carries `{"llmstream": {"continues": "PROVIDER:MODEL"}}`.
+        Where no text had come, the question is asked anew.
+
+        note:   what models are told that take no beginning
+        raises: InvalidRequest for an answer that is not over, did not break off, or is to be of a type
+        """
+        from llmstream.streams.model import Model  # it knows EventStream
+
+        if not self._over or not (self._left or self.error is not None):
+            raise InvalidRequest("this answer did not break off; only one that did can be gone on with")
+        given = cast(Options, {**self._options, **options})
+        if given.get("response_format") is not None:
+            raise InvalidRequest("an answer of a type is not gone on with: half of it fits none. Ask anew.")
+        other = model if isinstance(model, Model) else Model(model)
+        length = len(self.text)
+        asked = make_request(other.name, self._messages, given)
+        begun = going_on(self._messages, takes_prefix=takes_prefix(other.provider.dialect, asked), note=note)
+        stream = EventStream(other, begun if length else self._messages, given)
+        code = self.error.code if self.error is not None else "left"
+        stream._continues = Continuation(f"{self.model.provider.name}:{self.model.name}", code, length)
+        return stream
 
     @property
     def accumulator(self) -> Accumulator:
@@ -288,6 +407,33 @@ class EventStream:
             messages += kept_of_a_broken_turn(self._folded_now().partial)
         return messages
 
+    def _outfit(self) -> None:
+        """The tools as they are now, and a fold for the answer to come."""
+        self._eager: CallTasks | None = None
+        if not self._options["tools"]:
+            self._fold = Accumulator()
+            return
+        from llmstream.tools import CallTasks, Tool, as_tools  # loaded by those who use tools
+
+        tools = as_tools(self._options["tools"])
+        self._fold = Accumulator(tools=tools)
+        if any(isinstance(tool, Tool) and tool.eager for tool in tools):
+            self._eager = CallTasks(tools)
+
+    def _wrapped_tools(self) -> Sequence[AnyTool]:
+        given = self._options.get("tools")
+        if not given:
+            return ()
+        from llmstream.tools import wrapped
+
+        return wrapped(given)
+
+    async def _drop_eager(self) -> None:
+        """Cancels calls that began before their response was over, and waits for their cleanup."""
+        eager, self._eager = self._eager, None
+        if eager is not None:
+            await eager.aclose()
+
     def _folded_now(self) -> Accumulator:
         self._catch_up()
         return self._fold
@@ -301,19 +447,30 @@ class EventStream:
             return []
         return self._fold.pending_calls
 
-    async def call_tools(self) -> list[ToolCallStatus]:
+    async def call_tools(
+        self, decisions: Mapping[str, Approve | Deny | bool] = {}, *, approve: Approver | None = None
+    ) -> list[ToolCallStatus]:
         """Runs the calls of this response, in parallel, and gives their statuses in call order.
 
         Reads the response to its end first, if that is still to come. Afterwards the stream
         goes on with the next response; [] means that there was nothing to run. Nothing runs
-        after a failure. Each call runs once, however often this is called.
+        after a failure. Each call runs once, however often this is called; calls of eager tools
+        began when they were complete, and their results are waited for.
+
+        A call that needs approval runs when somebody agrees: `approve` is asked, as that of an agent.
+        Without it, or where it gives None, the call stays in `pending_calls` and the stream does not
+        go on; call this again with what was decided.
+
+        decisions: by the id of the call; True and False for `Approve()` and `Deny()`
+        raises:    InvalidRequest for a decision about a call that does not wait
         """
         if not self._over:
             await self.collect()
         if not self.pending_calls:
             return []
+        begun, self._eager = self._eager, None
         try:
-            statuses = await self._fold.call_tools()
+            statuses = await self._fold.call_tools(decisions, approve=approve, begun=begun)
         except BaseException:
             self._answer()  # the calls that were cut off have results that say so
             raise
@@ -344,6 +501,15 @@ class EventStream:
     def _next_turn(self, message: Message) -> None:
         """Adds a message to the conversation; the stream goes on with the answer to it."""
         self._messages.append(message)
-        self._fold = Accumulator(tools=self._tools)
+        self._outfit()
         self._call, self._over, self._iterator = None, False, None
         self._batch, self._seen, self._folded = [], 0, 0
+
+
+def _as_structured(value: Any) -> Structured | None:
+    """What says of which type the answer is to be; None where nothing does."""
+    if value is None:
+        return None
+    from llmstream.structured import as_structured  # loaded by those who ask for a type
+
+    return as_structured(value)

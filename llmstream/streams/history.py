@@ -20,7 +20,14 @@ _NO_RESULT = "No result of this call was recorded."
 
 def copied(messages: Iterable[Message]) -> list[Message]:
     """Independent copies; parts are frozen, their metadata is not."""
-    return [copy.deepcopy(message) for message in messages]
+    return [copy.copy(m) if _is_frozen(m) else copy.deepcopy(m) for m in messages]
+
+
+def _is_frozen(message: Message) -> bool:
+    """Whether nothing in the message can change, as is so of nearly all: a deep copy takes 20 us."""
+    return message.metadata is None and all(
+        isinstance(part, Text | Reasoning | ToolCall) and part.metadata is None for part in message.parts
+    )
 
 
 def kept_of_a_broken_turn(partial: Message) -> list[Message]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
 
 import msgspec
 
-from llmstream.dialects.base import Limits, output_abilities
+from llmstream.dialects.base import Encoded, KeepsAnswers, Limits, Position, keeps_answers, output_abilities
 from llmstream.errors import InvalidRequest
-from llmstream.events import Event
+from llmstream.events import Event, Warning
 from llmstream.exchange import carries_secret
 from llmstream.providers.base import Provider
 from llmstream.providers.registry import find_provider
@@ -19,8 +19,10 @@ from llmstream.request import Request
 from llmstream.streams.history import mended
 from llmstream.streams.inlining import Inliner
 from llmstream.streams.observations import Observe
-from llmstream.streams.options import AnyTool, Options, Prompt, as_messages, make_request
-from llmstream.streams.plan import Plan, Prepared
+from llmstream.streams.observers import joined
+from llmstream.streams.options import Options, Prompt, as_messages, make_request
+from llmstream.streams.plan import KeptAnswer, Plan, Prepared
+from llmstream.streams.resuming import ResumeToken, asking_to_keep, dialect_that_keeps, end_kept
 from llmstream.structured.modes import asked
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.downloads import Downloads
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from llmstream.chunks import StreamingChunk
     from llmstream.streams.call import Call
     from llmstream.streams.event_stream import EventStream
+    from llmstream.tools import AnyTool
 
 __all__ = ["ApiKey", "Model"]
 
@@ -74,7 +77,7 @@ class Model:
         limiter: Limiter | None = None,
         observe: Observe | None = None,
     ) -> None:
-        name, colon, model = spec.partition(":")
+        name, colon, model = spec.partition(":") if isinstance(spec, str) else ("", "", "")
         if provider is None and not (name and colon and model):
             raise InvalidRequest(
                 f'a model is written "provider:model", such as "openai:gpt-5-mini"; got {spec!r}'
@@ -101,6 +104,37 @@ class Model:
 
         return EventStream(self, as_messages(prompt), options)
 
+    def resume(
+        self, token: ResumeToken, prompt: Prompt = (), *, whole: bool = False, **options: Unpack[Options]
+    ) -> EventStream:
+        """A stream of what comes after a place in an answer that the vendor keeps.
+
+        What the token's reader has seen is not given again, but for a block that goes on, which opens
+        anew under its id, and for the input of a call that was under way, which comes whole. The
+        stream's message holds only what it has given. For tools and further turns read it `whole`,
+        and give the conversation it answers.
+
+        token:   `EventStream.resume_token` of the stream that was left, in this process or another
+        prompt:  the conversation, as it was asked with
+        whole:   the answer from its beginning
+        options: as it was asked with; those for the request itself do not matter any more
+        raises:  InvalidRequest where the token is another provider's, Unsupported where it keeps no answers
+        """
+        from llmstream.streams.event_stream import EventStream  # it knows Model
+
+        dialect_that_keeps(self.provider.dialect, token, provider=self.provider.name)
+        return EventStream(self, as_messages(prompt), options, token=token, whole=whole)
+
+    async def cancel(self, token: ResumeToken) -> None:
+        """Tells the vendor to make no more of an answer that it keeps; what there is stays readable.
+
+        raises: as `resume`; what the vendor says against it, such as NotFound for one that is forgotten
+        """
+        keeping = dialect_that_keeps(self.provider.dialect, token, provider=self.provider.name)
+        request = Request(model=token.model)
+        prepared = await self._addressed(Encoded(keeping.cancel(token.response_id)), request)
+        await end_kept(prepared, self.provider.decode_error, self.deadlines, self._session)
+
     async def events(self, request: Request | Prompt, **options: Unpack[Options]) -> AsyncIterator[Event]:
         """The events of one response, and nothing else: no accumulation, no tools run.
 
@@ -113,7 +147,7 @@ class Model:
                 for event in batch:
                     yield event
         finally:
-            call.close()
+            await call.aclose()
         if call.error is not None and options.get("errors") != "events":
             raise call.error
 
@@ -137,19 +171,68 @@ class Model:
         """One call, not yet made. `started`: loop time from which the total deadline counts."""
         from llmstream.streams.call import Call  # brings aiohttp
 
-        given: Mapping[str, Any] = options or {}
+        given: Options = options or {}
         dialect, name = self.provider.dialect, self.provider.name
+        warnings: list[Warning] = []
+        if given.get("resume"):
+            request, warnings = asking_to_keep(dialect, request, provider=name)
         way = asked(request, output_abilities(dialect, request))
         call_id = str(uuid.uuid4())
         inliner = Inliner(dialect, self.downloads)
-        plan = Plan(
-            provider=name,
-            prepare=lambda: self._prepare(way.request, call_id, inliner),
+        keeping = dialect if keeps_answers(dialect) else None
+        if keeping is not None and not keeping.is_kept(request, provider=name):
+            keeping = None
+        making = dialect.decoder if keeping is None else keeping.following_decoder
+        plan = self._plan(
+            request,
+            given,
+            call_id,
+            prepare=lambda: self._prepare(way.request, call_id, inliner, warnings),
             decoder=lambda: way.reading(
-                dialect.decoder(provider=name, include_raw=request.include_raw, limits=self.limits)
+                making(provider=name, include_raw=request.include_raw, limits=self.limits)
             ),
+            kept=self._kept(keeping, request) if keeping and given.get("resume") else None,
+        )
+        return Call(plan, total_started=started)
+
+    def resumed_call(
+        self,
+        token: ResumeToken,
+        request: Request,
+        options: Options | None = None,
+        *,
+        whole: bool = False,
+        started: float | None = None,
+    ) -> Call:
+        """One call that reads an answer which is kept; see `resume`. `request` says how it is decoded."""
+        from llmstream.streams.call import Call  # brings aiohttp
+
+        name = self.provider.name
+        keeping = dialect_that_keeps(self.provider.dialect, token, provider=name)
+        request = msgspec.structs.replace(request, model=token.model)
+        way = asked(request, output_abilities(self.provider.dialect, request))
+        after = None if whole else Position(token.response_id, token.sequence_number)
+        kept = self._kept(keeping, request)
+        plan = self._plan(
+            request,
+            options or {},
+            str(uuid.uuid4()),
+            prepare=lambda: kept.reopen(Position(token.response_id)),
+            decoder=lambda: way.reading(
+                keeping.following_decoder(
+                    provider=name, include_raw=request.include_raw, limits=self.limits, after=after
+                )
+            ),
+            kept=kept,
+        )
+        return Call(plan, total_started=started)
+
+    def _plan(self, request: Request, given: Options, call_id: str, **ways: Any) -> Plan:
+        """What every call needs; `ways`: how to prepare, decode and find this one again."""
+        return Plan(
+            provider=self.provider.name,
             decode_error=self.provider.decode_error,
-            content_type=dialect.content_type,
+            content_type=self.provider.dialect.content_type,
             deadlines=given.get("deadlines") or self.deadlines,
             retry=given.get("retry") or self.retry,
             session=self._session,
@@ -159,31 +242,48 @@ class Model:
             call_id=call_id,
             limiter=self.limiter,
             max_output_tokens=request.settings.max_output_tokens or 0,
-            observe=self.observe,
+            observe=joined(self.observe, given.get("observe")),
+            request=request,
+            **ways,
         )
-        return Call(plan, total_started=started)
 
-    async def _prepare(self, request: Request, call_id: str, inliner: Inliner | None = None) -> Prepared:
+    async def _prepare(
+        self, request: Request, call_id: str, inliner: Inliner | None = None, before: Iterable[Warning] = ()
+    ) -> Prepared:
         """The request as it is sent; `call_id` stays the same over all attempts of a call."""
-        key = self._api_key
-        if callable(key):
-            given = key()
-            key = await given if inspect.isawaitable(given) else given
-        base_url = self.base_url or await self.provider.ready(request.model, key)
         messages, warnings = mended(request.messages)
         if request.messages and not messages:
             raise InvalidRequest("the conversation is empty: none of its messages says anything")
         inliner = inliner or Inliner(self.provider.dialect, self.downloads)
         request = await inliner.inline(msgspec.structs.replace(request, messages=tuple(messages)))
         encoded = self.provider.dialect.encode(request, provider=self.provider.name)
-        if warnings:
-            encoded = msgspec.structs.replace(encoded, warnings=[*warnings, *encoded.warnings])
+        if before or warnings:
+            encoded = msgspec.structs.replace(encoded, warnings=[*before, *warnings, *encoded.warnings])
+        return await self._addressed(encoded, request, self._call_headers(call_id))
+
+    def _kept(self, keeping: KeepsAnswers, request: Request) -> KeptAnswer:
+        """How the requests for the rest of an answer are made."""
+        return KeptAnswer(
+            lambda position: self._addressed(Encoded(keeping.resume(position)), request),
+            lambda position: self._addressed(Encoded(keeping.look_up(position.response_id)), request),
+            keeping.is_made,
+        )
+
+    async def _addressed(
+        self, encoded: Encoded, request: Request, headers: Mapping[str, str] = {}
+    ) -> Prepared:
+        """With address, key and headers: ready to be sent."""
+        key = self._api_key
+        if callable(key):
+            given = key()
+            key = await given if inspect.isawaitable(given) else given
+        base_url = self.base_url or await self.provider.ready(request.model, key)
         http = self.provider.prepare(
             encoded.http,
             model=request.model,
             base_url=base_url,
             api_key=key,
-            headers={**self._call_headers(call_id), **self._headers, **request.headers},
+            headers={**headers, **self._headers, **request.headers},
         )
         return Prepared(encoded, http, _secrets(self.provider.key(key), http.headers))
 

@@ -10,14 +10,16 @@ import msgspec
 from llmstream.chats.content import Text
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidOutput
-from llmstream.structured import ANSWER_KEY, Growth, Structured
+from llmstream.events import Retry
+from llmstream.structured import ANSWER_KEY, Structured
+from llmstream.structured.growth import Growth
 
 if TYPE_CHECKING:
     from llmstream.streams.event_stream import EventStream
 
-__all__ = ["final_object", "growing_objects", "repair_words"]
+__all__ = ["CUT_SHORT", "final_object", "growing_objects", "is_new", "repair_words"]
 
-_CUT_SHORT = {
+CUT_SHORT = {
     "length": "The answer was cut off by max_output_tokens before it was whole.",
     "content-filter": "The answer was withheld by the vendor's content filter.",
 }
@@ -45,10 +47,12 @@ async def growing_objects(
         events = aiter(stream)
         try:
             async for event in events:
+                if isinstance(event, Retry):  # what came before it is void
+                    growth, count = Growth(output), 0
                 for value in growth.feed(event):
                     if not by_item:
                         yield (shown := value)
-                    elif _is_new(value, items, count):
+                    elif is_new(value, items, count):
                         yield value
                     count += 1
         finally:
@@ -58,7 +62,7 @@ async def growing_objects(
         try:
             final = stream.object
         except InvalidOutput as error:
-            if repair > 0 and stream.finish_reason not in (None, *_CUT_SHORT):
+            if repair > 0 and stream.finish_reason not in (None, *CUT_SHORT):
                 repair -= 1
                 next_turn(Message.user(repair_words(error)))
                 continue
@@ -67,14 +71,14 @@ async def growing_objects(
             raise
         if by_item:
             for index, value in enumerate(final):
-                if _is_new(value, items, index):
+                if is_new(value, items, index):
                     yield value
         elif type(shown) is not type(final) or shown != final:
             yield final
         return
 
 
-def _is_new(value: Any, items: list[Any], index: int) -> bool:
+def is_new(value: Any, items: list[Any], index: int) -> bool:
     """Whether an element was not given yet, at its place; after a repair the answer begins again."""
     if index < len(items):
         if items[index] == value:
@@ -100,8 +104,8 @@ def final_object(message: Message, reason: str | None, output: Structured | None
         raised = InvalidOutput(f"The answer is not JSON: {error}.", reason="json")
     except InvalidOutput as error:
         raised = error
-    if reason in _CUT_SHORT:
-        raised = InvalidOutput(_CUT_SHORT[reason], reason=reason)
+    if reason in CUT_SHORT:
+        raised = InvalidOutput(CUT_SHORT[reason], reason=reason)
     raise raised from None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections import Counter
@@ -13,6 +12,8 @@ import msgspec
 
 from llmstream.errors import LLMStreamError
 from llmstream.events import Event, Finish, ReasoningDelta, ResponseMetadata, TextDelta, ToolInputDelta, Usage
+from llmstream.request import Request
+from llmstream.streams.observers import CallContent, Contents, tell, wants_content
 
 __all__ = [
     "AttemptFailed",
@@ -23,8 +24,6 @@ __all__ = [
     "Observe",
     "Watch",
 ]
-
-_log = logging.getLogger("llmstream")
 
 _CONTENT: Final = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
 _STEPS_PER_OCTAVE: Final = 8
@@ -115,7 +114,10 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True):
 Observation: TypeAlias = AttemptStarted | AttemptFailed | FirstContent | CallFinished
 
 Observe: TypeAlias = Callable[[Observation], object]
-"""Called at once, in the task that reads; it has to be quick. What it raises is logged and dropped."""
+"""Called at once, in the task that reads; it has to be quick. What it raises is logged and dropped.
+
+One whose attribute `wants_content` is true is called with a `CallContent` as well.
+"""
 
 
 class Watch:
@@ -128,11 +130,13 @@ class Watch:
         call_id: str,
         provider: str,
         model: str,
+        request: Request | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.paced_s = 0.0
         self.request_id: str | None = None
         self._observe = observe
+        self._contents = Contents(request) if request is not None and wants_content(observe) else None
         self._clock = clock
         self._call_id, self._provider, self._model = call_id, provider, model
         self._began = clock()
@@ -168,6 +172,8 @@ class Watch:
 
     def batch(self, events: list[Event]) -> None:
         """Events that came together."""
+        if self._contents is not None:
+            self._contents.read(events)
         count = 0
         for event in events:
             kind = type(event)
@@ -200,6 +206,10 @@ class Watch:
         if self._over:
             return
         self._over = True
+        if self._contents is not None:
+            self._tell(
+                self._contents.so_far(call_id=self._call_id, provider=self._provider, model=self._model)
+            )
         now, first = self._clock(), self._first
         writing_s = now - first if first is not None else 0.0
         tokens = usage.output_tokens
@@ -225,11 +235,8 @@ class Watch:
             )
         )
 
-    def _tell(self, observation: Observation) -> None:
-        try:
-            self._observe(observation)
-        except Exception:
-            _log.exception("an observer failed at %s; the stream goes on", type(observation).__name__)
+    def _tell(self, observation: Observation | CallContent) -> None:
+        tell(self._observe, observation)
 
 
 def _step(gap_s: float) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cast
 
 import msgspec
 
@@ -20,18 +21,21 @@ from llmstream.request import (
     ToolChoice,
     ToolSpec,
 )
-from llmstream.structured.output import as_structured
-from llmstream.tools import AnyTool, tool_specs
+from llmstream.streams.observations import Observe
+from llmstream.streams.option_checks import check_messages, check_options, check_schema
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.retry import Retry
 
-__all__ = ["AnyTool", "Options", "Prompt", "as_messages", "make_request"]
+if TYPE_CHECKING:
+    from llmstream.tools import AnyTool
+
+__all__ = ["Options", "Prompt", "as_messages", "make_request"]
 
 Prompt: TypeAlias = str | Message | Iterable[Message] | Chat
 
 
 class Options(TypedDict, total=False):
-    """The options of `stream`, `Model.stream` and `Model.events`.
+    """The options of `stream`, `Model.stream` and `Model.events`. None is as if not given.
 
     tools:            `@tool` objects, plain typed functions, `ToolSpec`s or `ProviderTool`s
     tool_choice:      "auto", "none", "required" or the name of a tool
@@ -40,66 +44,74 @@ class Options(TypedDict, total=False):
     response_format:  "json", a JSON schema, a `ResponseFormat`, a type, or a `Structured`
     reasoning:        an effort such as "low", a budget in tokens, or a `Reasoning`
     provider_options: fields for the vendor's own body, keyed by provider
+    resume:           have the answer kept, where the vendor can (OpenAI's Responses, in the background),
+                      and read it on after a break; elsewhere a warning says that it is not
+    observe:          called as that of the model, which it does not replace
     errors:           "raise" after finish (the default), or "events": end quietly
     """
 
-    tools: Iterable[AnyTool]
+    tools: Iterable[AnyTool] | None
     tool_choice: str | NamedTool | None
     system: str | None
     settings: Settings | Mapping[str, Any] | None
-    temperature: float
-    top_p: float
-    top_k: int
-    max_output_tokens: int
-    stop: str | Iterable[str]
-    seed: int
-    presence_penalty: float
-    frequency_penalty: float
-    parallel_tool_calls: bool
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    max_output_tokens: int | None
+    stop: str | Iterable[str] | None
+    seed: int | None
+    presence_penalty: float | None
+    frequency_penalty: float | None
+    parallel_tool_calls: bool | None
     response_format: Any
     reasoning: Reasoning | str | int | None
-    provider_options: Mapping[str, Mapping[str, Any]]
-    headers: Mapping[str, str]
+    provider_options: Mapping[str, Mapping[str, Any]] | None
+    headers: Mapping[str, str] | None
     include_raw: bool
-    retry: Retry
-    deadlines: Deadlines
+    retry: Retry | None
+    deadlines: Deadlines | None
+    resume: bool
+    observe: Observe
     errors: Literal["raise", "events"]
 
 
 _SETTINGS: Final = frozenset(Settings.__struct_fields__)
-_NOT_FOR_THE_WIRE: Final = frozenset({"retry", "deadlines", "errors"})
+_NOT_FOR_THE_WIRE: Final = frozenset({"retry", "deadlines", "resume", "observe", "errors"})
 _EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 def as_messages(prompt: Prompt) -> list[Message]:
-    """The conversation that a prompt stands for, copied."""
+    """The conversation that a prompt stands for, copied.
+
+    raises: InvalidRequest where it is none
+    """
     match prompt:
         case str():
             return [Message.user(prompt)]
         case Message():
-            return [prompt]
+            messages = [prompt]
         case Chat():
-            return prompt.messages()
+            messages = prompt.messages()
         case _:
-            messages = list(prompt)
-    wrong = next((m for m in messages if not isinstance(m, Message)), None)
-    if wrong is not None:
-        raise InvalidRequest(
-            f"a prompt is a str, a Message, a list of Messages or a Chat; got a {type(wrong).__name__} in it"
-        )
+            messages = list(prompt) if isinstance(prompt, Iterable) else [prompt]
+    check_messages(messages)
     return messages
 
 
-def make_request(model: str, messages: Iterable[Message], options: Options) -> Request:
+def make_request(
+    model: str, messages: Iterable[Message], options: Options, *, answered: bool = False
+) -> Request:
     """The request that the options describe.
 
+    answered: it is for the decoding of an answer that is there already, so the prompt may be missing
     raises: InvalidRequest for an option that does not exist or cannot mean anything
     """
     given: dict[str, Any] = dict(options)
+    check_options(given)
     settings = _settings(given)
     system = given.pop("system", None)
     conversation = ([Message.system(system)] if system else []) + list(messages)
-    tools = tool_specs(given.pop("tools", None) or ())
+    tools = _tool_specs(given.pop("tools", None) or ())
     request = Request(
         model=model,
         messages=tuple(conversation),
@@ -118,22 +130,39 @@ def make_request(model: str, messages: Iterable[Message], options: Options) -> R
             f"unknown option {unknown[0]!r}. Options: {', '.join(sorted(Options.__annotations__))}. "
             "What only one vendor knows goes into provider_options."
         )
-    if not conversation:
+    if not conversation and not answered:
         raise InvalidRequest("the prompt is empty: pass at least one message")
     return request
+
+
+def _tool_specs(tools: Iterable[AnyTool]) -> tuple[ToolSpec | ProviderTool, ...]:
+    if not tools:
+        return ()
+    from llmstream.tools import tool_specs  # loaded by those who use tools
+
+    return tool_specs(tools)
 
 
 def _settings(given: dict[str, Any]) -> Settings:
     base = given.pop("settings", None) or Settings()
     fields = {name: given.pop(name) for name in sorted(_SETTINGS & given.keys())}
-    if isinstance(fields.get("stop"), str):
-        fields["stop"] = (fields["stop"],)
+    if "stop" in fields:
+        stop = fields["stop"]
+        fields["stop"] = (stop,) if isinstance(stop, str) else () if stop is None else _listed(stop)
     try:
         if isinstance(base, Settings):
             base = {name: getattr(base, name) for name in Settings.__struct_fields__}
-        return msgspec.convert({**base, **fields}, Settings)
-    except msgspec.ValidationError as error:
+        settings = msgspec.convert({**base, **fields}, Settings)
+    except (msgspec.ValidationError, TypeError) as error:
         raise InvalidRequest(f"settings: {error}") from None
+    for name in Settings.__struct_fields__:
+        if isinstance(value := getattr(settings, name), float) and not math.isfinite(value):
+            raise InvalidRequest(f"settings: {name} is {value}, which is no number")
+    return settings
+
+
+def _listed(value: object) -> object:
+    return tuple(value) if isinstance(value, Iterable) else value
 
 
 def _tool_choice(
@@ -172,6 +201,9 @@ def _response_format(value: Any) -> ResponseFormat | None:
     if value == "json":
         return ResponseFormat()
     if isinstance(value, Mapping):
+        check_schema(value)
         return ResponseFormat(schema=dict(value))
+    from llmstream.structured.output import as_structured  # loaded by those who ask for a type
+
     typed = as_structured(value)
     return None if typed is None else typed.format

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from llmstream.dialects.base import Decoder, Encoded
+from llmstream.dialects.base import Decoder, Encoded, Position
 from llmstream.errors import LLMStreamError
 from llmstream.exchange import HttpRequest
+from llmstream.request import Request
 from llmstream.streams.observations import Observe
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.limiter import Limiter
@@ -18,7 +19,7 @@ from llmstream.transport.retry import Retry
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["Plan", "Prepared"]
+__all__ = ["KeptAnswer", "Plan", "Prepared"]
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -35,12 +36,27 @@ class Prepared(msgspec.Struct, frozen=True):
         return f"Prepared({self.http!r})"
 
 
+class KeptAnswer(msgspec.Struct, frozen=True):
+    """The ways to an answer that its vendor keeps.
+
+    reopen:  the request for what comes behind a position, as a stream
+    look_up: the request for the answer in one piece, as far as it is made
+    is_made: whether the answer to `look_up` is the whole
+    """
+
+    reopen: Callable[[Position], Awaitable[Prepared]]
+    look_up: Callable[[Position], Awaitable[Prepared]]
+    is_made: Callable[[bytes], bool]
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a call needs to know.
 
     prepare:     asked before each attempt, since keys and signatures grow old
     new_keys:    whether `prepare` may give another key after a refusal
     model, call_id: what observations of the call are told by
+    request: what is asked, for observers that want content
+    kept:        the ways to an answer that is kept, where it is to be read on after a break
     max_output_tokens: what the request may be answered with, for the limiter's estimate
     """
 
@@ -54,8 +70,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     session: aiohttp.ClientSession | None = None
     include_raw: bool = False
     new_keys: bool = False
+    kept: KeptAnswer | None = None
     model: str = ""
     call_id: str = ""
     limiter: Limiter | None = None
     max_output_tokens: int = 0
     observe: Observe | None = None
+    request: Request | None = None

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from llmstream.dialects.vendor_errors import request_id
 from llmstream.errors import LLMStreamError
+from llmstream.request import Request
 from llmstream.streams.observations import Observe, Watch
 from llmstream.usage import Usage
 
@@ -23,10 +24,17 @@ class Reporter:
 
     __slots__ = ("_headers", "_name", "_over", "watch")
 
-    def __init__(self, provider: str, model: str, call_id: str, observe: Observe | None) -> None:
+    def __init__(
+        self,
+        provider: str,
+        model: str,
+        call_id: str,
+        observe: Observe | None,
+        request: Request | None = None,
+    ) -> None:
         self.watch: Watch | None = None
         if observe is not None:
-            self.watch = Watch(observe, call_id=call_id, provider=provider, model=model)
+            self.watch = Watch(observe, call_id=call_id, provider=provider, model=model, request=request)
         self._name = f"{provider}:{model}"
         self._headers: Mapping[str, str] = {}
         self._over = False

@@ -295,15 +295,17 @@ async def test_a_vendor_that_asks_for_a_long_wait_is_not_waited_for(serve) -> No
 @pytest.mark.parametrize(
     ("pieces", "deadlines", "which"),
     [
-        ([30.0], ls.Deadlines(first_event_s=0.05), "first-event"),
-        ([sse.chunk("Hel"), 30.0], ls.Deadlines(idle_s=0.05), "idle"),
-        ([sse.chunk("Hel"), *[b": ping\n\n", 0.01] * 500], ls.Deadlines(idle_s=0.1), "idle"),
-        ([sse.chunk("Hel"), *[sse.chunk("x"), 0.01] * 500], ls.Deadlines(step_s=0.1), "step"),
-        ([sse.chunk("Hel"), *[sse.chunk("x"), 0.01] * 500], ls.Deadlines(total_s=0.1), "total"),
+        ([3000.0], ls.Deadlines(first_event_s=90), "first-event"),
+        ([sse.chunk("Hel"), 3000.0], ls.Deadlines(idle_s=90), "idle"),
+        ([sse.chunk("Hel"), *[b": ping\n\n", 20.0] * 50], ls.Deadlines(idle_s=90), "idle"),
+        ([sse.chunk("Hel"), *[sse.chunk("x"), 20.0] * 50], ls.Deadlines(step_s=90), "step"),
+        ([sse.chunk("Hel"), *[sse.chunk("x"), 20.0] * 50], ls.Deadlines(total_s=90), "total"),
     ],
     ids=["silence", "stall", "pings are no progress", "a long step", "a long stream"],
 )
-async def test_a_deadline_says_which_one_it_was(serve, pieces, deadlines, which) -> None:
+async def test_a_deadline_passes_at_its_moment_and_says_which_one_it_was(
+    serve, pieces, deadlines, which, llm_virtual_clock
+) -> None:
     server = Watched(pieces)
     once = ls.Retry(max_retries=0)
     stream = model(await serve(server)).stream("Hi", deadlines=deadlines, retry=once)
@@ -312,28 +314,31 @@ async def test_a_deadline_says_which_one_it_was(serve, pieces, deadlines, which)
         async for event in stream:
             events.append(event)
     assert caught.value.reason == which
+    assert llm_virtual_clock.elapsed_s == pytest.approx(90)
     assert check(events) == []
     await server.was_left()
 
 
-async def test_headers_that_never_come_are_a_deadline(serve) -> None:
+async def test_headers_that_never_come_are_a_deadline(serve, llm_virtual_clock) -> None:
     async def silent(request: web.Request) -> web.StreamResponse:
-        await asyncio.sleep(30)
+        await asyncio.sleep(3000)
         return web.Response()
 
-    deadlines = ls.Deadlines(first_event_s=0.05)
+    deadlines = ls.Deadlines(first_event_s=90)
     stream = model(await serve(silent)).stream("Hi", deadlines=deadlines, retry=ls.Retry(max_retries=0))
     with pytest.raises(ls.DeadlineExceeded) as caught:
         await stream.collect()
     assert caught.value.reason == "first-event"
+    assert llm_virtual_clock.elapsed_s == pytest.approx(90)
 
 
-async def test_a_slow_reader_is_no_idle_stream(serve) -> None:
-    stream = model(await serve(hello)).stream("Hi", deadlines=ls.Deadlines(idle_s=0.3))
+async def test_a_slow_reader_is_no_idle_stream(serve, llm_virtual_clock) -> None:
+    stream = model(await serve(hello)).stream("Hi", deadlines=ls.Deadlines(idle_s=90))
     async for event in stream:
         if isinstance(event, TextDelta):
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(100)
     assert stream.text == "Hello"
+    assert llm_virtual_clock.elapsed_s == pytest.approx(200)
 
 
 async def test_a_complete_answer_ends_though_the_socket_stays_open(serve) -> None:
@@ -656,15 +661,15 @@ async def test_a_connection_that_the_server_has_closed_meanwhile_is_not_the_call
     await asyncio.sleep(0.01)  # the server's last handler sees that its client is gone
 
 
-async def test_a_flood_after_the_answer_ends_nothing_later_than_it_may(serve) -> None:
-    pings = [b": ping\n\n", 0.01] * 2000
+async def test_a_flood_after_the_answer_ends_nothing_later_than_it_may(serve, llm_virtual_clock) -> None:
+    pings = [b": ping\n\n", 0.1] * 2000
 
     async def flood(request: web.Request) -> web.StreamResponse:
         return await sse.answer(request, [sse.chunk("Hello"), sse.chunk(reason="stop"), *pings])
 
-    async with asyncio.timeout(5):
-        message = await model(await serve(flood)).stream("Hi").collect()
+    message = await model(await serve(flood)).stream("Hi").collect()
     assert message.text_content == "Hello"
+    assert llm_virtual_clock.elapsed_s < 5
 
 
 async def test_a_key_that_is_refused_is_asked_for_once_more(serve) -> None:
@@ -697,19 +702,15 @@ async def test_a_request_sent_again_is_known_by_its_idempotency_key(serve) -> No
     assert seen[0] == seen[1] != seen[2]
 
 
-async def test_an_error_body_that_never_ends_is_a_deadline(serve) -> None:
+async def test_an_error_body_that_never_ends_is_a_deadline(serve, llm_virtual_clock) -> None:
     async def slow(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(status=500, headers={"content-type": "application/json"})
         await response.prepare(request)
         await response.write(b'{"error": ')
-        await asyncio.sleep(30)
+        await asyncio.sleep(3000)
         return response
 
-    deadlines = ls.Deadlines(first_event_s=1)
-    async with asyncio.timeout(5):
-        with pytest.raises(ls.ServerError):
-            await (
-                model(await serve(slow))
-                .stream("Hi", deadlines=deadlines, retry=ls.Retry(max_retries=0))
-                .collect()
-            )
+    asked = model(await serve(slow), retry=ls.Retry(max_retries=0))
+    with pytest.raises(ls.ServerError):
+        await asked.stream("Hi", deadlines=ls.Deadlines(first_event_s=90)).collect()
+    assert llm_virtual_clock.elapsed_s <= 90

@@ -75,13 +75,14 @@ async def test_a_cancelled_task_makes_room_in_line_and_out_of_it(serve) -> None:
     assert (limiter.under_way, limiter.waiting) == (0, 0)
 
 
-async def test_waiting_counts_against_the_total_deadline_and_no_other(serve) -> None:
+async def test_waiting_counts_against_the_total_deadline_and_no_other(serve, llm_virtual_clock) -> None:
     limiter = ls.Limiter(max_concurrent=1)
     permit = await limiter.acquire()
-    deadlines = ls.Deadlines(first_event_s=0.01, step_s=0.01, total_s=0.15)
+    deadlines = ls.Deadlines(first_event_s=60, step_s=60, total_s=900)
     with pytest.raises(ls.DeadlineExceeded) as caught:
         await model(await serve(hello), limiter, deadlines=deadlines).stream("Hi").collect()
     assert caught.value.reason == "total"
+    assert llm_virtual_clock.elapsed_s == pytest.approx(900)
     permit.release()
     assert (limiter.under_way, limiter.waiting) == (0, 0)
 

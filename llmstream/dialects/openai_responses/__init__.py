@@ -3,8 +3,9 @@
 Reading: `wire.py` has the shapes; `prose_decoder.py` reads messages and reasoning, `tool_decoder.py`
 calls, `item_decoder.py` their events, `decoder.py` the response around them. Writing: `request.py`,
 `input_writer.py` and `answer_writer.py`. In reverse: `request_reader.py`, `input_reader.py`,
-`answer_reader.py`; `event_encoder.py`, `prose_encoder.py` and `call_encoder.py`. What servers do
-differently is data: `quirks.py`.
+`answer_reader.py`; `event_encoder.py`, `prose_encoder.py` and `call_encoder.py`. Answers that are
+kept and read on: `kept_answers.py`, `following_decoder.py`. What servers do differently is data:
+`quirks.py`.
 
 What the API wants back verbatim is in metadata under "openai", whatever the provider: item ids,
 encrypted reasoning, phases, and whole items of tools that only this API knows. `provider` beside
@@ -18,10 +19,21 @@ from collections.abc import Mapping
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.dialects.base import Encoded, Limits
+from llmstream.dialects.base import Encoded, Limits, Position
 from llmstream.dialects.openai_answers import error_response
 from llmstream.dialects.openai_responses.decoder import OpenAIResponsesDecoder
 from llmstream.dialects.openai_responses.event_encoder import ResponseWriter
+from llmstream.dialects.openai_responses.following_decoder import FollowingResponsesDecoder
+from llmstream.dialects.openai_responses.kept_answers import (
+    KeptRequest,
+    cancel_request,
+    is_kept,
+    is_made,
+    kept,
+    read_kept_request,
+    resume_request,
+    whole_request,
+)
 from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.request import encode_request
 from llmstream.dialects.openai_responses.request_reader import read_request
@@ -63,6 +75,50 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
         """A decoder for one response body."""
         return OpenAIResponsesDecoder(provider=provider, include_raw=include_raw, limits=limits)
 
+    def keep(self, request: Request, *, provider: str) -> Request | None:
+        """The request for an answer in the background; None where the vendor has none.
+
+        raises: InvalidRequest where the request wants nothing stored
+        """
+        return kept(request, provider=provider) if self.quirks.background else None
+
+    def is_kept(self, request: Request, *, provider: str) -> bool:
+        """Whether a request asks for an answer in the background."""
+        return is_kept(request, provider=provider)
+
+    def resume(self, position: Position) -> HttpRequest:
+        """The request for what comes behind a position of an answer in the background."""
+        return resume_request(self.quirks.path, position)
+
+    def look_up(self, response_id: str) -> HttpRequest:
+        """The request for an answer in the background in one piece."""
+        return whole_request(self.quirks.path, response_id)
+
+    def is_made(self, body: bytes) -> bool:
+        """Whether it is over, so that the answer is whole."""
+        return is_made(body)
+
+    def cancel(self, response_id: str) -> HttpRequest:
+        """The request that ends the making of an answer in the background."""
+        return cancel_request(self.quirks.path, response_id)
+
+    def following_decoder(
+        self,
+        *,
+        provider: str,
+        include_raw: bool = False,
+        limits: Limits = Limits(),
+        after: Position | None = None,
+    ) -> FollowingResponsesDecoder:
+        """A decoder of an answer in the background, over any number of bodies."""
+        return FollowingResponsesDecoder(
+            provider=provider, include_raw=include_raw, limits=limits, after=after
+        )
+
+    def read_kept_request(self, http: HttpRequest) -> KeptRequest | None:
+        """The reverse of `resume` and `cancel`; None for any other request."""
+        return read_kept_request(http, self.quirks.path)
+
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
     ) -> LLMStreamError:
@@ -86,7 +142,7 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
 
     def event_encoder(self, request: Request) -> ResponseWriter:
         """The reverse of `decoder`, for the answer to one request."""
-        return ResponseWriter(model=request.model)
+        return ResponseWriter(model=request.model, background=is_kept(request, provider=_VENDOR))
 
     def encode_error(self, error: ErrorInfo) -> HttpResponse:
         """The answer that the vendor would give."""

@@ -13,8 +13,10 @@ from typing import Any, Final
 
 from llmstream.chats.content import Custom, File, Reasoning, Source, Text, ToolCall, ToolResult, part_kind
 from llmstream.chats.message import Message
+from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
 from llmstream.dialects.openai_responses.content_parts import own
 from llmstream.dialects.openai_responses.quirks import Quirks
+from llmstream.dialects.openai_responses.sources import KEY
 from llmstream.errors import Unsupported
 
 __all__ = ["AnswerWriter", "wire_id"]
@@ -61,7 +63,10 @@ class AnswerWriter:
                 case Text():
                     self._text(part, items)
                 case Reasoning():
-                    self._reasoning(part, items)
+                    if self._quirks.plain_reasoning and self._is_anothers(part, message):
+                        self._warn(FOREIGN_REASONING)
+                    else:
+                        self._reasoning(part, items)
                 case ToolCall():
                     self._call(part, items)
                 case ToolResult() if part.provider_executed:
@@ -76,7 +81,8 @@ class AnswerWriter:
                 case _:
                     kind = part_kind(part)
                     raise Unsupported(f"{self._provider} cannot take a part of kind {kind!r} in an answer.")
-        return [self._with_fresh_id(item) for item in self._chained(items)]
+        fresh = [self._with_fresh_id(item) for item in self._chained(items)]
+        return self._chained(fresh)  # stored reasoning that comes again is nothing without its id
 
     def _text(self, part: Text, items: list[dict[str, Any]]) -> None:
         told = own(part)
@@ -179,7 +185,7 @@ class AnswerWriter:
             else:
                 self._warn("reasoning at the end of an answer was left out: nothing came of it")
         if dropped:
-            self._warn("reasoning that is not the vendor's own, or not encrypted, was left out")
+            self._warn("reasoning that is not the vendor's own, not encrypted or there twice was left out")
             # Ids of items whose reasoning is missing are refused; without them nothing is missed.
             out = [_without_id(item) if item.get("type") in _WITHOUT_ID else item for item in out]
         return out[::-1]
@@ -205,6 +211,10 @@ class AnswerWriter:
         return (
             value if isinstance(value, str) and self._quirks.item_ids and not self._is_foreign(told) else None
         )
+
+    def _is_anothers(self, part: Reasoning, message: Message) -> bool:
+        """Whether reasoning, which goes back as plain text here, is known to be of another vendor."""
+        return self._is_foreign(own(part)) or is_foreign(part, message, KEY, self._provider)
 
     def _is_foreign(self, told: dict[str, Any]) -> bool:
         return told.get("provider") not in (None, self._provider)

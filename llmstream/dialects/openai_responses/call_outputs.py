@@ -10,6 +10,7 @@ import msgspec
 from llmstream.chats.content import Image, ToolResult
 from llmstream.dialects.openai_responses.content_parts import own, write_part
 from llmstream.dialects.openai_responses.quirks import Quirks
+from llmstream.dialects.result_text import told_result
 
 __all__ = ["output_item"]
 
@@ -46,18 +47,12 @@ def output_item(
             return _approval(result, call)
         case _:
             kind = "function_call_output"
-    output: str | list[dict[str, Any]] = _words(result)
+    output: str | list[dict[str, Any]] = told_result(result)
     if result.parts:
         words = [{"type": "input_text", "text": output}] if output else []
         output = [*words, *(write_part(part, quirks, provider=provider) for part in result.parts)]
     extras: dict[str, Any] = {name: told[name] for name in ("id", "status", "caller") if name in told}
     return {"type": kind, "call_id": call_id, "output": output, **extras}
-
-
-def _words(result: ToolResult) -> str:
-    if not result.content and result.result is not None:
-        return msgspec.json.encode(result.result).decode()
-    return result.content
 
 
 def _value(result: ToolResult) -> Any:

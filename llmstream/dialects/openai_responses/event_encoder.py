@@ -48,8 +48,8 @@ class ResponseWriter:
     ran. An error event is written where it ends the stream.
     """
 
-    def __init__(self, *, model: str) -> None:
-        self._frames = Frames(model)
+    def __init__(self, *, model: str, background: bool = False) -> None:
+        self._frames = Frames(model, background=background)
         self._calls = CallEncoder(self._frames)
         self._prose = ProseEncoder(self._frames)
         self._error: ErrorInfo | None = None

@@ -16,11 +16,14 @@ _encode = msgspec.json.Encoder().encode
 class Frames:
     """Writes events as frames, each with its number; items get their place in the output.
 
+    background: the response is made in the background and kept
+
     output: the items that are done, by their place
     """
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, *, background: bool = False) -> None:
         self.output: dict[int, dict[str, Any]] = {}
+        self._background = background
         self._number = 0
         self._places = 0
         self._begun = False
@@ -75,7 +78,7 @@ class Frames:
             "object": "response",
             "created_at": self._names["created_at"],
             "status": status,
-            "background": False,
+            "background": self._background,
             "error": None,
             "incomplete_details": None,
             "instructions": None,
@@ -85,7 +88,7 @@ class Frames:
             "parallel_tool_calls": True,
             "previous_response_id": None,
             "reasoning": {"effort": None, "summary": None},
-            "store": False,
+            "store": self._background,
             "temperature": 1.0,
             "text": {"format": {"type": "text"}},
             "tool_choice": "auto",

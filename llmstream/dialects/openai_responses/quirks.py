@@ -32,6 +32,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     strict_tools:   whether `strict` is known
     provider_tools: whether tools of the vendor's own are known
     audio:          whether recordings may be sent
+    background:     whether answers can be made in the background, kept and read on
     extra_body:     fixed fields of every request
     headers:        fixed headers of every request
     """
@@ -51,5 +52,6 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     strict_tools: bool = True
     provider_tools: bool = True
     audio: bool = False
+    background: bool = True
     extra_body: Mapping[str, Any] = {}
     headers: Mapping[str, str] = {}

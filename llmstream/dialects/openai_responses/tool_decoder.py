@@ -54,7 +54,7 @@ class ToolDecoder(ProseDecoder):
         name = tool_name_of(item.wire)
         if item.call_id is not None or not name or may_wrap(item.wire):
             return
-        self._start(item, name)
+        self._start(item)
 
     def input(self, item: OpenItem, fragment: object, *, quote: bool = False) -> None:
         """A fragment of input; quote: it is the inside of a JSON string."""
@@ -100,7 +100,7 @@ class ToolDecoder(ProseDecoder):
                 self.defect(f"the tool call {call_id_of(wire)!r} has no name. It was left out.")
                 item.ended = True
                 return
-            self._start(item, name)
+            self._start(item)
         if not item.ended:
             item.wire = _latest(item.wire, wire)
             if wire.get("status") == "incomplete" and not is_hosted(item.wire):
@@ -138,20 +138,24 @@ class ToolDecoder(ProseDecoder):
             return
         self._result(str(call_id), RESULT_ITEMS[kind], wire)
 
-    def _start(self, item: OpenItem, name: str) -> None:
-        wire = item.wire
-        self.close_texts()
-        item.call_id = self.fresh(call_id_of(wire) or f"call-{self._count}")
-        hosted = is_hosted(wire)
+    def input_start(self, item: OpenItem, call_id: str) -> ToolInputStart:
+        """The event that opens the input of a call."""
+        wire, hosted = item.wire, is_hosted(item.wire)
         said: dict[str, Any] = {"type": item.kind, **self.origin(item)}
         if hosted and item.kind == "custom_tool_call":
             said |= {"call_id": wire.get("call_id"), "name": wire.get("name")}
-        dynamic = item.kind.startswith("mcp_")
-        self.out.append(ToolInputStart(name, item.call_id, hosted, dynamic, provider_metadata={KEY: said}))
+        name, dynamic = tool_name_of(wire), item.kind.startswith("mcp_")
+        return ToolInputStart(name, call_id, hosted, dynamic, provider_metadata={KEY: said})
+
+    def _start(self, item: OpenItem) -> None:
+        wire = item.wire
+        self.close_texts()
+        item.call_id = self.fresh(call_id_of(wire) or f"call-{self._count}")
+        self.out.append(self.input_start(item, item.call_id))
         held, item.parts = item.parts, []
         for fragment in held:
             self._give(item, fragment)
-        if not hosted:
+        if not is_hosted(wire):
             self.client_called = True
         elif item.kind == "tool_search_call":
             self._last_search = item.call_id

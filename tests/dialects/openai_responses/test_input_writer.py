@@ -213,11 +213,52 @@ def test_reasoning_that_nothing_came_of_is_left_out():
     assert "nothing came of it" in words(encoded)[0]
 
 
-def test_reasoning_of_another_vendor_is_left_out_or_goes_bare_where_that_is_known():
-    message = Message("", "assistant", (Reasoning("hm", {"anthropic": {"signature": "s"}}), Text("a")))
-    encoded = encode(message)
-    assert [item["type"] for item in encoded.http.json()["input"]] == ["message"]
+def test_stored_reasoning_that_comes_again_is_left_out_and_not_sent_empty():
+    """An id stands for it once; a second time the API refuses it, and without it nothing is left."""
+    answer = Message(
+        "",
+        "assistant",
+        (Reasoning("hm", own(item_id="rs_1")), Text("a", own(item_id="msg_1"))),
+    )
+    ask = Message.user("Go on.")
+    encoded = encode(answer, ask, answer, ask, store=True)
+    sent = [(i.get("type", i.get("role")), i.get("id")) for i in encoded.http.json()["input"]]
+    assert sent == [
+        ("reasoning", "rs_1"),
+        ("message", "msg_1"),
+        ("user", None),
+        ("message", None),
+        ("user", None),
+    ]
     assert len(words(encoded)) == 1
+
+
+def test_encrypted_reasoning_that_comes_again_goes_without_its_id():
+    kept = own(item_id="rs_1", encrypted_content="e")
+    answer = Message("", "assistant", (Reasoning("hm", kept), Text("a", own(item_id="msg_1"))))
+    sent = encode(answer, Message.user("Go on."), answer, Message.user("Go on.")).http.json()["input"]
+    reasoning = [(i.get("id"), i["encrypted_content"]) for i in sent if i.get("type") == "reasoning"]
+    assert reasoning == [("rs_1", "e"), (None, "e")]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"anthropic": {"signature": "s"}},
+        {"openai": {"provider": "azure", "item_id": "rs_1"}},
+        {"llmstream": {"origin": "deepseek"}},
+    ],
+)
+def test_reasoning_of_another_vendor_is_left_out_also_where_it_needs_no_signature(metadata):
+    message = Message("", "assistant", (Reasoning("hm", metadata), Text("a")))
+    for plain in (False, True):
+        encoded = encode(message, quirks=Quirks(plain_reasoning=plain))
+        assert [item["type"] for item in encoded.http.json()["input"]] == ["message"]
+        assert len(words(encoded)) == 1
+
+
+def test_reasoning_of_nobody_known_goes_bare_where_that_is_known():
+    message = Message("", "assistant", (Reasoning("hm"), Text("a")))
     first, _ = items(message, quirks=Quirks(plain_reasoning=True))
     assert first == {
         "type": "reasoning",

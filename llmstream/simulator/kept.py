@@ -1,0 +1,144 @@
+"""Answers in the background: made whether anybody reads or not, kept for a while, read on and ended."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.dialects.base import Dialect
+from llmstream.dialects.openai_responses import OpenAIResponses
+from llmstream.dialects.openai_responses.kept_answers import KeptRequest
+from llmstream.errors import NotFound
+from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.simulator.script import Cut, Stall, Turn
+
+__all__ = ["KeptAnswer", "KeptAnswers", "uncut"]
+
+_MOST: Final = 256
+
+
+def uncut(turn: Turn) -> Turn:
+    """The turn as the vendor makes it, whatever becomes of the way to its reader."""
+    return msgspec.structs.replace(turn, fault=None) if isinstance(turn.fault, Cut | Stall) else turn
+
+
+class _Numbered(msgspec.Struct):
+    sequence_number: int = -1
+    response: dict[str, Any] | None = None
+
+
+class KeptAnswer:
+    """One answer: its frames, each with its number and the moment at which it is made.
+
+    pieces: seconds from now and bytes, any number of frames in each
+    """
+
+    def __init__(self, pieces: Iterable[tuple[float, bytes]], clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._began = clock()
+        self._ended_s: float | None = None
+        self._frames = [
+            (due_s, _numbered(frame), frame + b"\n\n")
+            for due_s, data in pieces
+            for frame in data.split(b"\n\n")
+            if frame.strip()
+        ]
+        first = next((said.response for _, said, _ in self._frames if said.response), {})
+        self.response_id = str(first.get("id"))
+
+    def rest(self, after: int) -> Iterator[tuple[float, bytes]]:
+        """The frames behind a number, each with the seconds from now until it is made."""
+        asked_s, last = self._age(), after
+        for due_s, said, frame in self._frames:
+            if self._is_dropped(due_s):
+                break
+            if said.sequence_number > after:
+                last = said.sequence_number
+                yield max(0.0, due_s - asked_s), frame
+        if self._ended_s is not None and not self._is_over():
+            yield 0.0, self._last_word(last + 1)
+
+    def end(self) -> dict[str, Any]:
+        """No more of it is made; gives the response as it is then."""
+        if self._ended_s is None:
+            self._ended_s = self._age()
+        return self.whole()
+
+    def whole(self) -> dict[str, Any]:
+        """The response as far as it is made."""
+        now = self._age()
+        made = [s.response for due, s, _ in self._frames if due <= now and not self._is_dropped(due)]
+        response = next((r for r in reversed(made) if r is not None), {"id": self.response_id})
+        ended = self._ended_s is not None and not self._is_over()
+        return {**response, "status": "cancelled"} if ended else response
+
+    def _age(self) -> float:
+        return self._clock() - self._began
+
+    def _is_dropped(self, due_s: float) -> bool:
+        return self._ended_s is not None and due_s > self._ended_s
+
+    def _is_over(self) -> bool:
+        """Whether it was whole before it was ended."""
+        last_s = self._frames[-1][0] if self._frames else -math.inf
+        return not self._is_dropped(last_s)
+
+    def _last_word(self, number: int) -> bytes:
+        said = {"type": "response.cancelled", "sequence_number": number, "response": self.whole()}
+        return b"event: response.cancelled\ndata: " + msgspec.json.encode(said) + b"\n\n"
+
+
+class KeptAnswers:
+    """The answers that a simulator keeps: the latest 256."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._answers: dict[str, KeptAnswer] = {}
+
+    def begin(self, pieces: list[tuple[float, bytes]], turn: Turn) -> Iterator[tuple[float, bytes]]:
+        """Keeps an answer, and gives what its first reader gets of it.
+
+        pieces: one for each event of the turn
+        """
+        answer = KeptAnswer(pieces, self._clock)
+        self._answers[answer.response_id] = answer
+        if len(self._answers) > _MOST:
+            del self._answers[next(iter(self._answers))]
+        count = turn.fault.after_events if isinstance(turn.fault, Cut | Stall) else len(pieces)
+        shown = sum(data.count(b"\n\n") for _, data in pieces[:count])
+        return itertools.islice(answer.rest(-1), shown if count < len(pieces) else None)
+
+    def find(self, wish: KeptRequest) -> KeptAnswer:
+        """The answer that is asked for.
+
+        raises: NotFound in the vendor's words
+        """
+        response_id = wish.position.response_id
+        found = self._answers.get(response_id)
+        if found is None:
+            raise NotFound(f"Response with id '{response_id}' not found.", status=404, reason="not_found")
+        return found
+
+    @staticmethod
+    def wish(http: HttpRequest, dialects: Iterable[Dialect]) -> tuple[Dialect, KeptRequest] | None:
+        """What a request wants of an answer that is kept; None for any other request."""
+        for dialect in dialects:
+            wish = dialect.read_kept_request(http) if isinstance(dialect, OpenAIResponses) else None
+            if wish is not None:
+                return dialect, wish
+        return None
+
+    def page(self, wish: KeptRequest) -> HttpResponse:
+        """The answer in one piece, as it is now; ended, if that is the wish."""
+        answer = self.find(wish)
+        response = answer.end() if wish.wish == "cancel" else answer.whole()
+        return HttpResponse(200, msgspec.json.encode(response), {"content-type": "application/json"})
+
+
+def _numbered(frame: bytes) -> _Numbered:
+    _, _, data = frame.partition(b"data: ")
+    return msgspec.json.decode(data, type=_Numbered)

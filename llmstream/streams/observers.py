@@ -1,0 +1,87 @@
+"""Observers of calls: several as one, and what one is told of content that asks for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import msgspec
+
+from llmstream.accumulate import Accumulator
+from llmstream.chats.message import Message
+from llmstream.events import Event
+from llmstream.request import Request
+
+__all__ = ["CallContent", "Contents", "joined", "tell", "wants_content"]
+
+_log = logging.getLogger("llmstream")
+
+
+class CallContent(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked and answered; comes right before `CallFinished`, to an observer with `wants_content`.
+
+    message: as far as the answer came
+    """
+
+    is_content: ClassVar[bool] = True
+
+    call_id: str
+    provider: str
+    model: str
+    request: Request
+    message: Message
+
+
+class Contents:
+    """Keeps what a call is told of content by."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._answer = Accumulator()
+
+    def read(self, events: list[Event]) -> None:
+        """Events that came together."""
+        self._answer.feed_many(events)
+
+    def so_far(self, *, call_id: str, provider: str, model: str) -> CallContent:
+        """The content as far as it came."""
+        return CallContent(
+            call_id=call_id,
+            provider=provider,
+            model=model,
+            request=self._request,
+            message=self._answer.partial,
+        )
+
+
+def wants_content(observe: Callable[[Any], object] | None) -> bool:
+    """Whether an observer is to be told what is said, beside how it went."""
+    return bool(getattr(observe, "wants_content", False))
+
+
+def tell(observe: Callable[[Any], object], observation: object) -> None:
+    """Tells an observer; what it raises is logged and dropped."""
+    try:
+        observe(observation)
+    except Exception:
+        _log.exception("an observer failed at %s; the stream goes on", type(observation).__name__)
+
+
+class _Joined:
+    """Two observers as one; only those that want content are told of it."""
+
+    def __init__(self, *observers: Callable[[Any], object]) -> None:
+        self._observers = observers
+        self.wants_content = any(map(wants_content, observers))
+
+    def __call__(self, observation: object) -> None:
+        for observe in self._observers:
+            if wants_content(observe) or not getattr(observation, "is_content", False):
+                tell(observe, observation)
+
+
+def joined(*observers: Callable[[Any], object] | None) -> Callable[[Any], object] | None:
+    """All observers that there are as one; None where there is none."""
+    found = [observe for observe in observers if observe is not None]
+    return _Joined(*found) if len(found) > 1 else next(iter(found), None)

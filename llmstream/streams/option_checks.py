@@ -1,0 +1,76 @@
+"""What prompts and options cannot mean is said on the spot, not by whoever stumbles over it later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.chats.content import Audio, Document, Image
+from llmstream.chats.message import Message
+from llmstream.errors import InvalidRequest
+from llmstream.transport.deadlines import Deadlines
+from llmstream.transport.retry import Retry
+
+__all__ = ["check_messages", "check_options", "check_schema"]
+
+_OPENAI_FORMS: Final = ("json_object", "json_schema", "text")
+
+
+def check_messages(messages: Iterable[object]) -> None:
+    """Whether they are messages, made of parts.
+
+    raises: InvalidRequest
+    """
+    for message in messages:
+        if not isinstance(message, Message):
+            raise InvalidRequest(
+                "a prompt is a str, a Message, a list of Messages or a Chat; "
+                f"got {type(message).__name__} in it"
+            )
+        for part in message.parts:
+            _check_part(part)
+
+
+def _check_part(part: object) -> None:
+    name = type(part).__name__
+    if not isinstance(part, msgspec.Struct) and not hasattr(part, "part_kind"):
+        raise InvalidRequest(f"a message is made of parts such as Text or Image; got {name} in it")
+    if isinstance(part, Image | Audio | Document):
+        if not isinstance(part.url, str) or not isinstance(part.data, bytes | bytearray | memoryview):
+            raise InvalidRequest(f"{name}: url is a str, data is bytes. Of a file: data=path.read_bytes()")
+        if not part.url and not part.data and not part.metadata:
+            raise InvalidRequest(f"{name}: neither data nor a url is given")
+
+
+def check_options(given: Mapping[str, Any]) -> None:
+    """Whether the options that no type of their own checks have the right form; None is as if not given.
+
+    raises: InvalidRequest
+    """
+    for name, kind in (("deadlines", Deadlines), ("retry", Retry)):
+        if not isinstance(given.get(name), kind | None):
+            raise InvalidRequest(f"{name} is a {kind.__name__}, got {given[name]!r}")
+    if given.get("errors") not in (None, "raise", "events"):
+        raise InvalidRequest(f'errors is "raise" or "events", got {given["errors"]!r}')
+    for name in ("provider_options", "headers"):
+        if not isinstance(given.get(name), Mapping | None):
+            raise InvalidRequest(f"{name} is a mapping, got {type(given[name]).__name__}")
+    for provider, fields in (given.get("provider_options") or {}).items():
+        if not isinstance(fields, Mapping):
+            raise InvalidRequest(
+                f"provider_options holds a mapping for each provider: {{{provider!r}: {{...}}}}"
+            )
+
+
+def check_schema(schema: Mapping[str, Any]) -> None:
+    """Whether a `response_format` is a JSON schema, and not the form in which OpenAI wraps one.
+
+    raises: InvalidRequest
+    """
+    if schema.get("type") in _OPENAI_FORMS:
+        raise InvalidRequest(
+            f'response_format {{"type": {schema["type"]!r}}} is of OpenAI\'s wire. '
+            'Pass "json" for any object, or the JSON schema itself.'
+        )

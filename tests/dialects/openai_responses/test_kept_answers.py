@@ -1,0 +1,127 @@
+"""Requests for answers that are kept, and their reverse."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmstream.chats import Message
+from llmstream.dialects.base import KeepsAnswers, Position
+from llmstream.dialects.openai_chat import OpenAIChat
+from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
+from llmstream.dialects.openai_responses.kept_answers import KeptRequest
+from llmstream.errors import InvalidRequest
+from llmstream.exchange import HttpRequest
+from llmstream.request import Request
+
+DIALECT = OpenAIResponses()
+
+
+def asked(**options):
+    return Request(model="gpt-5", provider_options=options)
+
+
+def test_only_dialects_of_vendors_that_keep_answers_say_so():
+    assert isinstance(DIALECT, KeepsAnswers)
+    assert not isinstance(OpenAIChat(), KeepsAnswers)
+
+
+def test_a_kept_answer_is_made_in_the_background_and_stored():
+    request = DIALECT.keep(
+        Request(model="gpt-5", messages=(Message.user("Hi"),)), provider="openai-responses"
+    )
+    body = DIALECT.encode(request, provider="openai-responses").http.json()
+    assert (body["background"], body["store"], "include" in body) == (True, True, False)
+    assert DIALECT.is_kept(request, provider="openai-responses")
+
+
+def test_other_options_stay():
+    request = asked(openai={"truncation": "auto"}, x={"y": 1})
+    kept = DIALECT.keep(request, provider="openai")
+    assert kept.provider_options["openai"]["truncation"] == "auto"
+    assert kept.provider_options["x"] == {"y": 1}
+    assert request.provider_options["openai"] == {"truncation": "auto"}
+
+
+@pytest.mark.parametrize("name", ["store", "background"])
+def test_keeping_what_must_not_be_kept_is_a_contradiction(name):
+    with pytest.raises(InvalidRequest, match=f"{name}=False"):
+        DIALECT.keep(asked(**{"openai-responses": {name: False}}), provider="openai-responses")
+
+
+def test_a_vendor_without_a_background_keeps_nothing():
+    assert OpenAIResponses(Quirks(background=False)).keep(asked(), provider="x") is None
+
+
+def test_a_request_in_the_background_is_known_by_its_options():
+    assert DIALECT.is_kept(asked(openai={"background": True}), provider="azure")
+    assert DIALECT.is_kept(asked(azure={"background": True}), provider="azure")
+    assert not DIALECT.is_kept(asked(), provider="azure")
+
+
+@pytest.mark.parametrize("position", [Position("resp_1"), Position("resp_1", 0), Position("a b/ü", 41)])
+def test_what_is_asked_for_is_read_back(position):
+    http = DIALECT.resume(position)
+    assert (http.method, http.body) == ("GET", b"")
+    if "/" not in position.response_id:
+        assert DIALECT.read_kept_request(http) == KeptRequest("stream", position)
+
+
+def test_the_first_position_asks_for_the_whole():
+    assert DIALECT.resume(Position("r")).url == "/responses/r?stream=true"
+    assert DIALECT.resume(Position("r", 7)).url == "/responses/r?stream=true&starting_after=7"
+
+
+def test_ending_an_answer():
+    http = DIALECT.cancel("resp_1")
+    assert (http.method, http.url) == ("POST", "/responses/resp_1/cancel")
+    assert DIALECT.read_kept_request(http) == KeptRequest("cancel", Position("resp_1"))
+    assert not DIALECT.accepts(http)
+
+
+def test_an_answer_in_one_piece():
+    http = DIALECT.look_up("resp_1")
+    assert (http.method, http.url) == ("GET", "/responses/resp_1")
+    assert DIALECT.read_kept_request(http) == KeptRequest("whole", Position("resp_1"))
+
+
+@pytest.mark.parametrize(
+    ("body", "made"),
+    [
+        (b'{"status":"queued"}', False),
+        (b'{"status":"in_progress"}', False),
+        (b'{"status":"completed"}', True),
+        (b'{"status":"failed"}', True),
+        (b"{}", True),
+        (b"no JSON", True),
+    ],
+)
+def test_an_answer_is_made_once_waiting_changes_nothing(body, made):
+    assert DIALECT.is_made(body) == made
+
+
+@pytest.mark.parametrize("hostile", ["../files/x", "a?b=c", "a#b", "a/cancel", "a%2fb", "a\r\nx: y"])
+def test_an_id_leads_nowhere_else(hostile):
+    path = DIALECT.resume(Position(hostile, 1)).url.partition("?")[0]
+    assert path.count("/") == 2
+    assert path.isprintable()
+    assert DIALECT.cancel(hostile).url.count("/") == 3
+
+
+@pytest.mark.parametrize("empty", ["", ".", ".."])
+def test_what_is_no_id_is_refused(empty):
+    with pytest.raises(InvalidRequest):
+        DIALECT.resume(Position(empty))
+
+
+@pytest.mark.parametrize(
+    ("method", "url"),
+    [
+        ("POST", "/v1/responses"),
+        ("GET", "/v1/models"),
+        ("GET", "/v1/responses/a/b"),
+        ("DELETE", "/v1/responses/a"),
+        ("POST", "/v1/responses/a"),
+    ],
+)
+def test_other_requests_are_none_of_these(method, url):
+    assert DIALECT.read_kept_request(HttpRequest(url, method=method)) is None

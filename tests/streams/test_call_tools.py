@@ -1,0 +1,237 @@
+"""The loop by hand: calls that a person decides about, and calls that begin before the response is over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+import llmstream as ls
+from llmstream.agent import PendingCall
+from llmstream.simulator import Call, Cut, Turn
+from llmstream.testing import ScriptedModel
+
+ran: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_ran() -> None:
+    ran.clear()
+
+
+@ls.tool(needs_approval=lambda arguments: arguments["euros"] > 10)
+async def pay(euros: int) -> str:
+    """Pays."""
+    ran.append(f"pay {euros}")
+    return f"paid {euros}"
+
+
+@ls.tool
+async def look() -> str:
+    """Looks."""
+    ran.append("look")
+    return "seen"
+
+
+PAYS = Turn(calls=(Call("pay", {"euros": 50}), Call("look"), Call("pay", {"euros": 5})))
+
+
+def stream(*turns: Turn | str, tools: tuple[object, ...] = (pay, look)) -> ls.EventStream:
+    return ScriptedModel(*turns).stream("Go", tools=tools)
+
+
+@pytest.mark.parametrize("said", [True, ls.Approve(), False, ls.Deny("too dear")])
+async def test_an_approver_is_asked_in_a_loop_by_hand(said: bool | ls.Approve | ls.Deny) -> None:
+    shown: list[str] = []
+
+    async def approve(pending: PendingCall) -> bool | ls.Approve | ls.Deny:
+        await asyncio.sleep(0)
+        shown.append(str(pending))
+        return said
+
+    async with stream(PAYS, "Done.") as answer:
+        statuses = await answer.call_tools(approve=approve)
+        assert shown == ['pay({"euros":50})']
+        agreed = said in (True, ls.Approve())
+        assert ("pay 50" in ran) == agreed
+        assert [s.error is None for s in statuses] == [agreed, True, True]
+        assert await answer.call_tools(approve=approve) == []
+        assert answer.text == "Done."
+    results = answer.messages()[2].tool_results
+    assert len(results) == 3
+    assert ("too dear" in results[0].content) == (said == ls.Deny("too dear"))
+
+
+async def test_a_call_waits_until_it_is_decided_about_and_then_the_stream_goes_on() -> None:
+    async with stream(PAYS, "Done.") as answer:
+        assert [s.name for s in await answer.call_tools()] == ["look", "pay"]
+        (waiting,) = answer.pending_calls
+        assert (waiting.name, waiting.arguments) == ("pay", '{"euros":50}')
+        assert await answer.call_tools() == []  # nobody has decided: nothing runs, nothing goes on
+        assert [event async for event in answer] == []
+        with pytest.raises(ls.InvalidRequest, match="waits for a decision"):
+            await answer.call_tools({"another": True})
+        assert [s.name for s in await answer.call_tools({waiting.id: True})] == ["pay"]
+        assert answer.pending_calls == []
+        assert (await answer.collect()).text_content == "Done."
+    assert ran == ["look", "pay 5", "pay 50"]
+    assert [r.content for r in answer.messages()[2].tool_results] == ["paid 50", "seen", "paid 5"]
+
+
+async def test_an_approver_that_leaves_a_call_open_may_be_asked_again() -> None:
+    said: list[bool | None] = [None, True]
+    async with stream(PAYS, "Done.") as answer:
+        assert len(await answer.call_tools(approve=lambda pending: said.pop(0))) == 2
+        assert len(await answer.call_tools(approve=lambda pending: said.pop(0))) == 1
+    assert ran.count("pay 50") == 1
+
+
+async def test_a_waiting_call_is_answered_from_elsewhere_too() -> None:
+    async with stream(PAYS, "Done.") as answer:
+        await answer.call_tools()
+        (waiting,) = answer.pending_calls
+        answer.add_tool_results(ls.chats.ToolResult(waiting.id, "paid by hand"))
+        assert (await answer.collect()).text_content == "Done."
+
+
+async def test_what_an_approver_raises_leaves_every_call_with_a_result() -> None:
+    def approve(pending: PendingCall) -> bool:
+        raise LookupError("nobody is in")
+
+    async with stream(PAYS, "Done.") as answer:
+        with pytest.raises(LookupError):
+            await answer.call_tools(approve=approve)
+        assert len(answer.messages()[2].tool_results) == 3
+        assert (await answer.collect()).text_content == "Done."
+
+
+async def others() -> None:
+    """Lets every other task go on until it waits."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+class Slow:
+    """An eager tool that counts what began and what was cleaned up."""
+
+    def __init__(self, ends: bool) -> None:
+        self.began, self.cleaned = 0, 0
+
+        @ls.tool(eager=True)
+        async def slow(n: int) -> int:
+            self.began += 1
+            try:
+                await (asyncio.sleep(0) if ends else asyncio.Event().wait())
+                return n
+            finally:
+                await asyncio.sleep(0.001)  # cleanup that takes its time
+                self.cleaned += 1
+
+        self.tool = slow
+
+
+EAGER = Turn(calls=(Call("slow", {"n": 1}), Call("look"), Call("slow", {"n": 2})), text="Well.")
+
+
+async def test_an_eager_call_begins_when_it_is_complete_and_others_when_the_response_is() -> None:
+    slow = Slow(ends=True)
+    at: dict[str, int] = {}
+    async with stream(EAGER, "Done.", tools=(slow.tool, look)) as answer:
+        async for event in answer:
+            await others()
+            if isinstance(event, ls.ToolCall):
+                at[f"{event.tool_name} {event.input}"] = slow.began
+        assert list(at.values()) == [1, 1, 2]
+        assert ran == []  # the patient one
+        statuses = await answer.call_tools()
+        assert [s.result.content for s in statuses] == ["1", "seen", "2"]
+        assert await answer.call_tools() == []
+        assert answer.text == "Done."
+    assert slow.began == slow.cleaned == 2
+
+
+@pytest.mark.parametrize("clean", [True, False])
+async def test_eager_calls_of_a_response_that_fails_are_cancelled_and_waited_for(clean: bool) -> None:
+    slow = Slow(ends=False)
+    turn = Turn(calls=EAGER.calls, fault=Cut(after_events=9, clean=clean))
+    with pytest.raises(ls.LLMStreamError):
+        async for _ in (answer := stream(turn, tools=(slow.tool, look))):
+            await others()
+    assert slow.began == slow.cleaned == 1
+    assert await answer.call_tools() == []
+    assert [m.role for m in answer.messages()] == ["user"]
+    assert len(asyncio.all_tasks()) == 1
+
+
+@pytest.mark.parametrize("how", ["leave", "break", "cancel", "never called"])
+async def test_eager_calls_of_a_stream_that_is_left_are_cancelled_and_waited_for(how: str) -> None:
+    slow = Slow(ends=False)
+    answer = stream(EAGER, "Done.", tools=(slow.tool, look))
+
+    async def read() -> None:
+        async with answer:
+            async for event in answer:
+                await others()
+                if isinstance(event, ls.ToolCall) and how != "never called":
+                    if how == "cancel":
+                        task = asyncio.current_task()
+                        assert task is not None
+                        task.cancel()
+                        await asyncio.sleep(0)
+                    break
+
+    task = asyncio.create_task(read())
+    await asyncio.wait([task])
+    assert task.cancelled() == (how == "cancel")
+    assert slow.began == slow.cleaned >= 1
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_call_that_needs_approval_is_never_eager() -> None:
+    @ls.tool(eager=True, needs_approval=True)
+    async def risky() -> str:
+        ran.append("risky")
+        return "done"
+
+    async with stream(Turn(calls=(Call("risky"), Call("risky"))), "Done.", tools=(risky,)) as answer:
+        await answer.collect()
+        await others()
+        assert ran == []
+        assert await answer.call_tools() == []
+        await answer.call_tools({call.id: True for call in answer.pending_calls})
+        assert ran == ["risky", "risky"]
+
+
+async def test_a_loop_by_hand_cancelled_within_a_tool_has_a_result_for_each_call() -> None:
+    slow = Slow(ends=False)
+    async with stream(EAGER, "Done.", tools=(slow.tool, look)) as answer:
+        task = asyncio.create_task(answer.call_tools())
+        while slow.began < 2:
+            await others()
+        await others()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert slow.cleaned == 2
+        results = answer.messages()[2].tool_results
+        assert ["cancelled" in r.content for r in results] == [True, False, True]
+        assert (await answer.collect()).text_content == "Done."
+
+
+async def test_a_progressing_tool_is_closed_when_the_loop_by_hand_is_left() -> None:
+    closed = []
+
+    @ls.tool(eager=True)
+    async def steps() -> AsyncIterator[int]:
+        try:
+            while True:
+                yield 1
+                await asyncio.sleep(0)
+        finally:
+            closed.append(True)
+
+    async with stream(Turn(calls=(Call("steps"),)), tools=(steps,)) as answer:
+        await answer.collect()
+        await others()
+    assert closed == [True]

@@ -1,0 +1,140 @@
+"""An answer that broke off, gone on with by another model, over real sockets."""
+
+from __future__ import annotations
+
+import pytest
+
+import llmstream as ls
+from llmstream.chats import Message, Reasoning, Text
+from llmstream.events import OtherWarning, TextStart
+from llmstream.grammar import check
+from llmstream.simulator import Call, Cut, Pace, Script, Simulator, Turn
+
+BROKEN = Script((Turn(text="One two three four five", fault=Cut(after_events=4)),))
+THOUGHTFUL = Script((Turn(reasoning="Hm.", text="One two three four five", fault=Cut(after_events=7)),))
+ONCE = ls.Retry(max_retries=0)
+
+
+async def broken_off(script=BROKEN, **options):
+    """A stream of one vendor after it failed."""
+    async with Simulator(script) as vendor:
+        model = ls.Model("openai:gpt-5-mini", base_url=f"{vendor.url}/v1", api_key="none-at-all", retry=ONCE)
+        stream = model.stream("Count to five.", system="Be brief.", **options)
+        with pytest.raises(ls.ConnectionLost):
+            await stream.collect()
+    return stream
+
+
+async def went_on(stream, name, **options):
+    """The other stream after it was read, its events, and what its vendor was asked."""
+    async with Simulator(Script((Turn(text=" three four five"),))) as vendor:
+        url = vendor.url if name.startswith("anthropic") else f"{vendor.url}/v1"
+        other = stream.continue_with(ls.Model(name, base_url=url, api_key="none-at-all"), **options)
+        events = [event async for event in other]
+        assert check(events) == []
+        return other, events, vendor.requests[0].request
+
+
+async def test_a_model_that_takes_its_beginning_goes_on_in_it() -> None:
+    first = await broken_off()
+    assert first.text == "One two"
+    other, _, request = await went_on(first, "anthropic:claude-sonnet-4-5")
+    assert [(m.role, m.text_content) for m in request.messages] == [
+        ("system", "Be brief."),
+        ("user", "Count to five."),
+        ("assistant", "One two"),
+    ]
+    assert first.text + other.text == "One two three four five"
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("groq:llama-4", {}),
+        ("anthropic:claude-opus-4-6", {}),
+        ("anthropic:claude-sonnet-4-5", {"reasoning": 2048}),
+    ],
+)
+async def test_any_other_model_is_told(name, options) -> None:
+    _, _, request = await went_on(await broken_off(), name, **options)
+    assert [m.role for m in request.messages[-3:]] == ["user", "assistant", "user"]
+    assert request.messages[-2].text_content == "One two"
+    assert "cut off" in request.messages[-1].text_content
+
+
+async def test_what_is_told_can_be_said_otherwise() -> None:
+    _, _, request = await went_on(await broken_off(), "groq:llama-4", note="Weiter.")
+    assert request.messages[-1].text_content == "Weiter."
+
+
+async def test_the_events_say_what_they_go_on_with_and_so_does_the_conversation() -> None:
+    other, events, _ = await went_on(await broken_off(), "groq:llama-4")
+    (warning,) = events[0].warnings
+    assert warning == OtherWarning(
+        "this goes on with an answer of openai:gpt-5-mini that broke off (connection-lost) after 7 characters"
+    )
+    mark = {"llmstream": {"continues": "openai:gpt-5-mini"}}
+    assert [e.provider_metadata for e in events if type(e) is TextStart] == [mark]
+    assert other.messages()[-1].parts == (Text(" three four five", mark),)
+
+
+async def test_only_the_first_turn_is_marked() -> None:
+    script = Script((Turn(text=" on", calls=(Call("look"),)), Turn(text="Done.")))
+
+    def look() -> str:
+        return "seen"
+
+    first = await broken_off(tools=[look])
+    async with Simulator(script) as vendor:
+        other = first.continue_with(ls.Model("groq:m", base_url=f"{vendor.url}/v1", api_key="none-at-all"))
+        await other.call_tools()
+        start, *rest = [event async for event in other]
+    assert start.warnings == []
+    assert [e.provider_metadata for e in rest if type(e) is TextStart] == [None]
+
+
+async def test_reasoning_and_ids_of_the_first_model_do_not_go_along() -> None:
+    first = await broken_off(THOUGHTFUL)
+    assert type(first.messages()[-1].parts[0]) is Reasoning
+    other, _, request = await went_on(first, "groq:llama-4")
+    assert request.messages[-2] == Message.assistant("One two")
+    assert other.messages()[-3].parts == (Text("One two"),)
+
+
+async def test_an_answer_without_text_is_asked_for_anew() -> None:
+    first = await broken_off(Script((Turn(text="One", fault=Cut(after_events=2)),)))
+    assert first.text == ""
+    _, events, request = await went_on(first, "groq:llama-4")
+    assert [m.role for m in request.messages] == ["system", "user"]
+    assert events[0].warnings == [
+        OtherWarning(
+            "this is asked anew: the answer of openai:gpt-5-mini broke off (connection-lost) before any text"
+        )
+    ]
+    assert [e.provider_metadata for e in events if type(e) is TextStart] == [None]
+
+
+async def test_an_answer_that_was_left_can_be_gone_on_with() -> None:
+    async with Simulator(Script((Turn(text="One two three", pace=Pace(delta_s=30.0)),))) as vendor:
+        model = ls.Model("openai:gpt-5-mini", base_url=f"{vendor.url}/v1", api_key="none-at-all")
+        async with model.stream("Count.") as stream:
+            async for event in stream:
+                if type(event) is ls.TextDelta:
+                    break
+    _, events, _ = await went_on(stream, "groq:llama-4")
+    assert "broke off (left)" in events[0].warnings[0].message
+
+
+async def test_what_did_not_break_off_is_not_gone_on_with() -> None:
+    stream = ls.stream("sim:demo", "Hi")
+    with pytest.raises(ls.InvalidRequest, match="did not break off"):
+        stream.continue_with("sim:demo")
+    await stream.collect()
+    with pytest.raises(ls.InvalidRequest, match="did not break off"):
+        stream.continue_with("sim:demo")
+
+
+async def test_half_of_a_typed_answer_is_not_gone_on_with() -> None:
+    stream = await broken_off(response_format={"type": "object"})
+    with pytest.raises(ls.InvalidRequest, match="Ask anew"):
+        stream.continue_with("sim:demo")

@@ -1,0 +1,78 @@
+"""What a caller may pass, and what is refused before anything is sent."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+import llmstream as ls
+from llmstream.chats import Image, Text, UnknownPart
+from llmstream.streams.options import Options, as_messages, make_request
+
+
+def request(**options):
+    return make_request("m", [ls.Message.user("Hi")], options)
+
+
+@pytest.mark.parametrize("option", sorted(set(Options.__annotations__)))
+def test_none_is_as_if_not_given(option) -> None:
+    assert request(**{option: None}) == request()
+
+
+def test_stop_is_one_word_or_any_number_of_them() -> None:
+    assert request(stop="a").settings.stop == ("a",)
+    assert request(stop=(word for word in "ab")).settings.stop == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"errors": "event"}, "errors"),
+        ({"deadlines": 5}, "deadlines is a Deadlines"),
+        ({"retry": 3}, "retry is a Retry"),
+        ({"temperature": math.nan}, "temperature is nan"),
+        ({"settings": {"top_p": math.inf}}, "top_p is inf"),
+        ({"settings": 5}, "settings"),
+        ({"stop": 5}, "settings"),
+        ({"headers": "x: y"}, "headers is a mapping"),
+        ({"provider_options": {"openai": 5}}, "'openai'"),
+        ({"tools": print}, "tools is a list"),
+        ({"response_format": {"type": "json_object"}}, "OpenAI's wire"),
+    ],
+)
+def test_an_option_that_cannot_mean_anything_is_refused(options, said) -> None:
+    with pytest.raises(ls.InvalidRequest, match=said):
+        request(**options)
+
+
+@pytest.mark.parametrize("prompt", [None, 5, b"Hi", ["Hi"], [{"role": "user", "content": "Hi"}]])
+def test_a_prompt_that_is_none_is_refused(prompt) -> None:
+    with pytest.raises(ls.InvalidRequest, match="a prompt is a str, a Message"):
+        as_messages(prompt)
+
+
+def test_a_model_that_is_no_name_is_refused() -> None:
+    with pytest.raises(ls.InvalidRequest, match="provider:model"):
+        ls.stream(None, "Hi")
+
+
+@pytest.mark.parametrize("part", [5, "Hi", ["Hi"], {"type": "text"}])
+def test_what_is_no_part_is_refused_in_every_kind_of_prompt(part) -> None:
+    message = ls.Message("", "user", (Text("x"), part))
+    for prompt in (message, [message], ls.Chat(message)):
+        with pytest.raises(ls.InvalidRequest, match="made of parts"):
+            as_messages(prompt)
+
+
+@pytest.mark.parametrize("image", [Image(), Image(url=Path("cat.png")), Image(data="cat")])
+def test_an_image_of_nothing_is_refused(image) -> None:
+    with pytest.raises(ls.InvalidRequest, match="Image: "):
+        as_messages(ls.Message.user(image))
+
+
+def test_parts_that_a_vendor_keeps_or_nobody_knows_may_be_without_bytes() -> None:
+    kept = Image(metadata={"openai": {"file_id": "f1"}})
+    message = ls.Message.user(kept, UnknownPart("video", b'{"kind":"video"}'))
+    assert as_messages(message) == [message]
