@@ -50,8 +50,8 @@ def price(model: str, usage: Usage) -> float | None:
     Tokens read from a cache and written to one cost what the vendor asks for those; so does
     reasoning, where it has a price of its own. An estimate because it knows list prices of the day
     the installed price list was made: no discounts, no batch or priority tier, no price of searches
-    or other things that are not counted in tokens. Where long prompts cost more, a sum of several
-    responses is priced as if it were one prompt.
+    or other things that are not counted in tokens. Where long prompts cost more, the usage has to be
+    that of one response; an agent asks for each and adds up.
 
     model:   "provider:model"
     usage:   of one response; counts that the vendor did not say count as 0

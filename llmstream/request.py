@@ -49,8 +49,9 @@ class Reasoning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ResponseFormat(msgspec.Struct, frozen=True, omit_defaults=True):
     """Ask for JSON: any object, or one that fits a JSON schema.
 
-    mode: None leaves it to the dialect what becomes of a schema; else it is asked for by the vendor's
-          own mode, by a tool whose input is the answer, in words, or ("auto") as the vendor does best
+    mode: None leaves it to the dialect what becomes of a schema, where the model has a mode for JSON at
+          all; else it is asked for by the vendor's own mode, by a tool whose input is the answer, in
+          words, or ("auto") as the vendor does best
     """
 
     schema: dict[str, Any] | None = None

@@ -9,6 +9,8 @@ import pytest
 import llmstream as ls
 from llmstream.prices import _SELLERS, price
 from llmstream.providers.registry import find_provider
+from llmstream.simulator import Call, Turn
+from llmstream.testing import ScriptedModel
 
 
 @pytest.fixture(autouse=True, name="listed")
@@ -81,6 +83,26 @@ def test_models_are_found_by_the_names_that_vendors_give_them(model: str) -> Non
 
 def test_an_agent_takes_it() -> None:
     assert ls.Agent("openai:gpt-5", price=price).model.name == "gpt-5"
+
+
+async def test_a_long_prompt_is_dearer_and_many_short_ones_are_not_one_long_one() -> None:
+    short, long = ls.Usage(150_000, 10), ls.Usage(300_000, 20)
+    one, double = (price("google:gemini-2.5-pro", usage) or 0.0 for usage in (short, long))
+    assert double > 2.1 * one
+
+    async def look() -> str:
+        return "seen"
+
+    turns = [Turn(calls=(Call("look"),), usage=short), Turn(text="Done.", usage=short)]
+    run = ls.Agent(
+        ScriptedModel(*turns),
+        tools=[look],
+        price=lambda model, usage: price("google:gemini-2.5-pro", usage),
+    ).stream("Go")
+    await run.collect()
+    assert run.usage.input_tokens == long.input_tokens
+    assert run.cost_estimate == pytest.approx(2 * one)
+    assert [step.cost_estimate for step in run.steps] == [pytest.approx(one)] * 2
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

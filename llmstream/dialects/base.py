@@ -8,7 +8,7 @@ simulator, the gateway and the round-trip tests are made of that half.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import msgspec
 
@@ -24,10 +24,17 @@ __all__ = [
     "Dialect",
     "Encoded",
     "EventEncoder",
+    "FollowingDecoder",
+    "KeepsAnswers",
     "KnowsOutput",
     "Limits",
     "OutputAbility",
+    "Position",
+    "TakesPrefix",
+    "goes_on",
+    "keeps_answers",
     "output_abilities",
+    "takes_prefix",
     "takes_url",
 ]
 
@@ -172,6 +179,117 @@ class KnowsOutput(Protocol):
 
 def output_abilities(dialect: Dialect, request: Request) -> tuple[OutputAbility, ...]:
     """What a dialect says of a request; one that says nothing is trusted with everything."""
-    if isinstance(dialect, KnowsOutput):
-        return dialect.output_abilities(request)
-    return ("json_schema", "tool", "json_object")
+    knows = getattr(dialect, "output_abilities", None)  # `isinstance` of a protocol takes 20 us
+    return ("json_schema", "tool", "json_object") if knows is None else knows(request)
+
+
+@runtime_checkable
+class TakesPrefix(Protocol):
+    """The optional part of a dialect whose models may go on with an answer that is begun for them."""
+
+    def takes_prefix(self, request: Request) -> bool:
+        """Whether the model that is asked goes on with the assistant's message at the end."""
+        ...
+
+
+def takes_prefix(dialect: Dialect, request: Request) -> bool:
+    """Whether an answer may be begun for the model; no, unless the dialect says so."""
+    return isinstance(dialect, TakesPrefix) and dialect.takes_prefix(request)
+
+
+class Position(msgspec.Struct, frozen=True):
+    """How far an answer has been read that its vendor keeps.
+
+    sequence_number: of the last event that was read; -1 where none was
+    """
+
+    response_id: str
+    sequence_number: int = -1
+
+
+@runtime_checkable
+class FollowingDecoder(Decoder, Protocol):
+    """A decoder of an answer that its vendor keeps: it can go on with another body of the same answer.
+
+    `feed` gives what one event of the wire says, and holds the rest back: what a reader has been
+    given and how far the answer is read always agree.
+
+    gap: events are missing, and reading does not go on in this body; None otherwise
+    """
+
+    gap: LLMStreamError | None
+
+    @property
+    def position(self) -> Position | None:
+        """How far the answer is read; None while it has no name, or where it is not kept after all."""
+        ...
+
+    @property
+    def held(self) -> bool:
+        """Whether there is more to be given by `feed(b"")`."""
+        ...
+
+    def reconnect(self) -> None:
+        """Another body follows, which goes on from `position` or begins before it."""
+        ...
+
+    def catch_up(self, body: bytes) -> None:
+        """The whole answer has come in one piece: what was not given of it is held, to be given now."""
+        ...
+
+
+@runtime_checkable
+class KeepsAnswers(Protocol):
+    """The optional part of a dialect whose vendor keeps answers, so that they can be read on."""
+
+    def keep(self, request: Request, *, provider: str) -> Request | None:
+        """The request that asks the vendor to keep the answer; None where this vendor does not.
+
+        raises: InvalidRequest where the request says the contrary
+        """
+        ...
+
+    def is_kept(self, request: Request, *, provider: str) -> bool:
+        """Whether a request asks for that."""
+        ...
+
+    def resume(self, position: Position) -> HttpRequest:
+        """The request for the rest of an answer, or for all of it at number -1."""
+        ...
+
+    def look_up(self, response_id: str) -> HttpRequest:
+        """The request for an answer in one piece, as far as it is made."""
+        ...
+
+    def is_made(self, body: bytes) -> bool:
+        """Whether the answer to that is the whole: nothing more will be made of it."""
+        ...
+
+    def cancel(self, response_id: str) -> HttpRequest:
+        """The request that ends the making of an answer."""
+        ...
+
+    def following_decoder(
+        self,
+        *,
+        provider: str,
+        include_raw: bool = False,
+        limits: Limits = Limits(),
+        after: Position | None = None,
+    ) -> FollowingDecoder:
+        """A decoder of an answer that is kept.
+
+        after: what comes up to there is read, but not given: the answer is read again from its
+               beginning, so that the rest is told with all that it rests on
+        """
+        ...
+
+
+def keeps_answers(dialect: Dialect) -> TypeGuard[KeepsAnswers]:
+    """Whether a dialect is one whose vendor keeps answers. Asked for each call, so one look has to do."""
+    return hasattr(dialect, "following_decoder")
+
+
+def goes_on(decoder: Decoder) -> TypeGuard[FollowingDecoder]:
+    """Whether a decoder can go on with another body. Asked for each call, so one look has to do."""
+    return hasattr(decoder, "reconnect")

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["Abilities", "abilities", "sampling_refusal", "supports_schemas"]
+__all__ = ["Abilities", "abilities", "sampling_refusal", "supports_schemas", "takes_prefix"]
 
 _VERSION = re.compile(r"claude-(?:v|[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)", re.IGNORECASE)
 
@@ -62,6 +62,15 @@ def supports_schemas(model: str) -> bool:
     """
     version = _version(model)
     return version is None or version >= (4, 5)
+
+
+def takes_prefix(model: str) -> bool:
+    """Whether it goes on with an answer that the conversation ends in; an unknown name is not trusted.
+
+    source: "Prefill Claude's response" in Anthropic's documents: refused from 4.6 on (2026-11)
+    """
+    version = _version(model)
+    return version is not None and version < (4, 6)
 
 
 def sampling_refusal(name: str, wishes: dict[str, Any], can: Abilities, *, thinks: bool) -> str | None:

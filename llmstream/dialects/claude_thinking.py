@@ -59,6 +59,9 @@ def encode_thinking(
         return Thinking(plain.max_tokens, {"type": "disabled"})
     if reasoning.budget_tokens is not None and can.thinking != "adaptive":
         effort = _effort(reasoning, can, warnings) if can.thinking == "either" else None
+        if reasoning.effort is not None and effort is None:
+            words = "this model takes a budget, which was sent"
+            warnings.append(UnsupportedSetting("reasoning.effort", words))
         return _by_budget(reasoning.budget_tokens, cap, default, effort, warnings)
     if can.thinking == "budget":
         return _by_effort(reasoning.effort or "medium", cap, default, warnings)
@@ -97,6 +100,7 @@ def _by_effort(effort: str, cap: int | None, default: int, warnings: list[Warnin
 def _effort(reasoning: Reasoning, can: Abilities, warnings: list[Warning]) -> str | None:
     """The vendor's efforts begin at low, and xhigh is known to the newest models only."""
     if reasoning.effort == "minimal":
+        warnings.append(OtherWarning("the effort minimal became low: this model does not know it"))
         return "low"
     if reasoning.effort == "xhigh" and not can.xhigh_effort:
         warnings.append(OtherWarning("the effort xhigh became high: this model does not know it"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Generic, Protocol, TypeVar
+import logging
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -16,6 +17,7 @@ __all__ = ["Framing", "PayloadDecoder"]
 
 T = TypeVar("T")
 
+_log: Final = logging.getLogger("llmstream")
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 _EXCERPT_CHARS = 200
 _MOST_DEFECTS = 100
@@ -60,6 +62,7 @@ class PayloadDecoder(Generic[T]):
         self._include_raw = include_raw
         self._joiner: SurrogateJoiner | None = None
         self._defects = 0
+        self._replaced = 0
 
     def on(self, wire: T) -> None:
         """Turns one typed payload into events."""
@@ -85,12 +88,15 @@ class PayloadDecoder(Generic[T]):
         self._read(payloads)
         if self._framing.error is not None and not self.done:
             self.fail(self._framing.error)
+        if self.done:
+            self._tell_replaced()
         return self._take()
 
     def close(self) -> list[Event]:
         """The body is over."""
         if not self.done:
             self.end()
+        self._tell_replaced()
         return self._take(last=True)
 
     def fail(self, error: LLMStreamError) -> None:
@@ -135,6 +141,7 @@ class PayloadDecoder(Generic[T]):
         if not payload.strip() or self.on_sentinel(payload):
             return None
         text = payload.decode("utf-8", "replace")
+        self._replaced += not _is_utf8(payload)
         try:
             value = json.loads(text)
             wire: T = msgspec.convert(value, self._type)
@@ -145,6 +152,13 @@ class PayloadDecoder(Generic[T]):
         if self._joiner is None and "\\u" in text:
             self._joiner = SurrogateJoiner()
         return wire
+
+    def _tell_replaced(self) -> None:
+        """Says once, at the end, how often bytes were replaced."""
+        if self._replaced:
+            words = "%s: %d events held bytes that are no UTF-8; U+FFFD stands for them"
+            _log.warning(words, self.provider, self._replaced)
+            self._replaced = 0
 
     def _raw(self, payload: bytes) -> None:
         try:
@@ -158,6 +172,14 @@ class PayloadDecoder(Generic[T]):
         if self._joiner is not None:
             out = self._joiner.feed(out)
         return out
+
+
+def _is_utf8(payload: bytes) -> bool:
+    try:
+        payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _words(error: Exception) -> str:

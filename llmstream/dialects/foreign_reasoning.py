@@ -2,7 +2,8 @@
 
 A wire that takes reasoning without a signature would take another vendor's too, and show it to the
 model as thoughts of its own. What carries metadata of other vendors alone, or stands in a message
-that does, is theirs. Where nothing tells, nothing is known, and the wire may have it.
+that does, is theirs; so is what carries no vendor's metadata but the mark of where it came from.
+Where nothing tells, nothing is known, and the wire may have it.
 """
 
 from __future__ import annotations
@@ -11,23 +12,57 @@ from typing import Any, Final
 
 from llmstream.chats.content import Reasoning
 from llmstream.chats.message import Message
+from llmstream.events import Event, Metadata, ReasoningStart
 
-__all__ = ["FOREIGN_REASONING", "is_foreign"]
+__all__ = ["FOREIGN_REASONING", "is_foreign", "with_origin"]
 
 FOREIGN_REASONING: Final = "another vendor's reasoning was left out: the API takes only its own"
 """What a request's warning says of it."""
 
 _OURS: Final = "llmstream"
+_ORIGIN: Final = "origin"
 
 
-def is_foreign(part: Reasoning, message: Message, key: str) -> bool:
-    """Whether reasoning is known to be of another vendor than the one whose metadata is under `key`."""
+def with_origin(events: list[Event], provider: str) -> list[Event]:
+    """The same events; reasoning that its vendor does not mark opens with the provider's name.
+
+    The mark is `{"llmstream": {"origin": PROVIDER}}`; like all metadata it becomes the part's, and
+    is saved with it.
+    """
+    return [
+        ReasoningStart(event.id, _mark(provider))
+        if type(event) is ReasoningStart and event.provider_metadata is None
+        else event
+        for event in events
+    ]
+
+
+def is_foreign(part: Reasoning, message: Message, key: str, provider: str = "") -> bool:
+    """Whether reasoning is known to be of another vendor than the one who is asked.
+
+    key:      under which the vendor's metadata stands
+    provider: by which name it is asked, where that is not the key
+    """
     vendors = _vendors(part.metadata)
+    origin = _origin(part.metadata)
+    if not vendors and origin is not None:
+        return origin not in (key, provider)
     if not vendors:
         for other in message.parts:
             vendors |= _vendors(getattr(other, "metadata", None))
         vendors |= _vendors((message.metadata or {}).get(_OURS))
     return bool(vendors) and key not in vendors
+
+
+def _mark(provider: str) -> Metadata:
+    return {_OURS: {_ORIGIN: provider}}
+
+
+def _origin(metadata: object) -> str | None:
+    """The provider from which reasoning came, where that is marked."""
+    ours = metadata.get(_OURS) if isinstance(metadata, dict) else None
+    origin = ours.get(_ORIGIN) if isinstance(ours, dict) else None
+    return origin if isinstance(origin, str) else None
 
 
 def _vendors(metadata: object) -> set[str]:

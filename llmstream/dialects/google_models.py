@@ -42,6 +42,8 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     result_media:    images and files may stand inside the result of a function
     system:          it has a place for system instructions
     fetches_urls:    media may be given by any web address
+    penalties:       presence and frequency penalties are taken; only 2.0 does ("Penalty is not enabled for
+                     this model", seen 2026-07, google-gemini/cookbook#1290, vercel/ai#8943)
     """
 
     thinking: Literal["none", "budget", "level"] = "budget"
@@ -53,6 +55,7 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     result_media: bool = False
     system: bool = True
     fetches_urls: bool = True
+    penalties: bool = True
 
 
 def abilities(model: str) -> Abilities:
@@ -71,8 +74,9 @@ def abilities(model: str) -> Abilities:
     if version < (3, 0):
         pro = "pro" in name
         if "image" in name or "tts" in name:
-            return Abilities(thinking="none", mixes_tools=False)
-        return Abilities(always_thinks=pro, max_budget=32_768 if pro else 24_576, mixes_tools=False)
+            return Abilities(thinking="none", mixes_tools=False, penalties=False)
+        most = 32_768 if pro else 24_576
+        return Abilities(always_thinks=pro, max_budget=most, mixes_tools=False, penalties=False)
     return _gemini_3(name)
 
 
@@ -90,12 +94,16 @@ def _gemini_3(name: str) -> Abilities:
         signs_calls=True,
         mixes_tools=True,
         result_media=True,
+        penalties=False,
     )
 
 
 def thinking_budget(reasoning: Reasoning, can: Abilities, warnings: list[Warning]) -> int | None:
     """Tokens to think with, on a model that takes a budget; 0 switches thinking off."""
     budget = reasoning.budget_tokens
+    if budget is not None and reasoning.effort is not None:
+        words = "this model takes a budget, which was sent"
+        warnings.append(UnsupportedSetting("reasoning.effort", words))
     if budget is not None and budget > can.max_budget:
         warnings.append(OtherWarning(f"the reasoning budget of {budget} tokens became {can.max_budget}"))
         return can.max_budget
@@ -104,6 +112,9 @@ def thinking_budget(reasoning: Reasoning, can: Abilities, warnings: list[Warning
     if reasoning.effort is None:
         return None
     if reasoning.effort != "none":
+        if reasoning.effort == "xhigh":
+            words = f"the effort xhigh became the largest budget of {can.max_budget} tokens"
+            warnings.append(OtherWarning(words))
         return _BUDGETS.get(reasoning.effort, can.max_budget)
     if can.always_thinks:
         warnings.append(

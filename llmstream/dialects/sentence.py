@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from llmstream.dialects.base import Decoder
+from llmstream.dialects.foreign_reasoning import with_origin
 from llmstream.errors import IncompleteStream, LLMStreamError, error_from_info
 from llmstream.events import Event, Warning
 from llmstream.grammar import Guard
@@ -15,15 +16,20 @@ __all__ = ["Sentence"]
 class Sentence:
     """Bytes of a body in, a whole sentence out, whatever the bytes.
 
+    marked: unsigned reasoning says by whom it is (`foreign_reasoning`), as a conversation needs it
+
     done:  finish has been given; nothing more is wanted
     error: what iteration has to raise after finish, or None
     """
 
-    def __init__(self, decoder: Decoder, *, provider: str, warnings: Iterable[Warning] = ()) -> None:
+    def __init__(
+        self, decoder: Decoder, *, provider: str, warnings: Iterable[Warning] = (), marked: bool = False
+    ) -> None:
         self.decoder = decoder
         self.error: LLMStreamError | None = None
         self._provider = provider
         self._warnings = warnings
+        self._marked = marked
         self._guard = Guard()
 
     @property
@@ -47,7 +53,10 @@ class Sentence:
 
     def feed(self, chunk: bytes) -> list[Event]:
         """The events that a slice of the body completes."""
-        events = self._guard.feed(self.decoder.feed(chunk))
+        decoded = self.decoder.feed(chunk)
+        events = self._guard.feed(decoded)
+        if self._marked and events is not decoded:  # a batch of deltas alone is the same list
+            events = with_origin(events, self._provider)
         if self.decoder.done:
             events = events + self._end(None)
         return events

@@ -100,15 +100,19 @@ class ToolCallTracker:
         self._take(call, text, out)
         return out
 
-    def finish(self, *, truncated: bool = False, keep_cut: bool = False) -> list[Event]:
+    def finish(
+        self, *, truncated: bool = False, in_one_piece: bool = False, keep_cut: bool = False
+    ) -> list[Event]:
         """The vendor has said that the answer is over: ends what is open, in index order.
 
-        truncated: the answer was cut (by length or a filter), so calls without whole input are dropped
-        keep_cut:  they are given as invalid calls instead
+        truncated:    the answer was cut (by length or a filter): nothing says that what is open was meant
+                      to end here, so it is dropped, also where its input happens to be whole JSON
+        in_one_piece: the wire never sends a call in fragments, so one whose input is whole is kept
+        keep_cut:     what would be dropped is given as an invalid call instead
         """
         out: list[Event] = []
         for call in sorted(self._open, key=lambda call: -1 if call.index is None else call.index):
-            self._end(call, out, truncated=truncated, keep_cut=keep_cut)
+            self._end(call, out, truncated=truncated, in_one_piece=in_one_piece, keep_cut=keep_cut)
         return out
 
     def nameless(self) -> bool:
@@ -242,7 +246,13 @@ class ToolCallTracker:
         return wanted
 
     def _end(
-        self, call: OpenCall, out: list[Event], *, truncated: bool = False, keep_cut: bool = False
+        self,
+        call: OpenCall,
+        out: list[Event],
+        *,
+        truncated: bool = False,
+        in_one_piece: bool = False,
+        keep_cut: bool = False,
     ) -> None:
         call.closed = True
         del self._open[call]
@@ -254,7 +264,7 @@ class ToolCallTracker:
             out.append(ToolInputDelta("null", call_id))
         text = call.input
         whole = is_json(text)
-        if truncated and not whole and not keep_cut:
+        if truncated and not (whole and in_one_piece) and not keep_cut:
             out.append(ToolInputEnd(call_id, incomplete=True))
             return
         out.append(ToolInputEnd(call_id))

@@ -65,6 +65,7 @@ _QUOTA_WORDS: Final = ("insufficient_quota", "billing", "credit", "balance")
 _KEY_WORDS: Final = re.compile(
     r"api[_ ]?key[_ ](in|not )?valid|incorrect api key|invalid api key", re.IGNORECASE
 )
+_PLAIN_NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 _RETRYABLE_STATUS: Final = frozenset({408, 409, 425, 429})
 
 
@@ -82,7 +83,8 @@ def vendor_error(
     if status < 400 and not _is_error(value):
         return errors.NotAStream(
             f"the answer is no event stream (content type {headers.get('content-type', 'not given')!r}). "
-            f"Check base_url and the model's name. It begins: {text[:_EXCERPT_CHARS]!r}",
+            "Check base_url and the model's name. "
+            + (f"It begins: {text[:_EXCERPT_CHARS]!r}" if text else "Its body is empty."),
             provider=provider,
             status=status,
             request_id=request_id(headers),
@@ -142,14 +144,13 @@ def retry_after_s(
     None where it says nothing, or nothing sensible (negative, nan, inf, garbage).
     """
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            wait = float(headers.get(name, "")) * scale
-        except ValueError:
-            continue
-        return wait if math.isfinite(wait) and wait >= 0 else None
+        text = headers.get(name, "").strip()
+        wait = float(text) * scale if _PLAIN_NUMBER.fullmatch(text) else math.inf
+        if math.isfinite(wait):
+            return wait
     try:
         date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if date.tzinfo is None:
         date = date.replace(tzinfo=datetime.UTC)
@@ -184,6 +185,9 @@ class _Said(msgspec.Struct):
         for key in ("error", "errors"):
             if value.get(key):
                 self._take(value[key], depth + 1)
+        place, words = value.get("loc"), value.get("msg")
+        if isinstance(place, list) and place[1:] and isinstance(words, str):  # FastAPI: "body", then where
+            self._take(f"{'.'.join(map(str, place[1:]))}: {words}", depth + 1)
         for key in ("message", "msg", "detail", "error_description"):
             self._take(value.get(key), depth + 1)
         for key in ("code", "type", "status", "error_type", "reason"):

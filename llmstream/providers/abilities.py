@@ -18,7 +18,7 @@ from llmstream.dialects.sentence import Sentence
 from llmstream.errors import LLMStreamError, RequestError
 from llmstream.events import Finish, TextDelta, TextEnd, TextStart, Usage, Warning
 from llmstream.providers.base import Provider
-from llmstream.request import NamedTool, Reasoning, Request, ResponseFormat, Settings, ToolSpec
+from llmstream.request import NamedTool, Reasoning, Request, ResponseFormat, Settings, ToolChoice, ToolSpec
 
 __all__ = ["Abilities", "Way", "abilities"]
 
@@ -30,13 +30,13 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What requests to a provider may ask for; a single model of the vendor's may know less.
 
     tools:        functions of the caller's
-    forced_call:  that some tool has to be called
+    forced_call:  that some tool has to be called, if need be without thinking
     named_call:   that a certain tool has to be called
     single_call:  that tools are called one at a time
     strict_tools: that the input of a call fits its schema
     json_schema:  that the answer fits a JSON schema
     json_object:  that the answer is JSON
-    reasoning:    how much the model thinks, by effort or by budget
+    reasoning:    how much the model thinks, by effort or by budget, or at least whether
     images:       how images may be given; () is not at all
     documents:    how PDFs may be given
     audio:        how recordings may be given
@@ -73,6 +73,14 @@ _SCHEMA: Final[Mapping[str, Any]] = {
 }
 _TOOL: Final = ToolSpec("look", "Looks.", dict(_SCHEMA))
 _STRICT: Final = msgspec.structs.replace(_TOOL, strict=True)
+_ANY_TOOL: Final[dict[str, Any]] = {"tools": (_TOOL,)}
+_STRICT_TOOL: Final[dict[str, Any]] = {"tools": (_STRICT,)}
+_NO_THOUGHTS: Final = Reasoning(effort="none")
+_THOUGHTS: Final[tuple[dict[str, Any], ...]] = (
+    {"reasoning": Reasoning(effort="high")},
+    {"reasoning": Reasoning(budget_tokens=4096)},
+    {"reasoning": _NO_THOUGHTS},
+)
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _FILES: Final[Mapping[str, tuple[type[Image] | type[Document] | type[Audio], str, bytes]]] = {
     "a.png": (Image, "image/png", _PNG),
@@ -88,14 +96,13 @@ def abilities(provider: Provider) -> Abilities:
     output = output_abilities(provider.dialect, asked.request(response_format=ResponseFormat(dict(_SCHEMA))))
     return Abilities(
         tools=tools,
-        forced_call=tools and asked.takes(tools=(_TOOL,), tool_choice="required"),
-        named_call=tools and asked.takes(tools=(_TOOL,), tool_choice=NamedTool(_TOOL.name)),
+        forced_call=tools and asked.forces("required"),
+        named_call=tools and asked.forces(NamedTool(_TOOL.name)),
         single_call=tools and asked.takes(tools=(_TOOL,), settings=Settings(parallel_tool_calls=False)),
-        strict_tools=tools and asked.takes(tools=(_STRICT,)) and asked.differ((_STRICT,), (_TOOL,)),
+        strict_tools=tools and asked.takes(tools=(_STRICT,)) and asked.differ(_STRICT_TOOL, _ANY_TOOL),
         json_schema="json_schema" in output,
         json_object="json_object" in output,
-        reasoning=asked.takes(reasoning=Reasoning(effort="high"))
-        or asked.takes(reasoning=Reasoning(budget_tokens=4096)),
+        reasoning=any(asked.takes(**wish) and asked.differ(wish, {}) for wish in _THOUGHTS),
         images=asked.ways("a.png"),
         documents=asked.ways("a.pdf"),
         audio=asked.ways("a.wav"),
@@ -120,12 +127,15 @@ class _Asked:
         warnings = self._warnings(self.request(*parts, **asked))
         return warnings is not None and all(warning in self._plain for warning in warnings)
 
-    def differ(self, one: tuple[ToolSpec, ...], other: tuple[ToolSpec, ...]) -> bool:
-        """Whether requests with these tools are not the same on the wire."""
+    def forces(self, choice: ToolChoice) -> bool:
+        """Whether a choice of tools is taken; some vendors' models then may not think."""
+        asked: dict[str, Any] = {**_ANY_TOOL, "tool_choice": choice}
+        return self.takes(**asked) or self.takes(**asked, reasoning=_NO_THOUGHTS)
+
+    def differ(self, one: dict[str, Any], other: dict[str, Any]) -> bool:
+        """Whether requests that ask for this are not the same on the wire."""
         dialect, name = self._provider.dialect, self._provider.name
-        bodies = {
-            dialect.encode(self.request(tools=tools), provider=name).http.body for tools in (one, other)
-        }
+        bodies = {dialect.encode(self.request(**wish), provider=name).http.body for wish in (one, other)}
         return len(bodies) > 1
 
     def ways(self, file: str) -> tuple[Way, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from typing import Final
-from urllib.parse import quote, urlsplit
 
 from llmstream.errors import InvalidRequest
 
@@ -21,6 +20,8 @@ def path_segment(text: str) -> str:
     """
     if text in ("", ".", ".."):
         raise InvalidRequest(f"{text!r} cannot be part of an address")
+    from urllib.parse import quote  # loaded with the first model: it takes as long as all of providers
+
     try:
         return quote(text, safe="-_.~")
     except UnicodeEncodeError:
@@ -42,14 +43,20 @@ def extended(base_url: str, path: str) -> str:
 
 def is_local(url: str) -> bool:
     """Whether the address is this machine."""
+    from urllib.parse import urlsplit
+
     return (urlsplit(url).hostname or "") in _LOCAL
 
 
 def checked_address(text: str, *, provider: str, usual: str) -> str:
     """The address, with the scheme that was left out: that of the usual one, on this machine http.
 
+    A host's name in other letters than ASCII becomes the form that name servers know.
+
     raises: InvalidRequest where it is no http(s) URL, or holds a password or a fragment
     """
+    from urllib.parse import urlsplit
+
     url = text.strip()
     if "://" not in url:
         scheme = "http" if is_local(f"http://{url}") or usual.startswith("http://") else "https"
@@ -57,12 +64,15 @@ def checked_address(text: str, *, provider: str, usual: str) -> str:
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
+        if usable and not parts.netloc.isascii():
+            host = (parts.hostname or "").encode("idna").decode()
+            url = parts._replace(netloc=f"{host}:{parts.port}" if parts.port else host).geturl()
     except ValueError:
         usable = False
     if usable and (parts.username is not None or parts.password is not None):
         raise InvalidRequest(
-            f"{provider}: the address holds a user or a password. Pass api_key= or headers= instead."
+            "the address holds a user or a password. Pass api_key= or headers= instead.", provider=provider
         )
     if not usable or parts.fragment or _NO_URL_CHARACTER.search(url):
-        raise InvalidRequest(f"{provider}: not an http or https address: {text!r}. Check base_url.")
+        raise InvalidRequest(f"not an http or https address: {text!r}. Check base_url.", provider=provider)
     return url

@@ -100,7 +100,7 @@ class Provider:
 
         raises: InvalidRequest where there is none or it is no http(s) URL
         """
-        url = (given or "").strip() or _first(self.base_url_env, env) or self.base_url
+        url = _text(given, "base_url").strip() or _first(self.base_url_env, env) or self.base_url
         if not url:
             names = " or ".join(self.base_url_env)
             raise InvalidRequest(
@@ -157,7 +157,7 @@ class Provider:
 
     def _credentials(self, given: str | None, env: Mapping[str, str]) -> tuple[str | None, Auth]:
         """The key or token, and how it travels."""
-        key = (given or "").strip() or _first(self.key_env, env)
+        key = _text(given, "api_key").strip() or _first(self.key_env, env)
         token = "" if key else _first(self.token_env, env)
         if not key and not token:
             if self.key_required:
@@ -172,6 +172,13 @@ class Provider:
     def _remedy(self, verb: str) -> str:
         names = " or ".join((*self.key_env, *self.token_env))
         return f"{verb} {names} or pass api_key=." if names else "Pass api_key=."
+
+
+def _text(given: object, name: str) -> str:
+    """What the caller gave, "" where that is nothing; never shown, as it may be a key."""
+    if given is not None and not isinstance(given, str):
+        raise InvalidRequest(f"{name} is a str, not {type(given).__name__}")
+    return given or ""
 
 
 def _first(names: tuple[str, ...], env: Mapping[str, str]) -> str:

@@ -42,7 +42,8 @@ def test_a_call_that_was_cut_is_kept_as_invalid_where_asked_for(arguments):
     ]
 
 
-def test_a_whole_call_of_a_cut_answer_stays_a_call():
-    tracker = ToolCallTracker()
-    tracker.add(index=0, id="a", name="f", arguments='{"x":1}')
-    assert tracker.finish(truncated=True)[-1] == ToolCall("f", '{"x":1}', "a")
+def test_a_whole_input_in_a_cut_answer_is_a_call_only_where_a_call_comes_in_one_piece():
+    for in_one_piece, last in ((True, ToolCall("f", '{"x":1}', "a")), (False, ToolInputEnd("a", True))):
+        tracker = ToolCallTracker()
+        tracker.add(index=0, id="a", name="f", arguments='{"x":1}')
+        assert tracker.finish(truncated=True, in_one_piece=in_one_piece)[-1] == last

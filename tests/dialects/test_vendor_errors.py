@@ -203,3 +203,13 @@ def test_recorded_error_answers_say_status_and_retryability(shared_dir: Path) ->
         if differences := compare.compare_case([event], folder):
             wrong[folder.name] = differences
     assert wrong == {}
+
+
+def test_the_field_that_a_server_complains_about_is_named() -> None:
+    detail = [{"type": "missing", "loc": ["body", "messages", 0], "msg": "Field required"}]
+    error = vendor_error(422, {}, msgspec.json.encode({"detail": detail}), provider="x")
+    assert error.message == "messages.0: Field required"
+
+
+def test_an_answer_without_a_body_is_said_to_be_empty() -> None:
+    assert "Its body is empty" in vendor_error(200, {}, b"", provider="x").message

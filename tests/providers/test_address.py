@@ -75,6 +75,7 @@ def test_a_path_goes_below_the_address(base: str, path: str, url: str) -> None:
         ("gpu-box:8000/v1", "http://localhost:8000/v1", "http://gpu-box:8000/v1"),
         ("localhost:8000", "https://b.example", "http://localhost:8000"),
         ("127.0.0.1:8000", "", "http://127.0.0.1:8000"),
+        ("http://bücher:8000/v1?x=1", "", "http://xn--bcher-kva:8000/v1?x=1"),
     ],
 )
 def test_a_missing_scheme_is_never_one_that_shows_the_key(text: str, usual: str, url: str) -> None:
@@ -90,6 +91,7 @@ def test_a_missing_scheme_is_never_one_that_shows_the_key(text: str, usual: str,
         "https://a.example:99999",
         "https://a.example:port",
         "https://[::1",
+        "https://ü..example",
         "https://a.example/v1#part",
         "https://a.example/a b",
         "https://a.example/\r\nx: y",

@@ -109,6 +109,14 @@ def test_a_key_that_no_header_can_hold_is_refused_and_not_repeated(key: str) -> 
     assert key not in str(caught.value)
 
 
+@pytest.mark.parametrize("wrong", [b"sk-geheim", 5, ["sk-geheim"]])
+def test_a_key_or_address_that_is_no_text_is_refused_and_not_repeated(wrong: Any) -> None:
+    for given in ({"api_key": wrong}, {"base_url": wrong, "api_key": "k"}):
+        with pytest.raises(InvalidRequest, match=f"is a str, not {type(wrong).__name__}") as caught:
+            prepare(acme(), **given)
+        assert "geheim" not in str(caught.value)
+
+
 def test_a_key_is_in_no_repr_and_no_exception() -> None:
     provider = acme(token_env=("ACME_TOKEN",), auth=key_header("x-api-key"))
     for given in ({"api_key": KEY}, {"api_key": None, "env": {"ACME_TOKEN": KEY}}):

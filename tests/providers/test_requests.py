@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -250,7 +251,10 @@ def test_perplexity_takes_a_bare_schema() -> None:
         ("openrouter", Thinking(effort="high"), {"reasoning": {"effort": "high"}}),
         ("openrouter", Thinking(budget_tokens=100), {"reasoning": {"max_tokens": 100}}),
         ("vercel-gateway", Thinking(budget_tokens=100), {"reasoning": {"max_tokens": 100}}),
-        ("deepseek", Thinking(effort="high"), {"thinking": {"type": "enabled"}}),
+        ("deepseek", Thinking(effort="high"), {"thinking": {"type": "enabled"}, "reasoning_effort": "high"}),
+        ("deepseek", Thinking(effort="xhigh"), {"thinking": {"type": "enabled"}, "reasoning_effort": "max"}),
+        ("deepseek", Thinking(), {"thinking": {"type": "enabled"}}),
+        ("fireworks", Thinking(budget_tokens=9), {"thinking": {"type": "enabled", "budget_tokens": 9}}),
         ("zai", Thinking(effort="none"), {"thinking": {"type": "disabled"}}),
         ("moonshot", Thinking(effort="high"), {"thinking": {"type": "enabled"}}),
         ("qwen", Thinking(budget_tokens=100), {"enable_thinking": True, "thinking_budget": 100}),
@@ -281,6 +285,16 @@ def test_thoughts_go_back_where_there_were_some(name: str) -> None:
     assert echoes(name, "reasoning_content") == ["old", None, "new"]
 
 
+def test_vllm_gets_the_thoughts_of_the_turn_back_with_its_calls() -> None:
+    assert echoes("vllm", "reasoning") == [None, None, None]
+    sent = body("vllm", messages=history()[:3])["messages"]
+    assert [message.get("reasoning") for message in sent] == [None, "old", None]
+    wire_id = body("vllm", "mistralai/Ministral-3-8B", messages=history()[:3])["messages"][1]["tool_calls"][
+        0
+    ]["id"]
+    assert re.fullmatch("[a-zA-Z0-9]{9}", wire_id)
+
+
 def test_groq_and_openrouter_get_thoughts_back_by_another_name() -> None:
     assert echoes("groq", "reasoning") == ["old", None, "new"]
     assert echoes("openrouter", "reasoning") == ["old", None, "new"]
@@ -293,7 +307,7 @@ def test_openrouters_details_go_back_as_they_came() -> None:
     assert body("openrouter", messages=messages)["messages"][1]["reasoning_details"] == details
 
 
-@pytest.mark.parametrize("name", ["openai", "azure", "xai", "qwen", "together", "vllm", "perplexity"])
+@pytest.mark.parametrize("name", ["openai", "azure", "xai", "qwen", "together", "perplexity"])
 def test_thoughts_stay_here_where_nobody_wants_them(name: str) -> None:
     for field in ("reasoning", "reasoning_content", "reasoning_details"):
         assert echoes(name, field) == [None, None, None]
@@ -348,3 +362,213 @@ def test_xais_cached_tokens_may_come_on_top() -> None:
     finish = events("xai", {"content": "Yes"}, usage=usage)[-1]
     assert isinstance(finish, Finish)
     assert (finish.usage.input_tokens, finish.usage.cached_input_tokens) == (13, 10)
+
+
+# Models of one vendor that differ.
+
+
+def test_rules_by_model_name_quirks() -> None:
+    for name in CHAT:
+        dialect = find_provider(name).dialect
+        assert isinstance(dialect, OpenAIChat)
+        for rule in dialect.quirks.by_model:
+            re.compile(rule.pattern)
+            assert rule.changes.keys() <= set(dialect.quirks.__struct_fields__)
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "effort", "sent"),
+    [
+        ("openai", "gpt-4.1", "high", None),
+        ("openai", "o3", "minimal", "low"),
+        ("openai", "gpt-5", "none", "minimal"),
+        ("openai", "gpt-5.1", "none", "none"),
+        ("openai", "gpt-5.1", "xhigh", "high"),
+        ("openai", "my-own-server", "xhigh", "xhigh"),
+        ("xai", "grok-4", "high", None),
+        ("xai", "grok-4-0709", "high", None),
+        ("xai", "grok-4.20-reasoning", "high", None),
+        ("xai", "grok-4-1-fast-reasoning", "high", None),
+        ("xai", "grok-3", "high", None),
+        ("xai", "grok-3-mini", "medium", "high"),
+        ("xai", "grok-4.3", "medium", "medium"),
+        ("xai", "grok-4.3", "none", "none"),
+        ("xai", "grok-4.5", "none", "low"),
+        ("groq", "openai/gpt-oss-120b", "none", "low"),
+        ("groq", "qwen/qwen3-32b", "high", "default"),
+        ("groq", "qwen/qwen3-32b", "none", "none"),
+        ("groq", "llama-3.3-70b-versatile", "high", None),
+        ("cerebras", "gpt-oss-120b", "none", "low"),
+        ("cerebras", "zai-glm-4.7", "none", "none"),
+        ("copilot", "claude-sonnet-4.5", "high", None),
+        ("copilot", "claude-sonnet-4.6", "max", "max"),
+        ("copilot", "claude-opus-4.8", "xhigh", "xhigh"),
+        ("copilot", "claude-sonnet-4.6", "xhigh", "high"),
+        ("copilot", "gpt-5", "minimal", "minimal"),
+        ("zai", "glm-4.7", "high", None),
+        ("zai", "glm-5.2", "xhigh", "max"),
+        ("moonshot", "kimi-k2.6", "high", None),
+        ("moonshot", "kimi-k3", "medium", "high"),
+    ],
+)
+def test_an_effort_goes_by_the_model(name: str, model: str, effort: Any, sent: str | None) -> None:
+    assert body(name, model, reasoning=Thinking(effort=effort)).get("reasoning_effort") == sent
+
+
+def test_gpt_oss_at_groq_is_not_told_how_to_show_its_thoughts() -> None:
+    thinking = Thinking(effort="low")
+    assert "reasoning_format" not in body("groq", "openai/gpt-oss-20b", reasoning=thinking)
+    assert body("groq", "qwen/qwen3-32b", reasoning=thinking)["reasoning_format"] == "parsed"
+
+
+@pytest.mark.parametrize(
+    ("model", "stops"),
+    [("grok-3", True), ("grok-4-1-fast-non-reasoning", True), ("grok-3-mini", False), ("grok-4", False)],
+)
+def test_only_groks_that_do_not_think_stop_at_words(model: str, stops: bool) -> None:
+    assert ("stop" in body("xai", model, settings=Settings(stop=("x",)))) is stops
+
+
+@pytest.mark.parametrize(("model", "samples"), [("kimi-k2-0905-preview", True), ("kimi-k2.6", False)])
+def test_kimis_that_do_not_think_sample_as_they_are_told(model: str, samples: bool) -> None:
+    assert ("temperature" in body("moonshot", model, settings=Settings(temperature=0.3))) is samples
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "sent"),
+    [
+        ("kimi-k2.6", "none", {"type": "disabled"}),
+        ("kimi-k2.7-code", "none", None),
+        ("kimi-k2-thinking", "none", None),
+        ("kimi-k2-0905-preview", "high", None),
+    ],
+)
+def test_kimis_that_always_think_are_not_told_otherwise(model: str, effort: Any, sent: Any) -> None:
+    assert body("moonshot", model, reasoning=Thinking(effort=effort)).get("thinking") == sent
+
+
+def test_mistrals_models_on_azure_are_spoken_to_in_their_own_way() -> None:
+    call = ToolCall(id="call_0123456789", name="search", arguments="{}")
+    messages = (
+        Message.system("Be brief."),
+        Message.user("Hi"),
+        Message.assistant(call),
+        Message.tool([ToolResult(tool_call_id=call.id, content="found")]),
+    )
+    sent = body("azure", "Mistral-Large-3", messages=messages, settings=Settings(max_output_tokens=9))
+    assert sent["max_tokens"] == 9
+    assert not {"max_completion_tokens", "stream_options"} & set(sent)
+    wire_id = sent["messages"][2]["tool_calls"][0]["id"]
+    assert re.fullmatch("[a-zA-Z0-9]{9}", wire_id)
+    assert sent["messages"][3]["tool_call_id"] == wire_id
+    assert "stream_options" in body("azure", "gpt-4.1")
+
+
+# What else was a refusal, or a silent loss.
+
+
+def test_deepseek_is_kept_from_thinking_where_a_tool_is_forced_and_thoughts_were_not_asked_for() -> None:
+    request = Request(
+        model="deepseek-v4-pro", messages=(Message.user("Hi"),), tools=(SEARCH,), tool_choice="required"
+    )
+    encoded = find_provider("deepseek").dialect.encode(request, provider="deepseek")
+    sent = encoded.http.json()
+    assert (sent["tool_choice"], sent["thinking"]) == ("required", {"type": "disabled"})
+    assert any("thinking was switched off" in getattr(w, "message", "") for w in encoded.warnings)
+    assert "thinking" not in body("deepseek", tools=(SEARCH,), tool_choice="auto")
+
+
+@pytest.mark.parametrize("name", ["openai", "deepseek", "qwen", "groq"])
+def test_json_of_any_shape_is_asked_for_with_the_word(name: str) -> None:
+    sent = body(name, response_format=ResponseFormat())
+    assert sent["response_format"] == {"type": "json_object"}
+    assert "JSON" in sent["messages"][0]["content"]
+    said = body(name, response_format=ResponseFormat(), messages=(Message.user("Give me json."),))
+    assert [message["role"] for message in said["messages"]] == ["user"]
+
+
+def test_perplexity_has_no_json_of_any_shape_and_wants_roles_by_turns() -> None:
+    messages = (Message.user("One"), Message.user("Two"))
+    sent = body("perplexity", response_format=ResponseFormat(), messages=messages)
+    assert "response_format" not in sent
+    assert [(m["role"], "JSON" in m["content"]) for m in sent["messages"]] == [
+        ("system", True),
+        ("user", False),
+    ]
+    assert sent["messages"][1]["content"] == "One\n\nTwo"
+
+
+def test_minimax_gets_its_thoughts_back_between_tags() -> None:
+    messages = (Message.user("Hi"), Message.assistant(Reasoning("Hm."), Text("Yes")), Message.user("And?"))
+    assert body("minimax", messages=messages)["messages"][1] == {
+        "role": "assistant",
+        "content": "<think>\nHm.\n</think>\n\nYes",
+    }
+
+
+def test_thoughts_of_another_vendor_are_not_passed_off_as_deepseeks() -> None:
+    thought = Reasoning("Strange.", metadata={"anthropic": {"signature": "s"}})
+    messages = (Message.user("Hi"), Message.assistant(thought, Text("Yes")), Message.user("And?"))
+    assert body("deepseek", messages=messages)["messages"][1]["reasoning_content"] == ""
+
+
+def test_an_effort_beside_a_budget_wins_at_fireworks() -> None:
+    wish = Thinking(effort="low", budget_tokens=4096)
+    sent = body("fireworks", reasoning=wish)
+    assert (sent["reasoning_effort"], "thinking" in sent) == ("low", False)
+    assert left_out("fireworks", reasoning=wish) == {"reasoning.budget_tokens"}
+
+
+def test_a_cache_mark_on_text_alone_is_no_accident() -> None:
+    marked = Text("Hi", metadata={"deepseek": {"cache_control": {"type": "ephemeral"}}})
+    assert body("deepseek", messages=(Message.user(marked),))["messages"][0]["content"] == "Hi"
+
+
+def test_moonshots_schemas_are_narrowed_with_a_warning() -> None:
+    tool = ToolSpec("f", "", {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}})
+    request = Request(model="kimi-k2.6", messages=(Message.user("Hi"),), tools=(tool,))
+    encoded = find_provider("moonshot").dialect.encode(request, provider="moonshot")
+    parameters = encoded.http.json()["tools"][0]["function"]["parameters"]
+    assert parameters["properties"]["n"] == {"type": "integer", "description": '{"minimum":1}'}
+    assert len(encoded.warnings) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "sent"),
+    [
+        ("minimax", 0, 0.01),
+        ("minimax", 1.5, 1),
+        ("zai", 1.5, 1),
+        ("openai", 1.5, 1.5),
+        ("openai", 3, 2),
+        ("vllm", 0, 0),
+    ],
+)
+def test_a_temperature_that_is_refused_becomes_the_nearest(name: str, wanted: float, sent: float) -> None:
+    settings = Settings(temperature=wanted)
+    request = Request(model="some-model", messages=(Message.user("Hi"),), settings=settings)
+    encoded = find_provider(name).dialect.encode(request, provider=name)
+    assert encoded.http.json()["temperature"] == sent
+    assert bool(encoded.warnings) is (sent != wanted)
+
+
+@pytest.mark.parametrize(("name", "most"), [("openai", 4), ("zai", 1), ("deepseek", 16), ("together", 20)])
+def test_as_many_stops_are_sent_as_a_vendor_takes(name: str, most: int) -> None:
+    settings = Settings(stop=tuple(f"stop {place}" for place in range(20)))
+    request = Request(model="some-model", messages=(Message.user("Hi"),), settings=settings)
+    encoded = find_provider(name).dialect.encode(request, provider=name)
+    assert len(encoded.http.json()["stop"]) == most
+    assert bool(encoded.warnings) is (most < 20)
+
+
+def test_results_stand_in_the_order_of_their_calls() -> None:
+    calls = [ToolCall(id=name, name="search", arguments="{}") for name in "abc"]
+    messages = (
+        Message.user("Hi"),
+        Message.assistant(*calls),
+        Message.tool([ToolResult(tool_call_id="c", content="3"), ToolResult(tool_call_id="a", content="1")]),
+        Message.tool([ToolResult(tool_call_id="b", content="2")]),
+        Message.user("And?"),
+    )
+    sent = body("xai", messages=messages)["messages"]
+    assert [message["content"] for message in sent[2:]] == ["1", "2", "3", "And?"]

@@ -79,6 +79,8 @@ def levelled(events: list[ls.Event]) -> list[tuple[Any, ...]]:
         usage = told.pop("usage", {})
         counts = [usage.get(count) for count in ("inputTokens", "outputTokens", "totalTokens")]
         said = {key: value for key, value in told.items() if key not in OF_ONE_VENDOR}
+        if told["type"] == "step-start":
+            said.pop("warnings", None)  # each vendor leaves out of a conversation what it does not take
         if usage:
             said["usage"] = counts
         if story and told["type"] == "tool-input-delta" and story[-1][:2] == (number, told["type"]):

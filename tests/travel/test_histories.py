@@ -212,6 +212,31 @@ def test_reasoning_known_to_be_of_others_becomes_nobodys_own(first: str, second:
     assert OtherWarning(FOREIGN_REASONING) in encoded.warnings
 
 
+@pytest.mark.parametrize("second", OPEN_TO_UNSIGNED)
+@pytest.mark.parametrize("origin", ["deepseek", "own"])
+def test_unsigned_reasoning_goes_back_only_to_who_it_is_of(origin: str, second: str) -> None:
+    here = wire_of(second, None)
+    mark = {"llmstream": {"origin": here.provider if origin == "own" else origin}}
+    said = Message.assistant(Reasoning("They want the weather.", mark), Text("Where?"))
+    chat = Chat.from_json(Chat(Message.user("Hi"), said, Message.user("In Oslo.")).to_json())
+    request = Request(model=MODELS[second], messages=tuple(chat.messages()))
+    encoded = here.dialect.encode(request, provider=here.provider)
+    left_out = OtherWarning(FOREIGN_REASONING) in encoded.warnings
+    assert (b"They want the weather." in encoded.http.body) == (origin == "own")
+    assert left_out == (origin != "own")
+
+
+@pytest.mark.parametrize("second", OPEN_TO_UNSIGNED)
+def test_unsigned_reasoning_goes_back_to_a_server_of_another_name(second: str) -> None:
+    here = wire_of(second, None)
+    said = Message.assistant(
+        Reasoning("They want it.", {"llmstream": {"origin": "in-house"}}), Text("Where?")
+    )
+    request = Request(model=MODELS[second], messages=(Message.user("Hi"), said, Message.user("In Oslo.")))
+    assert b"They want it." in here.dialect.encode(request, provider="in-house").http.body
+    assert b"They want it." not in here.dialect.encode(request, provider=here.provider).http.body
+
+
 def test_an_item_that_comes_again_goes_without_its_id() -> None:
     wire = wire_of("openai-responses", None)
     told = {"openai": {"item_id": "msg_1"}}

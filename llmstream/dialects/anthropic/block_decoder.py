@@ -101,7 +101,8 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         if block.kind == "text":
             self.out.append(TextStart(block.id))
             self._text(block, wire.get("text"))
-            for citation in wire.get("citations") or ():
+            citations = wire.get("citations")
+            for citation in citations if isinstance(citations, list) else ():
                 self._cite(block, citation)
             return
         data = wire.get("data")

@@ -30,6 +30,7 @@ from llmstream.chats.role import Role
 from llmstream.dialects.anthropic.blocks import KEY
 from llmstream.dialects.anthropic.media import encode_media
 from llmstream.dialects.anthropic.quirks import Quirks
+from llmstream.dialects.result_text import result_text
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, Warning
 
@@ -165,9 +166,10 @@ class Conversation:
                 return None
             block = {**told, "tool_use_id": self._wire_id(part.tool_call_id), "content": part.result}
             return {**block, "is_error": part.is_error} if told["type"] == "mcp_tool_result" else block
-        content: Any = part.content
+        text = result_text(part)
+        content: Any = text
         if part.parts:
-            content = [{"type": "text", "text": part.content}] if part.content.strip() else []
+            content = [{"type": "text", "text": text}] if text.strip() else []
             for piece in part.parts:
                 content.append(self._block("user", piece))
         block = {"type": "tool_result", "tool_use_id": self._wire_id(part.tool_call_id), "content": content}

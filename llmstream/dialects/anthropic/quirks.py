@@ -22,6 +22,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     stream_field:       the body says `stream: true`
     url_sources:        images and documents may be given by URL or file id
     unsigned_thinking:  what becomes of reasoning that carries no signature, such as another vendor's
+    schemas:            answers can be held to a schema, by the models that know that; where they cannot,
+                        a tool is forced instead
     default_max_tokens: where the request sets none; None goes by the model, see `claude_models.py`
     """
 
@@ -32,6 +34,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     stream_field: bool = True
     url_sources: bool = True
     unsigned_thinking: Literal["drop", "text", "keep"] = "drop"
+    schemas: bool = True
     default_max_tokens: int | None = None
 
     @property
@@ -64,8 +67,12 @@ BEDROCK_INVOKE_QUIRKS: Final = Quirks(
 VERTEX_QUIRKS: Final = Quirks(
     path="/models/{model}:streamRawPredict",
     body_version="vertex-2023-10-16",
+    schemas=False,
 )
 """The address ends in `/projects/{p}/locations/{l}/publishers/anthropic`.
 
-source: "Claude on Vertex AI" in Anthropic's documents
+Schemas are refused there unless the organisation's policy allows them, and by models before 4.6 in
+any case (2026-11); `mode="json_schema"` asks for them all the same.
+source: "Claude on Vertex AI" in Anthropic's documents; "Structured outputs with Anthropic Claude
+models" in Google's
 """

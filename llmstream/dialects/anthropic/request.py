@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -11,9 +12,11 @@ from llmstream.dialects.anthropic.conversation import Conversation
 from llmstream.dialects.anthropic.quirks import Quirks
 from llmstream.dialects.anthropic.tools import betas_of_tools, encode_tool_choice, encode_tools
 from llmstream.dialects.base import Encoded
-from llmstream.dialects.claude_models import Abilities, abilities, sampling_refusal
+from llmstream.dialects.cache_marks import keep_last_marks
+from llmstream.dialects.claude_models import Abilities, abilities, sampling_refusal, supports_schemas
 from llmstream.dialects.claude_schema import strict_schema
 from llmstream.dialects.claude_thinking import encode_thinking
+from llmstream.dialects.json_wishes import described_schema
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.exchange import HttpRequest
@@ -45,6 +48,7 @@ def encode_request(request: Request, *, provider: str, quirks: Quirks) -> Encode
     elif betas:
         headers["anthropic-beta"] = ",".join(betas)
     body = _merged(body, options)
+    keep_last_marks(_blocks(body), warnings)
     try:
         data = msgspec.json.encode(body)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
@@ -75,7 +79,8 @@ def _body(
     if quirks.stream_field:
         body["stream"] = True
     if request.tools:
-        body["tools"] = encode_tools(request, warnings)
+        strict_known = quirks.schemas and supports_schemas(request.model)
+        body["tools"] = encode_tools(request, warnings, strict_known=strict_known)
     choice = encode_tool_choice(request, thinking=thinks, warnings=warnings)
     if choice is not None:
         body["tool_choice"] = choice
@@ -88,6 +93,18 @@ def _body(
     if container is not None:
         body["container"] = container
     return {**body, **_sampling(request.settings, can, thinks, warnings)}
+
+
+def _blocks(body: dict[str, Any]) -> Iterator[Any]:
+    """What may carry a cache mark, in the order of the prompt."""
+    for name in ("tools", "system"):
+        if isinstance(body.get(name), list):
+            yield from body[name]
+    for turn in body["messages"] if isinstance(body.get("messages"), list) else ():
+        for block in turn["content"] if isinstance(turn, dict) and isinstance(turn["content"], list) else ():
+            if isinstance(block, dict) and isinstance(block.get("content"), list):
+                yield from block["content"]
+            yield block
 
 
 def _container(request: Request) -> str | None:
@@ -105,7 +122,7 @@ def _output_config(request: Request, effort: str | None, warnings: list[Warning]
     out: dict[str, Any] = {} if effort is None else {"effort": effort}
     wanted = request.response_format
     if wanted is not None and wanted.schema is not None:
-        out["format"] = {"type": "json_schema", "schema": strict_schema(wanted.schema)}
+        out["format"] = {"type": "json_schema", "schema": strict_schema(described_schema(wanted))}
     elif wanted is not None:
         words = "JSON without a schema cannot be asked for; give a schema, or say so in the prompt"
         warnings.append(UnsupportedSetting("response_format", words))
@@ -132,8 +149,12 @@ def _sampling(settings: Settings, can: Abilities, thinks: bool, warnings: list[W
             warnings.append(UnsupportedSetting(name, refusal))
         else:
             out[name] = value
-    if settings.stop:
-        out["stop_sequences"] = list(settings.stop)
+    stops = [stop for stop in settings.stop if stop.strip()]
+    if len(stops) < len(settings.stop):
+        words = "stop sequences of white space alone were left out: the API refuses them"
+        warnings.append(OtherWarning(words))
+    if stops:
+        out["stop_sequences"] = stops
     return out
 
 

@@ -35,15 +35,23 @@ _BETAS: Final = {
 """Beta features that a tool of the vendor needs; those that are generally available need none."""
 
 
-def encode_tools(request: Request, warnings: list[Warning]) -> list[dict[str, Any]]:
-    """The field `tools`."""
+def encode_tools(
+    request: Request, warnings: list[Warning], *, strict_known: bool = True
+) -> list[dict[str, Any]]:
+    """The field `tools`.
+
+    strict_known: the model can be held to the schema of a tool
+    """
     strict = 0
     out = []
     for tool in request.tools:
         if isinstance(tool, ProviderTool):
             out.append(_provider_tool(tool))
             continue
-        wanted = tool.strict is True
+        wanted = tool.strict is True and strict_known
+        if tool.strict and not wanted:
+            words = f"the tool {tool.name!r} is not strict: the model cannot be held to its schema here"
+            warnings.append(OtherWarning(words))
         strict += wanted
         if wanted and strict > _MAX_STRICT_TOOLS:
             words = f"the tool {tool.name!r} is not strict: the API takes {_MAX_STRICT_TOOLS} strict tools"

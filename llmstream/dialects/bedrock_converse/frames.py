@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import msgspec
@@ -53,4 +54,9 @@ def _named(message: Message) -> bytes:
     name = message.headers.get(":event-type")
     if not isinstance(name, str):
         return message.payload
-    return b"{%b:%b}" % (msgspec.json.encode(name), message.payload or b"{}")
+    return b"%b%b}" % (_opening(name), message.payload or b"{}")
+
+
+@functools.lru_cache(maxsize=64)
+def _opening(name: str) -> bytes:
+    return b"{" + msgspec.json.encode(name) + b":"

@@ -55,11 +55,15 @@ def encode_reasoning(request: Request, can: Traits, warnings: list[Warning]) -> 
         warnings.append(UnsupportedSetting("reasoning.budget_tokens", words))
     effort = wanted.effort or "medium"
     if can.reasoning == "openai":
-        if effort == "none":
-            warnings.append(OtherWarning("the effort none became low: this model always reasons"))
-        return ReasoningPlan(cap, {"reasoning_effort": _OPENAI_EFFORTS.get(effort, "high")})
+        level = _OPENAI_EFFORTS.get(effort, "high")
+        if level != effort:
+            why = "always reasons" if effort == "none" else "does not know it"
+            warnings.append(OtherWarning(f"the effort {effort} became {level}: this model {why}"))
+        return ReasoningPlan(cap, {"reasoning_effort": level})
     if effort == "none":
         return ReasoningPlan(cap, {"reasoningConfig": {"type": "disabled"}})
     level = _NOVA_EFFORTS.get(effort, "high")
+    if level != effort:
+        warnings.append(OtherWarning(f"the effort {effort} became {level}: this model does not know it"))
     config = {"type": "enabled", "maxReasoningEffort": level}
     return ReasoningPlan(cap, {"reasoningConfig": config}, alone=level == "high")

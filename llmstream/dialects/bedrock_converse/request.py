@@ -14,6 +14,7 @@ from llmstream.dialects.bedrock_converse.conversation import Conversation
 from llmstream.dialects.bedrock_converse.models import Traits, traits
 from llmstream.dialects.bedrock_converse.reasoning import ReasoningPlan, encode_reasoning
 from llmstream.dialects.bedrock_converse.tools import encode_tools, model_tools
+from llmstream.dialects.cache_marks import MOST_MARKS, too_many_marks
 from llmstream.dialects.claude_models import Abilities, abilities, sampling_refusal
 from llmstream.dialects.claude_schema import strict_schema
 from llmstream.dialects.options import merged, options_of
@@ -93,7 +94,24 @@ def _body(
         "outputConfig": output if plan.effort is None else {**output, "effort": plan.effort},
         _ADDITIONAL: more,
     }
-    return body | {name: value for name, value in fields.items() if value}
+    body |= {name: value for name, value in fields.items() if value}
+    _keep_last_cache_points(body, warnings)
+    return body
+
+
+def _keep_last_cache_points(body: dict[str, Any], warnings: list[Warning]) -> None:
+    """Takes out all but the last four, which hold the longest prompts."""
+    lists = [body["toolConfig"]["tools"]] if "toolConfig" in body else []
+    lists += [body["system"]] if "system" in body else []
+    lists += [turn["content"] for turn in body["messages"]]
+    count = sum("cachePoint" in block for blocks in lists for block in blocks)
+    surplus = max(0, count - MOST_MARKS)
+    if surplus:
+        warnings.append(too_many_marks(count))
+    for blocks in lists:
+        for block in [block for block in blocks if "cachePoint" in block][:surplus]:
+            blocks.remove(block)
+            surplus -= 1
 
 
 def _thinks(fields: Any) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 from llmstream.chats.content import Audio, ToolResult
 from llmstream.dialects.bedrock_converse.blocks import KEY
 from llmstream.dialects.bedrock_converse.media import DocumentNames, Media, encode_media, read_media
+from llmstream.dialects.result_text import result_text
 from llmstream.errors import Unsupported
 
 __all__ = ["encode_result", "read_result"]
@@ -28,8 +29,8 @@ def encode_result(part: ToolResult, names: DocumentNames, *, provider: str) -> l
     pieces: list[dict[str, Any]] = []
     if told.get("json"):
         pieces.append({"json": msgspec.Raw(part.content.encode())})
-    elif part.content.strip():
-        pieces.append({"text": part.content})
+    elif result_text(part).strip():
+        pieces.append({"text": result_text(part)})
     for media in part.parts:
         if isinstance(media, Audio):
             raise Unsupported("a tool's result takes no audio here. Send a transcript.", provider=provider)

@@ -11,8 +11,6 @@ import mimetypes
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-
 from llmstream.chats.content import (
     Audio,
     Custom,
@@ -33,6 +31,7 @@ from llmstream.dialects.cohere.citations import told_citation
 from llmstream.dialects.cohere.finish import KEY
 from llmstream.dialects.data_uris import data_uri
 from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
+from llmstream.dialects.result_text import told_result
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, Warning
 
@@ -140,7 +139,7 @@ class MessageWriter:
         for part in message.parts:
             if isinstance(part, Text) and part.text:
                 content.append({"type": "text", "text": part.text})
-            elif isinstance(part, Reasoning) and is_foreign(part, message, KEY):
+            elif isinstance(part, Reasoning) and is_foreign(part, message, KEY, self._provider):
                 self._warn(FOREIGN_REASONING)
             elif isinstance(part, Reasoning) and part.text and not _is_plan(part):
                 content.append({"type": "thinking", "thinking": part.text})
@@ -184,9 +183,7 @@ class MessageWriter:
         kept = _own(part).get("content")
         if kept is not None:
             return kept
-        text = part.content
-        if not text and part.result is not None:
-            text = msgspec.json.encode(part.result).decode()
+        text = told_result(part)
         documents = []
         for piece in part.parts:
             if isinstance(piece, Image):

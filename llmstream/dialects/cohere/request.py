@@ -9,6 +9,8 @@ import msgspec
 from llmstream.dialects.base import Encoded
 from llmstream.dialects.cohere.finish import KEY
 from llmstream.dialects.cohere.messages import MessageWriter
+from llmstream.dialects.cohere.schema import cohere_schema
+from llmstream.dialects.json_wishes import ANSWER_IN_JSON, described_schema, in_words, says_json
 from llmstream.dialects.options import merged, options_of
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
@@ -120,12 +122,12 @@ class _Writer:
             tools = [tool for tool in tools if tool.name == choice.name]
         if not tools:
             return
-        self.body["tools"] = [_tool(tool) for tool in tools]
-        strict = {tool.strict for tool in tools if tool.strict is not None}
-        if True in strict:
+        strict = any(tool.strict for tool in tools)
+        self.body["tools"] = [self.tool(tool, strict=strict) for tool in tools]
+        if strict:
             self.body["strict_tools"] = True
-        if len(strict) == 2:
-            self.warnings.append(OtherWarning("strict applies to all tools of a request; it was switched on"))
+        if strict and not all(tool.strict for tool in tools):
+            self.warn("strict applies to all tools of a request; it was switched on")
         if isinstance(choice, NamedTool) or choice == "required":
             self.body["tool_choice"] = "REQUIRED"
         elif choice == "none":
@@ -138,7 +140,7 @@ class _Writer:
         thinking: dict[str, Any] = {"type": "disabled" if reasoning.effort == "none" else "enabled"}
         if reasoning.budget_tokens is not None and reasoning.effort != "none":
             thinking["token_budget"] = reasoning.budget_tokens
-        elif reasoning.effort not in (None, "none"):
+        if reasoning.effort not in (None, "none"):
             self.left_out("reasoning.effort", "thinking was switched on; give budget_tokens to bound it")
         self.body["thinking"] = thinking
 
@@ -150,22 +152,34 @@ class _Writer:
         if "tools" not in self.body and "documents" not in self.body:
             format_: dict[str, Any] = {"type": "json_object"}
             if wanted.schema is not None:
-                format_["json_schema"] = wanted.schema
+                format_["json_schema"], moved = cohere_schema(described_schema(wanted))
+                if moved:
+                    self.warn("some of the output schema went into descriptions: the API cannot check it")
+            elif not says_json(self.request.messages):
+                self.instruct(ANSWER_IN_JSON)
             self.body["response_format"] = format_
             return
-        words = "Answer with a JSON object and nothing else."
-        if wanted.schema is not None:
-            words += f" It has to fit this JSON schema: {msgspec.json.encode(wanted.schema).decode()}"
-        self.body["messages"].insert(0, {"role": "system", "content": words})
+        self.instruct(in_words(wanted))
         self.left_out("response_format", "not together with tools or documents; it went into the prompt")
+
+    def tool(self, tool: ToolSpec, *, strict: bool) -> dict[str, Any]:
+        """A function; held to its schema, it takes the subset only."""
+        function: dict[str, Any] = {"name": tool.name}
+        if tool.description:
+            function["description"] = tool.description
+        schema = tool.input_schema or {"type": "object", "properties": {}}
+        if strict:
+            schema, moved = cohere_schema(schema)
+            if moved:
+                words = "went into descriptions: the API cannot check it"
+                self.warn(f"some of the schema of {tool.name!r} {words}")
+        return {"type": "function", "function": {**function, "parameters": schema}}
+
+    def instruct(self, words: str) -> None:
+        self.body["messages"].insert(0, {"role": "system", "content": words})
+
+    def warn(self, message: str) -> None:
+        self.warnings.append(OtherWarning(message))
 
     def left_out(self, setting: str, details: str) -> None:
         self.warnings.append(UnsupportedSetting(setting, details))
-
-
-def _tool(tool: ToolSpec) -> dict[str, Any]:
-    function: dict[str, Any] = {"name": tool.name}
-    if tool.description:
-        function["description"] = tool.description
-    function["parameters"] = tool.input_schema or {"type": "object", "properties": {}}
-    return {"type": "function", "function": function}

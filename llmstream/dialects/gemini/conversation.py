@@ -27,6 +27,7 @@ from llmstream.dialects.gemini.function_response import encode_response
 from llmstream.dialects.gemini.part_decoder import KEY
 from llmstream.dialects.gemini.part_writer import PartWriter
 from llmstream.dialects.google_models import Abilities
+from llmstream.dialects.result_text import result_text
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, Warning
 
@@ -56,6 +57,7 @@ class Conversation:
     def __init__(self, *, provider: str, vertex: bool, can: Abilities, warnings: list[Warning]) -> None:
         self.system: list[dict[str, Any]] = []
         self.contents: list[dict[str, Any]] = []
+        self._provider = provider
         self._can = can
         self._warnings = warnings
         self._writer = PartWriter(provider=provider, vertex=vertex, can=can, warnings=warnings)
@@ -80,7 +82,7 @@ class Conversation:
                     f"no role {message.role!r} is known. Use system, user, assistant or tool."
                 )
             for part in message.parts:
-                if isinstance(part, Reasoning) and is_foreign(part, message, KEY):
+                if isinstance(part, Reasoning) and is_foreign(part, message, KEY, self._provider):
                     self._warn(FOREIGN_REASONING)
                 else:
                     self._part(role, part)
@@ -141,7 +143,7 @@ class Conversation:
             return
         self._settle()
         self._warn(f"the result of {part.tool_call_id!r}, which nobody called, was sent as text")
-        text = f"Result of the tool {part.name or part.tool_call_id}: {part.content}"
+        text = f"Result of the tool {part.name or part.tool_call_id}: {result_text(part)}"
         self._turn("user").extend([{"text": text}, *self._files(part.parts)])
 
     def _settle(self) -> None:

@@ -14,8 +14,8 @@ from llmstream.dialects.gemini.array_framing import GeminiFraming
 from llmstream.dialects.gemini.finish import finish_reason, is_block_reason
 from llmstream.dialects.gemini.grounding import sources_of
 from llmstream.dialects.gemini.part_decoder import KEY, PartDecoder
-from llmstream.dialects.gemini.usage import merge_usage, read_usage
-from llmstream.dialects.gemini.wire import Candidate, Chunk, Part
+from llmstream.dialects.gemini.usage import Counts
+from llmstream.dialects.gemini.wire import Candidate, Chunk, Part, PlainChunk, decode_plain_chunk
 from llmstream.dialects.google_sources import Sources
 from llmstream.dialects.json_text import mended
 from llmstream.dialects.vendor_errors import error_from_value
@@ -33,6 +33,7 @@ _REMEMBERED: Final = (
     "logprobs_result",
     "avg_logprobs",
 )
+_NOT_PLAIN: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 _SILENT: Final = (Part(), Part(text=""))
 
 
@@ -61,12 +62,43 @@ class GeminiDecoder(PartDecoder):
         )
         self._sources = Sources(lambda: self.fresh(f"source-{self._next_source()}"))
         self._source_count = 0
-        self._raw_usage: dict[str, Any] = {}
-        self._usage: Usage | None = None
+        self._counts = Counts()
         self._raw_reason: str | None = None
         self._blocked: str | None = None
         self._named = False
         self._last_words: dict[str, Any] = {}
+
+    def _read(self, payloads: list[bytes]) -> None:
+        decode = decode_plain_chunk.decode
+        for payload in payloads:
+            try:
+                plain = decode(payload)
+            except _NOT_PLAIN:
+                super()._read([payload])
+            else:
+                if self._include_raw:
+                    self._raw(payload)
+                self._on_plain(plain)
+            if self.done:
+                return
+
+    def _on_plain(self, wire: PlainChunk) -> None:
+        """Turns a chunk of nothing but text into events: nearly every chunk, so `on` is spared."""
+        if not self._named:
+            self._name(wire)
+        if wire.usage_metadata is not None:
+            self._counts.add(wire.usage_metadata)
+        for candidate in wire.candidates:
+            if candidate.index:
+                continue
+            parts = candidate.content.parts
+            if self.complete and self._blocked is None:
+                self.complete = not any(part.text or part.thought is not None for part in parts)
+            for part in parts:
+                if part.thought:
+                    self.reasoning(part.text)
+                else:
+                    self.text(part.text)
 
     def on(self, wire: Chunk) -> None:
         """Turns one chunk into events."""
@@ -78,9 +110,8 @@ class GeminiDecoder(PartDecoder):
         if not self._named:
             self._name(wire)
         if wire.usage_metadata is not None:
-            self._raw_usage = merge_usage(self._raw_usage, wire.usage_metadata)
-            self._usage = None
-        if isinstance(wire.prompt_feedback, dict):
+            self._counts.add(wire.usage_metadata)
+        if wire.prompt_feedback is not None:
             self._feedback(wire.prompt_feedback)
         for candidate in wire.candidates or ():
             if candidate is not None and not candidate.index:
@@ -90,14 +121,12 @@ class GeminiDecoder(PartDecoder):
 
     @property
     def usage(self) -> Usage:
-        """Tokens as far as the vendor said. Every chunk says them, so they are read when asked for."""
-        if self._usage is None:
-            self._usage = read_usage(self._raw_usage)
-        return self._usage
+        """Tokens as far as the vendor said."""
+        return self._counts.usage
 
     @usage.setter
     def usage(self, usage: Usage) -> None:
-        self._usage = usage
+        """The base begins with none; from then on the chunks say it."""
 
     def on_sentinel(self, payload: bytes) -> bool:
         """Gateways that also speak chat completions end with its mark; others keep alive with `null`."""
@@ -120,7 +149,7 @@ class GeminiDecoder(PartDecoder):
         metadata = {KEY: self._last_words} if self._last_words else None
         self.out.append(Finish(reason, self.usage, self._blocked or self._raw_reason, metadata))
 
-    def _name(self, wire: Chunk) -> None:
+    def _name(self, wire: Chunk | PlainChunk) -> None:
         model, number = wire.model_version, wire.response_id
         model = model if isinstance(model, str) and model else None
         number = str(number) if isinstance(number, (str, int)) and number else None
@@ -129,28 +158,41 @@ class GeminiDecoder(PartDecoder):
         self._named = True
         self.out.append(ResponseMetadata(model, number, _moment(wire.create_time)))
 
-    def _feedback(self, feedback: dict[str, Any]) -> None:
+    def _feedback(self, feedback: Any) -> None:
+        if not isinstance(feedback, dict):
+            return
         self._last_words["prompt_feedback"] = feedback
         if is_block_reason(feedback.get("blockReason")):
             self._blocked = feedback["blockReason"]
             self.complete = True
 
     def _candidate(self, candidate: Candidate) -> None:
-        parts = candidate.content.parts if candidate.content is not None else None
-        if self.complete and self._blocked is None and any(_says(part) for part in parts or ()):
-            self.complete = False
-        for part in parts or ():
-            if part is not None:
-                self.on_part(part)
-                if self.done:
-                    return
-        if candidate.grounding_metadata is not None or (
-            candidate.url_context_metadata is not None or candidate.citation_metadata is not None
-        ):
-            self.out.extend(sources_of(candidate, self._sources))
+        content = candidate.content
+        if content is not None and content.parts:
+            if self.complete and self._blocked is None and any(_says(part) for part in content.parts):
+                self.complete = False
+            for part in content.parts:
+                if part is not None:
+                    self.on_part(part)
+                    if self.done:
+                        return
         if candidate.finish_reason:
             self._raw_reason = str(candidate.finish_reason)
             self.complete = True
+        if (
+            candidate.grounding_metadata is not None
+            or candidate.url_context_metadata is not None
+            or candidate.citation_metadata is not None
+            or candidate.safety_ratings is not None
+            or candidate.finish_message is not None
+            or candidate.logprobs_result is not None
+            or candidate.avg_logprobs is not None
+        ):
+            self._around(candidate)
+
+    def _around(self, candidate: Candidate) -> None:
+        """What a candidate says beside its parts."""
+        self.out.extend(sources_of(candidate, self._sources))
         for name in _REMEMBERED:
             value = getattr(candidate, name)
             if value is not None and value != {} and value != []:

@@ -12,6 +12,7 @@ import msgspec
 
 from llmstream.chats.content import Metadata, ToolResult
 from llmstream.dialects.gemini.part_decoder import KEY
+from llmstream.dialects.result_text import result_text
 
 __all__ = ["encode_response", "read_response"]
 
@@ -21,7 +22,7 @@ def encode_response(part: ToolResult) -> dict[str, Any]:
     own = (part.metadata or {}).get(KEY, {}).get("response")
     if isinstance(own, dict):
         return own
-    return _plain(part.content, part.is_error)
+    return _plain(result_text(part), part.is_error)
 
 
 def read_response(response: dict[str, Any]) -> tuple[str, bool, Metadata | None]:

@@ -13,6 +13,7 @@ from llmstream.dialects.gemini.part_decoder import KEY
 from llmstream.dialects.gemini.paths import path_for
 from llmstream.dialects.gemini.tools import encode_tools
 from llmstream.dialects.google_models import Abilities, abilities, thinking_budget, thinking_level
+from llmstream.dialects.json_wishes import described_schema
 from llmstream.dialects.options import merged, options_of
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
@@ -22,6 +23,7 @@ from llmstream.request import Reasoning, Request, ResponseFormat, Settings
 __all__ = ["encode_request"]
 
 _MAX_STOPS: Final = 5
+_PENALTIES: Final = {"presence_penalty": "presencePenalty", "frequency_penalty": "frequencyPenalty"}
 _CACHED_FIELDS: Final = ("systemInstruction", "tools", "toolConfig")
 
 
@@ -64,7 +66,7 @@ def _body(
         body["tools"] = tools.tools
     if tools.config:
         body["toolConfig"] = tools.config
-    config = _sampling(request.settings, warnings)
+    config = _sampling(request.settings, can, warnings)
     if request.response_format is not None and tools.tools and can.mixes_tools is False:
         words = "this model takes tools or a response format, not both"
         warnings.append(UnsupportedSetting("response_format", words))
@@ -78,7 +80,7 @@ def _body(
     return body
 
 
-def _sampling(settings: Settings, warnings: list[Warning]) -> dict[str, Any]:
+def _sampling(settings: Settings, can: Abilities, warnings: list[Warning]) -> dict[str, Any]:
     temperature = settings.temperature
     if temperature is not None and not 0 <= temperature <= 2:
         fitting = min(2.0, max(0.0, temperature))
@@ -88,6 +90,12 @@ def _sampling(settings: Settings, warnings: list[Warning]) -> dict[str, Any]:
     if len(stops) > _MAX_STOPS:
         words = f"only the first {_MAX_STOPS} of {len(stops)} stop sequences were sent: the API takes no more"
         warnings.append(OtherWarning(words))
+    penalties = {}
+    for name, field in _PENALTIES.items():
+        if can.penalties:
+            penalties[field] = getattr(settings, name)
+        elif getattr(settings, name) is not None:
+            warnings.append(UnsupportedSetting(name, "this model does not take it"))
     fields = {
         "maxOutputTokens": settings.max_output_tokens,
         "temperature": temperature,
@@ -95,8 +103,7 @@ def _sampling(settings: Settings, warnings: list[Warning]) -> dict[str, Any]:
         "topK": settings.top_k,
         "stopSequences": stops[:_MAX_STOPS] or None,
         "seed": settings.seed,
-        "presencePenalty": settings.presence_penalty,
-        "frequencyPenalty": settings.frequency_penalty,
+        **penalties,
     }
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -104,11 +111,11 @@ def _sampling(settings: Settings, warnings: list[Warning]) -> dict[str, Any]:
 def _format(wanted: ResponseFormat, openapi: bool) -> dict[str, Any]:
     out: dict[str, Any] = {"responseMimeType": "application/json"}
     if wanted.schema is not None and openapi:
-        converted = openapi_schema(wanted.schema)
+        converted = openapi_schema(described_schema(wanted))
         if converted is not None:
             out["responseSchema"] = converted
     elif wanted.schema is not None:
-        out["responseJsonSchema"] = wanted.schema
+        out["responseJsonSchema"] = described_schema(wanted)
     return out
 
 

@@ -7,21 +7,46 @@ source: UsageMetadata in the references of the Gemini API and of Vertex AI
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from llmstream.dialects.token_counts import added, token_count
 from llmstream.events import Usage
 
-__all__ = ["merge_usage", "read_usage", "write_usage"]
+__all__ = ["Counts", "read_usage", "write_usage"]
+
+_MOST_HELD: Final = 64
+"""Chunks whose counts wait to be put together."""
 
 
-def merge_usage(known: dict[str, Any], said: Any) -> dict[str, Any]:
-    """The counts known so far, with those that a later chunk states."""
-    if not isinstance(said, dict):
-        return known
-    if said.keys() >= known.keys() and None not in said.values():
-        return said
-    return {**known, **{key: value for key, value in said.items() if value is not None or key not in known}}
+class Counts:
+    """The counts of all chunks. As every chunk says them, they are put together only when asked for."""
+
+    def __init__(self) -> None:
+        self._said: list[Any] = []
+        self._known: dict[str, Any] = {}
+
+    def add(self, said: Any) -> None:
+        """What a chunk says; anything but an object says nothing."""
+        self._said.append(said)
+        if len(self._said) >= _MOST_HELD:
+            self._put_together()
+
+    @property
+    def usage(self) -> Usage:
+        """Each count as it was last stated."""
+        self._put_together()
+        return read_usage(self._known)
+
+    def _put_together(self) -> None:
+        said, self._said = [counts for counts in self._said if isinstance(counts, dict)], []
+        last: dict[str, Any] = {}
+        for counts in said:
+            last.update(counts)
+        if None in last.values():  # null states nothing: what came before it counts
+            for key in last:
+                stated = [counts[key] for counts in said if counts.get(key) is not None]
+                last[key] = stated[-1] if stated else self._known.get(key)
+        self._known = self._known | last
 
 
 def read_usage(raw: dict[str, Any]) -> Usage:

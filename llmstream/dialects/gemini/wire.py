@@ -11,7 +11,18 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-__all__ = ["Blob", "Candidate", "Chunk", "Content", "FunctionCall", "Part", "PartialArg", "decode_chunk"]
+__all__ = [
+    "Blob",
+    "Candidate",
+    "Chunk",
+    "Content",
+    "FunctionCall",
+    "Part",
+    "PartialArg",
+    "PlainChunk",
+    "decode_chunk",
+    "decode_plain_chunk",
+]
 
 
 class PartialArg(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
@@ -25,7 +36,7 @@ class PartialArg(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
     will_continue: bool | None = None
 
 
-class FunctionCall(msgspec.Struct, rename="camel", omit_defaults=True):
+class FunctionCall(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
     """A call for the caller to run: whole, or the next piece of one that continues."""
 
     id: str | int | None = None
@@ -35,7 +46,7 @@ class FunctionCall(msgspec.Struct, rename="camel", omit_defaults=True):
     will_continue: bool | None = None
 
 
-class Blob(msgspec.Struct, rename="camel", omit_defaults=True):
+class Blob(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
     """Bytes in base64, or the address of a file."""
 
     mime_type: str | None = None
@@ -44,7 +55,7 @@ class Blob(msgspec.Struct, rename="camel", omit_defaults=True):
     display_name: str | None = None
 
 
-class Part(msgspec.Struct, rename="camel", omit_defaults=True):
+class Part(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
     """One part: exactly one of its fields says what it is; thought and signature may stand beside."""
 
     text: str | None = None
@@ -59,13 +70,13 @@ class Part(msgspec.Struct, rename="camel", omit_defaults=True):
     tool_response: dict[str, Any] | None = None
 
 
-class Content(msgspec.Struct, omit_defaults=True):
+class Content(msgspec.Struct, gc=False, omit_defaults=True):
     """The parts of a turn."""
 
     parts: list[Part | None] | None = None
 
 
-class Candidate(msgspec.Struct, rename="camel", omit_defaults=True):
+class Candidate(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
     """One of the answers; we read the first."""
 
     content: Content | None = None
@@ -80,7 +91,7 @@ class Candidate(msgspec.Struct, rename="camel", omit_defaults=True):
     avg_logprobs: Any = None
 
 
-class Chunk(msgspec.Struct, rename="camel", omit_defaults=True):
+class Chunk(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
     """One event of the stream."""
 
     candidates: list[Candidate | None] | None = None
@@ -92,4 +103,39 @@ class Chunk(msgspec.Struct, rename="camel", omit_defaults=True):
     error: Any = None
 
 
+class PlainPart(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """A part that is text or reasoning, unsigned."""
+
+    text: str
+    thought: bool | None = None
+
+
+class PlainContent(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """Text and reasoning of a turn."""
+
+    parts: list[PlainPart]
+    role: str | None = None
+
+
+class PlainCandidate(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """An answer that says some more."""
+
+    content: PlainContent
+    index: int = 0
+
+
+class PlainChunk(msgspec.Struct, rename="camel", gc=False, forbid_unknown_fields=True):
+    """What most events of a stream are: text, and the counts so far.
+
+    Whatever holds anything else is no plain chunk, so nothing else has to be looked for in one.
+    """
+
+    candidates: list[PlainCandidate]
+    usage_metadata: Any = None
+    model_version: Any = None
+    response_id: Any = None
+    create_time: Any = None
+
+
 decode_chunk = msgspec.json.Decoder(Chunk)
+decode_plain_chunk = msgspec.json.Decoder(PlainChunk)

@@ -30,6 +30,7 @@ from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
 from llmstream.dialects.gemini_interactions.steps import KEY
 from llmstream.dialects.google_media import Media, media_of
 from llmstream.dialects.json_text import object_text
+from llmstream.dialects.result_text import result_text
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, Warning
 
@@ -83,7 +84,7 @@ class Conversation:
             if role == "user_input" and self.steps and self.steps[-1]["type"] == "user_input":
                 self._begin(role)
             for part in message.parts:
-                if isinstance(part, Reasoning) and is_foreign(part, message, KEY):
+                if isinstance(part, Reasoning) and is_foreign(part, message, KEY, self._provider):
                     self._warn(FOREIGN_REASONING)
                 else:
                     self._part(role, part)
@@ -193,12 +194,13 @@ class Conversation:
         self.steps.append({**step, "is_error": True} if part.is_error else step)
 
     def _result_content(self, part: ToolResult) -> Any:
+        text = result_text(part)
         told = _told(part)
         if "result" in told:
             return told["result"]
         if not part.parts:
-            return part.content
-        content: list[dict[str, Any]] = [{"type": "text", "text": part.content}] if part.content else []
+            return text
+        content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
         for piece in part.parts:
             media = self._media(piece)
             if media["type"] != "image":

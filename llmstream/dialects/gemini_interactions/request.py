@@ -10,6 +10,7 @@ from llmstream.dialects.base import Encoded
 from llmstream.dialects.gemini_interactions.conversation import Conversation
 from llmstream.dialects.gemini_interactions.steps import KEY
 from llmstream.dialects.google_models import abilities, thinking_level
+from llmstream.dialects.json_wishes import described_schema
 from llmstream.dialects.options import merged, options_of
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
@@ -56,7 +57,7 @@ def _body(request: Request, provider: str, warnings: list[Warning]) -> dict[str,
     if request.response_format is not None:
         wanted: dict[str, Any] = {"type": "text", "mime_type": "application/json"}
         if request.response_format.schema is not None:
-            wanted["schema"] = request.response_format.schema
+            wanted["schema"] = described_schema(request.response_format)
         body["response_format"] = wanted
     config = {**_sampling(request.settings, warnings), **_thinking(request, warnings)}
     choice = _tool_choice(request, warnings)

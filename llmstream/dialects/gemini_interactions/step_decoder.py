@@ -151,9 +151,12 @@ class StepDecoder(PayloadDecoder[WireEvent]):
                 step.id = self._block_id()
                 self.out.append(TextStart(step.id))
             self.out.append(TextDelta(text, step.id))
-        for annotation in _list(piece.get("annotations")):
-            self.out.extend(sources_of_annotation(annotation, self._sources))
-        if kind in _MEDIA:
+        if "annotations" in piece:
+            for annotation in _list(piece["annotations"]):
+                self.out.extend(sources_of_annotation(annotation, self._sources))
+        if kind == "text":
+            return
+        if isinstance(kind, str) and kind in _MEDIA:
             self._file(piece, draft=False)
         elif kind == "audio":
             self._hear(step, piece)

@@ -22,7 +22,7 @@ ALIASES: Final = {
 """Names that events had before May 2026, when steps were called contents."""
 
 
-class WireEvent(msgspec.Struct, omit_defaults=True):
+class WireEvent(msgspec.Struct, gc=False, omit_defaults=True):
     """Any event of the stream.
 
     step, content: what opens, by its present and by its former name

@@ -170,7 +170,7 @@ class MistralDecoder(ContentDecoder):
         reason = finish_reason(self._raw_reason)
         cut = reason in ("length", "content-filter", "error")
         started = self._tools.started
-        events = self._tools.finish(truncated=cut, keep_cut=reason == "length")
+        events = self._tools.finish(truncated=cut, in_one_piece=True, keep_cut=reason == "length")
         if self._tools.started != started:
             self.end_reasoning()
             self.end_text()

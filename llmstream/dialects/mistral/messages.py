@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-import msgspec
-
 from llmstream.chats.content import (
     Audio,
     Custom,
@@ -29,9 +27,10 @@ from llmstream.chats.content import (
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
 from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
-from llmstream.dialects.mistral.call_ids import CallIds
 from llmstream.dialects.mistral.finish import KEY
 from llmstream.dialects.mistral.media import encode_media, own
+from llmstream.dialects.result_text import told_result
+from llmstream.dialects.short_call_ids import ShortCallIds
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, Warning
 
@@ -52,7 +51,7 @@ class MessageWriter:
     def __init__(self, *, provider: str) -> None:
         self.warnings: list[Warning] = []
         self._provider = provider
-        self._ids = CallIds(())
+        self._ids = ShortCallIds(())
         self._out: list[dict[str, Any]] = []
         self._system: list[dict[str, Any]] = []
         self._awaited: dict[str, str] = {}
@@ -63,7 +62,7 @@ class MessageWriter:
         raises: Unsupported where content would be lost, InvalidRequest for a role nobody knows
         """
         messages = list(messages)
-        self._ids = CallIds(messages)
+        self._ids = ShortCallIds(messages)
         for message in messages:
             if message.role in (Role.SYSTEM, "developer"):
                 self._on_system(message)
@@ -112,7 +111,7 @@ class MessageWriter:
             if isinstance(part, Text):
                 content.append({"type": "text", "text": part.text})
             elif isinstance(part, Reasoning):
-                if is_foreign(part, message, KEY):
+                if is_foreign(part, message, KEY, self._provider):
                     self._warn(FOREIGN_REASONING)
                 else:
                     content.append(_thinking(part))
@@ -156,9 +155,7 @@ class MessageWriter:
             self._result(part, part.name or name)
 
     def _result(self, part: ToolResult, name: str) -> None:
-        text = part.content
-        if not text and part.result is not None:
-            text = msgspec.json.encode(part.result).decode()
+        text = told_result(part)
         content: Any = text
         if part.parts:
             first = [{"type": "text", "text": text}] if text else []

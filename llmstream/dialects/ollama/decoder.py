@@ -11,7 +11,7 @@ import msgspec
 
 from llmstream.dialects.base import Limits
 from llmstream.dialects.lazy_blocks import LazyBlocks
-from llmstream.dialects.ollama.wire import Call, Line, LooseLine, decode_fragment, decode_line
+from llmstream.dialects.ollama.wire import Call, Fragment, Line, LooseLine, decode_fragment, decode_line
 from llmstream.dialects.surrogates import without_lone_surrogates
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import LimitExceeded
@@ -31,6 +31,7 @@ from llmstream.framing.ndjson import NDJSONDecoder
 __all__ = ["FINISH_REASONS", "USAGE_FIELDS", "OllamaDecoder"]
 
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+_NO_FRAGMENT: Final = Fragment()
 
 FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "stop": "stop",
@@ -79,11 +80,19 @@ class OllamaDecoder(LazyBlocks[Line]):
             text_id = self._text_id
             if text_id is not None and not self._include_raw:
                 try:
-                    text = decode(payload).plain_text()
+                    line = decode(payload)
                 except _UNREADABLE:
-                    text = None
-                if text:
-                    out.append(TextDelta(text, text_id))
+                    line = _NO_FRAGMENT
+                message = line.message
+                if (
+                    message is not None
+                    and message.content
+                    and not message.thinking
+                    and message.tool_calls is None
+                    and not line.done
+                    and line.error is None
+                ):
+                    out.append(TextDelta(message.content, text_id))
                     continue
             super()._read([payload])
             if self.done:

@@ -115,7 +115,7 @@ class OllamaEventEncoder:
         if raw in FINISH_REASONS or reason == "unknown":
             return raw if raw in FINISH_REASONS else None
         if reason == "tool-calls":
-            return None if self._calls else "tool_calls"
+            return "stop" if self._calls else "tool_calls"  # the daemon's word after calls
         return _REASONS[reason]
 
 

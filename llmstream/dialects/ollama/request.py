@@ -24,8 +24,10 @@ from llmstream.chats.message import Message
 from llmstream.chats.role import Role
 from llmstream.dialects.base import Encoded
 from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
+from llmstream.dialects.json_wishes import ANSWER_IN_JSON, described_schema, says_json
 from llmstream.dialects.ollama.wire import object_text
-from llmstream.errors import Unsupported
+from llmstream.dialects.result_text import told_result
+from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
 from llmstream.exchange import HttpRequest
 from llmstream.request import ProviderTool, Request
@@ -91,8 +93,13 @@ class _RequestEncoder:
         tools = self.tools()
         if tools:
             body["tools"] = tools
-        if request.response_format is not None:
-            body["format"] = request.response_format.schema or "json"
+        wanted = request.response_format
+        if wanted is not None and wanted.schema is not None:
+            body["format"] = described_schema(wanted)
+        elif wanted is not None:
+            body["format"] = "json"
+            if not says_json(request.messages):
+                body["messages"].insert(0, {"role": "system", "content": ANSWER_IN_JSON})
         think = self.think()
         if think is not None:
             body["think"] = think
@@ -101,7 +108,11 @@ class _RequestEncoder:
             body["options"] = options
         self.add_provider_options(body)
         headers = {"content-type": "application/json", "accept": "application/x-ndjson", **request.headers}
-        return Encoded(HttpRequest(PATH, _encoder.encode(body), headers), self.warnings)
+        try:
+            data = _encoder.encode(body)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidRequest(f"the request cannot be written as JSON: {error}") from None
+        return Encoded(HttpRequest(PATH, data, headers), self.warnings)
 
     def messages(self, message: Message) -> list[dict[str, Any]]:
         """One message as Ollama's; results of tools are a message each."""
@@ -114,7 +125,7 @@ class _RequestEncoder:
             match part:
                 case Text(text):
                     texts.append(text)
-                case Reasoning() if is_foreign(part, message, "ollama"):
+                case Reasoning() if is_foreign(part, message, "ollama", self.provider):
                     self.warnings.append(OtherWarning(FOREIGN_REASONING))
                 case Reasoning(text):
                     thoughts.append(text)
@@ -159,7 +170,7 @@ class _RequestEncoder:
         return {"id": part.id, "type": "function", "function": function}
 
     def result(self, part: ToolResult) -> dict[str, Any]:
-        wire: dict[str, Any] = {"role": "tool", "content": part.content}
+        wire: dict[str, Any] = {"role": "tool", "content": told_result(part)}
         name = part.name or self.names.get(part.tool_call_id, "")
         if name:
             wire["tool_name"] = name
@@ -213,6 +224,9 @@ class _RequestEncoder:
             if isinstance(tool, ProviderTool):
                 self.warnings.append(UnsupportedTool(tool.name or tool.type, "Ollama runs no tools itself"))
                 continue
+            if tool.strict:
+                words = f"Ollama has no strict tools; {tool.name!r} was sent without"
+                self.warnings.append(OtherWarning(words))
             schema = {"type": "object", "properties": {}, **tool.input_schema}
             function = {"name": tool.name, "description": tool.description, "parameters": schema}
             tools.append({"type": "function", "function": function})

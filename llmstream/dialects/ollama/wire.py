@@ -25,21 +25,21 @@ _WRAPPER: Final = "input"
 """The key under which input that is no object travels: Ollama knows objects only."""
 
 
-class Function(msgspec.Struct):
+class Function(msgspec.Struct, gc=False):
     """What is called. `arguments` is the JSON of the wire, byte for byte."""
 
     name: str | None = None
     arguments: msgspec.Raw = msgspec.Raw()
 
 
-class Call(msgspec.Struct):
+class Call(msgspec.Struct, gc=False):
     """One call, whole. Old daemons send no id; `function.index` is 0 for every call on some."""
 
     function: Function | None = None
     id: str | int | None = None
 
 
-class Message(msgspec.Struct):
+class Message(msgspec.Struct, gc=False):
     """A fragment of the answer."""
 
     content: str | None = None
@@ -47,22 +47,15 @@ class Message(msgspec.Struct):
     tool_calls: list[Call] | None = None
 
 
-class Fragment(msgspec.Struct):
+class Fragment(msgspec.Struct, gc=False):
     """Of a line what tells whether it is only a fragment of text, as nearly all are."""
 
     message: Message | None = None
     done: bool | None = None
     error: msgspec.Raw | None = None
 
-    def plain_text(self) -> str | None:
-        """The text, if the line says nothing else."""
-        message = self.message
-        if message is None or self.done or self.error is not None:
-            return None
-        return None if message.thinking or message.tool_calls is not None else message.content
 
-
-class Line(msgspec.Struct):
+class Line(msgspec.Struct, gc=False):
     """One line of the answer; the last one has `done` and the counts.
 
     created_at: RFC 3339, with up to nine digits of the second's fraction
@@ -84,25 +77,25 @@ class Line(msgspec.Struct):
     eval_duration: Any = None
 
 
-class LooseFunction(Function):
+class LooseFunction(Function, gc=False):
     """The same with arguments as a value, for lines that have to be mended before they can be read."""
 
     arguments: Any = None
 
 
-class LooseCall(Call):
+class LooseCall(Call, gc=False):
     """A call of a mended line."""
 
     function: LooseFunction | None = None
 
 
-class LooseMessage(Message):
+class LooseMessage(Message, gc=False):
     """A fragment of a mended line."""
 
     tool_calls: list[LooseCall] | None = None  # type: ignore[assignment]  # only ever read
 
 
-class LooseLine(Line):
+class LooseLine(Line, gc=False):
     """A line that was no proper UTF-8, or held half a surrogate pair."""
 
     message: LooseMessage | None = None

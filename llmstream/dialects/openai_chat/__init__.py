@@ -15,8 +15,8 @@ from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Encoded, Limits, OutputAbility
 from llmstream.dialects.openai_chat.decoder import OpenAIChatDecoder
 from llmstream.dialects.openai_chat.event_encoder import ChunkWriter
-from llmstream.dialects.openai_chat.messages import accepts_url
-from llmstream.dialects.openai_chat.quirks import Quirks
+from llmstream.dialects.openai_chat.media import accepts_url
+from llmstream.dialects.openai_chat.quirks import ModelQuirks, Quirks
 from llmstream.dialects.openai_chat.request import encode_request, output_abilities
 from llmstream.dialects.openai_chat.request_reader import read_request
 from llmstream.dialects.openai_chat.vendor_answers import error_response
@@ -26,7 +26,7 @@ from llmstream.errors import ErrorInfo, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.request import Request
 
-__all__ = ["OpenAIChat", "OpenAIChatDecoder", "Quirks"]
+__all__ = ["ModelQuirks", "OpenAIChat", "OpenAIChatDecoder", "Quirks"]
 
 _VENDOR = "openai"
 

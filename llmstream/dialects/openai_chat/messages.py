@@ -6,13 +6,9 @@ files of results follow all results of a turn in a user message, since tool mess
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import mimetypes
 from collections.abc import Iterable
-from typing import Any, Final
-
-import msgspec
+from typing import Any
 
 from llmstream.chats.content import (
     Audio,
@@ -30,29 +26,17 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
+from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
+from llmstream.dialects.openai_chat.media import own, write_media
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.reasoning_details import joined
+from llmstream.dialects.openai_chat.role_order import in_call_order
+from llmstream.dialects.result_text import told_result
+from llmstream.dialects.short_call_ids import ShortCallIds
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, Warning
 
-__all__ = ["MessageWriter", "accepts_url"]
-
-_AUDIO_FORMATS: Final = {
-    "audio/wav": "wav",
-    "audio/x-wav": "wav",
-    "audio/wave": "wav",
-    "audio/mpeg": "mp3",
-    "audio/mp3": "mp3",
-}
-
-
-def accepts_url(part: Image | Audio | Document | File, quirks: Quirks) -> bool:
-    """Whether a part may be given by its URL."""
-    if quirks.string_only_content:
-        return True  # no file is taken, whatever holds it
-    if isinstance(part, Image) or (isinstance(part, File) and part.media_type.startswith("image/")):
-        return quirks.image_urls or part.url.startswith("data:")
-    return quirks.file_urls and not isinstance(part, Audio)
+__all__ = ["MessageWriter"]
 
 
 class MessageWriter:
@@ -69,6 +53,7 @@ class MessageWriter:
         self._system_role = system_role
         self._out: list[dict[str, Any]] = []
         self._result_files: list[tuple[str, Part]] = []
+        self._short_ids = ShortCallIds(())
 
     def write(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
         """The wire's messages.
@@ -76,6 +61,8 @@ class MessageWriter:
         raises: Unsupported where content would be lost, InvalidRequest for a role nobody knows
         """
         messages = list(messages)
+        if self._quirks.short_call_ids:
+            self._short_ids = ShortCallIds(messages)
         turn = max((i for i, m in enumerate(messages) if m.role == Role.USER), default=-1)
         for place, message in enumerate(messages):
             if message.role != Role.TOOL:
@@ -93,7 +80,7 @@ class MessageWriter:
                     f"{self._provider} has no role {message.role!r}. Use system, user, assistant or tool."
                 )
         self._flush_result_files()
-        return self._out
+        return in_call_order(self._out)
 
     def _system(self, message: Message) -> None:
         for part in message.parts:
@@ -112,11 +99,8 @@ class MessageWriter:
         for part in parts:
             if not isinstance(part, ToolResult):
                 continue
-            content = part.content
-            if not content and part.result is not None:
-                content = msgspec.json.encode(part.result).decode()
             call_id = self._id(part.tool_call_id)
-            self._out.append({"role": "tool", "tool_call_id": call_id, "content": content})
+            self._out.append({"role": "tool", "tool_call_id": call_id, "content": told_result(part)})
             self._result_files.extend((call_id, file) for file in part.parts)
 
     def _flush_result_files(self) -> None:
@@ -136,7 +120,9 @@ class MessageWriter:
         if not texts and calls:
             out["content"] = None
         if self._quirks.echo == "all" or (self._quirks.echo == "current-turn" and in_turn):
-            out.update(self._echo(message))
+            self._echo(message, out)
+        elif any(part.text for part in _thoughts(message)):
+            self._warn("reasoning of earlier answers was left out: the API does not take it back")
         if calls:
             out["tool_calls"] = calls
         for part in message.parts:
@@ -153,29 +139,36 @@ class MessageWriter:
                 raise self._lost(part, "an assistant's message")
         self._out.append(out)
 
-    def _echo(self, message: Message) -> dict[str, Any]:
+    def _echo(self, message: Message, out: dict[str, Any]) -> None:
         """Reasoning under the name the vendor reads it; typed details exactly as they came."""
         field = self._quirks.reasoning_field
-        if field == "none":
-            return {}
-        text = "".join(part.text for part in message.parts if isinstance(part, Reasoning))
-        name = "reasoning" if field == "reasoning_details" else field
-        out: dict[str, Any] = {name: text} if text or self._quirks.echo_empty else {}
+        thoughts = [part for part in _thoughts(message) if not is_foreign(part, message, self._provider)]
+        if len(thoughts) < len(_thoughts(message)):
+            self._warn(FOREIGN_REASONING)
+        text = "".join(part.text for part in thoughts)
+        if field == "think-tags":
+            tagged = {"type": "text", "text": f"<think>\n{text.strip()}\n</think>\n\n"}
+            said = out["content"] or ""
+            if text:
+                out["content"] = f"{tagged['text']}{said}" if isinstance(said, str) else [tagged, *said]
+            return
+        if text or self._quirks.echo_empty:
+            out["reasoning" if field == "reasoning_details" else field] = text
         if field == "reasoning_details":
             details = joined(self._own(part).get("reasoning_details") for part in message.parts)
             if details:
                 out["reasoning_details"] = details
-        return out
 
     def _call(self, call: ToolCall) -> dict[str, Any]:
         function = {"name": call.name, "arguments": call.arguments or "{}"}
         out: dict[str, Any] = {"id": self._id(call.id), "type": "function", "function": function}
-        if self._own(call).get("extra_content"):
-            out["extra_content"] = self._own(call)["extra_content"]
-        return out
+        own = self._own(call)
+        return out | {name: own[name] for name in ("extra_content", "cache_control") if own.get(name)}
 
     def _id(self, call_id: str) -> str:
-        """An id as long as the vendor takes it; the same for call and result."""
+        """An id in the form that the vendor takes; the same for call and result."""
+        if self._quirks.short_call_ids:
+            return self._short_ids[call_id]
         longest = self._quirks.max_call_id_chars
         if longest is None or len(call_id) <= longest:
             return call_id
@@ -189,73 +182,35 @@ class MessageWriter:
             if len(texts) < 2 or self._quirks.string_only_content or not glue:
                 return glue.join(texts)
         if self._quirks.string_only_content:
-            other = next(part for part in parts if not isinstance(part, Text))
-            raise self._lost(other, "a message, which has to be text alone")
+            other = next((part for part in parts if not isinstance(part, Text)), None)
+            if other is not None:
+                raise self._lost(other, "a message, which has to be text alone")
+            self._warn("cache_control was left out: a message has to be text alone")
+            return glue.join(part.text for part in parts if isinstance(part, Text))
         return [self._part(part) for part in parts]
 
     def _part(self, part: Part) -> dict[str, Any]:
         if isinstance(part, Text):
             out: dict[str, Any] = {"type": "text", "text": part.text}
-        elif isinstance(part, Image) or (isinstance(part, File) and part.media_type.startswith("image/")):
-            out = {"type": "image_url", "image_url": self._image(part)}
-        elif isinstance(part, Audio):
-            out = {"type": "input_audio", "input_audio": self._audio(part)}
-        elif isinstance(part, (Document, File)):
-            out = self._document(part)
+        elif isinstance(part, (Image, Audio, Document, File)):
+            out = write_media(part, self._quirks, provider=self._provider, told=self._own(part))
         else:
             raise self._lost(part, "a user message")
         if self._own(part).get("cache_control"):
             out["cache_control"] = self._own(part)["cache_control"]
         return out
 
-    def _image(self, part: Image | File) -> dict[str, Any]:
-        if part.data:
-            url = _data_uri(part.data, part.media_type or "image/png")
-        elif self._quirks.image_urls or part.url.startswith("data:"):
-            url = part.url
-        else:
-            raise Unsupported(f"{self._provider} takes images as bytes only. Pass data and media_type.")
-        detail = self._own(part).get("detail")
-        return {"url": url, "detail": detail} if detail else {"url": url}
-
-    def _audio(self, part: Audio) -> dict[str, Any]:
-        if not part.data:
-            raise Unsupported(f"{self._provider} takes audio as bytes only. Pass data and media_type.")
-        kind = part.media_type.lower()
-        name = _AUDIO_FORMATS.get(kind, kind.rpartition("/")[2])
-        allowed = self._quirks.audio_formats
-        if allowed is not None and name not in allowed:
-            raise Unsupported(
-                f"{self._provider} does not take audio of type {part.media_type!r}, "
-                f"only {', '.join(sorted(allowed)) or 'none at all'}."
-            )
-        return {"data": base64.b64encode(part.data).decode(), "format": name}
-
-    def _document(self, part: Document | File) -> dict[str, Any]:
-        name = getattr(part, "filename", "")
-        kind = part.media_type or "application/pdf"
-        if self._own(part).get("file_id"):
-            return {"type": "file", "file": {"file_id": self._own(part)["file_id"]}}
-        if part.data and kind.startswith("text/"):
-            return {"type": "text", "text": part.data.decode("utf-8", "replace")}
-        if not part.data and not self._quirks.file_urls:
-            raise Unsupported(f"{self._provider} takes documents as bytes only. Pass data and media_type.")
-        data = _data_uri(part.data, kind) if part.data else part.url
-        name = name or f"document{mimetypes.guess_extension(kind) or ''}"
-        return {"type": "file", "file": {"filename": name, "file_data": data}}
-
     def _own(self, part: object) -> dict[str, Any]:
-        """What this provider wants back with the part."""
-        metadata = getattr(part, "metadata", None) or {}
-        own: dict[str, Any] = metadata.get(self._provider) or {}
-        return own
+        return own(part, self._provider)
 
     def _lost(self, part: object, where: str) -> Unsupported:
         return Unsupported(f"{self._provider} cannot take a part of kind {part_kind(part)!r} in {where}.")
 
     def _warn(self, message: str) -> None:
-        self.warnings.append(OtherWarning(message))
+        warning = OtherWarning(message)
+        if warning not in self.warnings:
+            self.warnings.append(warning)
 
 
-def _data_uri(data: bytes, media_type: str) -> str:
-    return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
+def _thoughts(message: Message) -> list[Reasoning]:
+    return [part for part in message.parts if isinstance(part, Reasoning)]

@@ -6,6 +6,7 @@ needs hardly any of this, since the decoder goes by what the wire says.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -13,7 +14,18 @@ import msgspec
 
 from llmstream.events import FinishReason
 
-__all__ = ["Quirks"]
+__all__ = ["ModelQuirks", "Quirks"]
+
+
+class ModelQuirks(msgspec.Struct, frozen=True):
+    """What is different still for some of a vendor's models.
+
+    pattern: searched in the model's name, in any case
+    changes: fields of `Quirks` and their values
+    """
+
+    pattern: str
+    changes: Mapping[str, Any]
 
 
 class Quirks(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +37,9 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     system_role: name of the system role. "auto" says `developer` to OpenAI's reasoning models
         (o-series, gpt-5 and later), which rank it above the user; others know only `system`
     reasoning_model_rules: OpenAI's reasoning models refuse temperature, top_p and penalties
-        (gpt-5.1 and later take them at effort "none"); they are left out with a warning
+        (gpt-5.1 and later take them at effort "none"), each knows some efforts only, and other models
+        none; what they refuse is left out with a warning
+    by_model:    what is different for some models; where several fit, later ones win
 
     Fields of the request:
 
@@ -33,6 +47,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     stream_options:      False where the server hangs or refuses (some NVIDIA NIM models)
     unsupported_settings: names of `Settings` fields the vendor refuses; left out with a warning
         (OpenAI: top_k; xAI reasoning models: stop, penalties; Z.ai: penalties; Moonshot: temperature)
+    temperature_range:   what the vendor takes; others become the nearest, with a warning
+    max_stops:           how many stop sequences it takes; None where it does not say
     extra_body:          fixed fields of every request (Z.ai `tool_stream`, OpenRouter `usage`)
     headers:             fixed headers of every request
 
@@ -42,31 +58,44 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     tool_choice:         what may be asked for (Z.ai: auto only; Qwen: no required)
     tool_choice_while_thinking: False where forced choice conflicts with thinking and is then
         left out (DeepSeek V4, Moonshot)
+    thinks_unasked:      models think where the request does not say; a forced choice then switches it
+        off, where the two conflict (DeepSeek V4)
     parallel_tool_calls: whether the field is known
     strict_tools:        whether `strict` is known (not: Z.ai, Moonshot)
     max_call_id_chars:   longer ids of calls, which other vendors gave them, are replaced; None where
         any length goes and an id may carry a signature (LiteLLM)
+    short_call_ids:      ids of calls have to be nine letters and digits (Mistral's models)
+    schema_subset:       "moonshot" where schemas have to say the type of everything, in the branches of
+        an `anyOf` and not beside it
     provider_tools:      whether tools of the vendor's own may stand in `tools` (Groq, Z.ai, OpenRouter)
 
     Content:
 
     string_only_content: a message's content has to be one string (DeepSeek, older vLLM)
+    alternating_roles:   system messages first, then user and assistant by turns (Perplexity)
     image_urls:          False where images have to be data URIs (Moonshot)
+    files:               False where parts of the type `file` are not known; texts then go as text
     file_urls:           True where `file_data` may be a URL (OpenRouter); OpenAI wants the bytes
-    audio_formats:       None where any format goes (OpenRouter); OpenAI knows wav and mp3
+    audio_formats:       None where any format goes (OpenRouter), empty where no recordings are taken;
+        OpenAI knows wav and mp3
     response_format:     the most the vendor knows; a schema then goes into the prompt instead
         (DeepSeek, Z.ai: json_object)
+    json_object:         False where JSON of any shape cannot be asked for beside schemas (Perplexity)
     bare_json_schema:    `json_schema` holds only `schema` (Perplexity)
 
     Reasoning:
 
     reasoning_style:     how thinking is asked for:
-        "effort" `reasoning_effort` (OpenAI, xAI, Cerebras); "openrouter" `reasoning{effort|max_tokens}`;
-        "thinking" `thinking{type}` (Z.ai, DeepSeek, Moonshot); "thinking-budget" the same with
-        `budget_tokens` (Fireworks); "enable-thinking" `enable_thinking`, `thinking_budget` (Qwen);
+        "effort" `reasoning_effort` (OpenAI, xAI, Cerebras); "effort-or-budget" that, or
+        `thinking{type, budget_tokens}` for a budget, not both (Fireworks);
+        "openrouter" `reasoning{effort|max_tokens}`; "thinking" `thinking{type}` (Z.ai, Moonshot);
+        "thinking-effort" the same with `reasoning_effort` (DeepSeek V4, GLM-5.2);
+        "enable-thinking" `enable_thinking`, `thinking_budget` (Qwen);
         "groq" `reasoning_effort` and `reasoning_format: parsed`; "none" cannot be asked for
     efforts:             our effort -> the vendor's word, where they differ (Fireworks has no minimal)
-    reasoning_field:     under which name reasoning goes back, and is written in reverse
+    always_thinks:       effort "none" cannot be asked for (Kimi K2 Thinking)
+    reasoning_field:     under which name reasoning goes back, and is written in reverse; "think-tags"
+        puts it into the content, as it came (MiniMax)
     echo:                which assistant messages get their reasoning back: "current-turn" are those
         after the last user message (DeepSeek's old reasoner refuses earlier ones, Moonshot wants
         these); "all" (DeepSeek V4, OpenRouter)
@@ -85,10 +114,13 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     path: str = "/chat/completions"
     system_role: Literal["system", "developer", "auto"] = "auto"
     reasoning_model_rules: bool = True
+    by_model: tuple[ModelQuirks, ...] = ()
 
     max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
     stream_options: bool = True
     unsupported_settings: frozenset[str] = frozenset({"top_k"})
+    temperature_range: tuple[float, float] = (0.0, 2.0)
+    max_stops: int | None = 4
     extra_body: Mapping[str, Any] = {}
     headers: Mapping[str, str] = {}
 
@@ -97,23 +129,39 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         {"auto", "none", "required", "named"}
     )
     tool_choice_while_thinking: bool = True
+    thinks_unasked: bool = False
     parallel_tool_calls: bool = True
     strict_tools: bool = True
     max_call_id_chars: int | None = 40
+    short_call_ids: bool = False
+    schema_subset: Literal["none", "moonshot"] = "none"
     provider_tools: bool = False
 
     string_only_content: bool = False
+    alternating_roles: bool = False
     image_urls: bool = True
+    files: bool = True
     file_urls: bool = False
     audio_formats: frozenset[str] | None = frozenset({"wav", "mp3"})
     response_format: Literal["json_schema", "json_object", "none"] = "json_schema"
+    json_object: bool = True
     bare_json_schema: bool = False
 
     reasoning_style: Literal[
-        "effort", "openrouter", "thinking", "thinking-budget", "enable-thinking", "groq", "none"
+        "effort",
+        "effort-or-budget",
+        "openrouter",
+        "thinking",
+        "thinking-effort",
+        "enable-thinking",
+        "groq",
+        "none",
     ] = "effort"
     efforts: Mapping[str, str] = msgspec.field(default_factory=lambda: {"max": "xhigh"})
-    reasoning_field: Literal["none", "reasoning_content", "reasoning", "reasoning_details"] = "none"
+    always_thinks: bool = False
+    reasoning_field: Literal["none", "reasoning_content", "reasoning", "reasoning_details", "think-tags"] = (
+        "none"
+    )
     echo: Literal["never", "current-turn", "all"] = "never"
     echo_empty: bool = False
 
@@ -122,3 +170,11 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     output_excludes_reasoning: bool = False
     input_may_exclude_cached: bool = False
     finish_reasons: Mapping[str, FinishReason] = {}
+
+    def for_model(self, model: str) -> Quirks:
+        """These quirks, with what is different for one model."""
+        changes: dict[str, Any] = {}
+        for rule in self.by_model:
+            if re.search(rule.pattern, model, re.IGNORECASE):
+                changes.update(rule.changes)
+        return msgspec.structs.replace(self, **changes) if changes else self

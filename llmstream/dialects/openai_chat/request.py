@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
 
 from llmstream.dialects.base import Encoded, OutputAbility
+from llmstream.dialects.cache_marks import keep_last_marks
 from llmstream.dialects.openai_chat.messages import MessageWriter
+from llmstream.dialects.openai_chat.moonshot_schema import moonshot_schema
+from llmstream.dialects.openai_chat.output_format import encode_output
 from llmstream.dialects.openai_chat.quirks import Quirks
+from llmstream.dialects.openai_chat.role_order import alternating
+from llmstream.dialects.openai_chat.thinking import encode_thinking, thinks
+from llmstream.dialects.openai_models import is_reasoning_model, samples_without_reasoning
 from llmstream.dialects.openai_schema import strict_schema
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
 from llmstream.exchange import HttpRequest
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 
-__all__ = ["encode_request", "is_reasoning_model", "output_abilities"]
+__all__ = ["encode_request", "output_abilities"]
 
-_REASONING_MODEL: Final = re.compile(r"(?:^|/)(?:o\d|gpt-(?:[5-9]|\d\d)(?!.*chat))")
-_SAMPLES_AT_NONE: Final = re.compile(r"(?:^|/)gpt-(?:5\.[1-9]|[6-9]|\d\d)")
 _SAMPLING: Final = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
-
-
-def is_reasoning_model(model: str) -> bool:
-    """Whether it is one of OpenAI's o-series, or gpt-5 and later (not their chat variants)."""
-    return _REASONING_MODEL.search(model) is not None
 
 
 def encode_request(request: Request, quirks: Quirks, *, provider: str) -> Encoded:
@@ -33,17 +32,17 @@ def encode_request(request: Request, quirks: Quirks, *, provider: str) -> Encode
 
     raises: InvalidRequest, Unsupported
     """
-    return _Writer(request, quirks, provider).write()
+    return _Writer(request, quirks.for_model(request.model), provider).write()
 
 
 def output_abilities(request: Request, quirks: Quirks) -> tuple[OutputAbility, ...]:
     """What the quirks say of this request: schema, a tool that can be forced, JSON of any shape."""
+    quirks = quirks.for_model(request.model)
     out: list[OutputAbility] = ["json_schema"] if quirks.response_format == "json_schema" else []
-    thinks = request.reasoning is not None and request.reasoning.effort != "none"
     forced = "required" in quirks.tool_choice or ("named" in quirks.tool_choice and not request.tools)
-    if quirks.tools and forced and (quirks.tool_choice_while_thinking or not thinks):
+    if quirks.tools and forced and (quirks.tool_choice_while_thinking or not thinks(request, quirks)):
         out.append("tool")
-    if quirks.response_format != "none":
+    if quirks.response_format != "none" and quirks.json_object:
         out.append("json_object")
     return tuple(out)
 
@@ -68,8 +67,11 @@ class _Writer:
         self.warnings += messages.warnings
         self.settings()
         self.tools()
-        self.reasoning()
-        self.response_format(role)
+        body.update(encode_thinking(request, quirks, provider=self.provider, warnings=self.warnings))
+        self.output(role)
+        if quirks.alternating_roles:
+            body["messages"] = alternating(body["messages"], self.warnings)
+        keep_last_marks(_marked(body["messages"]), self.warnings)
         body["stream"] = True
         if quirks.stream_options:
             body["stream_options"] = {"include_usage": True}
@@ -88,7 +90,7 @@ class _Writer:
         by_model: set[str] = set()
         if self.quirks.reasoning_model_rules and is_reasoning_model(self.request.model):
             effort = self.request.reasoning.effort if self.request.reasoning else None
-            if not (effort == "none" and _SAMPLES_AT_NONE.search(self.request.model)):
+            if not (effort == "none" and samples_without_reasoning(self.request.model)):
                 by_model.update(_SAMPLING)
         for name in settings.__struct_fields__:
             value = getattr(settings, name)
@@ -98,9 +100,29 @@ class _Writer:
                 self.left_out(name, "reasoning models do not take it")
             elif name in self.quirks.unsupported_settings:
                 self.left_out(name)
+            elif name == "temperature":
+                self.body[name] = self.temperature(value)
+            elif name == "stop":
+                self.body[name] = self.stops(list(value))
             else:
                 field = self.quirks.max_tokens_field if name == "max_output_tokens" else name
-                self.body[field] = list(value) if name == "stop" else value
+                self.body[field] = value
+
+    def temperature(self, wanted: float) -> float:
+        low, high = self.quirks.temperature_range
+        if low <= wanted <= high:
+            return wanted
+        fitting = min(high, max(low, wanted))
+        self.warn(f"temperature {wanted:g} became {fitting:g}: the API takes {low:g} to {high:g}")
+        return fitting
+
+    def stops(self, wanted: list[str]) -> list[str]:
+        most = self.quirks.max_stops
+        if most is not None and len(wanted) > most:
+            self.warn(
+                f"only the first {most} of {len(wanted)} stop sequences were sent: the API takes no more"
+            )
+        return wanted[:most]
 
     def tools(self) -> None:
         """Tools and the choice among them; never an empty list, which servers refuse."""
@@ -134,21 +156,32 @@ class _Writer:
         function: dict[str, Any] = {"name": tool.name}
         if tool.description:
             function["description"] = tool.description
-        function["parameters"] = tool.input_schema or {"type": "object", "properties": {}}
-        if tool.strict is not None and self.quirks.strict_tools:
-            function["strict"] = tool.strict
-        elif tool.strict:
-            self.warnings.append(
-                OtherWarning(f"{self.provider} has no strict tools; {tool.name!r} was sent without")
-            )
+        schema = tool.input_schema or {"type": "object", "properties": {}}
+        strict = tool.strict if self.quirks.strict_tools else None
+        if tool.strict and strict is None:
+            self.warn(f"{self.provider} has no strict tools; {tool.name!r} was sent without")
+        if self.quirks.schema_subset == "moonshot":
+            schema, moved = moonshot_schema(schema)
+            if moved:
+                self.warn(
+                    f"some of the schema of {tool.name!r} went into descriptions: the API cannot check it"
+                )
+        elif strict:
+            fitting = strict_schema(schema)
+            if fitting is None:
+                self.warn(f"the tool {tool.name!r} is not strict: its schema has open objects")
+            strict, schema = fitting is not None, fitting or schema
+        function["parameters"] = schema
+        if strict is not None:
+            function["strict"] = strict
         return {"type": "function", "function": function}
 
     def tool_choice(self, choice: object) -> None:
         named = isinstance(choice, NamedTool)
         if choice is None or (named and "named" not in self.quirks.tool_choice):
             return
-        thinks = self.request.reasoning is not None and self.request.reasoning.effort != "none"
-        if thinks and not self.quirks.tool_choice_while_thinking and (named or choice == "required"):
+        alone = not self.quirks.tool_choice_while_thinking and thinks(self.request, self.quirks)
+        if alone and (named or choice == "required"):
             self.left_out("tool_choice", "a tool cannot be forced while the model thinks")
         elif isinstance(choice, NamedTool):
             self.body["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
@@ -157,74 +190,23 @@ class _Writer:
         elif choice != "auto":
             self.left_out("tool_choice", f"{choice!r} cannot be asked for")
 
-    def reasoning(self) -> None:
-        reasoning, style = self.request.reasoning, self.quirks.reasoning_style
-        if reasoning is None:
-            return
-        budget = reasoning.budget_tokens
-        effort: str | None = reasoning.effort
-        if effort is not None and self.quirks.efforts.get(effort, effort) != effort:
-            self.warnings.append(
-                OtherWarning(f"reasoning effort {effort!r} was sent as {self.quirks.efforts[effort]!r}")
-            )
-            effort = self.quirks.efforts[effort]
-        if style == "none":
-            self.left_out("reasoning")
-        elif style in ("effort", "groq"):
-            self.by_effort(effort, budget)
-        elif style == "openrouter":
-            body = {"effort": effort} if budget is None else {"max_tokens": budget}
-            self.body["reasoning"] = {k: v for k, v in body.items() if v is not None} or {"enabled": True}
-        elif style == "enable-thinking":
-            self.body["enable_thinking"] = effort != "none"
-            if budget is not None:
-                self.body["thinking_budget"] = budget
-        else:
-            thinking: dict[str, Any] = {"type": "disabled" if effort == "none" else "enabled"}
-            if budget is not None and style == "thinking-budget":
-                thinking["budget_tokens"] = budget
-            elif budget is not None:
-                self.left_out("reasoning.budget_tokens")
-            self.body["thinking"] = thinking
+    def output(self, system_role: str) -> None:
+        wish = encode_output(self.request, self.quirks, self.warnings)
+        if wish.field is not None:
+            self.body["response_format"] = wish.field
+        if wish.instruction is not None:
+            self.body["messages"].insert(0, {"role": system_role, "content": wish.instruction})
 
-    def by_effort(self, effort: str | None, budget: int | None) -> None:
-        if effort is not None:
-            self.body["reasoning_effort"] = effort
-        if budget is not None:
-            self.left_out("reasoning.budget_tokens", "give an effort instead")
-        if self.quirks.reasoning_style == "groq":
-            self.body["reasoning_format"] = "parsed"
-
-    def response_format(self, system_role: str) -> None:
-        wanted, known = self.request.response_format, self.quirks.response_format
-        if wanted is None:
-            return
-        if wanted.schema is not None and known == "json_schema":
-            schema: dict[str, Any] = {"schema": wanted.schema}
-            if not self.quirks.bare_json_schema:
-                schema = {"name": wanted.name, "schema": wanted.schema, "strict": wanted.strict}
-                if wanted.strict and "properties" in wanted.schema:
-                    schema.update(self.strict_schema(wanted.schema))
-                if wanted.description:
-                    schema["description"] = wanted.description
-            self.body["response_format"] = {"type": "json_schema", "json_schema": schema}
-            return
-        if known != "none":
-            self.body["response_format"] = {"type": "json_object"}
-        if wanted.schema is not None or known == "none":
-            words = "Answer with a JSON object and nothing else."
-            if wanted.schema is not None:
-                words += f" It has to fit this JSON schema: {msgspec.json.encode(wanted.schema).decode()}"
-            self.body["messages"].insert(0, {"role": system_role, "content": words})
-            self.left_out("response_format", "the schema went into the prompt instead")
-
-    def strict_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """The schema as strict mode takes it; not strict where it says what the mode cannot."""
-        fitting = strict_schema(schema)
-        if fitting is None:
-            self.warnings.append(OtherWarning("the output schema is not strict: it has open objects"))
-            return {"strict": False}
-        return {"schema": fitting}
+    def warn(self, message: str) -> None:
+        self.warnings.append(OtherWarning(message))
 
     def left_out(self, setting: str, details: str | None = None) -> None:
         self.warnings.append(UnsupportedSetting(setting, details or f"{self.provider} does not take it"))
+
+
+def _marked(messages: list[dict[str, Any]]) -> Iterator[Any]:
+    """What may carry a cache mark, in the order of the prompt."""
+    for message in messages:
+        if isinstance(message.get("content"), list):
+            yield from message["content"]
+        yield from message.get("tool_calls") or ()

@@ -215,6 +215,8 @@ def _reasoning(body: dict[str, Any]) -> Reasoning | None:
     effort = body.get("reasoning_effort")
     if effort in _EFFORTS:
         del body["reasoning_effort"]
+        if body.get("thinking") == {"type": "enabled"}:
+            del body["thinking"]
         if body.get("reasoning_format") == "parsed":
             del body["reasoning_format"]
         return Reasoning(effort=effort)

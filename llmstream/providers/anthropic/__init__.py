@@ -22,7 +22,7 @@ ANTHROPIC = Provider(
     token_env=("ANTHROPIC_AUTH_TOKEN",),
     aliases=("claude",),
     idempotency_header="idempotency-key",
-    docs="https://docs.anthropic.com/en/api/messages",
+    docs="https://platform.claude.com/docs/en/api/messages",
     notes="the address without `/v1`; one that has it is understood",
 )
 """Anthropic itself, and gateways that speak the same."""

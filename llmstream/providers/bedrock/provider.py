@@ -1,13 +1,15 @@
-"""Providers on Amazon Bedrock: a bearer key where there is one, else a signature."""
+"""Providers on Amazon Bedrock: a bearer key where there is one, else a signature of the right time."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from llmstream.errors import LLMStreamError
 from llmstream.providers.base import Provider
+from llmstream.providers.bedrock.clock import CLOCK
 from llmstream.providers.bedrock.signing import credentials_of
 
 __all__ = ["BedrockProvider"]
@@ -25,3 +27,10 @@ class BedrockProvider(Provider):
             except LLMStreamError:
                 pass
         return None
+
+    def decode_error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMStreamError:
+        """The typed error; one that blames this machine's clock is worth another signature."""
+        error = super().decode_error(status, headers, body)
+        if CLOCK.learn(status, headers, body):
+            error.retryable, error.retry_after_s = True, 0.0
+        return error

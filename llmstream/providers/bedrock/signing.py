@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from llmstream.errors import MissingKey, Unsupported
 from llmstream.exchange import HttpRequest
+from llmstream.providers.bedrock.clock import CLOCK, Clock
 from llmstream.providers.bedrock.region import region_of
 
 __all__ = ["credentials_of", "sign", "sign_for_bedrock"]
@@ -39,10 +40,12 @@ def sign(
     region: str,
     env: Mapping[str, str] = os.environ,
     credentials: Any = None,
+    clock: Clock = CLOCK,
 ) -> HttpRequest:
     """The same request with `authorization` and `x-amz-...` headers; valid for minutes, so sign each attempt.
 
     credentials: of botocore; found by `credentials_of` where none are given
+    clock: tells the time of the signature
     raises: MissingKey without credentials, Unsupported without botocore
     """
     auth, awsrequest = _botocore("auth"), _botocore("awsrequest")
@@ -53,9 +56,22 @@ def sign(
         if name.lower() in _SIGNED or name.lower().startswith("x-amz-")
     }
     request = awsrequest.AWSRequest(method=http.method, url=http.url, data=http.body, headers=headers)
-    auth.SigV4Auth(credentials, _SERVICE, region).add_auth(request)
+    _signer(auth, clock)(credentials, _SERVICE, region).add_auth(request)
     signed = {name.lower(): value for name, value in request.headers.items()}
     return HttpRequest(http.url, http.body, {**http.headers, **signed}, http.method)
+
+
+def _signer(auth: Any, clock: Clock) -> Any:
+    """botocore's class, which takes this machine's time; where that is off, one that takes the clock's."""
+    if not clock.offset_s:
+        return auth.SigV4Auth
+
+    class AtTimeOf(auth.SigV4Auth):  # type: ignore[misc]
+        def _modify_request_before_signing(self, request: Any) -> None:
+            request.context["timestamp"] = clock.now().strftime(auth.SIGV4_TIMESTAMP)
+            super()._modify_request_before_signing(request)
+
+    return AtTimeOf
 
 
 def credentials_of(env: Mapping[str, str]) -> Any:

@@ -1,6 +1,6 @@
 """Cerebras: open models on its own chips."""
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
 from llmstream.providers.base import Provider
 
 CEREBRAS = Provider(
@@ -10,10 +10,20 @@ CEREBRAS = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
+            files=False,
+            audio_formats=frozenset(),
             # Listed as unsupported in its notes on OpenAI compatibility (seen 2026-07).
             unsupported_settings=frozenset({"top_k", "presence_penalty", "frequency_penalty"}),
+            temperature_range=(0.0, 1.5),
             parallel_tool_calls=False,
             efforts={"minimal": "low", "xhigh": "high", "max": "high"},
+            # gpt-oss cannot be kept from thinking, GLM can (seen 2026-11).
+            by_model=(
+                ModelQuirks(
+                    "gpt-oss",
+                    {"efforts": {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}},
+                ),
+            ),
             reasoning_field="reasoning",
         )
     ),

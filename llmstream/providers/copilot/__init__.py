@@ -1,6 +1,6 @@
 """GitHub Copilot's models."""
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
 from llmstream.providers.base import Provider
 
 COPILOT = Provider(
@@ -10,6 +10,17 @@ COPILOT = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=True,
+            files=False,
+            audio_formats=frozenset(),
+            by_model=(
+                # "model claude-sonnet-4.5 does not support reasoning effort"; 4.6 takes low to max and
+                # only Opus from 4.7 xhigh (seen 2026-06, charmbracelet/crush#2902, anomalyco/opencode#34438).
+                ModelQuirks("claude", {"efforts": {"none": "low", "minimal": "low", "xhigh": "high"}}),
+                ModelQuirks(r"claude-opus-4\.[7-9]", {"efforts": {"none": "low", "minimal": "low"}}),
+                ModelQuirks(
+                    r"claude-(?:3|\w+-4(?:$|-|\.[0-5]))|gpt-4|gemini|grok", {"reasoning_style": "none"}
+                ),
+            ),
         )
     ),
     base_url="https://api.githubcopilot.com",

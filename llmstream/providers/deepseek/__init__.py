@@ -13,13 +13,17 @@ DEEPSEEK = Provider(
             max_tokens_field="max_tokens",
             # Its reference lists neither a seed nor parallel_tool_calls; strict is for /beta alone.
             unsupported_settings=frozenset({"top_k", "seed"}),
+            max_stops=16,
             parallel_tool_calls=False,
             strict_tools=False,
             # A forced tool while the model thinks is a 400; V4 thinks unless told otherwise.
             tool_choice_while_thinking=False,
+            thinks_unasked=True,
             string_only_content=True,
             response_format="json_object",
-            reasoning_style="thinking",
+            # Its guide to the thinking mode (seen 2026-11): low, high and max, other words become these.
+            reasoning_style="thinking-effort",
+            efforts={"minimal": "low", "medium": "high", "xhigh": "max"},
             # V4 refuses a history in which an assistant message lacks the field (seen 2026-05,
             # earendil-works/pi#3636, NousResearch/hermes-agent#15228).
             reasoning_field="reasoning_content",

@@ -12,8 +12,11 @@ FIREWORKS = Provider(
             reasoning_model_rules=False,
             max_tokens_field="max_tokens",
             unsupported_settings=frozenset(),
+            max_stops=None,
             # Refuses the efforts minimal and xhigh (seen 2026-07).
             efforts={"minimal": "low", "xhigh": "high", "max": "high"},
+            # A budget stands in `thinking`, which excludes an effort (seen 2026-07).
+            reasoning_style="effort-or-budget",
             reasoning_field="reasoning_content",
             think_tags="tags",
         )

@@ -11,6 +11,8 @@ GEMINI_OPENAI = Provider(
             system_role="system",
             reasoning_model_rules=False,
             max_tokens_field="max_tokens",
+            # The layer does not know the penalties, and newer models refuse them (seen 2026-07).
+            unsupported_settings=frozenset({"top_k", "presence_penalty", "frequency_penalty"}),
             efforts={"xhigh": "high", "max": "high"},
         )
     ),

@@ -2,7 +2,7 @@
 
 from urllib.parse import urlsplit
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
 from llmstream.providers.base import Provider
 
 
@@ -20,10 +20,31 @@ GROQ = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
+            files=False,
+            audio_formats=frozenset(),
             provider_tools=True,
             reasoning_style="groq",
-            # gpt-oss knows low to high, Qwen none and default (seen 2026-07).
             efforts={"minimal": "low", "xhigh": "high", "max": "high"},
+            by_model=(
+                # gpt-oss knows low to high and refuses `reasoning_format`; its thoughts come parsed.
+                # Qwen knows none and default; the others do not think (seen 2026-11).
+                ModelQuirks(
+                    "gpt-oss",
+                    {
+                        "reasoning_style": "effort",
+                        "efforts": {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"},
+                    },
+                ),
+                ModelQuirks(
+                    "qwen",
+                    {
+                        "efforts": dict.fromkeys(
+                            ("minimal", "low", "medium", "high", "xhigh", "max"), "default"
+                        )
+                    },
+                ),
+                ModelQuirks(r"llama|gemma|kimi-k2-instruct|allam", {"reasoning_style": "none"}),
+            ),
             reasoning_field="reasoning",
             echo="all",
         )

@@ -10,6 +10,8 @@ INCEPTION = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
+            files=False,
+            audio_formats=frozenset(),
             max_tokens_field="max_tokens",
         )
     ),

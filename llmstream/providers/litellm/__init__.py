@@ -12,6 +12,7 @@ LITELLM = Provider(
             reasoning_model_rules=False,
             max_tokens_field="max_tokens",
             unsupported_settings=frozenset(),
+            max_stops=None,
             provider_tools=True,
             max_call_id_chars=None,
             reasoning_field="reasoning_content",

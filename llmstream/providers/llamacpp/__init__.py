@@ -10,8 +10,10 @@ LLAMACPP = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
+            files=False,
             max_tokens_field="max_tokens",
             unsupported_settings=frozenset(),
+            max_stops=None,
             reasoning_field="reasoning_content",
         )
     ),

@@ -10,8 +10,11 @@ LMSTUDIO = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
+            files=False,
+            audio_formats=frozenset(),
             max_tokens_field="max_tokens",
             unsupported_settings=frozenset(),
+            max_stops=None,
             image_urls=False,
             reasoning_field="reasoning_content",
         )

@@ -11,6 +11,7 @@ LMSTUDIO_RESPONSES = replace(
     title="LM Studio (Responses)",
     dialect=OpenAIResponses(
         Quirks(
+            background=False,
             encrypted="never",
             plain_reasoning=True,
             system_role="system",

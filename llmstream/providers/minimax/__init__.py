@@ -10,14 +10,20 @@ MINIMAX = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
+            files=False,
+            audio_formats=frozenset(),
             unsupported_settings=frozenset(
                 {"top_k", "stop", "seed", "presence_penalty", "frequency_penalty"}
             ),
+            temperature_range=(0.01, 1.0),  # 0 is refused (seen 2026-07)
             parallel_tool_calls=False,
             strict_tools=False,
             response_format="none",
             reasoning_style="none",
             think_tags="tags",
+            # Its models work worse when their thoughts do not come back where they stood (seen 2026-07).
+            reasoning_field="think-tags",
+            echo="all",
         )
     ),
     base_url="https://api.minimax.io/v1",

@@ -4,13 +4,19 @@ from llmstream.dialects.ollama import Ollama
 from llmstream.providers.base import Provider
 from llmstream.providers.ollama.host import ollama_address
 
+
+def _native(written: str) -> str:
+    """Programs for its Chat Completions have the address with /v1; the daemon is the same."""
+    return ollama_address(written).removesuffix("/v1")
+
+
 OLLAMA = Provider(
     name="ollama",
     title="Ollama",
     dialect=Ollama(),
     base_url="http://localhost:11434",
     base_url_env=("OLLAMA_HOST", "OLLAMA_BASE_URL"),
-    normalize=ollama_address,
+    normalize=_native,
     key_env=("OLLAMA_API_KEY",),
     key_required=False,
     docs="https://docs.ollama.com/api",

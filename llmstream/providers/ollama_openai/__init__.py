@@ -20,6 +20,8 @@ OLLAMA_OPENAI = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
+            files=False,
+            audio_formats=frozenset(),
             max_tokens_field="max_tokens",
             # Its notes on compatibility list tool_choice as not supported (seen 2026-11).
             tool_choice=frozenset({"auto"}),

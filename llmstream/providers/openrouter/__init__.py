@@ -27,6 +27,7 @@ OPENROUTER = Provider(
             reasoning_model_rules=False,
             max_tokens_field="max_tokens",
             unsupported_settings=frozenset(),
+            max_stops=None,
             extra_body={"usage": {"include": True}},
             provider_tools=True,
             file_urls=True,
@@ -42,7 +43,7 @@ OPENROUTER = Provider(
     header_env={"http-referer": "OPENROUTER_APP_URL", "x-title": "OPENROUTER_APP_TITLE"},
     route=_route,
     aliases=("open-router",),
-    docs="https://openrouter.ai/docs/api-reference/overview",
+    docs="https://openrouter.ai/docs/api/reference/overview",
     notes="models are named `vendor/model`",
 )
 """OpenRouter's gateway."""

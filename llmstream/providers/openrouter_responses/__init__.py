@@ -11,11 +11,13 @@ OPENROUTER_RESPONSES = replace(
     name="openrouter-responses",
     title="OpenRouter (Responses)",
     dialect=OpenAIResponses(
-        Quirks(store=None, system="message", system_role="system", reasoning_model_rules=False)
+        Quirks(
+            store=None, system="message", system_role="system", reasoning_model_rules=False, background=False
+        )
     ),
     route=join,
     aliases=(),
-    docs="https://openrouter.ai/docs/api-reference/responses/overview",
+    docs="https://openrouter.ai/docs/api/reference/responses/overview",
     notes="stores nothing, and refuses `store` and `previous_response_id`",
 )
 """OpenRouter's gateway, spoken to in Responses."""

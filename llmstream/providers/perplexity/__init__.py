@@ -10,13 +10,17 @@ PERPLEXITY = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
+            files=False,
+            audio_formats=frozenset(),
             max_tokens_field="max_tokens",
             unsupported_settings=frozenset({"top_k", "stop", "seed"}),
             tools=False,
             parallel_tool_calls=False,
             strict_tools=False,
             bare_json_schema=True,
-            efforts={"xhigh": "high", "max": "high"},
+            json_object=False,
+            alternating_roles=True,
+            efforts={"none": "minimal", "xhigh": "high", "max": "high"},
             think_tags="tags",
         )
     ),
@@ -24,7 +28,7 @@ PERPLEXITY = Provider(
     base_url_env=("PERPLEXITY_BASE_URL",),
     key_env=("PERPLEXITY_API_KEY", "PPLX_API_KEY"),
     aliases=("pplx", "sonar"),
-    docs="https://docs.perplexity.ai/api-reference/chat-completions-post",
+    docs="https://docs.perplexity.ai/docs/sonar/openai-compatibility",
     notes="answers with sources; no tools",
 )
 """Perplexity's Sonar models search the web and answer with sources."""

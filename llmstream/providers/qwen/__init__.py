@@ -12,6 +12,7 @@ QWEN = Provider(
             reasoning_model_rules=False,
             max_tokens_field="max_tokens",
             unsupported_settings=frozenset(),
+            max_stops=None,
             tool_choice=frozenset({"auto", "none", "named"}),
             tool_choice_while_thinking=False,
             reasoning_style="enable-thinking",

@@ -12,13 +12,14 @@ SAMBANOVA = Provider(
             reasoning_model_rules=False,
             max_tokens_field="max_tokens",
             unsupported_settings=frozenset(),
+            max_stops=None,
             think_tags="tags",
         )
     ),
     base_url="https://api.sambanova.ai/v1",
     base_url_env=("SAMBANOVA_BASE_URL",),
     key_env=("SAMBANOVA_API_KEY",),
-    docs="https://docs.sambanova.ai/cloud/api-reference/endpoints/chat",
+    docs="https://docs.sambanova.ai/docs/api-reference/chat-completions/create-chat-based-completion",
     notes="thoughts come between `<think>` tags",
 )
 """SambaNova hosts open models on its own chips behind the Chat Completions wire."""

@@ -12,6 +12,7 @@ VENICE = Provider(
             reasoning_model_rules=False,
             max_tokens_field="max_tokens",
             unsupported_settings=frozenset(),
+            max_stops=None,
             reasoning_field="reasoning_content",
         )
     ),

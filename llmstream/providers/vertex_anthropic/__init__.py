@@ -14,7 +14,7 @@ VERTEX_ANTHROPIC = replace(
     base_url=f"{ADDRESS}/publishers/anthropic",
     base_url_env=("ANTHROPIC_VERTEX_BASE_URL",),
     aliases=("anthropic-vertex",),
-    docs="https://docs.anthropic.com/en/api/claude-on-vertex-ai",
+    docs="https://platform.claude.com/docs/en/build-with-claude/claude-on-vertex-ai",
     notes="as `vertex`; models are named `claude-sonnet-4-5@20250929`",
 )
 """Anthropic's own API, served by Google."""

@@ -1,6 +1,6 @@
 """vLLM's server."""
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
 from llmstream.providers.base import Provider
 
 VLLM = Provider(
@@ -10,9 +10,17 @@ VLLM = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
+            files=False,
             max_tokens_field="max_tokens",
             unsupported_settings=frozenset(),
+            max_stops=None,
+            # Thoughts between calls go back with them: its page on interleaved thinking (seen 2026-11).
             reasoning_field="reasoning",
+            echo="current-turn",
+            # Mistral's tokenizer refuses other ids of calls.
+            by_model=(
+                ModelQuirks(r"ministral|mistral|mixtral|devstral|magistral", {"short_call_ids": True}),
+            ),
         )
     ),
     base_url="http://localhost:8000/v1",

@@ -11,6 +11,7 @@ XAI_RESPONSES = replace(
     title="xAI (Responses)",
     dialect=OpenAIResponses(
         Quirks(
+            background=False,
             system="message",
             system_role="system",
             reasoning_model_rules=False,
@@ -18,7 +19,7 @@ XAI_RESPONSES = replace(
         )
     ),
     aliases=("grok-responses",),
-    docs="https://docs.x.ai/docs/guides/responses-api",
+    docs="https://docs.x.ai/developers/model-capabilities/text/comparison",
     notes="`web_search` and `x_search` run at the vendor",
 )
 """xAI's newer wire, with its own searches as hosted tools."""

@@ -1,6 +1,6 @@
 """Z.ai's GLM models."""
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
 from llmstream.providers.base import Provider
 
 ZAI = Provider(
@@ -10,8 +10,12 @@ ZAI = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
+            files=False,
+            audio_formats=frozenset(),
             max_tokens_field="max_tokens",
             unsupported_settings=frozenset({"top_k", "presence_penalty", "frequency_penalty"}),
+            temperature_range=(0.0, 1.0),
+            max_stops=1,
             # Without it a call's arguments come in one piece after minutes of silence (seen 2026-07).
             extra_body={"tool_stream": True},
             tool_choice=frozenset({"auto"}),
@@ -20,6 +24,16 @@ ZAI = Provider(
             provider_tools=True,
             response_format="json_object",
             reasoning_style="thinking",
+            # GLM-5.2 and later know the efforts high and max as well (seen 2026-11).
+            by_model=(
+                ModelQuirks(
+                    r"glm-(?:5\.[2-9]|[6-9])",
+                    {
+                        "reasoning_style": "thinking-effort",
+                        "efforts": {"minimal": "high", "low": "high", "medium": "high", "xhigh": "max"},
+                    },
+                ),
+            ),
             reasoning_field="reasoning_content",
             echo="all",
         )

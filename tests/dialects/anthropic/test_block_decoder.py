@@ -415,3 +415,9 @@ def test_too_many_blocks_end_the_stream(decode, stream):
     wire = [event for n in range(12) for event in (block(n, type="text", text=""), stop(n))]
     events = decode(stream(*wire, *end()), limits=Limits(max_blocks=10))
     assert [e.error.code for e in of(Error, events)] == ["limit-exceeded"]
+
+
+@pytest.mark.parametrize("citations", [7, 1.5, True, "a", {}, {"type": "char_location"}, [7, None, []]])
+def test_citations_of_another_shape_are_passed_over(decode, stream, citations):
+    events = decode(stream(block(0, type="text", text="a", citations=citations), stop(0), *end()))
+    assert [type(event) for event in body_of(events)] == [TextStart, TextDelta, TextEnd]

@@ -400,3 +400,12 @@ def test_strict_tools_are_fitted_and_the_twenty_first_is_not_strict():
 )
 def test_the_vendors_tools_know_their_names(kind, name):
     assert body(tools=(ProviderTool(kind),))["tools"][0].get("name") == name
+
+
+def test_white_space_is_no_stop_sequence():
+    request = Request(
+        model="claude-sonnet-4-5", messages=(Message.user("Hi"),), settings=Settings(stop=("\n", "END"))
+    )
+    encoded = Anthropic().encode(request, provider="anthropic")
+    assert encoded.http.json()["stop_sequences"] == ["END"]
+    assert len(encoded.warnings) == 1

@@ -280,7 +280,7 @@ def test_tools_of_a_vendor_are_left_out():
     [
         (Reasoning(effort="none"), {"type": "disabled"}, 0),
         (Reasoning(budget_tokens=500), {"type": "enabled", "token_budget": 500}, 0),
-        (Reasoning(effort="low", budget_tokens=500), {"type": "enabled", "token_budget": 500}, 0),
+        (Reasoning(effort="low", budget_tokens=500), {"type": "enabled", "token_budget": 500}, 1),
         (Reasoning(effort="high"), {"type": "enabled"}, 1),
         (Reasoning(), {"type": "enabled"}, 0),
     ],
@@ -294,7 +294,7 @@ def test_structured_output():
     assert body(response_format=ResponseFormat())["response_format"] == {"type": "json_object"}
     assert body(response_format=ResponseFormat(SCHEMA))["response_format"] == {
         "type": "json_object",
-        "json_schema": SCHEMA,
+        "json_schema": {**SCHEMA, "required": ["n"]},
     }
 
 

@@ -145,6 +145,18 @@ def test_counts_that_vanish_are_kept(wire):
     assert (told.input_tokens, told.output_tokens, told.reasoning_tokens) == (10, 8, 5)
 
 
+def test_null_is_no_count_wherever_it_comes(wire):
+    told = usage(
+        wire,
+        {"promptTokenCount": 9, "totalTokenCount": None},
+        {"promptTokenCount": None, "candidatesTokenCount": 3},
+        *[{"candidatesTokenCount": number} for number in range(200)],
+        {"candidatesTokenCount": None},
+    )
+    assert (told.input_tokens, told.output_tokens) == (9, 199)
+    assert told.raw == {"promptTokenCount": 9, "totalTokenCount": None, "candidatesTokenCount": 199}
+
+
 def test_what_nobody_counted_is_unknown(wire):
     told = usage(wire, {"trafficType": "ON_DEMAND"})
     assert (told.input_tokens, told.output_tokens, told.total_tokens) == (None, None, None)
@@ -280,3 +292,34 @@ def test_a_source_comes_once_however_often_it_is_named(wire):
     )
     assert len(answer.of(Source)) == 1
     assert answer.finish.provider_metadata == {"google": {"grounding_metadata": grounding}}
+
+
+# chunks of nothing but text, which are read another way
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [{"text": "a"}, {"text": "b"}],
+        [{"text": "so", "thought": True}, {"text": "a", "thought": False}],
+        [{"text": ""}, {"text": "a", "thought": None}],
+        [],
+    ],
+)
+@pytest.mark.parametrize("reason", [None, "STOP"])
+def test_a_plain_chunk_says_the_same_as_one_with_a_field_that_nobody_knows(wire, parts, reason):
+    first = wire.chunk("Hi", finish=reason)
+    plain = {"candidates": [{"content": {"parts": parts, "role": "model"}, "index": 0}], **NAMES}
+    last = wire.chunk(finish="STOP")
+    assert wire.answer(first, plain, last).events == wire.answer(first, {**plain, "new": 1}, last).events
+
+
+def test_a_plain_chunk_after_a_reason_makes_the_answer_incomplete_again(wire):
+    answer = wire.answer(wire.chunk("a", finish="STOP"), wire.chunk("b"))
+    assert isinstance(answer.error, errors.IncompleteStream)
+
+
+def test_a_plain_chunk_of_another_candidate_is_left_out(wire):
+    other = {"content": {"parts": [{"text": "no"}]}, "index": 1}
+    answer = wire.answer({"candidates": [other]}, wire.chunk("yes", finish="STOP"))
+    assert answer.text == "yes"

@@ -71,8 +71,6 @@ def test_a_request_with_everything():
             max_output_tokens=500,
             stop=("END",),
             seed=7,
-            presence_penalty=0.1,
-            frequency_penalty=0.2,
         ),
         response_format=ResponseFormat(SCHEMA),
         reasoning=Reasoning(effort="low"),
@@ -117,8 +115,6 @@ def test_a_request_with_everything():
             "topK": 5,
             "stopSequences": ["END"],
             "seed": 7,
-            "presencePenalty": 0.1,
-            "frequencyPenalty": 0.2,
             "responseMimeType": "application/json",
             "responseJsonSchema": SCHEMA,
             "thinkingConfig": {"includeThoughts": True, "thinkingLevel": "low"},
@@ -143,6 +139,19 @@ def test_the_model_is_one_segment_of_the_path(model, path):
 
 
 # settings
+
+
+def test_only_the_older_models_take_penalties():
+    settings = Settings(presence_penalty=0.1, frequency_penalty=0.2)
+    for model in ("gemini-2.0-flash", "tunedModels/t"):
+        assert config(model=model, settings=settings) == (
+            {"presencePenalty": 0.1, "frequencyPenalty": 0.2},
+            [],
+        )
+    for model in (FLASH, PRO_3, "gemini-2.5-flash-image"):
+        found, warnings = config(model=model, settings=settings)
+        assert found == {}
+        assert [warning.setting for warning in warnings] == ["presence_penalty", "frequency_penalty"]
 
 
 def test_a_temperature_out_of_range_is_fitted():

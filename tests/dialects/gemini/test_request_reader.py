@@ -130,6 +130,10 @@ REQUESTS = [
         ),
         tools=(ProviderTool("code_execution"),),
         reasoning=Reasoning(budget_tokens=512),
+    ),
+    Request(
+        model="gemini-2.0-flash",
+        messages=(Message.user("?"),),
         settings=Settings(presence_penalty=0.5, frequency_penalty=0.25),
     ),
     Request(model="tunedModels/t", messages=(Message.user("?"),), reasoning=Reasoning(effort="none")),

@@ -248,3 +248,10 @@ def test_a_delta_that_says_nothing(wire):
 def test_a_step_that_opens_twice_is_closed_first(wire):
     answer = wire.steps(wire.start(0, "model_output"), wire.delta(0, "text", text="a"), wire.text("b"))
     assert len(answer.of(TextStart)) == 2
+
+
+@pytest.mark.parametrize("kind", [{}, [], 7, True, ["image"]])
+def test_an_output_whose_type_is_no_name_is_passed_over(wire, kind):
+    odd = {"event_type": "step.delta", "index": 0, "delta": {"type": kind, "data": "aQ=="}}
+    answer = wire.steps(wire.start(0, "model_output"), odd, wire.stop(0), wire.text("a", 1))
+    assert (answer.text, answer.of(File), answer.errors) == ("a", [], [])

@@ -103,7 +103,7 @@ def test_a_request_survives_the_wire() -> None:
             frequency_penalty=0.2,
         ),
         reasoning=Effort(effort="none"),
-        response_format=ResponseFormat(),
+        response_format=ResponseFormat(SCHEMA),
         provider_options={"ollama": {"keep_alive": "5m", "options": {"num_ctx": 8192}}},
     )
     made = Ollama().encode(request, provider="ollama")

@@ -44,7 +44,7 @@ def test_a_turn_with_calls_and_results():
         {"role": "assistant", "content": None, "tool_calls": [
             {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
         {"role": "tool", "tool_call_id": "c1", "content": "ok"},
-        {"role": "tool", "tool_call_id": "c2", "content": '{"x":1}'},
+        {"role": "tool", "tool_call_id": "c2", "content": 'Error: {"x":1}'},
         {"role": "assistant", "content": "done"},
     ]  # fmt: skip
 

@@ -67,7 +67,9 @@ def test_a_request_with_everything():
             {"type": "function", "function": {
                 "name": "search", "description": "Looks things up", "parameters": SEARCH.input_schema}},
             {"type": "function", "function": {
-                "name": "now", "parameters": {"type": "object", "properties": {}}, "strict": True}},
+                "name": "now", "strict": True,
+                "parameters": {
+                    "type": "object", "properties": {}, "required": [], "additionalProperties": False}}},
         ],
         "tool_choice": {"type": "function", "function": {"name": "search"}},
         "parallel_tool_calls": False,
@@ -188,8 +190,7 @@ def test_no_tools_where_none_cannot_be_chosen():
 
 def test_a_forced_tool_conflicts_with_thinking_at_some_vendors():
     quirks = Quirks(tool_choice_while_thinking=False, reasoning_style="thinking")
-    thinking = Reasoning(effort="high")
-    body, warnings = encode(quirks, tools=(SEARCH,), tool_choice="required", reasoning=thinking)
+    body, warnings = encode(quirks, tools=(SEARCH,), tool_choice="required", reasoning=Reasoning())
     assert ("tool_choice" in body, len(warnings)) == (False, 1)
     body, _ = encode(quirks, tools=(SEARCH,), tool_choice="required", reasoning=Reasoning(effort="none"))
     assert body["tool_choice"] == "required"
@@ -207,17 +208,24 @@ def test_a_forced_tool_conflicts_with_thinking_at_some_vendors():
         ("thinking", Reasoning(effort="none"), {"thinking": {"type": "disabled"}}),
         ("thinking", Reasoning(budget_tokens=9), {"thinking": {"type": "enabled"}}),
         (
-            "thinking-budget",
+            "effort-or-budget",
             Reasoning(budget_tokens=9),
             {"thinking": {"type": "enabled", "budget_tokens": 9}},
         ),
+        ("effort-or-budget", Reasoning(effort="low", budget_tokens=9), {"reasoning_effort": "low"}),
+        (
+            "thinking-effort",
+            Reasoning(effort="high"),
+            {"thinking": {"type": "enabled"}, "reasoning_effort": "high"},
+        ),
+        ("thinking-effort", Reasoning(effort="none"), {"thinking": {"type": "disabled"}}),
         ("enable-thinking", Reasoning(effort="none"), {"enable_thinking": False}),
         ("enable-thinking", Reasoning(budget_tokens=9), {"enable_thinking": True, "thinking_budget": 9}),
         ("none", Reasoning(effort="high"), {}),
     ],
 )
 def test_thinking_is_asked_for_in_the_vendors_way(style, reasoning, expected):
-    body, _ = encode(Quirks(reasoning_style=style), reasoning=reasoning)
+    body, _ = encode(Quirks(reasoning_style=style), model="m", reasoning=reasoning)
     names = {
         "reasoning_effort",
         "reasoning_format",
@@ -230,7 +238,7 @@ def test_thinking_is_asked_for_in_the_vendors_way(style, reasoning, expected):
 
 
 def test_a_budget_where_only_efforts_exist_is_warned_of():
-    _, warnings = encode(reasoning=Reasoning(effort="low", budget_tokens=9))
+    _, warnings = encode(model="m", reasoning=Reasoning(effort="low", budget_tokens=9))
     assert [w.setting for w in warnings] == ["reasoning.budget_tokens"]
 
 

@@ -33,8 +33,9 @@ def read(**body):
     return OpenAIChat().decode_request(http)
 
 
+CLOSED = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
 REQUESTS = [
-    Request(model="m", messages=(Message.user("hi"),)),
+    Request(model="m", messages=(Message.user("hi"),), reasoning=Reasoning(effort="low")),
     Request(
         model="gpt-4o",
         messages=(
@@ -50,7 +51,7 @@ REQUESTS = [
             Message.tool([ToolResult("c1", "one", name="f"), ToolResult("c2", "two", name="g")]),
             Message.assistant("done"),
         ),
-        tools=(ToolSpec("f", "does", {"type": "object", "properties": {}}, True),),
+        tools=(ToolSpec("f", "does", CLOSED, True),),
         tool_choice=NamedTool("f"),
         settings=Settings(
             temperature=0.5,
@@ -63,11 +64,10 @@ REQUESTS = [
             parallel_tool_calls=True,
         ),
         response_format=ResponseFormat({"type": "object"}, "n", "d", False),
-        reasoning=Reasoning(effort="low"),
         provider_options={"acme": {"service_tier": "flex"}},
         headers={"x-mine": "1"},
     ),
-    Request(model="m", messages=(Message.user("hi"),), response_format=ResponseFormat(), tool_choice=None),
+    Request(model="m", messages=(Message.user("As JSON."),), response_format=ResponseFormat()),
 ]
 
 
@@ -86,7 +86,10 @@ def test_what_is_encoded_is_read_again(request_):
         ("openrouter", Reasoning(budget_tokens=5)),
         ("groq", Reasoning(effort="low")),
         ("thinking", Reasoning(effort="none")),
-        ("thinking-budget", Reasoning(budget_tokens=5)),
+        ("thinking-effort", Reasoning(effort="none")),
+        ("thinking-effort", Reasoning(effort="low")),
+        ("effort-or-budget", Reasoning(effort="low")),
+        ("effort-or-budget", Reasoning(budget_tokens=5)),
         ("enable-thinking", Reasoning(effort="none")),
         ("enable-thinking", Reasoning(budget_tokens=5)),
     ],
@@ -203,3 +206,17 @@ def test_a_refusal_survives_the_wire():
     assert type(again) is BadRequest
     assert (again.message, again.reason, again.status) == (caught.value.message, "empty_array", 400)
     assert type(error_from_info(again.info)) is BadRequest
+
+
+def test_a_mark_on_a_whole_message_goes_to_its_last_part():
+    mark = {"type": "ephemeral"}
+    request = read(
+        messages=[
+            {"role": "system", "content": "be brief", "cache_control": mark},
+            {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        ]
+    )
+    assert request.messages[0].parts == (Text("be brief", {"openai": {"cache_control": mark}}),)
+    assert request.messages[1].parts == (Text("a"), Text("b"))
+    written = OpenAIChat().encode(request, provider="openai").http.json()["messages"][0]
+    assert written["content"] == [{"type": "text", "text": "be brief", "cache_control": mark}]

@@ -184,16 +184,20 @@ def test_fragments_without_a_function_say_nothing(wire):  # case 20
     assert (answer.calls, answer.text, answer.errors) == ([], "hi", [])
 
 
-@pytest.mark.parametrize("arguments", ['{"x":', ""])
-def test_length_drops_a_call_that_is_not_whole(wire, arguments):  # case 21
+@pytest.mark.parametrize("arguments", ['{"x":', "", '{"x":1}'])
+def test_length_drops_a_call_whose_end_was_not_said(wire, arguments):  # case 21
     answer = wire.answer(wire.call(piece(0, "a", "f", arguments)), wire.chunk({}, "length"))
     assert answer.calls == []
     assert answer.of(ToolInputEnd) == [ToolInputEnd("a", incomplete=True)]
     assert answer.finish.finish_reason == "length"
 
 
-def test_length_keeps_a_call_that_is_whole(wire):
-    answer = wire.answer(wire.call(piece(0, "a", "f", '{"x":1}')), wire.chunk({}, "length"))
+def test_length_keeps_a_call_that_another_followed(wire):
+    answer = wire.answer(
+        wire.call(piece(0, "a", "f", '{"x":1}')),
+        wire.call(piece(1, "b", "g", "{}")),
+        wire.chunk({}, "length"),
+    )
     assert answer.calls == [("f", '{"x":1}')]
 
 

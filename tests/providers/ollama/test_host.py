@@ -42,6 +42,10 @@ def test_a_host_is_read_as_the_daemon_reads_it(written: str, address: str) -> No
     assert OLLAMA.address(written, {"OLLAMA_HOST": "other"}) == address
 
 
+def test_an_address_for_chat_completions_is_understood() -> None:
+    assert OLLAMA.address("http://localhost:11434/v1/") == "http://localhost:11434"
+
+
 @pytest.mark.parametrize(
     ("written", "address"),
     [

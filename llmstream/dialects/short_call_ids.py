@@ -1,4 +1,4 @@
-"""Ids of calls in the vendor's form: nine letters and digits.
+"""Ids of calls in the form of Mistral's models: nine letters and digits.
 
 An id that has this form stays; any other is replaced, the same for the call and its result, and
 never by an id that stands elsewhere in the request.
@@ -14,14 +14,14 @@ from typing import Final
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
 
-__all__ = ["CallIds"]
+__all__ = ["ShortCallIds"]
 
 _FITS: Final = re.compile(r"[a-zA-Z0-9]{9}")
 _LETTERS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _LENGTH: Final = 9
 
 
-class CallIds:
+class ShortCallIds:
     """The ids of one request.
 
     messages: the whole conversation; equal conversations get equal ids

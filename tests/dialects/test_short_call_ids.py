@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
-from llmstream.dialects.mistral import call_ids
-from llmstream.dialects.mistral.call_ids import CallIds
+from llmstream.dialects import short_call_ids
+from llmstream.dialects.short_call_ids import ShortCallIds
 
 
 def said(*names):
@@ -18,23 +18,23 @@ def said(*names):
 
 
 def test_an_id_of_the_vendors_form_stays():
-    assert CallIds(said("D681PevKs"))["D681PevKs"] == "D681PevKs"
+    assert ShortCallIds(said("D681PevKs"))["D681PevKs"] == "D681PevKs"
 
 
 def test_an_id_of_any_other_form_is_replaced_and_stays_the_same():
-    ids = CallIds(said("call_1"))
+    ids = ShortCallIds(said("call_1"))
     assert re.fullmatch("[a-zA-Z0-9]{9}", ids["call_1"])
-    assert CallIds(said("other", "call_1"))["call_1"] == ids["call_1"]
+    assert ShortCallIds(said("other", "call_1"))["call_1"] == ids["call_1"]
 
 
 def test_a_result_without_its_call_has_an_id_as_well():
-    ids = CallIds([Message.tool([ToolResult("call_1")])])
-    assert ids["call_1"] == CallIds(said("call_1"))["call_1"]
+    ids = ShortCallIds([Message.tool([ToolResult("call_1")])])
+    assert ids["call_1"] == ShortCallIds(said("call_1"))["call_1"]
 
 
 def test_a_replacement_that_is_somebodys_own_id_is_not_taken(monkeypatch):
-    taken = CallIds(said("call_1"))["call_1"]
-    ids = CallIds(said("call_1", taken))
+    taken = ShortCallIds(said("call_1"))["call_1"]
+    ids = ShortCallIds(said("call_1", taken))
     assert ids[taken] == taken
     assert ids["call_1"] != taken
 
@@ -47,14 +47,14 @@ def test_ids_whose_digests_are_equal_stay_apart(monkeypatch):
         def digest(self):
             return b"same bytes" if self.data.startswith(b"0:") else self.data.rjust(8)
 
-    monkeypatch.setattr(call_ids.hashlib, "sha256", Same)
-    ids = CallIds(said("call_1", "call_2"))
+    monkeypatch.setattr(short_call_ids.hashlib, "sha256", Same)
+    ids = ShortCallIds(said("call_1", "call_2"))
     assert ids["call_1"] != ids["call_2"]
 
 
 @given(st.lists(st.text(max_size=12), unique=True))
 def test_every_id_fits_and_no_two_are_equal(names):
-    ids = CallIds(said(*names))
+    ids = ShortCallIds(said(*names))
     wire = [ids[name] for name in names]
     assert len(set(wire)) == len(names)
     assert all(re.fullmatch("[a-zA-Z0-9]{9}", name) for name in wire)

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+
+from llmstream.chats.content import ToolResult
+from llmstream.dialects.result_text import failure_text, result_text, told_result
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("no such city", "Error: no such city"),
+        ("", "Error"),
+        ("ValueError: no", "ValueError: no"),
+        ("error: no", "error: no"),
+        ('{"error": "no"}', '{"error": "no"}'),
+        ('{"city": null}', 'Error: {"city": null}'),
+        (
+            "The call was denied: not today. It has not run.",
+            "The call was denied: not today. It has not run.",
+        ),
+        ("x" * 200 + " failed", "Error: " + "x" * 200 + " failed"),
+        ("The errors are two", "Error: The errors are two"),
+    ],
+)
+def test_a_failure_is_told_once(content: str, told: str) -> None:
+    assert failure_text(content) == told
+    assert failure_text(told) == told
+
+
+def test_a_value_is_told_as_json_where_there_is_no_text() -> None:
+    assert result_text(ToolResult("c", "text", result={"a": 1})) == "text"
+    assert result_text(ToolResult("c", result={"a": 1})) == '{"a":1}'
+    assert result_text(ToolResult("c")) == ""
+    assert told_result(ToolResult("c", result={"a": 1}, is_error=True)) == 'Error: {"a":1}'
+    assert told_result(ToolResult("c", "fine")) == "fine"

@@ -1,0 +1,130 @@
+"""A clock that is off is set right by the refusal, and the request signed once more."""
+
+from __future__ import annotations
+
+import importlib.util
+from datetime import UTC, datetime
+
+import pytest
+
+import llmstream as ls
+from llmstream.dialects.bedrock_converse import BedrockConverse
+from llmstream.events import Finish, TextDelta, TextEnd, TextStart
+from llmstream.exchange import HttpRequest
+from llmstream.providers.bedrock.clock import CLOCK, Clock
+from llmstream.providers.bedrock.signing import sign
+
+needs_botocore = pytest.mark.skipif(
+    importlib.util.find_spec("botocore") is None, reason="botocore is not installed"
+)
+
+THERE = "Sun, 30 Aug 2015 12:36:00 GMT"
+THERE_S = datetime(2015, 8, 30, 12, 36, tzinfo=UTC).timestamp()
+EXPIRED = (
+    b'{"message":"Signature expired: %s is now earlier than 20150830T123100Z (20150830T123600Z - 5 min.)"}'
+)
+URL = "https://bedrock-runtime.us-east-1.amazonaws.com/model/m/converse-stream"
+
+
+def clock_at(seconds_behind: float) -> Clock:
+    return Clock(lambda: THERE_S - seconds_behind)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "body"),
+    [
+        (403, "InvalidSignatureException", EXPIRED % b"20150830T113600Z"),
+        (403, "SignatureDoesNotMatch", EXPIRED % b"20150830T113600Z"),
+        (403, "RequestTimeTooSkewed", b'{"message":"too far off"}'),
+        (400, "RequestExpired", b'{"message":"Request has expired."}'),
+        (
+            403,
+            "InvalidSignatureException",
+            b'{"message":"Signature not yet current: 20150830T133600Z is still later than 20150830T124100Z"}',
+        ),
+    ],
+)
+def test_a_refusal_for_the_time_sets_the_clock(status: int, kind: str, body: bytes) -> None:
+    clock = clock_at(3600)
+    headers = {"x-amzn-errortype": f"{kind}:http://internal.amazon.com/", "date": THERE}
+    assert clock.learn(status, headers, body)
+    assert clock.offset_s == 3600
+    assert clock.now() == datetime(2015, 8, 30, 12, 36, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body"),
+    [
+        (403, {"date": THERE}, b'{"message":"The security token included in the request is invalid."}'),
+        (403, {"date": THERE}, b'{"message":"The request signature we calculated does not match."}'),
+        (403, {}, EXPIRED % b"20150830T113600Z"),
+        (403, {"date": "now"}, EXPIRED % b"20150830T113600Z"),
+        (500, {"date": THERE}, EXPIRED % b"20150830T113600Z"),
+    ],
+)
+def test_another_refusal_leaves_it_alone(status: int, headers: dict[str, str], body: bytes) -> None:
+    clock = clock_at(3600)
+    assert not clock.learn(status, headers, body)
+    assert clock.offset_s == 0
+
+
+def test_a_signature_of_the_right_time_is_not_made_again() -> None:
+    clock, headers = clock_at(3600), {"date": THERE, "x-amzn-errortype": "RequestTimeTooSkewed"}
+    assert clock.learn(403, headers, b"{}")
+    assert not clock.learn(403, headers, b"{}")
+    assert not clock.learn(403, headers, EXPIRED % b"20150830T123559Z")
+
+
+def test_a_request_that_was_on_its_way_before_the_correction_is_sent_again_as_well() -> None:
+    clock, headers = clock_at(3600), {"date": THERE}
+    assert clock.learn(403, headers, EXPIRED % b"20150830T113600Z")
+    assert clock.learn(403, headers, EXPIRED % b"20150830T113559Z")
+
+
+@needs_botocore
+def test_the_signature_has_the_clocks_time() -> None:
+    clock = clock_at(3600)
+    clock.offset_s = 3600
+    env = {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "s"}
+    signed = sign(HttpRequest(URL, b"{}"), region="us-east-1", env=env, clock=clock)
+    assert signed.headers["x-amz-date"] == "20150830T123600Z"
+    assert "/20150830/us-east-1/bedrock/aws4_request" in signed.headers["authorization"]
+
+
+@needs_botocore
+async def test_a_call_with_a_wrong_clock_gets_its_answer(serve, monkeypatch) -> None:
+    from aiohttp import web
+
+    monkeypatch.setattr(CLOCK, "offset_s", 0.0)
+    for name, value in {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "s"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_BEARER_TOKEN_BEDROCK", raising=False)
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    ahead = datetime.now(UTC).timestamp() + 7200
+    there = datetime.fromtimestamp(ahead, UTC)
+    seen = []
+
+    async def answer(request):
+        stamp = request.headers["x-amz-date"]
+        seen.append(stamp)
+        signed = datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        if abs((there - signed).total_seconds()) > 300:
+            return web.json_response(
+                {"message": f"Signature expired: {stamp} is now earlier than {there:%Y%m%dT%H%M%SZ}"},
+                status=403,
+                headers={
+                    "x-amzn-errortype": "InvalidSignatureException",
+                    "date": f"{there:%a, %d %b %Y %H:%M:%S} GMT",
+                },
+            )
+        encoder = BedrockConverse().event_encoder(ls.Request(model="m"))
+        events = [TextStart("0"), TextDelta("Hello", "0"), TextEnd("0"), Finish("stop")]
+        body = b"".join([encoder.feed(event) for event in events]) + encoder.close()
+        return web.Response(body=body, content_type=BedrockConverse().content_type)
+
+    model = ls.Model("bedrock:m", base_url=await serve(answer))
+    async with ls.stream(model, "Hi") as stream:
+        text = "".join([event.delta async for event in stream if isinstance(event, TextDelta)])
+    assert text == "Hello"
+    assert len(seen) == 2
+    assert abs(CLOCK.offset_s - 7200) < 5
