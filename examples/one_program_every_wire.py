@@ -2,7 +2,7 @@
 
 An agent looks up two cities and answers, once for each of the nine dialects. Of every event the
 example keeps what all vendors mean alike; what is a vendor's own (its ids, its words for the
-reasons, how it cuts the input of a call into fragments) is levelled out before the comparison.
+reasons, what it does not take, how it cuts the input of a call) is levelled out before the comparison.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WIRES = (
     "sim-mistral",
     "sim-ollama",
 )
-VENDORS_OWN = ("providerMetadata", "rawFinishReason", "timings")
+VENDORS_OWN = ("providerMetadata", "rawFinishReason", "timings", "warnings")
 COUNTS = ("inputTokens", "outputTokens", "totalTokens")
 
 

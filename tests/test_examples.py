@@ -33,12 +33,27 @@ SAID = {
         "> What was my name?\nYou said: What was my name?",
         "7 messages; the last is the assistant's",
     ],
+    "crash_recovery.py": [
+        "charging 20 euros\nshipping 17 ... and the power fails\nthe first process ended with 9\ncharge: ",
+        "ship: The process ended while the call ran. It may have had effects",
+        "The card was charged once.",
+    ],
     "errors_and_deadlines.py": [
         "The second attempt was let in.",
         "broke off (connection-lost) after 'This answer is cut'",
         "too slow (idle) after 'This answer stops and'",
         "sim refused with 401 authentication, retryable: False",
         "StreamStart Error Finish and the error is kept: sim: ",
+    ],
+    "kernel_loop.py": [
+        "6 fragments of 2 calls\n   Oslo: -2 °C, light snow\n   LookupError: no such city on the map\n",
+        "0: '', 2 fragments of 1 calls\n   Lima: -2 °C, light snow\n",
+        "too many iterations",
+    ],
+    "long_conversation.py": [
+        "all             201 messages,  500000 characters of results, whole: True\nwindow ",
+        "summarised       11 messages,     400 characters of results, whole: True\n",
+        "the chat keeps 203 messages",
     ],
     "manual_tool_loop.py": [
         "> Ran tool: `weather`\n> Ran tool: `weather` - failed: `LookupError: no such city on the map`\n",
@@ -48,6 +63,24 @@ SAID = {
     "mcp_tools.py": [
         "the server has library_search, library_stock\ncalls library_search\n  1 of 3: history\n",
         "is on the shelf poetry.\nlibrary_search says: 'Where",
+    ],
+    "next_and_call_tools.py": [
+        "up.\n\n> Ran tool: `weather`\n"
+        "> Ran tool: `weather` - failed: `LookupError: no such city on the map`\n",
+        "cached: user assistant tool assistant",
+    ],
+    "one_program_every_wire.py": [
+        "result='LookupError: no such city on the map' toolCallId=3 toolName='weather' isError=True\n"
+        "step-start",
+        "sim                     44 events, the same\nsim-openai-responses    44 events, the same\n",
+        "sim-mistral             44 events, the same\nsim-ollama              44 events, the same\n",
+    ],
+    "middleware.py": [
+        "overloaded.json failed (overloaded): too much to do; the next model was asked\n"
+        "  reasoning: Short waves",
+        "the second time:\n",
+        "  kept from before\n  reasoning: Short waves are scattered more.\n  text: Because air",
+        "1 answer kept",
     ],
     "pattern_matching.py": [
         "ToolInputEnd     input breaks off\nError            failed: overloaded: too much to do\nFinish  ",
@@ -60,10 +93,19 @@ SAID = {
         "told: The answer does not fit Recipe: Expected `int`, got `str` - at `$.minutes`.",
         "Pea soup, 40 minutes, 2 steps",
     ],
+    "sub_agent_approval.py": [
+        '  looking up rent\nsaved; it waits for clerk: transfer({"account":"rent","euros":700})\nanother',
+        "another process:\n  moving 700 euros to rent\nYour rent is paid.\n",
+    ],
     "sub_agents.py": [
         "editor: calls research\neditor: step 0 is over (tool-calls)\nresearcher: calls library\n",
         "editor: step 1 is over (stop)\neditor: research says: library says: Goroutines",
         "critic  You said: writer: ",
+    ],
+    "tool_progress.py": [
+        "calls crawl\n",
+        "  weather: asking the station\n",
+        "  crawl: 2 of 3, climate\n  crawl: 3 of 3, people\n  crawl is done\n",
     ],
     "two_vendors.py": ["sim-anthropic:demo: 30 events", "\nthe same events\n"],
 }

@@ -1,25 +1,36 @@
 """A loop on top of the stream: ask, run the tools, ask again, until nothing is left to do.
 
-Read `loop.py` for the loop, `calls.py` and `verdicts.py` for what becomes of a call, and
-`suspension.py` for a run that waits.
+Read `loop.py` for the loop, `asked_step.py` for a step of it, `calls.py` and `verdicts.py` for what
+becomes of a call, and `suspension.py` for a run that waits.
 """
 
 from llmstream.agent.agent import Agent
-from llmstream.agent.approval import PendingCall
 from llmstream.agent.decisions import Approve, Deny, Proceed, Rewrite, Skip, Stop
 from llmstream.agent.hooks import Hooks
 from llmstream.agent.journal import Journal
 from llmstream.agent.nested import NestedEvent, nested_event
+from llmstream.agent.observations import (
+    AgentObservation,
+    CallObserved,
+    RunFinished,
+    RunStarted,
+    ToolContent,
+    ToolFinished,
+    ToolStarted,
+)
 from llmstream.agent.plan import StepPlan
 from llmstream.agent.run import AgentRun
 from llmstream.agent.state import RunState, Step
 from llmstream.agent.stop import cost_over, elapsed_over, no_progress, step_count, tokens_over, tool_called
 from llmstream.agent.suspension import Suspension
+from llmstream.tools.approval import PendingCall
 
 __all__ = [
     "Agent",
+    "AgentObservation",
     "AgentRun",
     "Approve",
+    "CallObserved",
     "Deny",
     "Hooks",
     "Journal",
@@ -27,12 +38,17 @@ __all__ = [
     "PendingCall",
     "Proceed",
     "Rewrite",
+    "RunFinished",
+    "RunStarted",
     "RunState",
     "Skip",
     "Step",
     "StepPlan",
     "Stop",
     "Suspension",
+    "ToolContent",
+    "ToolFinished",
+    "ToolStarted",
     "cost_over",
     "elapsed_over",
     "nested_event",

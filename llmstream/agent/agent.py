@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Unpack
 
-from llmstream.agent.approval import Approver
 from llmstream.agent.config import AgentConfig
 from llmstream.agent.context.effects import ContextEffect
 from llmstream.agent.decisions import Approve, Deny
@@ -23,6 +23,7 @@ from llmstream.agent.state import Price, RunState
 from llmstream.agent.stop import StopCondition, as_conditions, step_count
 from llmstream.agent.sub_agent import sub_agent_tool
 from llmstream.agent.suspension import Suspension
+from llmstream.agent.watching import ObserveRun
 from llmstream.chats.chat import Chat
 from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message
@@ -30,7 +31,7 @@ from llmstream.errors import InvalidRequest
 from llmstream.streams.history import copied
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options, Prompt, as_messages, make_request
-from llmstream.tools import Tool
+from llmstream.tools import Approver, Tool, wrapped
 
 __all__ = ["Agent"]
 
@@ -56,6 +57,7 @@ class Agent:
     tool_limit:   how many calls run at once
     journal:      the file that each call is written to before it runs and its result after; see
                   `recover`
+    observe_run:  called with an `AgentObservation` where a run, a call of a model or a tool begins or ends
     options:      as for `stream` (tools, settings and so on), used at every step
     """
 
@@ -78,6 +80,7 @@ class Agent:
         price: Price | None = None,
         tool_limit: int = 8,
         journal: Journal | None = None,
+        observe_run: ObserveRun | None = None,
         **options: Unpack[Options],
     ) -> None:
         if max_steps < 1:
@@ -88,7 +91,7 @@ class Agent:
         self.context = context
         self._instructions = instructions if instructions is not None else options.get("system")
         options.pop("system", None)
-        options["tools"] = tuple(options.get("tools") or ())
+        options["tools"] = wrapped(options.get("tools") or ())
         self._config = AgentConfig(
             model=self.model,
             name=name,
@@ -104,10 +107,20 @@ class Agent:
             approval_ttl_s=approval_ttl_s,
             tool_limit=tool_limit,
             journal=journal,
+            observe_run=observe_run,
         )
 
     def __repr__(self) -> str:
         return f"Agent({self.model!r})" if not self.name else f"Agent({self.model!r}, name={self.name!r})"
+
+    @property
+    def observe_run(self) -> ObserveRun | None:
+        """The observer of its runs; one that is set counts from the next run on."""
+        return self._config.observe_run
+
+    @observe_run.setter
+    def observe_run(self, observe: ObserveRun | None) -> None:
+        self._config = replace(self._config, observe_run=observe)
 
     def stream(self, prompt: Prompt, *, context: Any = None, within_s: float | None = None) -> AgentRun:
         """One run as one stream of events over all its steps; nothing is sent until it is read.
@@ -139,24 +152,39 @@ class Agent:
         *,
         results: Iterable[ToolResult] = (),
         context: Any = None,
+        within_s: float | None = None,
     ) -> AgentRun:
         """Goes on with a run that was suspended, by this agent or its like in another process.
 
         The calls that were approved run now, with just the arguments that were shown; calls that
-        were done before do not run again. What is left undecided suspends the run anew.
+        were done before do not run again. What is left undecided suspends the run anew. Sub-agents
+        that wait are in it and go on where they were: decisions about their calls are given here too.
 
         decisions: by `approval_id`; True and False for `Approve()` and `Deny()`
-        results:   of calls that ran elsewhere
+        results:   of calls that ran elsewhere, by the `call_id` of what is pending
+        within_s:  as for `stream`
         raises:    InvalidRequest where the suspension is not genuine, has expired or was resumed
                    before, and for decisions that belong to no call of it
         """
-        resumption = Resumption.of(
-            suspension, decisions, results, agent=self.name, key=self._config.approval_key
-        )
+        resumption = self.check(suspension, decisions, results=results)
         state = self._state(suspension.messages, context)
         state.step = suspension.step
         state.usage_by_model = dict(suspension.usage_by_model)
-        return AgentRun(Loop(self._config, state, total_s=self._total_s(None), resumption=resumption))
+        state.cost_estimate = suspension.cost_estimate
+        return AgentRun(Loop(self._config, state, total_s=self._total_s(within_s), resumption=resumption))
+
+    def check(
+        self,
+        suspension: Suspension,
+        decisions: Mapping[str, Approve | Deny | bool] = {},
+        *,
+        results: Iterable[ToolResult] = (),
+    ) -> Resumption:
+        """Whether `resume` would take these, without resuming anything.
+
+        raises: InvalidRequest as `resume`
+        """
+        return Resumption.of(suspension, decisions, results, agent=self.name, key=self._config.approval_key)
 
     def recover(self, journal: Journal | str | os.PathLike[str]) -> list[Message]:
         """The history of this agent's last run in a journal, after a crash or not; `stream` goes on with it.

@@ -6,13 +6,24 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Final
 
+from llmstream.agent.nested import OWN_KEY
 from llmstream.agent.plan import StepPlan
 from llmstream.chats.message import Message
-from llmstream.events import Event, Finish, StreamStart, TextDelta, TextEnd, TextStart, Timings, Usage
+from llmstream.events import (
+    Event,
+    Finish,
+    ResponseMetadata,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    Timings,
+    Usage,
+)
 from llmstream.streams.event_stream import EventStream
 from llmstream.streams.model import Model
-from llmstream.streams.options import AnyTool, Options
-from llmstream.tools import as_tools
+from llmstream.streams.options import Options
+from llmstream.tools import AnyTool, as_tools, tool_specs
 
 __all__ = ["Answer", "GivenAnswer"]
 
@@ -41,7 +52,12 @@ class Answer:
         self.model_name = f"{model.provider.name}:{model.name}"
         self.tools: tuple[AnyTool, ...] = as_tools(options.get("tools") or ())
         self.finish = Finish("unknown")
-        self.stream = EventStream(model, shown, {**options, "errors": "events"}, started=started)
+        asked: Options = {
+            **options,
+            "tools": tool_specs(self.tools),
+            "errors": "events",
+        }  # they run elsewhere
+        self.stream = EventStream(model, shown, asked, started=started)
         self._shown = len(self.stream.messages())
         self._clock = clock
         self._began = clock()
@@ -75,6 +91,9 @@ class Answer:
     def _note(self, event: Event) -> None:
         if isinstance(event, StreamStart):
             return
+        if isinstance(event, ResponseMetadata) and event.provider_metadata:
+            own = event.provider_metadata.get(OWN_KEY, {})
+            self.model_name = own.get("answered_by", self.model_name)  # of a chain of models
         if "first_event_s" not in self._times:
             self._times["first_event_s"] = self._clock() - self._began
         if "first_content_s" not in self._times and event.__struct_config__.tag in _CONTENT_TAGS:

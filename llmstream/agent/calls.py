@@ -10,18 +10,30 @@ from typing import Any
 
 import anyio
 
-from llmstream.agent.approval import PendingCall
 from llmstream.agent.decisions import Rewrite, Stop
 from llmstream.agent.hooks import AfterTool, answered
 from llmstream.agent.journal import RunJournal
-from llmstream.agent.nested import Nested, Spent, as_result
+from llmstream.agent.nested import Nested, Spent, Waits, as_result
+from llmstream.agent.resumption import Continuation
 from llmstream.agent.state import RunState
+from llmstream.agent.suspension import Suspension
 from llmstream.agent.verdicts import Judge, Run, Settled, Wait
+from llmstream.agent.watching import RunWatch
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.errors import DeadlineExceeded
 from llmstream.events import Event, ToolApprovalRequest
 from llmstream.events import ToolResult as ToolResultEvent
-from llmstream.tools import AnyTool, ToolCallStatus, ToolContext, ToolOutcome, cancelled_results, run_call
+from llmstream.tools import (
+    AnyTool,
+    PendingCall,
+    Tool,
+    ToolCallStatus,
+    ToolContext,
+    ToolOutcome,
+    cancelled_results,
+    run_call,
+    tasks,
+)
 from llmstream.tools.running import find_tool, tool_limiters
 
 __all__ = ["StepCalls"]
@@ -36,6 +48,7 @@ class StepCalls:
     calls:    as they run, mended and rewritten, in the order of starting
     statuses: of those that are done, by id
     waiting:  those that wait for a decision or a result from elsewhere, by id
+    inner:    the suspended runs of sub-agents that calls wait for, by the id of the call
     stop:     why the run has to end, or None
     """
 
@@ -47,12 +60,14 @@ class StepCalls:
         *,
         after: AfterTool | None,
         limit: int,
-        context: Callable[[ToolCall], ToolContext],
+        context: Callable[[ToolCall, Continuation | None], ToolContext],
         journal: RunJournal,
+        watch: RunWatch | None,
     ) -> None:
         self.calls: dict[str, ToolCall] = {}
         self.statuses: dict[str, ToolCallStatus] = {}
         self.waiting: dict[str, PendingCall] = {}
+        self.inner: dict[str, Suspension] = {}
         self.stop: str | None = None
         self._tools = tuple(tools)
         self._judge = judge
@@ -60,21 +75,26 @@ class StepCalls:
         self._after = after
         self._context = context
         self._journal = journal
+        self._watch = watch
         self._step = state.step
         self._limit = anyio.CapacityLimiter(max(1, limit))
         self._turns = tool_limiters(self._tools)
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._told_to_wait: dict[str, Suspension] = {}
         self._said: deque[Event] = deque()
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._closing = False
 
-    def start(self, call: ToolCall) -> None:
-        """Lets a call begin; a call that has begun already goes on as it does."""
+    def start(self, call: ToolCall, continued: Continuation | None = None) -> None:
+        """Lets a call begin; a call that has begun already goes on as it does.
+
+        continued: where the sub-agent that it asks goes on from; the call was judged before
+        """
         if call.id in self._tasks:
             return
         self.calls[call.id] = call
-        task = self._tasks[call.id] = asyncio.create_task(self._one(call))
+        task = self._tasks[call.id] = asyncio.create_task(self._one(call, continued))
         task.add_done_callback(lambda _: self._news.set())
 
     @property
@@ -111,27 +131,8 @@ class StepCalls:
 
     async def aclose(self) -> None:
         """Cancels what still runs, and waits for its cleanup, however often the waiter is cancelled."""
-        running = {task for task in self._tasks.values() if not task.done()}
-        interrupted: BaseException | None = None
-        self._cancel(set() if self._closing else running)
-        self._closing = True
-        while running:
-            try:
-                with anyio.CancelScope(shield=True):
-                    _, running = await asyncio.wait(running)
-            except asyncio.CancelledError as error:
-                interrupted = error
-                self._cancel(running)
-                running = {task for task in running if not task.done()}
-        for task in self._tasks.values():
-            if not task.cancelled():
-                task.exception()  # looked at, so that asyncio does not complain of it
-        if interrupted is not None:
-            raise interrupted
-
-    def _cancel(self, tasks: set[asyncio.Task[None]]) -> None:
-        for task in tasks:
-            task.cancel()
+        closing, self._closing = self._closing, True
+        await (tasks.finished if closing else tasks.cancelled)(self._tasks.values())
 
     async def superseded(self) -> list[Event]:
         """Stops calls that began before their response failed: a result for each, that says so."""
@@ -140,44 +141,61 @@ class StepCalls:
             await self._journal.discard(self._step)
         words = "The response that asked for this call failed; what it gave was discarded."
         notes: list[Event] = [result_event(_failed(call, words)) for call in self.calls.values()]
-        self.calls, self.statuses, self.waiting, self._tasks = {}, {}, {}, {}
+        self.calls, self.statuses, self.waiting, self.inner, self._tasks = {}, {}, {}, {}, {}
         self._said.clear()
         self._closing = False
         return notes
 
-    async def _one(self, call: ToolCall) -> None:
+    async def _one(self, call: ToolCall, continued: Continuation | None) -> None:
         async with AsyncExitStack() as turn:
             if call.name in self._turns:
                 await turn.enter_async_context(self._turns[call.name])
-            verdict = await self._judge.judge(call, self._tools, self._ask)
-            self.calls[call.id] = verdict.call
-            match verdict:
-                case Wait(_, pending):
-                    self.waiting[call.id] = pending
-                    return
-                case Settled(_, status, stop):
-                    self.stop = self.stop or stop
-                case Run(call):
-                    if self.stop is not None:
-                        status = _failed(call, f"The call was not run: {self.stop}.")
-                    else:
-                        status = await self._ran(call)
-        await self._journal.result(self._step, self.calls[call.id], status.result)
-        self.statuses[call.id] = status
-        await self._say(result_event(status))
+            status = await (self._judged(call) if continued is None else self._ran(call, continued))
+        if status is not None:
+            await self._journal.result(self._step, self.calls[call.id], status.result)
+            self.statuses[call.id] = status
+            await self._say(result_event(status))
 
-    async def _ran(self, call: ToolCall) -> ToolCallStatus:
+    async def _judged(self, call: ToolCall) -> ToolCallStatus | None:
+        """The end of a call; None where it waits."""
+        verdict = await self._judge.judge(call, self._tools, self._ask)
+        self.calls[call.id] = verdict.call
+        match verdict:
+            case Wait(_, pending):
+                self.waiting[call.id] = pending
+                return None
+            case Settled(_, status, stop):
+                self.stop = self.stop or stop
+                return status
+            case Run(call):
+                if self.stop is not None:
+                    return _failed(call, f"The call was not run: {self.stop}.")
+                return await self._ran(call)
+
+    async def _ran(self, call: ToolCall, continued: Continuation | None = None) -> ToolCallStatus | None:
+        """Runs a call; None where it asked a sub-agent that waits."""
         async with self._limit:
             found = find_tool(call.name, self._tools)
             if found is not None:
                 await self._journal.call(self._step, call, repeatable=found.idempotent)
-            context = self._context(call) if found is not None and found.takes_context else None
-            status = await run_call(call, self._tools, on_progress=self._progress, context=context)
+            while True:
+                context = self._context(call, continued) if found and found.takes_context else None
+                running = run_call(call, self._tools, on_progress=self._progress, context=context)
+                if self._watch is not None:
+                    running = self._watch.tool(call, self._step, found, running)
+                status = await running
+                inner = self._told_to_wait.pop(call.id, None)
+                if inner is None:
+                    break
+                continued = Continuation(inner, await self._judge.asked(inner.pending))
+                if not continued.decisions:
+                    self.inner[call.id] = inner
+                    return None
         if status.stop:
             self.stop = self.stop or f"the tool {call.name} ended the run"
         match await answered(self._after, self._state, call, status):
             case Rewrite(value):
-                return ToolCallStatus.of(call, ToolOutcome.of(value))
+                return ToolCallStatus.of(call, _fitted(ToolOutcome.of(value), found))
             case Stop(reason):
                 self.stop = self.stop or reason or "a hook stopped the run"
         return status
@@ -187,12 +205,14 @@ class StepCalls:
 
     async def _progress(self, call: ToolCall, value: Any) -> None:
         if isinstance(value, Spent):
-            for model, usage in value.usage_by_model.items():
+            for model, usage in value.answers:
                 self._state.spend(model, usage)
+        elif isinstance(value, Waits):
+            self._told_to_wait[call.id] = value.suspension
         elif isinstance(value, Nested):
             await self._say(as_result(value, call))
         else:
-            shown = ToolOutcome.of(value)
+            shown = _fitted(ToolOutcome.of(value), find_tool(call.name, self._tools))
             result = shown.content if shown.output is None else shown.output
             await self._say(ToolResultEvent(result, call.id, call.name, preliminary=True))
 
@@ -205,7 +225,8 @@ class StepCalls:
 
     def _lost(self) -> list[ToolCallStatus]:
         """Calls whose task was cancelled from within: they get the result of a cancelled call."""
-        left = [c for c in self.calls.values() if c.id not in self.statuses and c.id not in self.waiting]
+        settled = self.statuses.keys() | self.waiting.keys() | self.inner.keys()
+        left = [call for call in self.calls.values() if call.id not in settled]
         by_id = {result.tool_call_id: result for result in cancelled_results(left)}
         for call in left:
             self.statuses[call.id] = _failed(call, by_id[call.id].content)
@@ -216,6 +237,13 @@ def result_event(status: ToolCallStatus) -> ToolResultEvent:
     """The end of a call as an event: the JSON value that the model sees, or its text."""
     result = status.result
     return ToolResultEvent(status.output, result.tool_call_id, status.name, is_error=result.is_error)
+
+
+def _fitted(outcome: ToolOutcome, found: Tool | None) -> ToolOutcome:
+    """The outcome within the limits of its tool."""
+    return (
+        outcome.fitted() if found is None else outcome.fitted(found.max_result_chars, found.max_result_bytes)
+    )
 
 
 def _failed(call: ToolCall, words: str) -> ToolCallStatus:

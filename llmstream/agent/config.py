@@ -6,15 +6,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from llmstream.agent.approval import Approver
 from llmstream.agent.context.effects import ContextEffect
 from llmstream.agent.hooks import Hooks, Repair
 from llmstream.agent.journal import Journal
 from llmstream.agent.plan import PrepareStep
 from llmstream.agent.state import Price
 from llmstream.agent.stop import StopCondition
+from llmstream.agent.watching import ObserveRun
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options
+from llmstream.tools.approval import Approver
 
 __all__ = ["AgentConfig"]
 
@@ -37,4 +38,5 @@ class AgentConfig:
     approval_ttl_s: float | None = None
     tool_limit: int = 8
     journal: Journal | None = None
+    observe_run: ObserveRun | None = None
     clock: Callable[[], float] = time.monotonic

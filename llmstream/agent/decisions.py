@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from llmstream.tools.approval import Approve, Deny
+
 __all__ = ["Approve", "Decision", "Deny", "Proceed", "Rewrite", "Skip", "Stop"]
 
 
@@ -25,18 +27,6 @@ class Skip:
     """Do not do it; this stands as what it gave: a tool's result, or the model's answer."""
 
     result: Any = "Skipped."
-
-
-@dataclass(frozen=True, slots=True)
-class Approve:
-    """The call may run, with just the arguments that were shown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Deny:
-    """The call may not run; the model is told why."""
-
-    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

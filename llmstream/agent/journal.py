@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import threading
@@ -10,35 +11,21 @@ from collections.abc import Sequence
 import anyio.to_thread
 import msgspec
 
+from llmstream.agent.compaction import compacted
+from llmstream.agent.journal_lines import Line
 from llmstream.chats.content import ToolCall, ToolResult
+from llmstream.chats.files import write_whole
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages
+from llmstream.errors import DecodeError, InvalidRequest
 
-__all__ = ["Journal", "Line", "RunJournal"]
+__all__ = ["Journal", "RunJournal"]
 
 
-class Line(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of a journal.
+_log = logging.getLogger("llmstream.journal")
 
-    type:         "run", "messages", "call", "result" or "discard"
-    run:          the id of the run
-    agent:        with "run": the agent's name
-    step:         the number of the step
-    at:           with "messages": how many messages of the conversation before them stay
-    messages:     their saved form
-    call, result: as they ran, and what the model is to see of it
-    repeatable:   with "call": whether the tool may run again without harm
-    """
-
-    type: str
-    run: str
-    agent: str = ""
-    step: int = 0
-    at: int = 0
-    messages: str = ""
-    call: ToolCall | None = None
-    result: ToolResult | None = None
-    repeatable: bool = False
+COMPACT_AFTER = 1000
+"""Lines: some hundred steps, and less than a second of reading."""
 
 
 class Journal:
@@ -46,13 +33,24 @@ class Journal:
 
     Each line is on the disk (fsync) before the run goes on. The file is its owner's alone (mode
     0600) and holds the whole conversation; it is for one process at a time, and any number of
-    runs in it. It is created when the first line is written; delete it when nothing in it is
-    wanted any more.
+    runs in it. It is created when the first line is written.
+
+    Every so many lines it is written anew, in one step, without what nobody will ask for: runs
+    that came to their end, but for the last of each agent, and of the others what their
+    conversation says by then. Runs that were cut off stay until the file is deleted.
+
+    compact_after: the number of lines; None for never
+    raises:        InvalidRequest for less than one
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, compact_after: int | None = COMPACT_AFTER) -> None:
         self._file: int | None = None
         self._lock = threading.Lock()
+        if compact_after is not None and compact_after < 1:
+            raise InvalidRequest(f"compact_after is a number of lines, at least 1; got {compact_after}")
+        self._lines: int | None = None  # since the file was last written anew; None before it is opened
+        self._left: set[str] = set()
+        self._compact_after = compact_after
         self.path = os.fspath(path)
 
     def __repr__(self) -> str:
@@ -76,19 +74,45 @@ class Journal:
         data = msgspec.json.encode(line) + b"\n"
         await anyio.to_thread.run_sync(self._write, data)  # written also where its writer is cancelled
 
+    def leave(self, run: str) -> None:
+        """Nothing more will be written of this run, which has no end: it was cancelled."""
+        self._left.add(run)
+
     def _write(self, data: bytes) -> None:
         with self._lock:
-            if self._file is None:
-                self._file = _opened(self.path)
-            end = os.fstat(self._file).st_size
-            try:
-                rest = memoryview(data)
-                while rest:
-                    rest = rest[os.write(self._file, rest) :]
-                os.fsync(self._file)
-            except OSError:
-                os.ftruncate(self._file, end)
-                raise
+            self._append(data)
+            if self._compact_after is not None and (self._lines or 0) >= self._compact_after:
+                self._compact()
+
+    def _append(self, data: bytes) -> None:
+        if self._file is None:
+            self._file = _opened(self.path)
+        if self._lines is None:
+            self._lines = _count_lines(self.path)
+        end = os.fstat(self._file).st_size
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+            os.fsync(self._file)
+        except OSError:
+            os.ftruncate(self._file, end)
+            raise
+        self._lines += 1
+
+    def _compact(self) -> None:
+        """Writes the file anew. Where that cannot be done the old one is as good, only longer."""
+        self._lines = 0
+        try:
+            data = compacted(self.path, self._left)
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
+            write_whole(self.path, data)
+        except (OSError, DecodeError) as error:
+            _log.warning("the journal %s could not be compacted: %s", self.path, error)
+        else:
+            self._left.clear()
 
 
 class RunJournal:
@@ -99,6 +123,7 @@ class RunJournal:
         self._agent = agent
         self._run = secrets.token_hex(8)
         self._written: list[Message] | None = None
+        self._ended = False
 
     async def messages(self, step: int, conversation: Sequence[Message]) -> None:
         """What is new in the conversation since this was last told."""
@@ -126,6 +151,17 @@ class RunJournal:
         if self._journal is not None:
             await self._journal.write(Line("result", self._run, step=step, call=call, result=result))
 
+    async def end(self) -> None:
+        """The run came to its end; nothing of it is open."""
+        if self._journal is not None and self._written is not None:
+            self._ended = True
+            await self._journal.write(Line("end", self._run))
+
+    def leave(self) -> None:
+        """The run is over, by its end or without one."""
+        if self._journal is not None and self._written is not None and not self._ended:
+            self._journal.leave(self._run)
+
     async def discard(self, step: int) -> None:
         """The calls of the step so far belong to an answer that failed."""
         if self._journal is not None and self._written is not None:
@@ -147,6 +183,11 @@ def _opened(path: str) -> int:
         os.close(file)
         raise
     return file
+
+
+def _count_lines(path: str) -> int:
+    with open(path, "rb") as file:
+        return sum(1 for _ in file)
 
 
 def _whole_lines_end(file: int) -> int:

@@ -8,7 +8,7 @@ stays one, and a reader who does not care sees progress of a tool.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -16,7 +16,10 @@ from llmstream.chats.content import ToolCall
 from llmstream.events import Event, Usage, decode
 from llmstream.events import ToolResult as ToolResultEvent
 
-__all__ = ["Nested", "NestedEvent", "Spent", "as_result", "nested_event"]
+if TYPE_CHECKING:
+    from llmstream.agent.suspension import Suspension
+
+__all__ = ["Nested", "NestedEvent", "Spent", "Waits", "as_result", "nested_event"]
 
 OWN_KEY = "llmstream"
 
@@ -44,9 +47,16 @@ class Nested:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a sub-agent reports at its end: its tokens, for the sums of the run above."""
+    """What a sub-agent reports at its end: the model and the tokens of each answer, for the run above."""
 
-    usage_by_model: dict[str, Usage]
+    answers: tuple[tuple[str, Usage], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What a sub-agent reports where its run is suspended: the call that asked it waits too."""
+
+    suspension: Suspension
 
 
 def as_result(nested: Nested, call: ToolCall) -> ToolResultEvent:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from llmstream.chats.message import Message
 from llmstream.request import NamedTool, Settings
 from llmstream.streams.model import Model
-from llmstream.streams.options import AnyTool, Options
+from llmstream.streams.options import Options
+from llmstream.tools import AnyTool
 
 if TYPE_CHECKING:
     from llmstream.agent.state import RunState

@@ -20,6 +20,7 @@ from llmstream.tools import ToolCallStatus
 __all__ = ["in_call_order", "results_of", "said_nothing", "shown_as_run", "suspension_of"]
 
 _WAITS = "The call waits for a decision and has not run."
+_WAITS_WITHIN = "The agent that this call asked waits for a decision about a call of its own."
 
 
 def shown_as_run(message: Message, calls: StepCalls) -> Message:
@@ -47,7 +48,8 @@ def results_of(calls: StepCalls | None, earlier: Mapping[str, ToolResult]) -> di
     if calls is None:
         return dict(earlier)
     waiting = {p.call_id: ToolResult(p.call_id, _WAITS, True, p.name) for p in calls.waiting.values()}
-    return {**earlier, **waiting, **calls.results}
+    within = {i: ToolResult(i, _WAITS_WITHIN, True, calls.calls[i].name) for i in calls.inner}
+    return {**earlier, **waiting, **within, **calls.results}
 
 
 def suspension_of(
@@ -63,10 +65,12 @@ def suspension_of(
         state.conversation,
         calls.waiting.values(),
         done.values(),
+        inner=calls.inner,
         inbox=inbox,
         agent=config.name,
         step=state.step,
         usage_by_model=state.usage_by_model,
+        cost_estimate=state.cost_estimate,
         key=config.approval_key,
         ttl_s=config.approval_ttl_s,
     )

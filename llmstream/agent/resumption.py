@@ -5,33 +5,52 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from llmstream.agent.approval import PendingCall
+import msgspec
+
 from llmstream.agent.decisions import Approve, Deny
 from llmstream.agent.history import open_calls
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.errors import InvalidRequest
-from llmstream.tools import ToolCallStatus
+from llmstream.tools import PendingCall, ToolCallStatus
+from llmstream.tools.approval import as_decision
 
-__all__ = ["Resumption"]
+__all__ = ["Continuation", "Resumption"]
 
 _claimed: set[str] = set()
 """Ids of the suspensions that this process has resumed."""
 
 
 @dataclass(frozen=True, slots=True)
+class Continuation:
+    """How the run of a sub-agent goes on: what `Agent.resume` takes.
+
+    decisions: by `approval_id`
+    results:   of calls that ran elsewhere
+    """
+
+    suspension: Suspension
+    decisions: Mapping[str, Approve | Deny]
+    results: tuple[ToolResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Resumption:
     """What to do with the calls that waited.
 
-    decided:   by the id of the call
-    answered:  results from elsewhere
-    undecided: calls that go on waiting, by id
+    decided:         by the id of the call
+    answered:        results from elsewhere
+    undecided:       calls that go on waiting, by id
+    continued:       runs of sub-agents that go on, by the id of the call that asked
+    undecided_inner: those that go on waiting
     """
 
     suspension: Suspension
     decided: dict[str, Approve | Deny]
     answered: tuple[ToolCallStatus, ...]
     undecided: dict[str, PendingCall]
+    continued: dict[str, Continuation]
+    undecided_inner: dict[str, Suspension]
 
     @classmethod
     def of(
@@ -53,25 +72,39 @@ class Resumption:
         suspension.check(key)
         _check_unclaimed(suspension)
         _check_history(suspension)
-        by_approval = {p.approval_id: p for p in suspension.pending if p.approval_id}
-        unknown = [i for i in decisions if i not in by_approval]
+        approvals = {p.approval_id for p in suspension.pending if p.approval_id}
+        unknown = [i for i in decisions if i not in approvals]
         if unknown:
             raise InvalidRequest(f"no call waits for the approval {unknown[0]!r}")
-        decided = {by_approval[i].call_id: _decision(said) for i, said in decisions.items()}
+        said = {i: as_decision(decision) for i, decision in decisions.items()}
         elsewhere = {p.call_id: p for p in suspension.pending if not p.approval_id}
         given = {r.tool_call_id: r for r in results}
         stray = [i for i in given if i not in elsewhere]
         if stray:
             raise InvalidRequest(f"no call {stray[0]!r} waits for a result")
-        answered = tuple([_status(result, elsewhere[i]) for i, result in given.items()])
-        settled = decided.keys() | given.keys()
-        undecided = {p.call_id: p for p in suspension.pending if p.call_id not in settled}
-        return cls(suspension, decided, answered, undecided)
+        own = {p.call_id: p for p in suspension.own}
+        decided = {i: said[p.approval_id] for i, p in own.items() if p.approval_id in said}
+        answered = tuple([_status(given[i], p) for i, p in own.items() if i in given])
+        continued = _continued(suspension, said, given)
+        return cls(
+            suspension,
+            decided,
+            answered,
+            {i: p for i, p in own.items() if i not in decided and i not in given},
+            continued,
+            {i: inner for i, inner in suspension.inner.items() if i not in continued},
+        )
 
     @property
     def decided_calls(self) -> list[ToolCall]:
         """The calls that were decided about, just as they were shown."""
-        return [p.call for p in self.suspension.pending if p.call_id in self.decided]
+        return [p.call for p in self.suspension.own if p.call_id in self.decided]
+
+    @property
+    def continued_calls(self) -> list[tuple[ToolCall, Continuation]]:
+        """The calls that asked sub-agents which go on now, as they ran."""
+        calls = _open_calls(self.suspension)
+        return [(calls[i], continuation) for i, continuation in self.continued.items()]
 
     def claim(self) -> None:
         """Uses the suspension up, in this process.
@@ -82,6 +115,27 @@ class Resumption:
         _claimed.add(self.suspension.id)
 
 
+def _continued(
+    suspension: Suspension, said: Mapping[str, Approve | Deny], given: Mapping[str, ToolResult]
+) -> dict[str, Continuation]:
+    """The runs of sub-agents about whose calls something was decided."""
+    found: dict[str, Continuation] = {}
+    for call_id, inner in suspension.inner.items():
+        decisions = {p.approval_id: said[p.approval_id] for p in inner.pending if p.approval_id in said}
+        results = [
+            msgspec.structs.replace(given[within], tool_call_id=p.call_id)
+            for p in inner.pending
+            if (within := f"{call_id}/{p.call_id}") in given
+        ]
+        if decisions or results:
+            found[call_id] = Continuation(inner, decisions, tuple(results))
+    return found
+
+
+def _open_calls(suspension: Suspension) -> dict[str, ToolCall]:
+    return {call.id: call for _, calls in open_calls(suspension.messages) for call in calls}
+
+
 def _check_unclaimed(suspension: Suspension) -> None:
     if suspension.id in _claimed:
         raise InvalidRequest("the suspension was resumed before; its calls must not run twice")
@@ -89,19 +143,14 @@ def _check_unclaimed(suspension: Suspension) -> None:
 
 def _check_history(suspension: Suspension) -> None:
     """The calls that wait stand in the history, and say there what they say here."""
-    found = {call.id: call for _, calls in open_calls(suspension.messages) for call in calls}
-    for pending in suspension.pending:
+    found = _open_calls(suspension)
+    for pending in suspension.own:
         call = found.get(pending.call_id)
         if call is None or (call.name, call.arguments) != (pending.name, pending.arguments):
             raise InvalidRequest(f"the call {pending.call_id!r} that waits is not the one in the history")
-
-
-def _decision(said: Approve | Deny | bool) -> Approve | Deny:
-    if isinstance(said, bool):
-        return Approve() if said else Deny()
-    if isinstance(said, Approve | Deny):
-        return said
-    raise InvalidRequest(f"{said!r} decides nothing about a call; give Approve() or Deny(reason)")
+    stray = [i for i in suspension.inner if i not in found]
+    if stray:
+        raise InvalidRequest(f"the call {stray[0]!r}, whose agent waits, is not in the history")
 
 
 def _status(result: ToolResult, pending: PendingCall) -> ToolCallStatus:

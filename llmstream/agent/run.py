@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from llmstream.agent.loop import Loop
+from llmstream.agent.objects import final_value, run_objects
 from llmstream.agent.state import RunState, Step
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import Text
@@ -64,6 +65,34 @@ class AgentRun:
             pass
         return self.message
 
+    def objects(self, *, repair: int | None = None) -> AsyncGenerator[Any]:
+        """The run's final answer as a value of `response_format`'s type, as it grows.
+
+        As `EventStream.objects`, over all steps: values begin anew with each, so what the last step
+        gives is the answer, and the last value is the validated one, also kept as `object`. An answer
+        that does not fit is shown to the model with what is wrong, and the run goes on, if nothing
+        else stops it. A run that is suspended ends this quietly.
+
+        repair: how often the model may mend its answer; by default 1, or what `Structured` says
+        raises: InvalidOutput when that did not help; LLMStreamError where a step failed
+        """
+        output = self._loop.output
+        rounds = (1 if output is None else output.repair) if repair is None else repair
+        return run_objects(self, output, rounds, quiet=self._loop.quiet)
+
+    @property
+    def object(self) -> Any:
+        """The validated answer, of `response_format`'s type, once the run is over.
+
+        raises: InvalidOutput where it does not fit, with the message in `partial`; the run's own error
+                where it failed; InvalidRequest while it is still to be read, or waits
+        """
+        if self.finish_reason is None or self.suspended is not None:
+            raise InvalidRequest("the run is not over: read it, by objects() or collect(), then ask again")
+        if self.error is not None:
+            raise self.error
+        return final_value(self, self._loop.output)
+
     def send(self, message: str | Message) -> None:
         """Steers the run: the model sees this user message before its next step, which there will be.
 
@@ -73,7 +102,7 @@ class AgentRun:
             raise InvalidRequest(
                 "the run is over. Start another with its messages() and this one behind them."
             )
-        self._loop.inbox.append(Message.user(message) if isinstance(message, str) else message)
+        self._loop.course.inbox.append(Message.user(message) if isinstance(message, str) else message)
 
     def _events(self) -> AsyncGenerator[Event]:
         if self._reader is not None and self._reader() is not None:
@@ -120,7 +149,7 @@ class AgentRun:
     @property
     def values(self) -> Mapping[str, Any]:
         """What the tools gave to the application, by the id of the call; see `ToolOutput`."""
-        return self._loop.values
+        return self._loop.course.values
 
     def messages(self) -> list[Message]:
         """The whole conversation so far; every call in it has exactly one result, whatever happened."""
@@ -165,7 +194,7 @@ class AgentRun:
     @property
     def stopped_by(self) -> str | None:
         """The stop condition, tool or hook that ended the run, in words; or None."""
-        return self._loop.stopped_by
+        return self._loop.course.stopped_by
 
     @property
     def suspended(self) -> Suspension | None:

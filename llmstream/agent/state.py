@@ -45,6 +45,9 @@ class RunState:
     step:           the number of the step under way, or of the next between two; from 0
     steps:          those that are over in this process; a resumed run counts on but begins anew here
     usage_by_model: tokens by "provider:model", sub-agents' included
+    spent:          model and tokens of each answer in this process, sub-agents' included
+    cost_estimate:  the sum of the prices of all answers that are known: an estimate, and at least that;
+                    None where none is
     context:        the application's own object
     """
 
@@ -54,6 +57,8 @@ class RunState:
     step: int = 0
     steps: list[Step] = field(default_factory=list)
     usage_by_model: dict[str, Usage] = field(default_factory=dict)
+    spent: list[tuple[str, Usage]] = field(default_factory=list, repr=False)
+    cost_estimate: float | None = None
     conversation: list[Message] = field(default_factory=list, repr=False)
     started: float | None = None
 
@@ -72,17 +77,14 @@ class RunState:
         """Seconds since the run was first read, in this process."""
         return 0.0 if self.started is None else self.clock() - self.started
 
-    @property
-    def cost_estimate(self) -> float | None:
-        """The sum of the prices that are known: an estimate, and at least that; None where none is."""
-        priced = [self.priced(model, usage) for model, usage in self.usage_by_model.items()]
-        known = [cost for cost in priced if cost is not None]
-        return sum(known) if known else None
-
     def priced(self, model: str, usage: Usage) -> float | None:
         """What these tokens may cost, or None."""
         return None if self.price is None else self.price(model, usage)
 
     def spend(self, model: str, usage: Usage) -> None:
-        """Counts the tokens of one answer."""
+        """Counts the tokens of one answer, and what they cost: a long prompt may have a price of its own."""
         self.usage_by_model[model] = self.usage_by_model.get(model, Usage()) + usage
+        self.spent.append((model, usage))
+        cost = self.priced(model, usage)
+        if cost is not None:
+            self.cost_estimate = (self.cost_estimate or 0.0) + cost

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from llmstream.agent.nested import Nested, Spent
+from llmstream.agent.nested import Nested, Spent, Waits
+from llmstream.agent.resumption import Continuation
+from llmstream.chats.content import ToolCall
 from llmstream.errors import InvalidRequest, LLMStreamError, ToolError
 from llmstream.events import Finish, Raw, StreamStart
-from llmstream.tools import Tool, ToolContext, ToolOutput, tool_from_function
+from llmstream.tools import AnyTool, Tool, ToolContext, ToolOutput, tool_from_function
+from llmstream.tools.running import find_tool
 
 if TYPE_CHECKING:
     from llmstream.agent.agent import Agent
     from llmstream.agent.run import AgentRun
 
-__all__ = ["sub_agent_tool"]
+__all__ = ["check_continuation", "sub_agent_tool"]
 
 
 def sub_agent_tool(agent: Agent, name: str, description: str, **options: Any) -> Tool:
@@ -23,22 +27,51 @@ def sub_agent_tool(agent: Agent, name: str, description: str, **options: Any) ->
     """
     if not name:
         raise InvalidRequest("an agent that is a tool needs a name: agent.as_tool('research', ...)")
+    words = description or f"Ask the agent {name}."
+    return tool_from_function(_Asking(agent, name), name=name, description=words, **options)
 
-    async def ask(prompt: str, context: ToolContext) -> ToolOutput:
-        async with agent.stream(prompt, context=context.app, within_s=context.remaining_s) as run:
+
+def check_continuation(call: ToolCall, tools: Iterable[AnyTool], continuation: Continuation) -> None:
+    """Makes sure that the sub-agent which a call asked can go on.
+
+    raises: InvalidRequest where it is no tool any more, or its run is not genuine, has expired or was
+            resumed before
+    """
+    found = find_tool(call.name, tools)
+    if found is None or not isinstance(found.function, _Asking):
+        raise InvalidRequest(f"the agent {call.name!r} whose call waits is no tool of this agent")
+    found.function.agent.check(continuation.suspension, continuation.decisions, results=continuation.results)
+
+
+class _Asking:
+    """The function of the tool: one run of the agent, from its beginning or from where it waited."""
+
+    def __init__(self, agent: Agent, name: str) -> None:
+        self.agent = agent
+        self._name = name
+
+    async def __call__(self, prompt: str, context: ToolContext) -> ToolOutput:
+        async with self._run(prompt, context) as run:
             try:
-                await _tell(run, agent.name or name, context)
+                await _tell(run, self.agent.name or self._name, context)
             except LLMStreamError as error:
-                raise ToolError(f"The agent {name} failed: {error}") from error
+                raise ToolError(f"The agent {self._name} failed: {error}") from error
             finally:
-                await context.report(Spent(dict(run.usage_by_model)))
+                await context.report(Spent(tuple(run.state.spent)))
             if run.suspended is not None:
+                await context.report(Waits(run.suspended))
+                # What a caller reads that has no way to wait:
                 waiting = ", ".join(map(str, run.suspended.pending))
-                raise ToolError(f"The agent {name} cannot go on without a decision about {waiting}.")
+                raise ToolError(f"The agent {self._name} cannot go on without a decision about {waiting}.")
             return ToolOutput(run.text, value=run.message)
 
-    words = description or f"Ask the agent {name}."
-    return tool_from_function(ask, name=name, description=words, **options)
+    def _run(self, prompt: str, context: ToolContext) -> AgentRun:
+        found, within_s = context.continued, context.remaining_s
+        if not isinstance(found, Continuation):
+            return self.agent.stream(prompt, context=context.app, within_s=within_s)
+        return self.agent.resume(
+            found.suspension, found.decisions, results=found.results, context=context.app, within_s=within_s
+        )
 
 
 async def _tell(run: AgentRun, name: str, context: ToolContext) -> None:

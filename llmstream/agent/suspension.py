@@ -6,17 +6,18 @@ import hmac
 import os
 import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
 import msgspec
 
-from llmstream.agent.approval import PendingCall, digest_of
+from llmstream.agent.approval import digest_of
 from llmstream.chats.content import ToolResult
 from llmstream.chats.files import read_whole, write_whole
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError, InvalidRequest
+from llmstream.tools import PendingCall
 from llmstream.usage import Usage
 
 __all__ = ["Suspension"]
@@ -29,11 +30,13 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     agent:          the name of the agent that was suspended
     conversation:   the saved form of its messages, up to and with the calls that wait
-    pending:        the calls that wait
+    pending:        the calls that wait, those of sub-agents behind its own
+    inner:          the suspended runs of sub-agents, by the id of the call that asked
     results:        of the calls of the same answer that are done; these never run again
     inbox:          the saved form of messages sent to the run that the model has not seen; "" for none
     step:           how many steps are over
     usage_by_model: tokens so far
+    cost_estimate:  what they may have cost, by the agent's `price`
     signed:         whether digests are HMACs made with the agent's `approval_key`
     expires_at_s:   Unix time after which it is refused; None for never
     seal:           a digest over all of it
@@ -45,9 +48,11 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     conversation: str
     pending: tuple[PendingCall, ...]
     results: tuple[ToolResult, ...] = ()
+    inner: dict[str, Suspension] = msgspec.field(default_factory=dict)
     inbox: str = ""
     step: int = 0
     usage_by_model: dict[str, Usage] = msgspec.field(default_factory=dict)
+    cost_estimate: float | None = None
     signed: bool = False
     expires_at_s: float | None = None
     seal: str = ""
@@ -59,10 +64,12 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         pending: Iterable[PendingCall],
         results: Iterable[ToolResult],
         *,
+        inner: Mapping[str, Suspension] = {},
         inbox: Sequence[Message] = (),
         agent: str,
         step: int,
         usage_by_model: dict[str, Usage],
+        cost_estimate: float | None,
         key: bytes | None,
         ttl_s: float | None,
     ) -> Self:
@@ -71,15 +78,18 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         raises: InvalidRequest where JSON cannot hold what a message holds
         """
         name = secrets.token_hex(16)
+        waiting = (*pending, *_flattened(inner))
         open_one = cls(
             id=name,
             agent=agent,
             conversation=dump_messages(messages).decode(),
-            pending=tuple([msgspec.structs.replace(p, digest=_bound(p, name, key)) for p in pending]),
+            pending=tuple([msgspec.structs.replace(p, digest=_bound(p, name, key)) for p in waiting]),
             results=tuple(results),
+            inner=dict(inner),
             inbox=dump_messages(inbox).decode() if inbox else "",
             step=step,
-            usage_by_model=usage_by_model,
+            usage_by_model=dict(usage_by_model),
+            cost_estimate=cost_estimate,
             signed=key is not None,
             expires_at_s=None if ttl_s is None else time.time() + ttl_s,
         )
@@ -89,6 +99,18 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def messages(self) -> list[Message]:
         """The conversation; its last calls have no results yet."""
         return load_messages(self.conversation)
+
+    @property
+    def own(self) -> tuple[PendingCall, ...]:
+        """The calls that wait and are no sub-agent's.
+
+        raises: InvalidRequest where the others are not those that the sub-agents' runs wait for
+        """
+        within = tuple(_flattened(self.inner))
+        own, shown = self.pending[: len(self.pending) - len(within)], self.pending[-len(within) :]
+        if within and within != tuple([msgspec.structs.replace(p, digest="") for p in shown]):
+            raise InvalidRequest("the suspension was altered: it shows other calls of its sub-agents")
+        return own
 
     @property
     def unseen(self) -> list[Message]:
@@ -164,7 +186,25 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
+def _flattened(inner: Mapping[str, Suspension]) -> Iterable[PendingCall]:
+    """The calls that sub-agents wait for, as the run above shows them."""
+    for call_id, suspension in inner.items():
+        for pending in suspension.pending:
+            yield msgspec.structs.replace(
+                pending,
+                call_id=f"{call_id}/{pending.call_id}",
+                agent=pending.agent or suspension.agent,
+                digest="",
+            )
+
+
 def _bound(pending: PendingCall, suspension_id: str, key: bytes | None) -> str:
     return digest_of(
-        key, suspension_id, pending.approval_id, pending.call_id, pending.name, pending.arguments
+        key,
+        suspension_id,
+        pending.agent,
+        pending.approval_id,
+        pending.call_id,
+        pending.name,
+        pending.arguments,
     )

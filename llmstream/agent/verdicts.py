@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from llmstream.agent.approval import Approver, PendingCall
 from llmstream.agent.decisions import Approve, Deny, Proceed, Rewrite, Skip, Stop
 from llmstream.agent.hooks import Hooks, Repair, answered
 from llmstream.agent.state import RunState
 from llmstream.chats.content import ToolCall
 from llmstream.errors import InvalidRequest
 from llmstream.request import ProviderTool
-from llmstream.tools import AnyTool, Tool, ToolCallStatus, ToolOutcome, as_tools
+from llmstream.tools import AnyTool, Approver, PendingCall, Tool, ToolCallStatus, ToolOutcome, as_tools
+from llmstream.tools.approval import as_decision, asked, denied
 from llmstream.tools.running import approval_needed, call_error
 
 __all__ = ["Judge", "Run", "Settled", "Verdict", "Wait"]
@@ -87,7 +87,7 @@ class Judge:
                 text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
                 call = msgspec.structs.replace(call, arguments=text)
             case Skip(result):
-                return Settled(call, ToolCallStatus.of(call, ToolOutcome.of(result)))
+                return Settled(call, ToolCallStatus.of(call, ToolOutcome.of(result).fitted()))
             case Stop(reason):
                 why = reason or "a hook stopped the run"
                 return Settled(call, _refused(call, f"The call was not run: {why}."), why)
@@ -104,24 +104,21 @@ class Judge:
     async def _asked(self, call: ToolCall, ask: Ask) -> Verdict:
         pending = PendingCall(call.id, call.name, call.arguments, f"approval_{secrets.token_hex(8)}")
         await ask(pending)
-        said = await answered(self._approve, pending)
-        if said is None:
-            return Wait(call, pending)
-        if isinstance(said, bool):
-            said = Approve() if said else Deny()
-        return self._by_person(call, said)
+        said = await asked(self._approve, pending)
+        return Wait(call, pending) if said is None else self._by_person(call, said)
 
-    def _by_person(self, call: ToolCall, decision: Any) -> Verdict:
-        match decision:
-            case Approve():
-                return Run(call)
-            case Deny(reason):
-                words = f"The call was denied{f': {reason}' if reason else ''}. It has not run."
-                return Settled(call, _refused(call, words))
-            case _:
-                raise InvalidRequest(
-                    f"{decision!r} decides nothing about a call; give Approve() or Deny(reason)"
-                )
+    async def asked(self, waiting: Iterable[PendingCall]) -> dict[str, Approve | Deny]:
+        """What the approver decides about calls of a sub-agent, by their `approval_id`."""
+        found: dict[str, Approve | Deny] = {}
+        for pending in waiting:
+            said = await asked(self._approve, pending) if pending.approval_id else None
+            if said is not None:
+                found[pending.approval_id] = said
+        return found
+
+    def _by_person(self, call: ToolCall, said: Any) -> Verdict:
+        decision = as_decision(said)
+        return Settled(call, denied(call, decision)) if isinstance(decision, Deny) else Run(call)
 
     async def _mended(self, call: ToolCall, known: tuple[Any, ...]) -> ToolCall:
         """The call, or what the repair hook makes of it where it cannot run. Its id stays."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from llmstream.events.base import BaseEvent
-from llmstream.events.response import FinishReason
+from llmstream.events.response import FinishReason, Warning
 from llmstream.usage import Usage
 
 __all__ = ["Retry", "StepFinish", "StepStart", "Timings"]
@@ -20,9 +20,13 @@ class Timings(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class StepStart(BaseEvent, frozen=True, tag="step-start"):
-    """The loop asks the model; steps count from 0."""
+    """The loop asks the model; steps count from 0.
+
+    warnings: what this step's request leaves out or changes; the first step's stand in `stream-start` too
+    """
 
     step: int
+    warnings: list[Warning] = msgspec.field(default_factory=list)
 
 
 class StepFinish(BaseEvent, frozen=True, tag="step-finish"):

@@ -13,11 +13,13 @@ from llmstream.mcp.results import outcome_of
 from llmstream.mcp.session import Session
 from llmstream.mcp.tasks import ended
 from llmstream.request import ToolSpec
-from llmstream.tools import Tool, ToolContext, ToolOutcome
-from llmstream.tools.tool import MAX_RESULT_CHARS, JSONObject, NeedsApproval
+from llmstream.tools import LiveTools, Tool, ToolContext, ToolOutcome
+from llmstream.tools.outcome import MAX_RESULT_BYTES, MAX_RESULT_CHARS
+from llmstream.tools.tool import JSONObject, NeedsApproval
 
 if TYPE_CHECKING:
     from mcp import Client
+    from mcp.types import Tool as ListedTool
 
 __all__ = ["Command", "mcp_tools"]
 
@@ -44,13 +46,18 @@ async def mcp_tools(
     connect_timeout_s: float | None = 30.0,
     needs_approval: NeedsApproval = False,
     max_result_chars: int = MAX_RESULT_CHARS,
-) -> AsyncGenerator[list[Tool]]:
+    max_result_bytes: int = MAX_RESULT_BYTES,
+) -> AsyncGenerator[LiveTools]:
     """Connects to an MCP server; its tools are like others until the block is left.
 
     The schemas are the server's, and it is the server that checks arguments against them. What it
     refuses, and its death, are error results that the model reads. Its progress notifications are
     preliminary results. Leaving the block ends the session and the process; a call that still runs
     then has an error result, and so has each later one.
+
+    Where the server says that its tools have changed, the list that is given here changes too: an
+    agent or a stream that was given it whole, as `tools=[*mine, theirs]`, offers what is in it at
+    each step. A call waits a while for a list that it has changed itself.
 
     stdio:     starts a process: `("uvx", ["mcp-server-time"])`, `("server", [], {"TOKEN": "..."})`.
                It sees PATH, HOME and the like, and of the rest of our environment nothing
@@ -59,16 +66,17 @@ async def mcp_tools(
     prefix:    put before each name, so that two servers can have tools of the same name
     timeout_s: for each call; the server is told to stop
     connect_timeout_s: until the tools are known
-    needs_approval, max_result_chars: as for `Tool`, for all of them
+    needs_approval, max_result_chars, max_result_bytes: as for `Tool`, for all of them
 
     raises: Unsupported where the mcp package is not installed; InvalidRequest where it is not
             just one of stdio and url; ConnectionFailed where no session came about
     """
-    session = Session(_name(stdio, url), _connection(stdio, url, headers))
-    try:
-        listed = await session.open(connect_timeout_s)
+    tools = LiveTools()
+    changed = asyncio.Event()
+
+    def update(listed: list[ListedTool]) -> None:
         names = valid_names([tool.name for tool in listed], prefix)
-        yield [
+        tools[:] = [
             Tool(
                 ToolSpec(name, tool.description or tool.title or "", tool.input_schema),
                 _calling(session, tool.name),
@@ -76,9 +84,15 @@ async def mcp_tools(
                 timeout_s=timeout_s,
                 needs_approval=needs_approval,
                 max_result_chars=max_result_chars,
+                max_result_bytes=max_result_bytes,
             )
             for name, tool in zip(names, listed, strict=True)
         ]
+
+    session = Session(_name(stdio, url), _connection(stdio, url, headers, changed), changed, update)
+    try:
+        update(await session.open(connect_timeout_s))
+        yield tools
     finally:
         await session.close()
 
@@ -119,7 +133,9 @@ def _name(stdio: Command | None, url: str | None) -> str:
     return (url or "").partition("?")[0].rpartition("@")[2]
 
 
-def _connection(stdio: Command | None, url: str | None, headers: Mapping[str, str] | None) -> Any:
+def _connection(
+    stdio: Command | None, url: str | None, headers: Mapping[str, str] | None, changed: asyncio.Event
+) -> Any:
     if (stdio is None) == (url is None):
         raise InvalidRequest("mcp_tools takes just one of stdio= and url=")
     if stdio is not None and headers:
@@ -128,16 +144,21 @@ def _connection(stdio: Command | None, url: str | None, headers: Mapping[str, st
         import mcp
     except ImportError:
         raise Unsupported("MCP needs the mcp package: pip install 'llmstream[mcp]'") from None
+
+    async def heard(message: object) -> None:
+        if isinstance(message, mcp.types.ToolListChangedNotification):
+            changed.set()
+
     if stdio is None:
-        return _over_http(url or "", dict(headers or {}))
+        return _over_http(url or "", dict(headers or {}), heard)
     arguments = list(stdio[1]) if len(stdio) > 1 else []
     env = dict(stdio[2] or {}) if len(stdio) > 2 else None
     process = mcp.StdioServerParameters(command=stdio[0], args=arguments, env=env)
-    return mcp.Client(mcp.stdio_client(process))
+    return mcp.Client(mcp.stdio_client(process), message_handler=heard)
 
 
 @asynccontextmanager
-async def _over_http(url: str, headers: dict[str, str]) -> AsyncGenerator[Client]:
+async def _over_http(url: str, headers: dict[str, str], heard: Any) -> AsyncGenerator[Client]:
     import httpx2
     from mcp import Client
     from mcp.client.streamable_http import streamable_http_client
@@ -146,6 +167,6 @@ async def _over_http(url: str, headers: dict[str, str]) -> AsyncGenerator[Client
     timeout = httpx2.Timeout(30.0, read=None)
     async with (
         httpx2.AsyncClient(headers=headers, timeout=timeout) as http,
-        Client(streamable_http_client(url, http_client=http)) as client,
+        Client(streamable_http_client(url, http_client=http), message_handler=heard) as client,
     ):
         yield client

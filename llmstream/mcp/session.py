@@ -7,6 +7,8 @@ So a task of their own enters and leaves them; whoever calls a tool only asks an
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +22,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Session"]
 
+_log = logging.getLogger("llmstream.mcp")
+
 _MAX_PAGES = 100
 """Pages of a list of tools; a server that has more has gone wrong."""
+
+_REFRESH_S = 5.0
+"""How long a call that is done waits for a list of tools that it may have changed."""
+
+_LISTEN_AGAIN_S = 1.0
+"""Between two attempts to hear of changes."""
 
 _CLOSE_S = 10.0
 """How long a server may take to say good-bye; a process gets signals well before."""
@@ -30,14 +40,25 @@ _CLOSE_S = 10.0
 class Session:
     """A session that `open` begins and `close` ends; calls may come from any task of the loop.
 
-    name:   the server's, for errors
-    client: enters the connection and leaves it
+    name:     the server's, for errors
+    client:   enters the connection and leaves it
+    changed:  set when the server says that its tools have changed
+    on_tools: is given the tools anew after that
     """
 
-    def __init__(self, name: str, client: AbstractAsyncContextManager[Client]) -> None:
+    def __init__(
+        self,
+        name: str,
+        client: AbstractAsyncContextManager[Client],
+        changed: asyncio.Event,
+        on_tools: Callable[[list[Tool]], None],
+    ) -> None:
         self._name = name
         self._entering = client
-        self._closing = asyncio.Event()
+        self._closing = False
+        self._changed = changed
+        self._on_tools = on_tools
+        self._listing: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[Client] | None = None
         self._tools: list[Tool] = []
         self._owner: asyncio.Task[None] | None = None
@@ -67,7 +88,7 @@ class Session:
         raises: ToolError where the server refused the call, or is gone
         """
         owner, opened = self._owner, self._opened
-        if owner is None or opened is None or owner.done() or self._closing.is_set():
+        if owner is None or opened is None or owner.done() or self._closing:
             raise ToolError(f"The MCP server {self._name} is no longer connected. {tool} has not run.")
         client = opened.result()
         call = asyncio.create_task(client.call_tool(tool, arguments, progress_callback=progress))
@@ -77,12 +98,14 @@ class Session:
             await ended(call, at_once=True)
         error = None if call.cancelled() else call.exception()
         if error is None and not call.cancelled():
+            await self._up_to_date()
             return call.result()
         raise self._refusal(tool, error) from error
 
     async def close(self) -> None:
         """Ends the session and waits until the server is let go, also while it is cancelled."""
-        self._closing.set()
+        self._closing = True
+        self._changed.set()
         if self._owner is not None:
             await ended(self._owner, within_s=_CLOSE_S)
 
@@ -91,7 +114,47 @@ class Session:
             self._tools = await _listed(client)
             if self._opened is not None and not self._opened.done():
                 self._opened.set_result(client)
-            await self._closing.wait()
+            listening = asyncio.create_task(self._listen(client))
+            try:
+                while not self._closing:
+                    await self._changed.wait()
+                    self._changed.clear()
+                    if not self._closing:
+                        self._listing = asyncio.create_task(self._list_again(client))
+                        await asyncio.wait({self._listing})
+            finally:
+                await ended(listening, at_once=True)
+                if self._listing is not None:
+                    await ended(self._listing, at_once=True)
+
+    async def _list_again(self, client: Client) -> None:
+        try:
+            self._on_tools(await _listed(client))
+        except Exception as error:  # the tools stay as they were; a call of one that is gone is refused
+            _log.warning("the tools of the MCP server %s could not be listed again: %s", self._name, error)
+
+    async def _listen(self, client: Client) -> None:
+        """Hears of changes from servers that have to be asked for them; others tell by themselves."""
+        from mcp import MCPError
+        from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+
+        while True:
+            try:
+                async with client.listen(tools_list_changed=True) as news:
+                    async for _ in news:
+                        self._changed.set()
+                return
+            except SubscriptionLost:
+                await asyncio.sleep(_LISTEN_AGAIN_S)
+                self._changed.set()  # what happened meanwhile is not told again
+            except (ListenNotSupportedError, MCPError, TimeoutError):
+                return
+
+    async def _up_to_date(self) -> None:
+        """Waits a while for a list of tools that is on its way, so that the next step has it."""
+        await asyncio.sleep(0)  # the owner begins to list
+        if self._listing is not None and not self._listing.done():
+            await asyncio.wait({self._listing}, timeout=_REFRESH_S)
 
     def _refusal(self, tool: str, error: BaseException | None) -> ToolError:
         from mcp import MCPError

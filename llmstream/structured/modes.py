@@ -31,13 +31,18 @@ class Asked(NamedTuple):
 def asked(request: Request, able: Sequence[OutputAbility]) -> Asked:
     """The request in the mode that its response format names, or in the best that the vendor has.
 
+    A schema without a mode goes to the vendor as it is, where the model that is asked has any mode for
+    JSON; where it has none (older Claudes, those of Vertex), it is asked for as "auto" would.
+
     able: what the dialect says of this request, best first
     """
     wanted = request.response_format
-    if wanted is None or wanted.mode is None or wanted.schema is None:
+    if wanted is None or wanted.schema is None:
         return Asked(request)
     mode = wanted.mode
-    if mode == "auto":
+    if mode is None and ("json_schema" in able or "json_object" in able):
+        return Asked(request)
+    if mode is None or mode == "auto":
         mode = next((a for a in able if a != "json_object"), "prompt")
     if mode == "tool":
         return _by_tool(request, wanted)

@@ -12,7 +12,7 @@ import msgspec
 
 from llmstream.errors import InvalidOutput, InvalidRequest
 from llmstream.request import ResponseFormat
-from llmstream.structured.schema import fitted, output_schema, without_empty_nulls, wrapped
+from llmstream.structured.schema import fitted, output_schema, wrapped
 
 __all__ = ["OutputMode", "Structured", "as_structured"]
 
@@ -111,7 +111,7 @@ class Structured:
             value = msgspec.json.decode(text)
             if wrapper is not None and not (isinstance(value, dict) and wrapper in value):
                 value = {wrapper: value}  # it gave the value itself
-            value = without_empty_nulls(value, self.schema)
+            value = _without_empty_nulls(value, self.schema)
             found = self._decoder.decode(msgspec.json.encode(value))
         return found if wrapper is None else getattr(found, wrapper)
 
@@ -135,7 +135,7 @@ def _converted(raw: Any, output_type: Any, schema: dict[str, Any]) -> Any:
     try:
         return msgspec.convert(raw, output_type, str_keys=True)
     except msgspec.ValidationError:
-        return msgspec.convert(without_empty_nulls(raw, schema), output_type, str_keys=True)
+        return msgspec.convert(_without_empty_nulls(raw, schema), output_type, str_keys=True)
 
 
 def _candidates(text: str) -> typing.Iterator[str]:
@@ -175,3 +175,9 @@ def _name(output_type: Any) -> str:
     if typing.get_origin(output_type) in (typing.Union, types.UnionType, Literal, Annotated):
         return "response"
     return str(getattr(output_type, "__name__", "response"))
+
+
+def _without_empty_nulls(value: Any, schema: dict[str, Any]) -> Any:
+    from llmstream.tools.empty_nulls import without_empty_nulls  # brings all of tools
+
+    return without_empty_nulls(value, schema)

@@ -20,10 +20,12 @@ class OutputToolDecoder:
 
     The call itself is left out, so that nobody runs it and the conversation, which keeps the
     text, needs no result for it. A response without other calls finishes with "stop".
+
+    decoder: the one around which it stands
     """
 
     def __init__(self, decoder: Decoder, tool: str) -> None:
-        self._decoder = decoder
+        self.decoder = decoder
         self._tool = tool
         self._open: dict[str, bool] = {}  # call id -> whether it has any input yet
         self._answered = False
@@ -33,14 +35,14 @@ class OutputToolDecoder:
 
     def feed(self, chunk: bytes) -> list[ev.Event]:
         """The events that any slice of the body completes."""
-        return self._told(self._decoder.feed(chunk))
+        return self._told(self.decoder.feed(chunk))
 
     def close(self) -> list[ev.Event]:
         """What was held back."""
-        return self._told(self._decoder.close())
+        return self._told(self.decoder.close())
 
     def _told(self, events: list[ev.Event]) -> list[ev.Event]:
-        inner = self._decoder
+        inner = self.decoder
         self.usage, self.failure = inner.usage, inner.failure
         self.complete, self.done = inner.complete, inner.done
         out: list[ev.Event] = []

@@ -29,6 +29,7 @@ class ToolContext:
     messages:  the conversation as it was when the call began; copies
     deadline:  when the whole run has to be over, in the event loop's time; None where it need not
     app:       the application's own object, as given to `Agent(context=...)` or `stream(context=...)`
+    continued: where a call that asks a sub-agent goes on from; of all others None
     """
 
     call_id: str = ""
@@ -37,6 +38,7 @@ class ToolContext:
     messages: tuple[Message, ...] = ()
     deadline: float | None = None
     app: Any = None
+    continued: Any = field(default=None, repr=False, compare=False)
     reporter: Callable[[Any], Awaitable[None]] = field(default=_nowhere, repr=False, compare=False)
 
     async def report(self, value: Any) -> None:

@@ -11,13 +11,15 @@ from typing import Any, TypeAlias, overload
 from llmstream.errors import InvalidRequest
 from llmstream.request import ProviderTool, ToolSpec
 from llmstream.tools.docstring import describe
+from llmstream.tools.live import LiveTools
+from llmstream.tools.outcome import MAX_RESULT_BYTES, MAX_RESULT_CHARS
 from llmstream.tools.signature import Signature
-from llmstream.tools.tool import MAX_RESULT_CHARS, NeedsApproval, Tool
+from llmstream.tools.tool import NeedsApproval, Tool
 
-__all__ = ["AnyTool", "as_tools", "tool", "tool_from_function", "tool_specs"]
+__all__ = ["AnyTool", "as_tools", "tool", "tool_from_function", "tool_specs", "wrapped"]
 
-AnyTool: TypeAlias = Tool | ToolSpec | ProviderTool | Callable[..., Any]
-"""A tool that runs here, as a Tool or a plain function; or one that is only declared."""
+AnyTool: TypeAlias = Tool | ToolSpec | ProviderTool | LiveTools | Callable[..., Any]
+"""A tool that runs here, as a Tool or a plain function; one that is only declared; or a list that changes."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """What all vendors take (the strictest: Gemini starts with a letter or _, OpenAI has 64 characters)."""
@@ -40,6 +42,7 @@ def tool(
     concurrency: int | None = None,
     needs_approval: NeedsApproval = False,
     max_result_chars: int = MAX_RESULT_CHARS,
+    max_result_bytes: int = MAX_RESULT_BYTES,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -69,6 +72,7 @@ def tool_from_function(
     concurrency: int | None = None,
     needs_approval: NeedsApproval = False,
     max_result_chars: int = MAX_RESULT_CHARS,
+    max_result_bytes: int = MAX_RESULT_BYTES,
 ) -> Tool:
     """The Tool of a function, a bound method, a partial or a callable object; see `tool`."""
     if isinstance(function, Tool):
@@ -95,18 +99,39 @@ def tool_from_function(
         concurrency=concurrency,
         needs_approval=needs_approval,
         max_result_chars=max_result_chars,
+        max_result_bytes=max_result_bytes,
     )
 
 
 def as_tools(tools: Iterable[AnyTool]) -> tuple[Tool | ToolSpec | ProviderTool, ...]:
-    """The tools with plain functions wrapped.
+    """The tools with plain functions wrapped, and of each live list those that are in it now.
 
     raises: InvalidRequest where one is no tool, or two have the same name
     """
     found: list[Tool | ToolSpec | ProviderTool] = []
     names: set[str] = set()
+    for given in wrapped(tools):
+        for each in given if isinstance(given, LiveTools) else (given,):
+            name = each.name or each.type if isinstance(each, ProviderTool) else each.name
+            if name in names:
+                raise InvalidRequest(f"two tools are called {name!r}. Pass name= to one of them.")
+            names.add(name)
+            found.append(each)
+    return tuple(found)
+
+
+def wrapped(tools: Iterable[AnyTool]) -> tuple[Tool | ToolSpec | ProviderTool | LiveTools, ...]:
+    """The tools with plain functions wrapped; live lists stay.
+
+    raises: InvalidRequest where one is no tool
+    """
+    if isinstance(tools, LiveTools):
+        return (tools,)
+    if not isinstance(tools, Iterable):
+        raise InvalidRequest(f"tools is a list of tools, got {tools!r}")
+    found: list[Tool | ToolSpec | ProviderTool | LiveTools] = []
     for given in tools:
-        if isinstance(given, Tool | ToolSpec | ProviderTool):
+        if isinstance(given, Tool | ToolSpec | ProviderTool | LiveTools):
             found.append(given)
         elif callable(given):
             found.append(tool_from_function(given))
@@ -114,11 +139,6 @@ def as_tools(tools: Iterable[AnyTool]) -> tuple[Tool | ToolSpec | ProviderTool, 
             raise InvalidRequest(
                 f"{given!r} is no tool. Give a function, a Tool, a ToolSpec or a ProviderTool."
             )
-        last = found[-1]
-        name = last.name or last.type if isinstance(last, ProviderTool) else last.name
-        if name in names:
-            raise InvalidRequest(f"two tools are called {name!r}. Pass name= to one of them.")
-        names.add(name)
     return tuple(found)
 
 

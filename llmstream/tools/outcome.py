@@ -12,7 +12,13 @@ from llmstream.chats.content import Audio, Document, Image, Text
 from llmstream.dialects.surrogates import without_lone_surrogates
 from llmstream.errors import ToolError
 
-__all__ = ["ToolOutcome", "ToolOutput"]
+__all__ = ["MAX_RESULT_BYTES", "MAX_RESULT_CHARS", "ToolOutcome", "ToolOutput"]
+
+MAX_RESULT_CHARS = 200_000
+"""Some 50 000 tokens: more than a result is ever worth, less than most context windows."""
+
+MAX_RESULT_BYTES = 20 * 1024 * 1024
+"""What most vendors take in one request, and what `Downloads` takes of one file."""
 
 ResultPart: TypeAlias = Image | Document | Audio
 
@@ -121,14 +127,38 @@ class ToolOutcome:
             texts.append(item.content)
         return cls("\n".join(texts), tuple(parts), value=values)
 
-    def fitted(self, max_chars: int) -> ToolOutcome:
-        """The same with text that can be sent: valid Unicode, cut past max_chars with a note."""
+    def fitted(self, max_chars: int = MAX_RESULT_CHARS, max_bytes: int = MAX_RESULT_BYTES) -> ToolOutcome:
+        """The same as it can be sent: valid Unicode, and within the limits, with a note of what is not.
+
+        max_chars: longer text is cut
+        max_bytes: of all parts together; those that come after it is full are left out
+        """
         text = self.content
         if not text.isascii():
             text = without_lone_surrogates(text)
         if len(text) > max_chars:
             text = f"{text[:max_chars]}\n[cut: the first {max_chars} of {len(text)} characters]"
-        return self if text is self.content else replace(self, content=text, output=None)
+        kept, notes = _parts_within(self.parts, max_bytes)
+        text = "\n".join(filter(None, (text, *notes)))
+        return self if text == self.content else replace(self, content=text, parts=kept, output=None)
+
+
+def _parts_within(parts: tuple[ResultPart, ...], max_bytes: int) -> tuple[tuple[ResultPart, ...], list[str]]:
+    """The parts that fit, and a note for each that does not. A part by URL takes no room."""
+    kept: list[ResultPart] = []
+    notes: list[str] = []
+    room = max_bytes
+    for part in parts:
+        size = len(part.data or b"")
+        if size <= room:
+            room -= size
+            kept.append(part)
+        else:
+            notes.append(
+                f"[left out: {part.media_type or part.part_kind} of {size} bytes; "
+                f"the files of a result may have {max_bytes} bytes in all]"
+            )
+    return tuple(kept), notes
 
 
 def _is_part(value: object) -> bool:

@@ -1,10 +1,9 @@
-"""Running the calls of one response: concurrently, in call order, exactly one result each."""
+"""Running one call: whatever happens it has exactly one result."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Iterable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any, TypeAlias
 
@@ -21,68 +20,18 @@ from llmstream.tools.status import ToolCallStatus
 from llmstream.tools.tool import Tool
 
 __all__ = [
+    "CANCELLED",
     "approval_needed",
     "call_error",
     "cancelled_results",
     "find_tool",
     "run_call",
-    "run_calls",
     "tool_limiters",
 ]
 
-OnResult: TypeAlias = Callable[[ToolCallStatus], object]
 OnProgress: TypeAlias = Callable[[ToolCall, Any], object]
 
-_CANCELLED = "The call was cancelled before it was done. It may have had effects."
-
-
-async def run_calls(
-    calls: Iterable[ToolCall],
-    tools: Iterable[AnyTool],
-    *,
-    limit: int = 8,
-    approved: Container[str] = (),
-    on_result: OnResult | None = None,
-    on_progress: OnProgress | None = None,
-) -> list[ToolCallStatus]:
-    """Runs complete calls, at most `limit` at a time.
-
-    calls:       an id that occurs twice runs once; a call of a tool that is only declared
-                 (ToolSpec, ProviderTool), that the vendor executed, or that needs an approval
-                 which nobody gave is not ours to run and gets no status
-    approved:    ids of calls that a person has agreed to
-    on_result:   is told of each call as it ends, in the order of ending
-    on_progress: is given what an async generator yields, with its call
-
-    returns: statuses in call order; every failure is one of them
-    raises:  nothing of the tools but cancellation and other BaseExceptions. `cancelled_results`
-             then says what to put into the history
-    """
-    known = as_tools(tools)
-    ours = [
-        call for call in _ours(calls, known) if call.id in approved or not await approval_needed(call, known)
-    ]
-    done: dict[str, ToolCallStatus] = {}
-    limiter = anyio.CapacityLimiter(max(1, limit))
-    turns = tool_limiters(known)
-
-    async def one(call: ToolCall) -> None:
-        async with AsyncExitStack() as turn:
-            if call.name in turns:
-                await turn.enter_async_context(turns[call.name])
-            await turn.enter_async_context(limiter)
-            status = await run_call(call, known, on_progress=on_progress)
-        done[call.id] = status
-        if on_result is not None:
-            on_result(status)
-
-    try:
-        async with anyio.create_task_group() as group:
-            for call in ours:
-                group.start_soon(one, call)
-    except BaseExceptionGroup as raised:
-        raise _first(raised) from None
-    return [done[call.id] for call in ours]
+CANCELLED = "The call was cancelled before it was done. It may have had effects."
 
 
 def tool_limiters(tools: Iterable[AnyTool]) -> dict[str, anyio.CapacityLimiter]:
@@ -162,18 +111,8 @@ def cancelled_results(
     for call in calls:
         if not call.provider_executed and call.id not in settled:
             settled.add(call.id)
-            results.append(ToolResult(call.id, _CANCELLED, True, call.name))
+            results.append(ToolResult(call.id, CANCELLED, True, call.name))
     return results
-
-
-def _ours(calls: Iterable[ToolCall], known: Iterable[Tool | ToolSpec | ProviderTool]) -> list[ToolCall]:
-    declared = {t.name for t in known if not isinstance(t, Tool)}
-    declared |= {t.type for t in known if isinstance(t, ProviderTool)}
-    found: dict[str, ToolCall] = {}
-    for call in calls:
-        if not call.provider_executed and call.name not in declared:
-            found.setdefault(call.id, call)
-    return list(found.values())
 
 
 def _unknown(name: str, known: Iterable[Tool | ToolSpec | ProviderTool]) -> UnknownTool:
@@ -199,8 +138,3 @@ def _cancelled_from_outside() -> bool:
     """Tells our own cancellation from that of something the tool waited for."""
     task = asyncio.current_task()
     return anyio.current_effective_deadline() == -inf or (task is not None and task.cancelling() > 0)
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    inner = group.exceptions[0]
-    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner

@@ -13,6 +13,7 @@ import msgspec
 
 from llmstream.errors import InvalidRequest, InvalidToolInput
 from llmstream.tools.context import is_context
+from llmstream.tools.empty_nulls import resolved, without_empty_nulls
 
 __all__ = ["Signature", "object_text"]
 
@@ -73,10 +74,10 @@ class Signature:
         raises: InvalidToolInput, in words that help the model to mend the call
         """
         try:
-            values = self._decoder.decode(object_text(arguments))
+            values = self._decoded(object_text(arguments))
         except _UNREADABLE as error:
             raise InvalidToolInput(
-                f"Invalid arguments for {self._name}: {_words(error)}. Expected: {self._shown()}"
+                f"Invalid arguments for {self._name}: {_words(error)}. Expected: {self._shown(error)}"
             ) from None
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
@@ -89,6 +90,17 @@ class Signature:
             else:
                 kwargs[key] = value
         return args, kwargs
+
+    def _decoded(self, text: str) -> Any:
+        """The arguments; in strict modes null stands for one that is left out."""
+        try:
+            return self._decoder.decode(text)
+        except msgspec.ValidationError:
+            value = msgspec.json.decode(text)
+            fewer = without_empty_nulls(value, self.schema)
+            if fewer == value:
+                raise
+            return self._decoder.decode(msgspec.json.encode(fewer))
 
     def _take_context(self, types: dict[str, Any]) -> str | None:
         """Takes the parameter for the context out of those that the model fills."""
@@ -154,14 +166,21 @@ class Signature:
         except (TypeError, ValueError):
             return _ABSENT
 
-    def _shown(self) -> str:
+    def _shown(self, error: Exception) -> str:
+        """What is expected: all of it, or where that is long, the argument at fault beside the names."""
         text = msgspec.json.encode(self.schema).decode()
         if len(text) <= _SCHEMA_EXCERPT_CHARS:
             return text
         required = self.schema.get("required", [])
-        return "an object with " + ", ".join(
+        names = "an object with " + ", ".join(
             f"`{key}`" if key in required else f"`{key}` (optional)" for key in self._parameters
         )
+        at = _AT.search(str(error))
+        key = re.split(r"[.\[]", at["path"], maxsplit=1)[0] if at else ""
+        if key not in self._parameters:
+            return names
+        wanted = msgspec.json.encode(resolved(self.schema["properties"][key], self.schema)).decode()
+        return f"{names}; `{key}` is {wanted}" if len(wanted) <= _SCHEMA_EXCERPT_CHARS else names
 
 
 def _with_enum_types(schema: Any) -> Any:

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from math import inf
 from typing import Any, Protocol, TypeAlias
 
-import anyio
 import anyio.to_thread
 import msgspec
 
 from llmstream.errors import InvalidRequest, InvalidToolInput, ToolTimeout
 from llmstream.request import ToolSpec
 from llmstream.tools.context import ToolContext
-from llmstream.tools.outcome import ToolOutcome
+from llmstream.tools.outcome import MAX_RESULT_BYTES, MAX_RESULT_CHARS, ToolOutcome
 from llmstream.tools.signature import object_text
 
-__all__ = ["MAX_RESULT_CHARS", "ArgumentReader", "JSONObject", "NeedsApproval", "Tool"]
-
-MAX_RESULT_CHARS = 200_000
-"""Some 50 000 tokens: more than a result is ever worth, less than most context windows."""
+__all__ = ["ArgumentReader", "JSONObject", "NeedsApproval", "Tool"]
 
 Progress: TypeAlias = Callable[[Any], object]
 """Told of progress; where it gives an awaitable, the tool waits for that."""
@@ -56,6 +52,7 @@ class Tool:
     concurrency:      how many of its calls run at once; None for no limit of its own
     needs_approval:   True, or a predicate over the parsed arguments: a person has to agree first
     max_result_chars: longer text is cut, with a note that says so
+    max_result_bytes: of its images and files together; more are left out, with a note
     """
 
     def __init__(
@@ -71,6 +68,7 @@ class Tool:
         concurrency: int | None = None,
         needs_approval: NeedsApproval = False,
         max_result_chars: int = MAX_RESULT_CHARS,
+        max_result_bytes: int = MAX_RESULT_BYTES,
     ) -> None:
         if concurrency is not None and concurrency < 1:
             raise InvalidRequest(f"tool {spec.name}: concurrency is at least 1, got {concurrency}")
@@ -83,6 +81,7 @@ class Tool:
         self.concurrency = 1 if sequential else concurrency
         self.needs_approval = needs_approval
         self.max_result_chars = max_result_chars
+        self.max_result_bytes = max_result_bytes
         self._reader = reader or JSONObject(spec.name)
         self._context_key: str | None = getattr(self._reader, "context_key", None)
 
@@ -143,15 +142,14 @@ class Tool:
         if self._context_key is not None:
             kwargs[self._context_key] = _listening(context or ToolContext("", self.name), on_progress)
         try:
-            with anyio.move_on_after(inf if self.timeout_s is None else self.timeout_s) as scope:
+            async with asyncio.timeout(self.timeout_s) as timeout:  # cancels once, so that cleanup may wait
                 value = await self._call(args, kwargs, on_progress)
         except Exception as error:
-            return ToolOutcome.raised(error).fitted(self.max_result_chars)
-        if scope.cancelled_caught:
-            return ToolOutcome.raised(
-                ToolTimeout(f"The tool {self.name} was stopped after {self.timeout_s:g} s.")
-            )
-        return ToolOutcome.of(value).fitted(self.max_result_chars)
+            if timeout.expired():
+                words = f"The tool {self.name} was stopped after {self.timeout_s:g} s."
+                return ToolOutcome.raised(ToolTimeout(words))
+            return ToolOutcome.raised(error).fitted(self.max_result_chars, self.max_result_bytes)
+        return ToolOutcome.of(value).fitted(self.max_result_chars, self.max_result_bytes)
 
     async def _call(self, args: list[Any], kwargs: dict[str, Any], on_progress: Progress | None) -> Any:
         call = functools.partial(self.function, *args, **kwargs)

@@ -56,6 +56,17 @@ async def test_a_run_is_one_sentence_over_all_steps(spec: str) -> None:
     assert last.usage.output_tokens == sum(e.usage.output_tokens or 0 for e in finishes)
 
 
+async def test_every_step_says_what_its_request_leaves_out() -> None:
+    script = Script((Turn(calls=(Call("weather", {"city": "Oslo"}),)), Turn(text="Rain.")))
+    async with Simulator(script) as simulator:
+        model = ls.Model("openai:gpt-4o", base_url=f"{simulator.url}/v1", api_key="key")
+        run = ls.Agent(model, tools=[weather], settings=ls.Settings(top_k=3)).stream("Go")
+        events = [event async for event in run]
+    starts = [event for event in events if isinstance(event, StreamStart | StepStart)]
+    assert [type(start) for start in starts] == [StreamStart, StepStart, StepStart]
+    assert all("top_k" in str(start.warnings) for start in starts)
+
+
 async def test_run_gives_the_last_message() -> None:
     message = await ls.Agent("sim:demo", tools=[weather]).run("How is the weather in Oslo?")
     assert "Rain in Oslo" in message.text_content

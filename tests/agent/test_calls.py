@@ -217,7 +217,7 @@ async def test_a_tool_may_ask_for_its_context() -> None:
     assert seen[-1].app == {"user": "Cy"}
 
 
-async def test_the_total_deadline_holds_for_tools() -> None:
+async def test_the_total_deadline_holds_for_tools(llm_virtual_clock) -> None:
     cleaned = []
 
     @ls.tool
@@ -228,13 +228,14 @@ async def test_the_total_deadline_holds_for_tools() -> None:
             cleaned.append(1)
 
     model = ScriptedModel(Turn(calls=(Call("hang"), Call("hang"))))
-    run = ls.Agent(model, tools=[hang], deadlines=ls.Deadlines(total_s=0.05)).stream("Go")
+    run = ls.Agent(model, tools=[hang], deadlines=ls.Deadlines(total_s=500)).stream("Go")
     events = []
     with pytest.raises(ls.DeadlineExceeded) as raised:
         async for event in run:
             events.append(event)
     assert check(events) == []
     assert raised.value.reason == "total"
+    assert llm_virtual_clock.elapsed_s == pytest.approx(500)
     assert cleaned == [1, 1]
     assert [r.is_error for r in run.messages()[-1].tool_results] == [True, True]
 

@@ -13,7 +13,7 @@ import pytest
 import llmstream as ls
 from llmstream.agent import Hooks, Rewrite
 from llmstream.agent.journal import RunJournal
-from llmstream.agent.recovery import _lines
+from llmstream.agent.journal_lines import read_lines
 from llmstream.chats import Message, Role, ToolCall, ToolResult
 from llmstream.simulator import Call, Cut, Turn
 from llmstream.streams.history import mended
@@ -186,7 +186,7 @@ async def test_what_a_failed_answer_started_is_forgotten(tmp_path: Path) -> None
     with pytest.raises(ls.LLMStreamError):
         await agent.run("Look.")
     # Whether the call was begun by then is a race; that it is thrown away is not.
-    assert [line.type for line in _lines(journal.path)][-1] == "discard"
+    assert [line.type for line in read_lines(journal.path)][-1:-4:-1] == ["end", "messages", "discard"]
     assert Role.TOOL not in [m.role for m in agent.recover(journal)]
 
 

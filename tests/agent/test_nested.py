@@ -19,6 +19,7 @@ from llmstream.events import (
 from llmstream.grammar import check
 from llmstream.simulator import Call, Cut, Turn
 from llmstream.testing import ScriptedModel
+from llmstream.tools import run_call
 
 
 @ls.tool
@@ -104,13 +105,11 @@ async def test_a_sub_agent_that_fails_is_a_failed_call() -> None:
     assert run.text == "Sorry."
 
 
-async def test_a_sub_agent_that_needs_a_person_says_so() -> None:
+async def test_a_sub_agent_that_needs_a_person_says_so_where_nobody_can_wait() -> None:
     guarded = ls.tool(name="act", needs_approval=True)(look.function)
     inner = ls.Agent(ScriptedModel(Turn(calls=(Call("act"),))), name="r", tools=[guarded])
-    turn = Turn(calls=(Call("r", {"prompt": "?"}),))
-    run = ls.Agent(ScriptedModel(turn, "Sorry."), tools=[inner.as_tool()]).stream("Go")
-    await run.collect()
-    assert "decision about act({})" in run.statuses[0].result.content
+    status = await run_call(ls.chats.ToolCall("a", "r", '{"prompt":"?"}'), [inner.as_tool()])
+    assert "decision about act({})" in status.result.content
 
 
 async def test_context_and_deadline_reach_a_sub_agent() -> None:

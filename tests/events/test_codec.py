@@ -51,6 +51,7 @@ EVERY_EVENT: list[Event] = [
     ev.Error(INFO),
     ev.Raw({"anything": [True]}),
     ev.StepStart(3),
+    ev.StepStart(3, [ev.OtherWarning("left out")]),
     ev.StepFinish(3, "stop", USAGE, ev.Timings(0.1, 0.2, 0.3)),
     ev.Retry("connection lost", 3, 2, 0.5),
 ]

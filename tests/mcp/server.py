@@ -93,6 +93,20 @@ def odd() -> str:
     return os.environ.get("LLMSTREAM_TEST_TOKEN", "no token")
 
 
+def juggle() -> str:
+    """Juggle."""
+    return "three balls"
+
+
+@server.tool()
+async def learn(context: Context) -> str:
+    """Learn to juggle, and tell all who listen."""
+    server.add_tool(juggle)
+    await context.notify_tools_changed()
+    await context.session.send_tool_list_changed()
+    return "learned"
+
+
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         server.run("streamable-http", host="127.0.0.1", port=int(sys.argv[1]))

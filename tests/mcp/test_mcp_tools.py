@@ -18,6 +18,8 @@ import llmstream as ls
 from llmstream import grammar
 from llmstream.chats import ToolCall
 from llmstream.mcp import mcp_tools
+from llmstream.simulator import Call, Turn
+from llmstream.testing import ScriptedModel
 from llmstream.tools import run_call, run_calls
 
 pytest.importorskip("mcp", reason="the extra mcp is not installed")
@@ -267,3 +269,32 @@ async def test_it_is_just_one_of_a_process_and_an_address() -> None:
         with pytest.raises(ls.InvalidRequest):
             async with mcp_tools(**options):
                 pass
+
+
+LEARNS = (Turn(calls=(Call("learn"),)), Turn(calls=(Call("juggle"),)), "Done.")
+
+
+async def test_tools_that_a_server_adds_are_offered_at_the_next_step() -> None:
+    async with over_stdio() as tools:
+        assert "juggle" not in [tool.name for tool in tools]
+        model = ScriptedModel(*LEARNS)
+        run = ls.Agent(model, tools=[tools]).stream("Go")
+        await run.collect()
+        assert [status.result.content for status in run.statuses] == ["learned", "three balls"]
+        offered = [[tool.name for tool in request.tools] for request in model.requests]
+        assert ["juggle" in names for names in offered] == [False, True, True]
+
+
+async def test_a_loop_by_hand_is_offered_what_there_is_at_each_turn() -> None:
+    async with over_stdio() as tools, ScriptedModel(*LEARNS).stream("Go", tools=tools) as stream:
+        assert str(*await stream.call_tools()) == "> Ran tool: `learn`\n"
+        assert str(*await stream.call_tools()) == "> Ran tool: `juggle`\n"
+
+
+async def test_a_server_that_tells_on_another_connection_is_heard_soon(connect: Connect) -> None:
+    async with connect(prefix="t_") as tools:
+        await call(tools, "t_learn")
+        async with asyncio.timeout(20):
+            while "t_juggle" not in [tool.name for tool in tools]:
+                await asyncio.sleep(0.01)
+        assert (await call(tools, "t_juggle")).result.content == "three balls"

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from llmstream import events as ev
-from llmstream.structured import Growth, Structured
+from llmstream.structured import Structured
+from llmstream.structured.growth import Growth
 
 
 class Kind(enum.Enum):

@@ -157,6 +157,17 @@ def test_the_prompt_asks_for_json_where_the_vendor_knows_it() -> None:
     assert asked(request(output), ()).request.response_format is None
 
 
-def test_a_schema_without_a_type_is_left_to_the_dialect() -> None:
+@pytest.mark.parametrize("able", [("json_schema",), ("json_schema", "tool"), ("tool", "json_object")])
+def test_a_schema_without_a_mode_is_left_to_the_dialect_of_a_model_that_knows_json(able) -> None:
     plain = ls.Request(model="m", response_format=ls.ResponseFormat({"type": "object"}))
-    assert asked(plain, ("tool",)) == (plain, None)
+    assert asked(plain, able) == (plain, None)
+
+
+def test_a_schema_without_a_mode_is_asked_for_by_a_tool_or_in_words_where_the_model_knows_no_json() -> None:
+    plain = ls.Request(model="m", response_format=ls.ResponseFormat({"type": "object"}))
+    by_tool = asked(plain, ("tool",))
+    assert (by_tool.tool, by_tool.request.tool_choice) == ("response", ls.NamedTool("response"))
+    assert by_tool.request.response_format is None
+    in_words = asked(plain, ())
+    assert in_words.tool is None
+    assert '{"type":"object"}' in in_words.request.messages[0].text_content

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import datetime
 import enum
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import pytest
 
+import llmstream as ls
+from llmstream.agent import Hooks, Rewrite
 from llmstream.chats.content import Audio, Document, Image, Text
 from llmstream.errors import ToolError
+from llmstream.simulator import Call, Turn
+from llmstream.testing import ScriptedModel
 from llmstream.tools import ToolOutcome, ToolOutput
 
 PNG = b"\x89PNG\r\n\x1a\n-"
@@ -134,3 +139,48 @@ def test_a_value_is_kept_beside_its_text_and_dropped_where_that_was_cut() -> Non
     assert "[cut:" in cut.content
     assert cut.value is rows
     assert ToolOutcome.of("plain").output is None
+
+
+def test_files_that_are_too_large_are_left_out_with_a_note() -> None:
+    small, large = Image(data=b"\xff\xd8\xff1", media_type="image/jpeg"), b"%PDF-" + bytes(100)
+    by_url = Image(url="https://example.org/a.png")
+    found = ToolOutcome.of([small, large, by_url, small]).fitted(max_bytes=10)
+    assert found.parts == (small, by_url, small)
+    note = "[left out: application/pdf of 105 bytes; the files of a result may have 10 bytes in all]"
+    assert found.content == note
+    assert (
+        ToolOutcome.of(["Look:", small, small, small]).fitted(max_bytes=10).content.startswith("Look:\n[left")
+    )
+    whole = ToolOutcome.of([small, large])
+    assert whole.fitted(max_bytes=109) is whole
+
+
+def test_both_limits_have_a_note_and_the_value_is_kept_whole() -> None:
+    found = ToolOutcome.of(["a" * 20, b"12345"]).fitted(max_chars=10, max_bytes=4)
+    assert found.content.splitlines() == [
+        "a" * 10,
+        "[cut: the first 10 of 20 characters]",
+        "[left out: application/octet-stream of 5 bytes; the files of a result may have 4 bytes in all]",
+    ]
+    assert found.value == ["a" * 20, b"12345"]
+
+
+async def test_the_limits_of_a_tool_hold_for_progress_and_hooks_too() -> None:
+    @ls.tool(max_result_chars=10, max_result_bytes=10)
+    async def pages() -> AsyncIterator[object]:
+        yield "b" * 50
+        yield ["c" * 50, bytes(50)]
+
+    async def after(state: object, call: object, status: object) -> Rewrite:
+        return Rewrite(["d" * 50, bytes(50)])
+
+    model = ScriptedModel(Turn(calls=(Call("pages"),)), "Done.")
+    for hooks, letter in ((Hooks(), "c"), (Hooks(after_tool=after), "d")):
+        run = ls.Agent(model, tools=[pages], hooks=hooks).stream("Go")
+        told = [e.result async for e in run if isinstance(e, ls.ToolResult)]
+        assert all("[cut: the first 10 of 50" in result for result in told)
+        (result,) = run.messages()[2].tool_results
+        assert result.content.startswith(letter * 10)
+        assert "left out" in result.content
+        assert result.parts == ()
+        model.requests.clear()

@@ -13,6 +13,7 @@ from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.errors import InvalidRequest, UnknownTool
 from llmstream.request import ProviderTool, ToolSpec
 from llmstream.tools import (
+    Approve,
     ToolCallStatus,
     cancelled_results,
     render_statuses,
@@ -230,7 +231,7 @@ async def test_calls_that_need_an_approval_wait_until_somebody_gave_it() -> None
 
     calls = [ToolCall("a", "act", '{"n":1}'), ToolCall("b", "act", '{"n":2}'), ToolCall("c", "act")]
     assert [s.tool_call_id for s in await run_calls(calls, [act])] == ["a"]
-    assert [s.tool_call_id for s in await run_calls(calls[1:], [act], approved={"c"})] == ["c"]
+    assert [s.tool_call_id for s in await run_calls(calls[1:], [act], decisions={"c": Approve()})] == ["c"]
     assert ran == [1, 5]
 
 

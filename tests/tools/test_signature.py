@@ -209,3 +209,39 @@ def test_bound_methods_and_callable_objects_are_read() -> None:
 
     assert signature(Service().lookup).schema["required"] == ["key"]
     assert signature(Adder()).schema["properties"] == {"a": {"type": "integer"}}
+
+
+class Corner(msgspec.Struct):
+    x: int
+    y: int = 0
+
+
+def test_a_null_of_strict_modes_stands_for_what_is_left_out() -> None:
+    seen: list[Any] = []
+
+    def act(at: Corner, mode: Literal["a", "b"] = "a", note: str | None = "said", n: int = 7) -> None:
+        seen.append((at, mode, note, n))
+
+    signature = Signature(act, "act", {})
+    _, kwargs = signature.read('{"at":{"x":1,"y":null},"mode":null,"note":null,"n":null}')
+    assert kwargs == {"at": Corner(1, 0), "mode": "a", "note": None, "n": 7}
+    with pytest.raises(InvalidToolInput, match="`at`"):
+        signature.read('{"at":null}')
+
+
+def test_an_error_says_what_the_argument_at_fault_has_to_be_where_the_schema_is_long() -> None:
+    class Colour(Enum):
+        RED = "red"
+        BLUE = "blue"
+
+    long = [(f"parameter_{i}", Annotated[str, msgspec.Meta(description="words " * 20)]) for i in range(8)]
+
+    def act(colour: Colour, other: Any = None) -> None: ...
+
+    struct = msgspec.defstruct("Long", long)
+    act.__annotations__ = {"colour": Colour, "other": struct, "return": None}
+    with pytest.raises(
+        InvalidToolInput, match=r"'green' at `colour`.*`colour` is .*\"blue\",\"red\""
+    ) as raised:
+        Signature(act, "act", {}).read('{"colour":"green"}')
+    assert len(str(raised.value)) < 400

@@ -195,3 +195,27 @@ def test_a_tool_can_still_be_called_as_the_function_it_is() -> None:
 
     assert add(1, b=2) == 3
     assert repr(add) == "Tool('add')"
+
+
+async def test_a_tool_that_is_stopped_by_its_timeout_may_wait_in_its_cleanup() -> None:
+    log: list[str] = []
+
+    @tool(timeout_s=0.01)
+    async def act() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.001)
+            log.append("cleaned up")
+
+    outcome = await act.run("{}")
+    assert "stopped after 0.01 s" in (outcome.error or "")
+    assert log == ["cleaned up"]
+
+
+async def test_a_timeout_of_the_tools_own_is_told_from_ours() -> None:
+    @tool(timeout_s=5)
+    async def act() -> None:
+        raise TimeoutError("the server was slow")
+
+    assert (await act.run("{}")).error == "TimeoutError: the server was slow"

@@ -1,0 +1,50 @@
+"""Wrappers around models: one of the package's for each need, and one of your own in five lines.
+
+The first model is overloaded, so the chain asks the second; that one writes its reasoning into
+its text, between tags, and the wrapper around the chain makes reasoning of it. The answer is kept,
+and the second time nobody is asked. A middleware is an async generator over the events of an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import msgspec
+from _arguments import SCRIPTS, models
+
+import llmstream as ls
+from llmstream.middleware import Ask, cache, extract_thinking, fallback, smooth, wrap
+
+
+async def polite(request: ls.Request, ask: Ask) -> AsyncGenerator[ls.Event]:
+    """Asks for manners, and looks at every event on the way."""
+    manners = ls.Message.system("Answer politely.")
+    async for event in ask(msgspec.structs.replace(request, messages=(manners, *request.messages))):
+        yield event
+
+
+async def main(first: str, second: str) -> None:
+    retry = ls.Retry(max_retries=0)  # the chain is there for that
+    kept: dict[str, bytes] = {}  # or a folder
+    model = wrap(
+        ls.Model(first, retry=retry), polite, fallback(second), extract_thinking(), cache(kept), smooth(0.005)
+    )
+    for time in ("first", "second"):
+        print(f"the {time} time:")
+        async with model.stream("Why is the sky blue?") as stream:
+            async for event in stream:
+                match event:
+                    case ls.StreamStart(warnings):
+                        for warning in warnings:
+                            print(" ", getattr(warning, "message", warning))
+                    case ls.ResponseMetadata(provider_metadata={"llmstream": {"cached": True}}):
+                        print("  kept from before")
+        for part in stream.message.parts:
+            print(f"  {part.part_kind}: {getattr(part, 'text', part)}")
+    print(f"{len(kept)} answer kept; tokens: {stream.usage.total_tokens}")
+
+
+if __name__ == "__main__":
+    simulated = f"sim:{SCRIPTS / 'overloaded.json'}", f"sim:{SCRIPTS / 'thinks_aloud.json'}"
+    asyncio.run(main(*models(__doc__, *simulated)))

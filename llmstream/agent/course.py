@@ -1,0 +1,95 @@
+"""What the steps of one run share, and what they leave for the next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from llmstream.agent.calls import StepCalls
+from llmstream.agent.config import AgentConfig
+from llmstream.agent.decisions import Approve, Deny, Stop
+from llmstream.agent.journal import RunJournal
+from llmstream.agent.resumption import Continuation
+from llmstream.agent.state import RunState
+from llmstream.agent.verdicts import Judge
+from llmstream.agent.watching import RunWatch
+from llmstream.chats.content import ToolCall
+from llmstream.chats.message import Message
+from llmstream.tools import AnyTool, ToolContext
+
+__all__ = ["Course"]
+
+
+class Course:
+    """The agent, the state and the journal of one run, and what has been said to it meanwhile.
+
+    total_s:    how long the run may take; None for ever
+    inbox:      user messages that wait for the next step
+    values:     what tools gave the application, by the id of the call
+    watch:      tells the run's observer; None where there is none
+    stopped_by: the stop condition, tool or hook that ended the run, or None
+    started:    in loop time, when the run was first read
+    """
+
+    def __init__(self, config: AgentConfig, state: RunState, total_s: float | None) -> None:
+        self.config = config
+        self.state = state
+        self.total_s = total_s
+        self.journal = RunJournal(config.journal, config.name)
+        self.watch = None if config.observe_run is None else RunWatch(config.observe_run, config.clock)
+        self.inbox: list[Message] = []
+        self.values: dict[str, Any] = {}
+        self.stopped_by: str | None = None
+        self.started = 0.0
+
+    def begin(self) -> None:
+        """The clocks run from now on."""
+        self.state.started = self.config.clock()
+        self.started = asyncio.get_running_loop().time()
+
+    @property
+    def deadline(self) -> float | None:
+        """When the run has to be over, in loop time."""
+        return None if self.total_s is None else self.started + self.total_s
+
+    def stop(self, said: Stop) -> None:
+        """A hook ends the run."""
+        self.stopped_by = said.reason or "a hook stopped the run"
+
+    def delivered(self) -> list[Message]:
+        """Takes what is in the inbox."""
+        inbox, self.inbox = self.inbox, []
+        return inbox
+
+    async def note(self) -> None:
+        """Journals what is new in the conversation."""
+        await self.journal.messages(self.state.step, self.state.conversation)
+
+    def calls(
+        self, tools: tuple[AnyTool, ...], decided: Mapping[str, Approve | Deny] | None = None
+    ) -> StepCalls:
+        """Where the calls of the step under way run.
+
+        decided: a person's decisions from before, by the id of the call
+        """
+        config = self.config
+        judge = Judge(self.state, config.hooks, approve=config.approve, repair=config.repair, decided=decided)
+        return StepCalls(
+            tools,
+            judge,
+            self.state,
+            after=config.hooks.after_tool,
+            limit=config.tool_limit,
+            context=self._context,
+            journal=self.journal,
+            watch=self.watch,
+        )
+
+    def _context(self, call: ToolCall, continued: Continuation | None) -> ToolContext:
+        state = self.state
+        context = ToolContext(
+            call.id, call.name, state.step, tuple(state.messages), self.deadline, state.context
+        )
+        return context if continued is None else replace(context, continued=continued)

@@ -1,0 +1,147 @@
+"""The lines of a journal, and what those of one run say when they are read one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from llmstream.agent.history import open_calls, settled
+from llmstream.chats.content import ToolCall, ToolResult
+from llmstream.chats.message import Message
+from llmstream.chats.saved import dump_messages, load_messages
+from llmstream.errors import DecodeError
+
+__all__ = ["Line", "RunRecord", "read_lines"]
+
+_MAY_HAVE_RUN = (
+    "The process ended while the call ran. It may have had effects; find out before it is called again."
+)
+_REPEATABLE = "The process ended while the call ran. It is safe to repeat: call it again."
+_NEVER_BEGAN = "The process ended before the call began. It has not run."
+
+
+class Line(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of a journal.
+
+    type:         "run", "messages", "call", "result", "discard" or "end"
+    run:          the id of the run
+    agent:        with "run": the agent's name
+    step:         the number of the step
+    at:           with "messages": how many messages of the conversation before them stay
+    messages:     their saved form
+    call, result: as they ran, and what the model is to see of it
+    repeatable:   with "call": whether the tool may run again without harm
+    """
+
+    type: str
+    run: str
+    agent: str = ""
+    step: int = 0
+    at: int = 0
+    messages: str = ""
+    call: ToolCall | None = None
+    result: ToolResult | None = None
+    repeatable: bool = False
+
+
+class RunRecord:
+    """What the lines of one run say so far.
+
+    agent: the name of the agent whose run it is
+    ended: whether it came to its end, of whatever kind, and was not cut off
+    """
+
+    def __init__(self) -> None:
+        self.agent = ""
+        self.ended = False
+        self._messages: list[Message] = []
+        self._step = 0
+        self._begun: dict[tuple[int, str], Line] = {}
+        self._results: dict[tuple[int, str], ToolResult] = {}
+        self._calls: dict[tuple[int, str], ToolCall] = {}
+
+    def read(self, line: Line) -> None:
+        """One line more.
+
+        raises: DecodeError where messages before it are missing
+        """
+        match line:
+            case Line(type="run"):
+                self.agent = line.agent
+            case Line(type="messages"):
+                if line.at > len(self._messages):
+                    raise DecodeError("the journal is damaged: messages are missing in it")
+                self._messages[line.at :] = load_messages(line.messages)
+                self._step = line.step
+            case Line(type="call", call=ToolCall() as call):
+                key = line.step, call.id
+                self._begun[key], self._calls[key] = line, call
+                self._results.pop(key, None)
+            case Line(type="result", result=ToolResult() as result):
+                key = line.step, result.tool_call_id
+                self._results[key] = result
+                if line.call is not None:
+                    self._calls[key] = line.call
+            case Line(type="discard"):
+                for found in (self._begun, self._results, self._calls):
+                    for key in [key for key in found if key[0] == line.step]:
+                        del found[key]
+            case Line(type="end"):
+                self.ended = True
+
+    def lines(self, run: str) -> Iterator[Line]:
+        """The fewest lines that say the same: the conversation, and the calls that are not in it yet."""
+        yield Line("run", run, agent=self.agent)
+        if self._messages:
+            saved = dump_messages(self._messages).decode()
+            yield Line("messages", run, step=self._step, messages=saved)
+        for key in [key for key in {**self._calls, **self._results} if key[0] >= self._step]:
+            if key in self._begun:
+                yield self._begun[key]
+            if key in self._results:
+                yield Line("result", run, step=key[0], call=self._calls.get(key), result=self._results[key])
+        if self.ended:
+            yield Line("end", run)
+
+    def history(self) -> list[Message]:
+        """The conversation, with results for the calls of the last step."""
+        found = open_calls(self._messages)
+        if not found:
+            return self._messages
+        place, calls = found[-1]
+        self._messages[place] = self._as_run(self._messages[place])
+        return settled(self._messages, {call.id: self._result(call) for call in calls})
+
+    def _as_run(self, message: Message) -> Message:
+        parts = list(message.parts)
+        for at, part in enumerate(parts):
+            ran = self._calls.get((self._step, part.id)) if isinstance(part, ToolCall) else None
+            if isinstance(part, ToolCall) and ran is not None:
+                parts[at] = msgspec.structs.replace(part, name=ran.name, arguments=ran.arguments)
+        return msgspec.structs.replace(message, parts=tuple(parts))
+
+    def _result(self, call: ToolCall) -> ToolResult:
+        key = self._step, call.id
+        if key in self._results:
+            return self._results[key]
+        begun = self._begun.get(key)
+        if begun is None:
+            return ToolResult(call.id, _NEVER_BEGAN, True, call.name)
+        words = _REPEATABLE if begun.repeatable else _MAY_HAVE_RUN
+        return ToolResult(call.id, words, True, call.name)
+
+
+def read_lines(path: str) -> Iterator[Line]:
+    """The lines of a file; one without its end was torn by a crash and counts as not written.
+
+    raises: DecodeError where one is damaged; OSError where the file cannot be read
+    """
+    with open(path, "rb") as file:
+        for number, data in enumerate(file, 1):
+            if not data.endswith(b"\n"):
+                return
+            try:
+                yield msgspec.json.decode(data, type=Line)
+            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                raise DecodeError(f"line {number} of the journal {path} is damaged: {error}") from None

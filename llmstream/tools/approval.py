@@ -1,0 +1,98 @@
+"""Calls that a person has to agree to: the call as it is shown, and what may be decided about it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import msgspec
+
+from llmstream.chats.content import ToolCall
+from llmstream.errors import InvalidRequest
+from llmstream.tools.outcome import ToolOutcome
+from llmstream.tools.status import ToolCallStatus
+
+__all__ = ["Approve", "Approver", "Deny", "PendingCall", "as_decision", "asked", "denied"]
+
+
+@dataclass(frozen=True, slots=True)
+class Approve:
+    """The call may run, with just the arguments that were shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """The call may not run; the model is told why."""
+
+    reason: str = ""
+
+
+class PendingCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A call that has not run, and what it waits for.
+
+    call_id:     of a sub-agent's call, the id of the call that asked that agent stands before it: "a/b"
+    arguments:   raw JSON text, just as it will run
+    approval_id: what a decision names it by; "" where it waits for a result from elsewhere
+    digest:      over all of the above and the suspension; "" before there is one
+    agent:       the sub-agent whose call it is; "" for the run's own
+
+    Printed, it shows the exact arguments; control and direction characters in them are escaped.
+    """
+
+    call_id: str
+    name: str
+    arguments: str
+    approval_id: str = ""
+    digest: str = ""
+    agent: str = ""
+
+    @property
+    def call(self) -> ToolCall:
+        """The call itself."""
+        return ToolCall(self.call_id, self.name, self.arguments)
+
+    def __str__(self) -> str:
+        who = f"{_shown(self.agent)}: " if self.agent else ""
+        return f"{who}{_shown(self.name)}({_shown(self.arguments)})"
+
+
+Approver: TypeAlias = Callable[
+    [PendingCall], Approve | Deny | bool | Awaitable[Approve | Deny | bool | None] | None
+]
+"""Asked for a person's decision while everything else goes on; None leaves the call waiting."""
+
+
+async def asked(approve: Approver | None, pending: PendingCall) -> Approve | Deny | None:
+    """What the approver decides; None where there is none, or it leaves the call waiting.
+
+    raises: InvalidRequest where what it gives is no decision; what it raises itself
+    """
+    if approve is None:
+        return None
+    said = approve(pending)
+    found = await said if inspect.isawaitable(said) else said
+    return None if found is None else as_decision(found)
+
+
+def as_decision(said: object) -> Approve | Deny:
+    """The decision that a caller gave, True and False among them.
+
+    raises: InvalidRequest where it is none
+    """
+    if isinstance(said, bool):
+        return Approve() if said else Deny()
+    if isinstance(said, Approve | Deny):
+        return said
+    raise InvalidRequest(f"{said!r} decides nothing about a call; give Approve() or Deny(reason)")
+
+
+def denied(call: ToolCall, decision: Deny) -> ToolCallStatus:
+    """The end of a call that may not run."""
+    why = f": {decision.reason}" if decision.reason else ""
+    return ToolCallStatus.of(call, ToolOutcome.failed(f"The call was denied{why}. It has not run."))
+
+
+def _shown(text: str) -> str:
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,288 @@
+"""A sub-agent whose call needs a person: the run above waits, is saved, and goes on within."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+import llmstream as ls
+from llmstream.agent import PendingCall, nested_event
+from llmstream.chats.content import ToolResult
+from llmstream.events import ToolApprovalRequest
+from llmstream.grammar import check
+from llmstream.simulator import Call, Turn
+from llmstream.testing import ScriptedModel
+
+ran: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_ran() -> None:
+    ran.clear()
+
+
+@ls.tool
+async def look(at: str) -> str:
+    """Looks."""
+    ran.append(f"look {at}")
+    return f"seen {at}"
+
+
+@ls.tool(needs_approval=True)
+async def pay(euros: int) -> str:
+    """Pays."""
+    ran.append(f"pay {euros}")
+    return f"paid {euros}"
+
+
+TOKENS = ls.Usage(10, 1, 11)
+
+
+def clerk(*turns: Turn | str, **options: object) -> ls.Agent:
+    """The sub-agent: it looks and pays at once, then answers."""
+    said = turns or (
+        Turn(calls=(Call("look", {"at": "inner"}), Call("pay", {"euros": 5})), usage=TOKENS),
+        Turn(text="All paid.", usage=TOKENS),
+    )
+    return ls.Agent(ScriptedModel(*said, model="small"), name="clerk", tools=[look, pay], **options)
+
+
+def boss(inner: ls.Agent, *turns: Turn | str, **options: object) -> ls.Agent:
+    """The agent above: it looks and asks the clerk at once, then answers."""
+    said = turns or (
+        Turn(calls=(Call("look", {"at": "outer"}), Call("clerk", {"prompt": "Pay."})), usage=TOKENS),
+        Turn(text="It is done.", usage=TOKENS),
+    )
+    model = ScriptedModel(*said, model="big")
+    return ls.Agent(model, name="boss", tools=[look, inner.as_tool()], **options)
+
+
+def rest(*turns: Turn | str) -> ls.Agent:
+    """A clerk in another process, who has said the first turn before."""
+    return clerk(*(turns or (Turn(text="All paid.", usage=TOKENS),)))
+
+
+async def suspended(agent: ls.Agent) -> ls.Suspension:
+    run = agent.stream("Go")
+    events = [event async for event in run]
+    assert check(events) == []
+    assert run.finish_reason == "tool-calls"
+    assert run.suspended is not None
+    inner = [found.event for event in events if (found := nested_event(event)) is not None]
+    asked = [e.approval_id for e in inner if isinstance(e, ToolApprovalRequest)]
+    assert asked == [p.approval_id for p in run.suspended.pending if p.approval_id]
+    return ls.Suspension.from_json(run.suspended.to_json())
+
+
+async def test_the_run_above_waits_and_says_what_for() -> None:
+    run = boss(clerk()).stream("Go")
+    await run.collect()
+    assert run.suspended is not None
+    (pending,) = run.suspended.pending
+    assert str(pending) == 'clerk: pay({"euros":5})'
+    assert pending.call_id.startswith(run.messages()[1].tool_calls[1].id + "/")
+    assert ran == ["look outer", "look inner"]
+    results = run.messages()[-1].tool_results
+    assert [r.content for r in results] == [
+        "seen outer",
+        "The agent that this call asked waits for a decision about a call of its own.",
+    ]
+
+
+async def test_it_goes_on_within_and_what_was_done_never_runs_again() -> None:
+    suspension = await suspended(boss(clerk()))
+    ran.clear()
+    inner = rest()
+    outer = boss(inner, Turn(text="It is done.", usage=TOKENS))
+    run = outer.resume(suspension, {suspension.pending[0].approval_id: ls.Approve()})
+    events = [event async for event in run]
+    assert check(events) == []
+    assert ran == ["pay 5"]
+    assert run.text == "It is done."
+    assert [r.content for r in run.messages()[2].tool_results] == ["seen outer", "All paid."]
+    asked = inner.model.requests[0].messages  # type: ignore[attr-defined]
+    assert [r.content for r in asked[2].tool_results] == ["seen inner", "paid 5"]
+    assert (
+        "".join(n.event.delta for n in map(nested_event, events) if n and isinstance(n.event, ls.TextDelta))
+        == "All paid."
+    )
+
+
+async def test_tokens_and_costs_of_all_parts_count_once() -> None:
+    def price(model: str, usage: ls.Usage) -> float:
+        return 1.0 if model.endswith("small") else 100.0
+
+    suspension = await suspended(boss(clerk(), price=price))
+    assert suspension.cost_estimate == 101.0
+    outer = boss(rest(), Turn(text="It is done.", usage=TOKENS), price=price)
+    run = outer.resume(suspension, {suspension.pending[0].approval_id: True})
+    await run.collect()
+    assert run.usage_by_model == {"scripted:big": TOKENS + TOKENS, "scripted:small": TOKENS + TOKENS}
+    assert run.cost_estimate == 202.0
+
+
+async def test_the_sub_agent_reads_that_its_call_was_denied() -> None:
+    suspension = await suspended(boss(clerk()))
+    inner = rest("Pity.")
+    run = boss(inner, "Well.").resume(suspension, {suspension.pending[0].approval_id: ls.Deny("no")})
+    await run.collect()
+    assert "pay 5" not in ran
+    assert run.messages()[2].tool_results[1].content == "Pity."
+
+
+async def test_left_undecided_it_waits_anew_and_two_that_wait_are_told_apart() -> None:
+    turn = Turn(calls=(Call("clerk", {"prompt": "a"}), Call("clerk", {"prompt": "b"})))
+    pays = Turn(calls=(Call("pay", {"euros": 1}), Call("pay", {"euros": 2})))
+    first = await suspended(boss(clerk(pays), turn))
+    assert [p.arguments for p in first.pending] == ['{"euros":1}', '{"euros":2}'] * 2
+    a1, a2, b1, b2 = (p.approval_id for p in first.pending)
+    run = boss(clerk("Paid."), "Done.").resume(first, {a2: True})
+    await run.collect()
+    assert (ran, run.suspended is not None) == (["pay 2"], True)
+    second = ls.Suspension.from_json(run.suspended.to_json())  # type: ignore[union-attr]
+    assert sorted(p.approval_id for p in second.pending) == sorted([a1, b1, b2])
+    run = boss(clerk("Paid."), "Done.").resume(second, {a1: True, b1: False, b2: True})
+    await run.collect()
+    assert (sorted(ran), run.suspended) == (["pay 1", "pay 2", "pay 2"], None)
+    assert [r.content for r in run.messages()[2].tool_results] == ["Paid.", "Paid."]
+
+
+async def test_it_holds_at_any_depth() -> None:
+    def middle(inner: ls.Agent, *turns: Turn | str) -> ls.Agent:
+        said = turns or (Turn(calls=(Call("clerk", {"prompt": "?"}),)), "Middle.")
+        return ls.Agent(ScriptedModel(*said), name="middle", tools=[inner.as_tool()])
+
+    def top(inner: ls.Agent, *turns: Turn | str) -> ls.Agent:
+        said = turns or (Turn(calls=(Call("middle", {"prompt": "?"}),)), "Top.")
+        return ls.Agent(ScriptedModel(*said), name="top", tools=[inner.as_tool()])
+
+    run = top(middle(clerk())).stream("Go")
+    await run.collect()
+    assert run.suspended is not None
+    (pending,) = run.suspended.pending
+    assert (str(pending), pending.call_id.count("/")) == ('clerk: pay({"euros":5})', 2)
+    loaded = ls.Suspension.from_json(run.suspended.to_json())
+    again = top(middle(rest(), "Middle."), "Top.").resume(loaded, {pending.approval_id: True})
+    assert (await again.collect()).text_content == "Top."
+    assert ran == ["look inner", "pay 5"]
+
+
+async def test_calls_that_run_elsewhere_are_answered_at_depth() -> None:
+    ask = ls.ToolSpec("ask", "Asks a person.")
+
+    def agents(*turns: Turn | str) -> ls.Agent:
+        inner = ls.Agent(ScriptedModel(*turns), name="clerk", tools=[ask])
+        return boss(inner, Turn(calls=(Call("clerk", {"prompt": "?"}),)), "Done.")
+
+    suspension = await suspended(agents(Turn(calls=(Call("ask"),))))
+    (pending,) = suspension.pending
+    run = agents("Thanks.").resume(suspension, results=[ToolResult(pending.call_id, "42")])
+    await run.collect()
+    assert run.messages()[2].tool_results[0].content == "Thanks."
+
+
+@pytest.mark.parametrize("key", [None, b"secret"])
+async def test_what_was_altered_within_is_refused(key: bytes | None) -> None:
+    replace = msgspec.structs.replace
+    suspension = await suspended(boss(clerk(), approval_key=key))
+    (pending,) = suspension.pending
+    ((call_id, inner),) = suspension.inner.items()
+    (within,) = inner.pending
+    dear = replace(within, arguments='{"euros":500}')
+    conversation = inner.conversation.replace("5}", "500}")
+    forged = [
+        replace(suspension, inner={call_id: replace(inner, pending=(dear,))}),
+        replace(suspension, inner={call_id: replace(inner, pending=(dear,), conversation=conversation)}),
+        replace(suspension, pending=(replace(pending, arguments='{"euros":500}'),)),
+        replace(suspension, pending=(replace(pending, agent=""),)),
+        replace(suspension, inner={"other": inner}),
+        replace(suspension, inner={}),
+    ]
+    for one in forged:
+        with pytest.raises(ls.InvalidRequest, match="altered"):
+            boss(rest(), approval_key=key).resume(one, {pending.approval_id: True})
+
+
+async def test_what_is_shown_is_what_waits_within_even_where_all_is_sealed_anew() -> None:
+    suspension = await suspended(boss(clerk()))
+    (pending,) = suspension.pending
+    shown = msgspec.structs.replace(pending, arguments='{"euros":1}')
+    forged = ls.Suspension.sealed(
+        suspension.messages, [], suspension.results, inner=suspension.inner, agent="boss",
+        step=0, usage_by_model={}, cost_estimate=None, key=None, ttl_s=None,
+    )  # fmt: skip
+    forged = msgspec.structs.replace(forged, pending=(shown,))
+    with pytest.raises(ls.InvalidRequest):
+        boss(rest()).resume(forged, {pending.approval_id: True})
+    with pytest.raises(ls.InvalidRequest, match="other calls"):
+        _ = forged.own
+
+
+async def test_it_is_used_once_at_every_depth_and_refused_before_anything_runs() -> None:
+    suspension = await suspended(boss(clerk()))
+    decisions = {suspension.pending[0].approval_id: True}
+    await boss(rest(), "Done.").resume(suspension, decisions).collect()
+    assert ran.count("pay 5") == 1
+    with pytest.raises(ls.InvalidRequest, match="before"):
+        boss(rest(), "Done.").resume(suspension, decisions)
+    ((_, inner),) = suspension.inner.items()
+    with pytest.raises(ls.InvalidRequest, match="before"):
+        rest().resume(inner, decisions)
+
+
+@pytest.mark.parametrize("inner", [None, b"another key"])
+async def test_a_sub_agent_that_cannot_go_on_leaves_the_suspension_unused(inner: bytes | None) -> None:
+    suspension = await suspended(boss(clerk()))
+    decisions = {suspension.pending[0].approval_id: True}
+    wrong = (
+        boss(clerk(approval_key=inner)) if inner else ls.Agent(ScriptedModel("x"), name="boss", tools=[look])
+    )
+    ran.clear()
+    with pytest.raises(ls.InvalidRequest, match=r"no tool of this agent|not signed"):
+        await wrong.resume(suspension, decisions).collect()
+    assert ran == []
+    await boss(rest(), "Done.").resume(suspension, decisions).collect()
+    assert ran == ["pay 5"]
+
+
+@pytest.mark.parametrize("said", [True, False, None])
+async def test_the_approver_above_is_asked_for_a_sub_agent_that_has_none(said: bool | None) -> None:
+    shown: list[PendingCall] = []
+
+    def approve(pending: PendingCall) -> bool | None:
+        shown.append(pending)
+        return said
+
+    run = boss(clerk(), approve=approve).stream("Go")
+    events = [event async for event in run]
+    assert check(events) == []
+    assert [str(p) for p in shown] == ['pay({"euros":5})']
+    assert ("pay 5" in ran) == bool(said)
+    assert (run.suspended is None) == (said is not None)
+    assert ran.count("look inner") == 1
+
+
+async def test_a_suspended_sub_agent_beside_a_call_that_waits_itself() -> None:
+    turn = Turn(calls=(Call("pay", {"euros": 1}), Call("clerk", {"prompt": "?"})))
+
+    def agents(inner: ls.Agent, *turns: Turn | str) -> ls.Agent:
+        return ls.Agent(ScriptedModel(*turns), name="boss", tools=[pay, inner.as_tool()])
+
+    suspension = await suspended_with_own(agents(clerk(), turn))
+    own, within = suspension.pending
+    run = agents(rest(), "Done.").resume(suspension, {own.approval_id: True})
+    await run.collect()
+    assert run.suspended is not None
+    assert [p.approval_id for p in run.suspended.pending] == [within.approval_id]
+    run = agents(rest(), "Done.").resume(run.suspended, {within.approval_id: True})
+    await run.collect()
+    assert [r.content for r in run.messages()[2].tool_results] == ["paid 1", "All paid."]
+    assert ran == ["look inner", "pay 1", "pay 5"]
+
+
+async def suspended_with_own(agent: ls.Agent) -> ls.Suspension:
+    run = agent.stream("Go")
+    await run.collect()
+    assert run.suspended is not None
+    assert [p.agent for p in run.suspended.pending] == ["", "clerk"]
+    return run.suspended
