@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         framing,
         grammar,
         mcp,
+        middleware,
         partial_json,
         prices,
         telemetry,
@@ -108,7 +109,7 @@ if TYPE_CHECKING:
         Settings,
         ToolSpec,
     )
-    from llmstream.streams import EventStream, Model, stream
+    from llmstream.streams import EventStream, Model, ResumeToken, stream
     from llmstream.streams.observations import (
         AttemptFailed,
         AttemptStarted,
@@ -207,7 +208,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "llmstream.transport.retry": ("Retry",),
     "llmstream.accumulate": ("Accumulator",),
     "llmstream.tools": ("Tool", "ToolCallStatus", "ToolContext", "ToolOutput", "tool"),
-    "llmstream.streams": ("EventStream", "Model", "stream"),
+    "llmstream.streams": ("EventStream", "Model", "ResumeToken", "stream"),
     "llmstream.streams.observations": (
         "AttemptFailed",
         "AttemptStarted",
@@ -227,6 +228,7 @@ _SUBMODULES = (
     "framing",
     "grammar",
     "mcp",
+    "middleware",
     "partial_json",
     "prices",
     "telemetry",
@@ -297,6 +299,7 @@ __all__ = [
     "RequestError",
     "ResponseFormat",
     "ResponseMetadata",
+    "ResumeToken",
     "Retry",
     "Role",
     "ServerError",
@@ -337,6 +340,7 @@ __all__ = [
     "framing",
     "grammar",
     "mcp",
+    "middleware",
     "partial_json",
     "prices",
     "stream",

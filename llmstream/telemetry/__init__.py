@@ -2,9 +2,9 @@
 
     from llmstream.telemetry import instrument
 
-    instrument(model)
+    instrument(model)  # or an agent
 
-Nothing of what was asked or answered is recorded.
+Nothing of what was asked or answered is recorded, unless `content=True` asks for it.
 """
 
 from __future__ import annotations

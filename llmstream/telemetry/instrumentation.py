@@ -1,4 +1,4 @@
-"""Adding an observer to a model that may have one already."""
+"""Adding an observer to a model or an agent that may have one already."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from llmstream.agent import Agent
 from llmstream.streams import Model
-from llmstream.streams.observations import Observation, Observe
+from llmstream.streams.observers import joined
 from llmstream.telemetry.opentelemetry import OpenTelemetry
 
 if TYPE_CHECKING:
@@ -19,27 +19,22 @@ __all__ = ["instrument"]
 def instrument(
     target: Model | Agent,
     *,
+    content: bool = False,
     tracer_provider: TracerProvider | None = None,
     meter_provider: MeterProvider | None = None,
 ) -> OpenTelemetry:
-    """Makes spans and metrics of every call of a model, or of an agent's model, from its next call on.
+    """Makes spans and metrics of every call of a model, or of every run of an agent, from the next on.
 
-    An observer that the model has already goes on being told. Of an agent's run each step is a span;
-    a model that `prepare_step` brings in is instrumented by itself.
+    Of a run there is one span, and below it one for each call of whatever model and each tool that runs.
+    A sub-agent that is instrumented as well has its run below the tool it is. An agent's model that is
+    instrumented too is told twice. Observers that are there already go on being told.
 
-    raises: Unsupported where the extra `otel` is not installed
+    content: whether spans hold what was said; it may be private
+    raises:  Unsupported where the extra `otel` is not installed
     """
-    model = target.model if isinstance(target, Agent) else target
-    observer = OpenTelemetry(tracer_provider=tracer_provider, meter_provider=meter_provider)
-    model.observe = observer if model.observe is None else _both(model.observe, observer)
+    observer = OpenTelemetry(content=content, tracer_provider=tracer_provider, meter_provider=meter_provider)
+    if isinstance(target, Agent):
+        target.observe_run = joined(target.observe_run, observer)
+    else:
+        target.observe = joined(target.observe, observer)
     return observer
-
-
-def _both(first: Observe, second: Observe) -> Observe:
-    def tell(observation: Observation) -> None:
-        try:
-            first(observation)
-        finally:
-            second(observation)
-
-    return tell

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, Protocol
 
-__all__ = ["DURATION_BOUNDS_S", "TOKEN_BOUNDS", "provider_name"]
+__all__ = [
+    "DURATION_BOUNDS_S",
+    "GAP_BOUNDS_S",
+    "RATE_BOUNDS",
+    "TOKEN_BOUNDS",
+    "known",
+    "provider_name",
+    "whom",
+]
 
 _NAMES: Final = {
     "azure": "azure.ai.openai",
@@ -39,8 +47,36 @@ DURATION_BOUNDS_S: Final = (
     81.92,
 )
 TOKEN_BOUNDS: Final = tuple(4**power for power in range(14))
+GAP_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5)
+RATE_BOUNDS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
+
+
+class Asked(Protocol):
+    """Anything that says which model of whom was asked."""
+
+    @property
+    def provider(self) -> str: ...
+
+    @property
+    def model(self) -> str: ...
 
 
 def provider_name(provider: str) -> str:
     """The conventions' name of one of our providers; ours where they have none."""
     return _NAMES.get(provider, provider)
+
+
+def whom(operation: str, asked: Asked) -> dict[str, Any]:
+    """What spans and metrics have in common. `gen_ai.system` is what older backends look for."""
+    name = provider_name(asked.provider)
+    return {
+        "gen_ai.operation.name": operation,
+        "gen_ai.provider.name": name,
+        "gen_ai.system": name,
+        "gen_ai.request.model": asked.model,
+    }
+
+
+def known(attributes: dict[str, Any]) -> dict[str, Any]:
+    """The attributes that have a value."""
+    return {name: value for name, value in attributes.items() if value is not None}

@@ -3,53 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, NamedTuple
+import json
+from typing import Any
 
 import pytest
 
 import llmstream as ls
 from llmstream.errors import Unsupported
-from llmstream.telemetry import OpenTelemetry, instrument
+from llmstream.telemetry import OpenTelemetry
 from llmstream.testing import Cut, Refuse, Script, Simulator, Turn
 
 pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk is not installed (extra: test)")
 
 from opentelemetry import trace
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-
-class Backend(NamedTuple):
-    """Where spans and metrics end up."""
-
-    exporter: InMemorySpanExporter
-    reader: InMemoryMetricReader
-    tracers: TracerProvider
-    meters: MeterProvider
-
-    @property
-    def spans(self) -> tuple[ReadableSpan, ...]:
-        return self.exporter.get_finished_spans()
-
-    def points(self) -> dict[str, list[Any]]:
-        data = self.reader.get_metrics_data()
-        assert data is not None
-        metrics = data.resource_metrics[0].scope_metrics[0].metrics
-        return {metric.name: list(metric.data.data_points) for metric in metrics}
-
-    def instrument(self, target: ls.Model | ls.Agent) -> OpenTelemetry:
-        return instrument(target, tracer_provider=self.tracers, meter_provider=self.meters)
-
-
-@pytest.fixture
-def backend() -> Backend:
-    exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
-    tracers, meters = TracerProvider(), MeterProvider(metric_readers=[reader])
-    tracers.add_span_processor(SimpleSpanProcessor(exporter))
-    return Backend(exporter, reader, tracers, meters)
+CONTENT = "system_instructions", "input.messages", "output.messages"
 
 
 def says(text: str) -> Simulator:
@@ -60,7 +28,7 @@ def asked(simulator: Simulator) -> ls.Model:
     return ls.Model("anthropic:any", base_url=simulator.url, api_key="not-used")
 
 
-async def test_a_call_is_a_span_with_its_tokens_and_no_content(backend: Backend) -> None:
+async def test_a_call_is_a_span_with_its_tokens_and_no_content(backend: Any) -> None:
     async with says("A secret answer") as simulator:
         model = asked(simulator)
         backend.instrument(model)
@@ -75,14 +43,14 @@ async def test_a_call_is_a_span_with_its_tokens_and_no_content(backend: Backend)
     assert attributes["gen_ai.provider.name"] == attributes["gen_ai.system"] == model.provider.name
     assert attributes["gen_ai.request.model"] == model.name
     assert attributes["gen_ai.response.finish_reasons"] == ("stop",)
-    assert attributes["gen_ai.usage.output_tokens"] > 0  # type: ignore[operator]
-    assert attributes["gen_ai.response.time_to_first_chunk"] > 0  # type: ignore[operator]
+    assert attributes["gen_ai.usage.output_tokens"] > 0
+    assert attributes["gen_ai.response.time_to_first_chunk"] > 0
     assert "error.type" not in attributes
     assert "secret" not in span.to_json()
 
 
-async def test_metrics_are_those_of_the_conventions(backend: Backend) -> None:
-    async with says("Hello") as simulator:
+async def test_metrics_are_those_of_the_conventions(backend: Any) -> None:
+    async with says("Hello there, how are you?") as simulator:
         model = asked(simulator)
         backend.instrument(model)
         await model.stream("Hi").collect()
@@ -91,9 +59,13 @@ async def test_metrics_are_those_of_the_conventions(backend: Backend) -> None:
     assert points["gen_ai.client.operation.time_to_first_chunk"][0].count == 1
     kinds = {point.attributes["gen_ai.token.type"] for point in points["gen_ai.client.token.usage"]}
     assert kinds == {"input", "output"}
+    gaps = points["llmstream.client.inter_token"]
+    assert {point.attributes["llmstream.quantile"] for point in gaps} == {0.5, 0.99}
+    assert points["llmstream.client.tokens_per_second"][0].sum > 0
+    assert "llmstream.client.retries" not in points
 
 
-async def test_failed_attempts_are_events_and_a_failure_is_the_spans_status(backend: Backend) -> None:
+async def test_failed_attempts_are_events_and_a_failure_is_the_spans_status(backend: Any) -> None:
     async with Simulator(Script((Turn(fault=Refuse(status=503)),))) as simulator:
         model = asked(simulator)
         model.retry = ls.Retry(max_retries=1, max_wait_s=0.001)
@@ -104,10 +76,12 @@ async def test_failed_attempts_are_events_and_a_failure_is_the_spans_status(back
     assert span.status.status_code is trace.StatusCode.ERROR
     assert (span.attributes or {})["error.type"] == "overloaded"
     assert [(event.attributes or {})["llmstream.attempt"] for event in span.events] == [1, 2]
-    assert backend.points()["gen_ai.client.operation.duration"][0].attributes["error.type"] == "overloaded"
+    points = backend.points()
+    assert points["gen_ai.client.operation.duration"][0].attributes["error.type"] == "overloaded"
+    assert points["llmstream.client.retries"][0].value == 1
 
 
-async def test_an_answer_that_breaks_off_is_an_error_too(backend: Backend) -> None:
+async def test_an_answer_that_breaks_off_is_an_error_too(backend: Any) -> None:
     async with Simulator(Script((Turn(text="Hello there", fault=Cut(after_events=3)),))) as simulator:
         model = asked(simulator)
         backend.instrument(model)
@@ -116,7 +90,7 @@ async def test_an_answer_that_breaks_off_is_an_error_too(backend: Backend) -> No
     assert (backend.spans[0].attributes or {})["error.type"] == caught.value.code
 
 
-async def test_spans_have_the_current_one_as_parent_and_are_never_current(backend: Backend) -> None:
+async def test_spans_have_the_current_one_as_parent_and_are_never_current(backend: Any) -> None:
     tracer = backend.tracers.get_tracer("test")
     async with says("Hello") as simulator:
         model = asked(simulator)
@@ -126,10 +100,10 @@ async def test_spans_have_the_current_one_as_parent_and_are_never_current(backen
                 assert trace.get_current_span() is mine
     call, parent = backend.spans
     assert call.parent is not None
-    assert call.parent.span_id == parent.context.span_id  # type: ignore[union-attr]
+    assert call.parent.span_id == parent.context.span_id
 
 
-async def test_a_stream_that_is_left_in_another_task_ends_its_span(backend: Backend) -> None:
+async def test_a_stream_that_is_left_in_another_task_ends_its_span(backend: Any) -> None:
     async with says("Hello") as simulator:
         model = asked(simulator)
         observer = backend.instrument(model)
@@ -140,18 +114,10 @@ async def test_a_stream_that_is_left_in_another_task_ends_its_span(backend: Back
         await asyncio.create_task(stream.aclose())
     (span,) = backend.spans
     assert (span.attributes or {})["llmstream.left"] is True
-    assert observer._spans == {}
+    assert observer._calls._spans == {}
 
 
-async def test_each_step_of_an_agent_is_a_span(backend: Backend) -> None:
-    async with says("Hello") as simulator:
-        agent = ls.Agent(asked(simulator))
-        backend.instrument(agent)
-        await agent.run("Hi")
-    assert len(backend.spans) == 1
-
-
-async def test_an_observer_that_was_there_goes_on_being_told(backend: Backend) -> None:
+async def test_an_observer_that_was_there_goes_on_being_told(backend: Any) -> None:
     told: list[ls.Observation] = []
     async with says("Hello") as simulator:
         model = asked(simulator)
@@ -166,3 +132,33 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(__import__("sys").modules, "opentelemetry", None)
     with pytest.raises(Unsupported, match=r"llmstream\[otel\]"):
         OpenTelemetry()
+
+
+async def test_content_is_recorded_only_where_it_is_asked_for(backend: Any) -> None:
+    told: list[Any] = []
+    async with says("A secret answer") as simulator:
+        model = asked(simulator)
+        model.observe = told.append
+        backend.instrument(model, content=True)
+        await model.stream("A secret question", system="Be brief").collect()
+    (span,) = backend.spans
+    asked_for = {name: json.loads(span.attributes[f"gen_ai.{name}"]) for name in CONTENT}
+    assert asked_for == {
+        "system_instructions": [{"type": "text", "content": "Be brief"}],
+        "input.messages": [{"role": "user", "parts": [{"type": "text", "content": "A secret question"}]}],
+        "output.messages": [{"role": "assistant", "parts": [{"type": "text", "content": "A secret answer"}]}],
+    }
+    assert "secret" not in repr(told)  # another observer did not ask for it
+
+
+async def test_a_call_may_have_an_observer_of_its_own() -> None:
+    told: list[ls.Observation] = []
+    async with says("Hello") as simulator:
+        model = asked(simulator)
+        await model.stream("Hi", observe=told.append).collect()
+        await model.stream("Hi").collect()
+    assert [type(observation) for observation in told] == [
+        ls.AttemptStarted,
+        ls.FirstContent,
+        ls.CallFinished,
+    ]

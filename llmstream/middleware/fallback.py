@@ -1,0 +1,126 @@
+"""Other models to ask where one fails."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from typing import Final, TypeAlias
+
+import msgspec
+
+from llmstream.errors import DeadlineExceeded, ErrorInfo, InvalidRequest, LLMStreamError
+from llmstream.events import (
+    Error,
+    Event,
+    Finish,
+    OtherWarning,
+    Raw,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseMetadata,
+    Retry,
+    StreamStart,
+    TextEnd,
+    TextStart,
+    Warning,
+)
+from llmstream.middleware.asking import Ask, Middleware
+from llmstream.request import Request
+from llmstream.streams.model import Model
+
+__all__ = ["fallback"]
+
+When: TypeAlias = Callable[[LLMStreamError], bool]
+
+_NO_CONTENT: Final = frozenset(
+    {StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ReasoningStart, ReasoningEnd, Error, Finish}
+)
+"""Before anything else has come, another model may still answer."""
+
+_ENDS: Final = frozenset({Error, Finish})
+
+
+def worth_another(error: LLMStreamError) -> bool:
+    """Whether another model may do better: not where the request itself is wrong, or the time is up."""
+    if isinstance(error, DeadlineExceeded):
+        return error.reason != "total"
+    return not isinstance(error, InvalidRequest)
+
+
+def fallback(*models: str | Model, restart: bool = False, when: When = worth_another) -> Middleware:
+    """Asks the next model where one fails before the first content of its answer.
+
+    Each model has its own retries first. Who was asked in vain, and why, is in the warnings of
+    `stream-start`, in the metadata of a `response-metadata` under "llmstream", and, where the last
+    one fails as well, in the error's `tried`.
+
+    restart: also where an answer breaks off after content. A `retry` event then says that what the
+             step has streamed so far is void; a reader that has shown it takes it back
+    when:    for which errors the next one is asked; by default for all but InvalidRequest and the
+             total deadline
+    raises:  InvalidRequest without models; when read, the error of the model that was asked last
+    """
+    others = [model if isinstance(model, Model) else Model(model) for model in models]
+    if not others:
+        raise InvalidRequest("fallback() needs at least one model to fall back to")
+
+    async def fall_back(request: Request, ask: Ask) -> AsyncGenerator[Event]:
+        tried: list[tuple[str, ErrorInfo]] = []
+        shown = False  # whether a reader has seen content
+        for at, model in enumerate((None, *others)):
+            name = _name(model or ask.model)
+            may_go_on = at < len(others)
+            begun, held, failure = False, list[Event](), None
+            try:
+                async for event in ask(request, model):
+                    if begun and (not may_go_on or not restart or type(event) not in _ENDS):
+                        yield event
+                        continue
+                    held.append(event)
+                    if not begun and type(event) not in _NO_CONTENT:
+                        begun = shown = True
+                        for first in _opening(held, name, tried):
+                            yield first
+                        held = []
+            except LLMStreamError as error:
+                failure = error
+            if failure is not None:
+                tried.append((name, failure.info))
+                if may_go_on and when(failure) and (restart or not begun):
+                    if shown:
+                        yield Retry(_words(*tried[-1]), discard_step=0, attempt=len(tried), wait_s=0.0)
+                    continue
+                failure.tried = tuple(tried)
+            for event in held if begun else _opening(held, name, tried[:-1] if failure else tried):
+                yield event
+            if failure is not None:
+                raise failure
+            return
+
+    fall_back.__name__ = "fallback"
+    return fall_back
+
+
+def _opening(held: list[Event], answers: str, tried: list[tuple[str, ErrorInfo]]) -> list[Event]:
+    """The first events of an answer, with the record of those who were asked before."""
+    if not tried:
+        return held
+    record = [{"model": name, "error": msgspec.to_builtins(info)} for name, info in tried]
+    known = ResponseMetadata(provider_metadata={"llmstream": {"answered_by": answers, "tried": record}})
+    warnings: list[Warning] = [
+        OtherWarning(f"{_words(name, info)}; the next model was asked") for name, info in tried
+    ]
+    opening: list[Event] = []
+    for event in held:
+        if isinstance(event, StreamStart):
+            opening += [StreamStart([*warnings, *event.warnings]), known]
+        else:
+            opening.append(event)
+    return opening
+
+
+def _words(name: str, info: ErrorInfo) -> str:
+    return f"{name} failed ({info.code}): {info.message}"
+
+
+def _name(model: Model) -> str:
+    return f"{model.provider.name}:{model.name}"

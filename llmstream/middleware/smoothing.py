@@ -1,0 +1,133 @@
+"""Text that comes in lumps, given word by word at an even pace."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from llmstream.errors import InvalidRequest
+from llmstream.events import Event, ReasoningDelta, TextDelta
+from llmstream.middleware.asking import Ask, Middleware
+from llmstream.request import Request
+
+__all__ = ["LINE", "WORD", "smooth"]
+
+_WIDE: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\u0e00-\u0eff"
+"""Scripts that are written without spaces, or need none to be read in pieces."""
+
+WORD: Final = re.compile(rf"\s*(?:[{_WIDE}]|[^\s{_WIDE}]+(?=[\s{_WIDE}])|\S{{40}})")
+"""A word with the white space before it; a run of 40 characters counts as one."""
+
+LINE: Final = re.compile(r"[^\n]*\n")
+"""A line with its end."""
+
+
+_LONGEST: Final = 1000
+"""Characters that are held; more of them are given though they are no whole piece."""
+
+_AT_ONCE_S: Final = 0.002
+"""An event that comes sooner after it is asked for was there before."""
+
+_AHEAD_S: Final = 1.0
+
+
+def smooth(
+    delay_s: float = 0.015,
+    *,
+    piece: re.Pattern[str] = WORD,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+) -> Middleware:
+    """Gives text and reasoning piece by piece, with a pause between two.
+
+    A model that stays ahead for longer than a second is not held up: the pause shrinks until it is
+    not. The beginning of a piece is held until the piece is whole or anything else comes, such as a
+    tool call or the end, before which it is given at once. Nothing is lost or reordered.
+
+    delay_s: the longest pause
+    piece:   how what is there begins, if it begins with a piece: WORD, LINE or a pattern of yours
+    clock, sleep: for tests
+    raises:  InvalidRequest for a pause below 0
+    """
+    if not delay_s >= 0:
+        raise InvalidRequest(f"delay_s is at least 0, got {delay_s}")
+
+    async def smoothed(request: Request, ask: Ask) -> AsyncGenerator[Event]:
+        pace = _Pace(delay_s, clock, sleep)
+        held: TextDelta | ReasoningDelta | None = None
+        async for event in ask(request):
+            pace.came()
+            delta = event if isinstance(event, TextDelta | ReasoningDelta) else None
+            plain = delta if delta is not None and delta.provider_metadata is None else None
+            if held is not None and (plain is None or not _go_together(held, plain)):
+                yield held
+                held = None
+            if plain is None:
+                yield event
+            else:
+                text = plain.delta if held is None else held.delta + plain.delta
+                pieces, rest = _split(text, piece)
+                for said in pieces:
+                    await pace.turn()
+                    yield msgspec.structs.replace(plain, delta=said)
+                held = msgspec.structs.replace(plain, delta=rest) if rest else None
+            pace.asks()
+
+    smoothed.__name__ = "smooth"
+    return smoothed
+
+
+class _Pace:
+    """When the next piece is due, and how long a pause the model leaves room for."""
+
+    def __init__(
+        self, delay_s: float, clock: Callable[[], float], sleep: Callable[[float], Awaitable[object]]
+    ) -> None:
+        self._longest_s = self._pause_s = delay_s
+        self._clock, self._sleep = clock, sleep
+        self._asked = self._waited = clock()
+        self._due = 0.0
+
+    def asks(self) -> None:
+        """The next event is asked for now."""
+        self._asked = self._clock()
+
+    def came(self) -> None:
+        """It is here."""
+        now = self._clock()
+        if now - self._asked > _AT_ONCE_S:
+            self._waited = now
+            self._pause_s = min(self._longest_s, self._pause_s * 1.5)
+        elif now - self._waited > _AHEAD_S:
+            self._waited = now
+            self._pause_s *= 0.7
+
+    async def turn(self) -> None:
+        """Waits until the next piece is due."""
+        wait_s = self._due - self._clock()
+        if wait_s > 0:
+            await self._sleep(wait_s)
+        self._due = self._clock() + self._pause_s
+
+
+def _go_together(held: TextDelta | ReasoningDelta, delta: TextDelta | ReasoningDelta) -> bool:
+    return type(held) is type(delta) and held.id == delta.id
+
+
+def _split(text: str, piece: re.Pattern[str]) -> tuple[list[str], str]:
+    """The whole pieces with which the text begins, and the rest."""
+    pieces: list[str] = []
+    at = 0
+    while (found := piece.match(text, at)) and found.end() > at:
+        pieces.append(found.group())
+        at = found.end()
+    rest = text[at:]
+    if len(rest) > _LONGEST:
+        pieces.append(rest)
+        rest = ""
+    return pieces, rest

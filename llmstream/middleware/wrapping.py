@@ -1,0 +1,195 @@
+"""A model inside a middleware, as a model."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+from llmstream.errors import IncompleteStream, InvalidRequest, LLMStreamError, error_from_info
+from llmstream.events import Event, Finish, StreamStart, Usage
+from llmstream.grammar import Guard
+from llmstream.middleware.asking import Ask, Middleware
+from llmstream.request import Request
+from llmstream.streams.call import Call
+from llmstream.streams.model import Model
+from llmstream.streams.options import Options
+
+__all__ = ["WrappedModel", "wrap"]
+
+_OWN: Final = frozenset({"_inner", "_middleware"})
+
+
+def wrap(model: str | Model, *middleware: Middleware) -> Model:
+    """The model with middleware around it, to be used wherever a model is.
+
+    model:      a `Model`, or "provider:model"
+    middleware: from the model outwards: events pass the first one first
+    """
+    wrapped = model if isinstance(model, Model) else Model(model)
+    for each in middleware:
+        wrapped = WrappedModel(wrapped, each)
+    return wrapped
+
+
+class WrappedModel(Model):
+    """Asks a model through a middleware. Its attributes, also those that are set, are that model's."""
+
+    def __init__(self, model: Model, middleware: Middleware) -> None:
+        self._inner = model
+        self._middleware = middleware
+
+    def __repr__(self) -> str:
+        return f"{self._inner!r} in {_name(self._middleware)}"
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OWN:  # not there yet, or this would look for them for ever
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _OWN:
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self._inner, name, value)
+
+    def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
+        """One call through the middleware, not yet made."""
+        return _MiddlewareCall(self._inner, self._middleware, request, options, started)
+
+
+class _MiddlewareCall(Call):
+    """The events of a middleware, where else a response is read; of `Call` only what a reader uses.
+
+    They are held to the grammar, and everything that the middleware asked is closed with it.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        middleware: Middleware,
+        request: Request,
+        options: Options | None,
+        started: float | None,
+    ) -> None:
+        self.error: LLMStreamError | None = None
+        self.attempts = 0
+        self.retried: list[LLMStreamError] = []
+        self.earlier = None
+        self._given = model, middleware, request, options, started
+        self._guard = Guard()
+        self._ask: Ask | None = None
+        self._events: AsyncIterator[Event] | None = None
+        self._usage: Usage | None = None
+        self._begun = False
+        self._over = False
+        self._told = False  # to its reader, that it is over
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens as far as they have been said; before finish, those of the answer that was asked last."""
+        if self._usage is not None:
+            return self._usage
+        replies = self._ask.replies if self._ask is not None else []
+        return replies[-1].call.usage if replies else Usage()
+
+    @property
+    def position(self) -> None:
+        """None: what the middleware holds, or has changed, nobody could find again."""
+        return None
+
+    async def next(self) -> list[Event]:
+        """The next event, with what the grammar demands beside it; [] once the sentence is over."""
+        if self._events is None and not self._over:
+            self._events = self._generator()
+        while not self._over and self._events is not None:
+            try:
+                event = await anext(self._events)
+            except StopAsyncIteration:
+                return await self._rest(None)
+            except LLMStreamError as error:
+                return await self._rest(error)
+            except BaseException:
+                self.close()
+                raise
+            if not self._over and (passed := self._passed(event)):
+                return passed
+        return await self._left()
+
+    def close(self) -> None:
+        """Leaves now: the sockets of everything that was asked close."""
+        self._over = True
+        if self._ask is not None:
+            for reply in self._ask.replies:
+                reply.call.close()
+
+    async def aclose(self) -> None:
+        """Leaves now, and ends the generators, from the outside in."""
+        self.close()
+        async with AsyncExitStack() as stack:  # the last one pushed is closed first
+            for reply in self._ask.replies if self._ask is not None else []:
+                stack.push_async_callback(reply.aclose)
+            events: Any = self._events
+            if hasattr(events, "aclose") and not getattr(events, "ag_running", False):
+                stack.push_async_callback(events.aclose)
+
+    def _generator(self) -> AsyncIterator[Event]:
+        model, middleware, request, options, started = self._given
+        started = asyncio.get_running_loop().time() if started is None else started
+        self._ask = Ask(model, options, started)
+        events: Any = middleware(request, self._ask)
+        if not hasattr(events, "__anext__"):
+            if inspect.iscoroutine(events):
+                events.close()
+            raise InvalidRequest(
+                f"the middleware {_name(middleware)} gives no async iterator. Write it as an "
+                "`async def` that yields events."
+            )
+        return aiter(events)
+
+    def _passed(self, event: Event) -> list[Event]:
+        """The event, held to the grammar."""
+        if type(event) is Finish and not self._guard.finished:
+            self._usage = event.usage
+        if self._begun:
+            return self._guard.feed([event])
+        self._begun = True
+        if type(event) is StreamStart:
+            return [event]
+        return self._guard.start() + self._guard.feed([event])
+
+    async def _rest(self, error: LLMStreamError | None) -> list[Event]:
+        """The middleware has nothing more to say: the rest of the sentence, if it is not whole."""
+        if self._over:  # closed while it was read
+            self.error = error and error.with_traceback(None)
+            return await self._left()
+        guard, usage, self._told = self._guard, self.usage, True
+        await self.aclose()
+        if error is None and not guard.finished:
+            error = IncompleteStream(f"the middleware {_name(self._given[1])} ended without a finish event")
+        if error is None and guard.errors:
+            error = error_from_info(guard.errors[0])
+            error.usage = usage
+        if error is not None:
+            self.attempts = error.attempts
+            self.error = error.with_traceback(None)  # frames hold the request
+        if guard.finished or error is None:
+            return []
+        start = [] if self._begun else guard.start()
+        told = error.info in guard.errors
+        return start + guard.close(error.usage or usage, None if told else error.info)
+
+    async def _left(self) -> list[Event]:
+        """Another task has closed it: its reader ends the generators, and learns what was cut off."""
+        if not self._told:
+            self._told = True
+            await self.aclose()
+            failures = [reply.error for reply in (self._ask.replies if self._ask else ()) if reply.error]
+            self.error = self.error or next(iter(failures), None)
+        return []
+
+
+def _name(middleware: Middleware) -> str:
+    return getattr(middleware, "__name__", None) or type(middleware).__name__

@@ -1,0 +1,90 @@
+"""What is measured of calls, runs and tools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from llmstream.agent import RunFinished, ToolFinished
+from llmstream.streams.observations import CallFinished
+from llmstream.telemetry.names import DURATION_BOUNDS_S, GAP_BOUNDS_S, RATE_BOUNDS, TOKEN_BOUNDS, whom
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import Meter
+
+__all__ = ["Metrics"]
+
+
+class Metrics:
+    """The instruments of the conventions, and three of our own that begin with `llmstream.`."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._duration = meter.create_histogram(
+            "gen_ai.client.operation.duration",
+            unit="s",
+            description="Seconds that a call, a run or a tool took, failed attempts included.",
+            explicit_bucket_boundaries_advisory=DURATION_BOUNDS_S,
+        )
+        self._first = meter.create_histogram(
+            "gen_ai.client.operation.time_to_first_chunk",
+            unit="s",
+            description="Seconds from the beginning of a call to its first content.",
+            explicit_bucket_boundaries_advisory=DURATION_BOUNDS_S,
+        )
+        self._tokens = meter.create_histogram(
+            "gen_ai.client.token.usage",
+            unit="{token}",
+            description="Tokens of a call's input and output.",
+            explicit_bucket_boundaries_advisory=TOKEN_BOUNDS,
+        )
+        self._gaps = meter.create_histogram(
+            "llmstream.client.inter_token",
+            unit="s",
+            description="Seconds between two fragments: of each call the quantiles 0.5 and 0.99.",
+            explicit_bucket_boundaries_advisory=GAP_BOUNDS_S,
+        )
+        self._rate = meter.create_histogram(
+            "llmstream.client.tokens_per_second",
+            unit="{token}/s",
+            description="Output tokens of a call by the seconds since its first content.",
+            explicit_bucket_boundaries_advisory=RATE_BOUNDS,
+        )
+        self._retries = meter.create_counter(
+            "llmstream.client.retries", unit="{retry}", description="Requests that were sent again."
+        )
+
+    def call(self, call: CallFinished) -> None:
+        """A call is over."""
+        about = whom("chat", call)
+        if call.response_model is not None:
+            about["gen_ai.response.model"] = call.response_model
+        for kind, tokens in (("input", call.usage.input_tokens), ("output", call.usage.output_tokens)):
+            if tokens is not None:
+                self._tokens.record(tokens, {**about, "gen_ai.token.type": kind})
+        if call.time_to_first_s is not None:
+            self._first.record(call.time_to_first_s, about)
+        for quantile, gap_s in ((0.5, call.inter_p50_s), (0.99, call.inter_p99_s)):
+            if gap_s is not None:
+                self._gaps.record(gap_s, {**about, "llmstream.quantile": quantile})
+        if call.tokens_per_s is not None:
+            self._rate.record(call.tokens_per_s, about)
+        if call.retries:
+            self._retries.add(call.retries, about)
+        if call.error_code is not None:
+            about["error.type"] = call.error_code
+        self._duration.record(call.duration_s, about)
+
+    def run(self, run: RunFinished) -> None:
+        """A run is over."""
+        about = {"gen_ai.operation.name": "invoke_agent"}
+        if run.agent:
+            about["gen_ai.agent.name"] = run.agent
+        if run.error_code is not None:
+            about["error.type"] = run.error_code
+        self._duration.record(run.duration_s, about)
+
+    def tool(self, tool: ToolFinished) -> None:
+        """A tool is over."""
+        about = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool.name}
+        if tool.error_type is not None:
+            about["error.type"] = tool.error_type
+        self._duration.record(tool.duration_s, about)
