@@ -3,30 +3,64 @@
 Of an application: `ScriptedModel` answers in this process, `Simulator` over real HTTP on loopback,
 `record` keeps a vendor's answer for it. Of a provider or dialect: `decode_body`, `cuts`,
 `check_stream` and `assert_dialect_conforms`. `docs/testing.md` shows them at work.
+
+Names are loaded when they are asked for: pytest imports `pytest_plugin` in every run of a project.
 """
 
-from llmstream.simulator import (
-    Break,
-    Call,
-    Cut,
-    Fault,
-    Pace,
-    Received,
-    Recording,
-    Refuse,
-    Script,
-    ScriptLike,
-    Simulator,
-    Stall,
-    Turn,
-)
-from llmstream.testing.bodies import check_stream, cuts, decode_body
-from llmstream.testing.chaos import Chaos, chaos
-from llmstream.testing.conformance import assert_dialect_conforms
-from llmstream.testing.faults import Do, FaultServer, Flood, Step, Trickle, answered, chunked, gzipped, head
-from llmstream.testing.leaks import no_leaks
-from llmstream.testing.recorder import record
-from llmstream.testing.scripted import ScriptedModel
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llmstream.simulator import (
+        Break,
+        Call,
+        Cut,
+        Fault,
+        Pace,
+        Received,
+        Recording,
+        Refuse,
+        Script,
+        ScriptLike,
+        Simulator,
+        Stall,
+        Turn,
+    )
+    from llmstream.testing.bodies import check_stream, cuts, decode_body
+    from llmstream.testing.clock import VirtualClock
+    from llmstream.testing.conformance import assert_dialect_conforms
+    from llmstream.testing.faults import (
+        Do,
+        FaultServer,
+        Flood,
+        Step,
+        Trickle,
+        answered,
+        chunked,
+        gzipped,
+        head,
+    )
+    from llmstream.testing.leaks import no_leaks
+    from llmstream.testing.recorder import record
+    from llmstream.testing.scripted import ScriptedModel
+    from llmstream.testing.spoiling import Chaos, chaos
+
+_MODULES = {
+    "llmstream.simulator": (
+        "Break Call Cut Fault Pace Received Recording Refuse Script ScriptLike Simulator Stall Turn"
+    ),
+    "llmstream.testing.bodies": "check_stream cuts decode_body",
+    "llmstream.testing.clock": "VirtualClock",
+    "llmstream.testing.conformance": "assert_dialect_conforms",
+    "llmstream.testing.faults": "Do FaultServer Flood Step Trickle answered chunked gzipped head",
+    "llmstream.testing.leaks": "no_leaks",
+    "llmstream.testing.recorder": "record",
+    "llmstream.testing.scripted": "ScriptedModel",
+    "llmstream.testing.spoiling": "Chaos chaos",
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
     "Break",
@@ -49,6 +83,7 @@ __all__ = [
     "Step",
     "Trickle",
     "Turn",
+    "VirtualClock",
     "answered",
     "assert_dialect_conforms",
     "chaos",
@@ -61,3 +96,15 @@ __all__ = [
     "no_leaks",
     "record",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'llmstream.testing' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -12,7 +12,7 @@ import gzip
 import socket
 import struct
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, TypeAlias
 
@@ -114,14 +114,15 @@ class FaultServer:
     `async with FaultServer(answered(b"data: {}\\n\\n", Do.RESET)) as server:` then ask `server.url`.
     After its script a connection is closed.
 
-    scripts:     what each connection gets, in order of their coming
+    scripts:     what each connection gets, in order of their coming; a function in place of a script
+                 is given the first request, head and body, and returns the script
     url:         where it listens, such as "http://127.0.0.1:40123"
     connections: how many have come
     requests:    the requests as they were read, heads and bodies, in order
     open:        how many connections have not ended
     """
 
-    def __init__(self, *scripts: Sequence[Step]) -> None:
+    def __init__(self, *scripts: Sequence[Step] | Callable[[bytes], Sequence[Step]]) -> None:
         self.connections = 0
         self.requests: list[bytes] = []
         self._scripts = scripts
@@ -181,11 +182,14 @@ class FaultServer:
             writer.close()
 
     async def _play(
-        self, script: Sequence[Step], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        script: Sequence[Step] | Callable[[bytes], Sequence[Step]],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> None:
-        unread = bool(script) and script[0] is Do.UNREAD
-        await self._read_request(reader, body=not unread)
-        for step in script:
+        unread = not callable(script) and bool(script) and script[0] is Do.UNREAD
+        request = await self._read_request(reader, body=not unread)
+        for step in script(request) if callable(script) else script:
             match step:
                 case bytes():
                     await _write(writer, step)
@@ -212,13 +216,15 @@ class FaultServer:
                 case _:
                     await _wait(reader, float(step))
 
-    async def _read_request(self, reader: asyncio.StreamReader, *, body: bool) -> None:
+    async def _read_request(self, reader: asyncio.StreamReader, *, body: bool) -> bytes:
         top = await reader.readuntil(b"\r\n\r\n")
         length = 0
         for line in top.lower().split(b"\r\n"):
             if line.startswith(b"content-length:"):
                 length = int(line.partition(b":")[2])
-        self.requests.append(top + (await reader.readexactly(length) if body else b""))
+        request = top + (await reader.readexactly(length) if body else b"")
+        self.requests.append(request)
+        return request
 
 
 async def _write(writer: asyncio.StreamWriter, data: bytes) -> None:

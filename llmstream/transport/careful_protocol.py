@@ -1,7 +1,8 @@
 """aiohttp's reading of HTTP, mended where it loses what came before a fault, or waits for ever after it.
 
 When bytes cannot be HTTP, aiohttp notes it on the connection but not on the body, whose reader then waits
-until a deadline; and an answer that came in the same segment as the fault is forgotten.
+until a deadline; an answer that came in the same segment as the fault is forgotten; and a reset of a
+connection whose body has no length passes for the body's end.
 """
 
 from __future__ import annotations
@@ -32,6 +33,13 @@ class CarefulProtocol(ResponseHandler):
         payload = self._payload
         if error is not None and payload is not None and not payload.is_eof() and payload.exception() is None:
             payload.set_exception(error)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The socket is closed: by us, by the server's FIN, or where there is an error, by a reset."""
+        payload = self._payload
+        if exc is not None and payload is not None and not payload.is_eof() and payload.exception() is None:
+            payload.set_exception(exc)
+        super().connection_lost(exc)
 
 
 def careful_connector(**options: Any) -> aiohttp.TCPConnector:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from llmstream.errors import InvalidRequest
+
 __all__ = ["Deadlines"]
 
 
@@ -15,6 +17,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
     idle_s:        between two pieces of content; pings and empty deltas are no content
     step_s:        one response from request to finish
     total_s:       the whole stream: attempts, waits, every step, tools included
+    raises:        InvalidRequest for what is no number of seconds
     """
 
     connect_s: float | None = 15.0
@@ -22,3 +25,9 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float | None = 180.0
     step_s: float | None = 1800.0
     total_s: float | None = 3600.0
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            limit_s = getattr(self, name)
+            if limit_s is not None and not (isinstance(limit_s, int | float) and limit_s >= 0):
+                raise InvalidRequest(f"{name} is a number of seconds, or None for no limit; got {limit_s!r}")

@@ -31,7 +31,7 @@ def typed_failure(error: BaseException, host: str, *, answered: bool) -> errors.
                 f"the proxy did not connect to {host}: {_words(error)}. "
                 "Check HTTPS_PROXY and NO_PROXY in the environment."
             )
-        case aiohttp.InvalidURL():
+        case aiohttp.InvalidURL() | UnicodeError():  # of a name that IDNA does not know
             return errors.InvalidRequest(f"not a usable address: {error}. Check base_url.")
         case aiohttp.ConnectionTimeoutError() | aiohttp.ServerTimeoutError():
             return errors.DeadlineExceeded(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -25,6 +26,7 @@ _ENCODINGS: Final = frozenset({"", "identity", "gzip", "deflate", "br", "zstd"})
 _DRAIN_BYTES: Final = 64 * 1024
 _DRAIN_S: Final = 0.25
 _STATUS_REDIRECT: Final = range(300, 400)
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 
 
 class Response:
@@ -137,20 +139,28 @@ async def send(
     response = await _ask(session, request, deadlines, proxy_for(parts.scheme, host))
     if response.status in _STATUS_REDIRECT:
         response.close()
-        target = urlsplit(response.headers.get("location", "")).hostname or "another path"
+        target = _target(response.headers.get("location", ""))
         raise RedirectRefused(
             f"{host} redirects to {target}; redirects are not followed, because keys would go along. "
             "Set base_url to the final address.",
             status=response.status,
         )
     encoding = response.headers.get("content-encoding", "").strip().lower()
-    if encoding not in _ENCODINGS:
+    if encoding not in _ENCODINGS and response.status < 400:  # of a refusal, the status says enough
         response.close()
         raise DecodeError(
             f"{host} answers in a content-encoding that nobody asked for and that is not known: {encoding!r}",
             status=response.status,
         )
     return Response(response, host)
+
+
+def _target(location: str) -> str:
+    """Where a redirect leads, for people."""
+    try:
+        return urlsplit(location).hostname or "another path"
+    except ValueError:
+        return "what is no address"
 
 
 class _Connection:
@@ -180,7 +190,7 @@ async def _ask(
         except Exception as error:
             if connection.reused and _went_stale(error):
                 continue  # nothing of the request was answered; the pool has one connection less
-            failure = typed_failure(error, url.host or "", answered=False)
+            failure = typed_failure(error, url.raw_host or "", answered=False)
         raise failure  # outside of the handler: aiohttp's exception would hold the headers that were sent
 
 
@@ -198,7 +208,11 @@ def _went_stale(error: Exception) -> bool:
 
 def _check_headers(request: HttpRequest) -> None:
     for name, value in request.headers.items():
-        if any(c in "\r\n\0" for c in name + value) or not value.isprintable():
+        if not _TOKEN.fullmatch(name):
+            raise InvalidRequest(f"{name!r} is no name of a header")
+        if not isinstance(value, str):
+            raise InvalidRequest(f"the header {name!r} is text, not {type(value).__name__}")
+        if not value.isprintable():
             raise InvalidRequest(
                 f"the header {name!r} holds a control character; headers are one line of text"
             )

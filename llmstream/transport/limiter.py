@@ -40,7 +40,7 @@ class Limiter:
                          `max_output_tokens`, and put right by the usage of its answer. One that is
                          larger than the allowance waits until that is whole, and goes
     max_concurrent:      how many answers may be under way
-    clock, call_later:   the time and a timer, for tests; by default monotonic time and the loop's timers
+    clock, call_later:   the time and a timer, for tests; by default the loop's time and the loop's timers
     raises:              InvalidRequest for a number below 1
     """
 
@@ -50,7 +50,7 @@ class Limiter:
         requests_per_minute: float | None = None,
         tokens_per_minute: float | None = None,
         max_concurrent: int | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] | None = None,
         call_later: Scheduler | None = None,
     ) -> None:
         given = {
@@ -61,6 +61,7 @@ class Limiter:
         for name, value in given.items():
             if value is not None and not value >= 1:
                 raise InvalidRequest(f"{name} is at least 1, got {value!r}")
+        clock = clock or _loop_time
         now = clock()
         self._requests = _Allowance(requests_per_minute, now)
         self._tokens = _Allowance(tokens_per_minute, now)
@@ -256,6 +257,14 @@ class _Waiter:
             _set(turn)
         elif not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_set, turn)
+
+
+def _loop_time() -> float:
+    """The running loop's time, which is monotonic time; that outside of any loop."""
+    try:
+        return asyncio.get_running_loop().time()
+    except RuntimeError:
+        return time.monotonic()
 
 
 def _set(turn: asyncio.Future[None]) -> None:

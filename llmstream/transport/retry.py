@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from llmstream.errors import DeadlineExceeded, LLMStreamError
+from llmstream.errors import DeadlineExceeded, InvalidRequest, LLMStreamError
 
 __all__ = ["Retry", "RetryBudget", "budget_of", "wait_before_retry_s"]
 
@@ -20,10 +20,17 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     """How often and how patiently to ask again. `Retry(max_retries=0)` is one attempt.
 
     max_wait_s: the longest wait a vendor may ask for; a longer one fails at once
+    raises:     InvalidRequest for what is no number, or a negative one
     """
 
     max_retries: int = 2
     max_wait_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name, kind in (("max_retries", int), ("max_wait_s", (int, float))):
+            value = getattr(self, name)
+            if not (isinstance(value, kind) and value >= 0):
+                raise InvalidRequest(f"{name} is a number and not negative; got {value!r}")
 
 
 def wait_before_retry_s(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import ssl
 import urllib.request
@@ -61,8 +62,12 @@ def trust() -> ssl.SSLContext | bool:
     path = next(
         (os.environ[name] for name in _CA_VARIABLES if os.path.isfile(os.environ.get(name, ""))), None
     )
-    if path is None:
-        return True
+    return True if path is None else _context(path, os.stat(path).st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=8)
+def _context(path: str, changed_ns: int) -> ssl.SSLContext:
+    """The usual bundle and one more; read once, as that takes longer than an answer on loopback."""
     context = ssl.create_default_context()
     context.load_verify_locations(path)
     return context
@@ -70,7 +75,9 @@ def trust() -> ssl.SSLContext | bool:
 
 def proxy_for(scheme: str, host: str) -> str | None:
     """The proxy that the environment asks for, or None; loopback is never proxied."""
-    if host in ("localhost", "127.0.0.1", "::1") or urllib.request.proxy_bypass(host):
+    if host in ("localhost", "127.0.0.1", "::1"):
         return None
     proxies = urllib.request.getproxies()
+    if not proxies or urllib.request.proxy_bypass(host):  # which reads the environment twice again
+        return None
     return proxies.get(scheme) or proxies.get("all")

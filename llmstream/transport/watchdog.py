@@ -75,6 +75,11 @@ class Watchdog:
         self._soft = ("idle", self._deadlines.idle_s)
         self._arm()
 
+    def go_on(self) -> None:
+        """Another connection carries the answer on: silence counts from now, the rest as before."""
+        self.waiting_since = self._loop.time()
+        self._arm()
+
     def stop(self) -> None:
         """No deadline counts any more."""
         if self._timer is not None:

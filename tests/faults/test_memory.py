@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 SCRIPT = """
 import asyncio, sys, zlib
+sys.path.insert(0, sys.argv[2])
 import llmstream as ls
-from llmstream.testing import FaultServer, Flood, answered, head
+from faultmatrix.asking import answered as answered_by
+from faultmatrix.wires import WIRES
+from llmstream.testing import FaultServer, Flood, head
 
-START = b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\\n\\n'
+WIRE = WIRES[sys.argv[1]]
+START, PIECE, DONE = WIRE.half, WIRE.text("x"), WIRE.closing
 MB = b"x" * 1_000_000
-DONE = b"data: [DONE]\\n\\n"
+NAME = b"" if WIRE.framing == "ndjson" else b"data: "
+
+def answered(*steps, **options):
+    return answered_by(WIRE, *steps, **options)
 
 def bomb():
     packer = zlib.compressobj(wbits=31)
@@ -22,12 +30,12 @@ def bomb():
     return answered(b"".join(packed), headers={"content-encoding": "gzip"})
 
 CASES = {
-    "line": lambda: answered(START, b"data: ", *[MB] * 100),
+    "line": lambda: answered(START, NAME, *[MB] * 100),
     "event": lambda: answered(START, *[b"data: " + MB + b"\\n"] * 100),
     "bomb": bomb,
     "error body": lambda: [head(500, {"content-length": "200000000"}), Flood(MB, 200)],
     "html": lambda: [head(200, {"content-type": "text/html", "content-length": "200000000"}), Flood(MB, 200)],
-    "tiny": lambda: answered(Flood(START * 500, 400), DONE),
+    "tiny": lambda: answered(START, Flood(PIECE * 500, 400), DONE),
     "empty": lambda: answered(START, Flood(b"\\n\\n:\\n\\n" * 5000, 40), DONE),
 }
 
@@ -36,9 +44,9 @@ def peak_mb():
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
 
 async def main():
-    async with FaultServer(CASES[sys.argv[1]]()) as server:
+    async with FaultServer(CASES[sys.argv[3]]()) as server:
         once = ls.Retry(max_retries=0)
-        model = ls.Model("openai:m", base_url=server.url, api_key="sk-test-key", retry=once)
+        model = WIRE.model(server.url, api_key="sk-test-key", retry=once)
         before, count, outcome = peak_mb(), 0, "none"
         try:
             async for event in model.events("Hi"):
@@ -53,21 +61,25 @@ asyncio.run(main())
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak is read from /proc")
 @pytest.mark.parametrize(
-    ("case", "outcome", "count"),
+    ("wire", "case", "outcome", "count"),
     [
-        ("line", "LimitExceeded", 2),  # row 29
-        ("event", "LimitExceeded", 2),
-        ("tiny", "none", 200_000),  # row 30, scaled down by five
-        ("empty", "none", 2),
-        ("bomb", "LimitExceeded", 2),  # row 32
-        ("error body", "ServerError", 2),
-        ("html", "LimitExceeded|NotAStream", 2),
+        ("openai-chat", "line", "LimitExceeded", 2),  # row 29
+        ("openai-chat", "event", "LimitExceeded", 2),
+        ("anthropic", "line", "LimitExceeded", 2),
+        ("anthropic", "event", "LimitExceeded", 2),
+        ("ollama", "line", "LimitExceeded", 2),
+        ("openai-chat", "tiny", "none", 200_000),  # row 30, scaled down by five
+        ("openai-chat", "empty", "none", 2),
+        ("anthropic", "tiny", "none", 200_000),
+        ("openai-chat", "bomb", "LimitExceeded", 2),  # row 32
+        ("openai-chat", "error body", "ServerError", 2),
+        ("openai-chat", "html", "LimitExceeded|NotAStream", 2),
     ],
 )
-def test_a_flood_costs_at_most_64_mb(case, outcome, count) -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", SCRIPT, case], capture_output=True, text=True, timeout=20, check=True
-    )
+@pytest.mark.row(29, 30, 32)
+def test_a_flood_costs_at_most_64_mb(wire, case, outcome, count) -> None:
+    command = [sys.executable, "-c", SCRIPT, wire, str(Path(__file__).parent), case]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     said, events, grown = run.stdout.split()
     assert said in outcome.split("|")
     assert int(events) >= count

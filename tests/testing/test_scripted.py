@@ -143,3 +143,54 @@ def test_turns_are_wanted_and_a_stall_is_for_the_simulator() -> None:
     model = ScriptedModel(Turn(text="a", fault=Stall()))
     with pytest.raises(InvalidRequest, match="cannot stall"):
         model.call(model.request("x"))
+
+
+async def test_an_observer_is_told_as_by_any_model() -> None:
+    told: list[ls.Observation] = []
+    model = ScriptedModel("a b", Turn(fault=Refuse(status=429)), "c d e", observe=told.append)
+    await model.stream("Hi").collect()
+    with pytest.raises(ls.RateLimited):
+        await model.stream("Hi").collect()
+    async with model.stream("Hi") as stream:
+        async for event in stream:
+            if isinstance(event, TextDelta):
+                break
+    calls: dict[str, list[ls.Observation]] = {}
+    for observation in told:
+        calls.setdefault(observation.call_id, []).append(observation)
+    assert [[type(o) for o in seen] for seen in calls.values()] == [
+        [ls.AttemptStarted, ls.FirstContent, ls.CallFinished],
+        [ls.AttemptStarted, ls.AttemptFailed, ls.CallFinished],
+        [ls.AttemptStarted, ls.FirstContent, ls.CallFinished],
+    ]
+    ends = [seen[-1] for seen in calls.values()]
+    assert [(end.finish_reason, end.error_code, end.left) for end in ends] == [
+        ("stop", None, False),
+        ("error", "rate-limited", False),
+        (None, None, True),
+    ]
+    assert (ends[0].usage.output_tokens, ends[0].attempts, ends[0].retries) == (1, 1, 0)
+
+
+async def test_calls_stand_in_line_for_a_limiter(llm_virtual_clock) -> None:
+    limiter = ls.Limiter(requests_per_minute=2, max_concurrent=1)
+    model = ScriptedModel("a", Turn(fault=Refuse(status=503)), "b", limiter=limiter)
+    await asyncio.gather(*[model.stream("Hi").collect() for _ in range(4)], return_exceptions=True)
+    assert llm_virtual_clock.elapsed_s == pytest.approx(60, abs=1)
+    assert (limiter.under_way, limiter.waiting) == (0, 0)
+
+
+async def test_a_call_that_is_left_gives_its_place_back() -> None:
+    limiter = ls.Limiter(max_concurrent=1)
+    model = ScriptedModel("a b c", limiter=limiter)
+    for _ in range(3):
+        async with model.stream("Hi") as stream:
+            await anext(aiter(stream))
+            assert limiter.under_way == 1
+    assert limiter.under_way == 0
+    waiting = asyncio.create_task(model.stream("Hi").collect())
+    permit = await limiter.acquire()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    permit.release()
+    assert (limiter.under_way, limiter.waiting) == (0, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.errors import BadRequest, DeadlineExceeded, Overloaded, RateLimited
+from llmstream.errors import BadRequest, DeadlineExceeded, InvalidRequest, Overloaded, RateLimited
 from llmstream.transport.retry import Retry, RetryBudget, budget_of, wait_before_retry_s
 
 
@@ -43,3 +43,9 @@ def test_an_outage_is_not_multiplied() -> None:
 def test_the_budget_is_shared_by_all_calls_of_a_provider() -> None:
     assert budget_of("acme") is budget_of("acme")
     assert budget_of("acme") is not budget_of("other")
+
+
+@pytest.mark.parametrize("wrong", [{"max_retries": -1}, {"max_retries": None}, {"max_wait_s": "5"}])
+def test_a_retry_that_cannot_mean_anything_is_refused(wrong) -> None:
+    with pytest.raises(InvalidRequest, match=next(iter(wrong))):
+        Retry(**wrong)

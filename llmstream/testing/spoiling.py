@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+import re
+from typing import Final, Literal, TypeAlias
 
 from llmstream.dialects.base import Dialect
 from llmstream.errors import ErrorInfo, InvalidRequest
 from llmstream.testing.faults import Do, Step
 
 __all__ = ["Chaos", "chaos"]
+
+_NDJSON: Final = "application/x-ndjson"
+_END: Final = {"text/event-stream": re.compile(rb"\r\n\r\n|\n\n|\r\r"), _NDJSON: re.compile(rb"\n")}
 
 Chaos: TypeAlias = Literal["cut", "reset", "stall", "overloaded", "doubled", "split"]
 """What `chaos` can do to a body."""
@@ -37,32 +41,29 @@ def chaos(body: bytes, kind: Chaos, *, dialect: Dialect, at: int | None = None) 
             end = _end_of_event(body, at, dialect)
             return [body[:end], _overload(dialect)]
         case "doubled":
+            ends = _ends(body, dialect)
             end = _end_of_event(body, at, dialect)
-            mark = _mark(dialect)
-            start = body.rfind(mark, 0, end - len(mark))
-            event = body[0 if start < 0 else start + len(mark) : end]
-            return [body[:end], event, body[end:]]
+            start = max((place for place in ends if place < end), default=0)
+            return [body[:end], body[start:end], body[end:]]
 
 
-def _mark(dialect: Dialect) -> bytes:
-    """What ends an event."""
-    if dialect.content_type == "text/event-stream":
-        return b"\n\n"
-    if dialect.content_type == "application/x-ndjson":
-        return b"\n"
-    raise InvalidRequest(f"the framing of {dialect.name} is no text; cut, reset, stall and split can be had")
+def _ends(body: bytes, dialect: Dialect) -> list[int]:
+    """Where the events of a body end."""
+    if dialect.content_type not in _END:
+        raise InvalidRequest(
+            f"the framing of {dialect.name} is no text; cut, reset, stall and split can be had"
+        )
+    return [found.end() for found in _END[dialect.content_type].finditer(body)]
 
 
 def _end_of_event(body: bytes, at: int, dialect: Dialect) -> int:
-    mark = _mark(dialect)
-    found = body.find(mark, at)
-    return len(body) if found < 0 else found + len(mark)
+    return min((place for place in _ends(body, dialect) if place > at), default=len(body))
 
 
 def _overload(dialect: Dialect) -> bytes:
     """The vendor's own words for an overload, framed as an event."""
     info = ErrorInfo("overloaded", "Overloaded", True, status=529, reason="overloaded_error")
     said = b" ".join(dialect.encode_error(info).body.split(b"\n"))
-    if _mark(dialect) == b"\n":
+    if dialect.content_type == _NDJSON:
         return said + b"\n"
     return b"event: error\ndata: " + said + b"\n\n"

@@ -1,0 +1,1 @@
+"""Coverage-guided fuzzing of everything that reads bytes from a network; see README.md."""

@@ -1,0 +1,380 @@
+"""A promise is kept only by a test that fails without it: defects put in, and the cells that find them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp.client_proto import ResponseHandler
+from faultmatrix.asking import KEY, answered
+from faultmatrix.catalogue import FAULTS
+from faultmatrix.leaving import model
+from faultmatrix.wires import WIRES
+
+import llmstream as ls
+from llmstream.dialects import decoder, vendor_errors
+from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.tool_calls import ToolCallTracker
+from llmstream.events import Finish, TextDelta
+from llmstream.framing.sse import SSEDecoder
+from llmstream.middleware import fallback
+from llmstream.streams import answer, call
+from llmstream.streams.event_stream import EventStream
+from llmstream.testing import FaultServer, head, no_leaks
+from llmstream.tools import running
+from llmstream.tools.outcome import ToolOutcome
+from llmstream.tools.tool import Tool
+from llmstream.transport import http, sessions
+from llmstream.transport.careful_protocol import CarefulProtocol
+from llmstream.transport.loop_bound import LoopBound
+from llmstream.transport.watchdog import Watchdog
+
+WITHIN_S = 1.0
+
+Patch = Callable[[pytest.MonkeyPatch], object]
+
+
+def put(owner: Any, name: str, value: Any) -> Patch:
+    return lambda patch: patch.setattr(owner, name, value)
+
+
+def both(*patches: Patch) -> Patch:
+    return lambda patch: [one(patch) for one in patches]
+
+
+def end_is_success(self: Sentence, error: object = None) -> list[Any]:
+    return [] if self.done else self._guard.feed([Finish("stop", ls.Usage())])
+
+
+def follows(patch: pytest.MonkeyPatch) -> None:
+    original = aiohttp.ClientSession.request
+    wrapped = lambda self, *args, **options: original(self, *args, **{**options, "allow_redirects": True})  # noqa: E731
+    patch.setattr(aiohttp.ClientSession, "request", wrapped)
+
+
+async def whole_body(self: http.Response) -> bytes:
+    return await self._response.read()
+
+
+def unlimited(patch: pytest.MonkeyPatch) -> None:
+    original = SSEDecoder.__init__
+    patch.setattr(SSEDecoder, "__init__", lambda self, max_bytes=0: original(self, max_bytes=1 << 40))
+
+
+def never_truncated(patch: pytest.MonkeyPatch) -> None:
+    original = ToolCallTracker.finish
+    patch.setattr(ToolCallTracker, "finish", lambda self, **options: original(self))
+
+
+def soft_only(self: Watchdog) -> Any:
+    which, limit = self._soft
+    since = self.waiting_since
+    return None if limit is None or since is None else (since + limit, which, limit)
+
+
+def every_byte_is_progress(self: Watchdog) -> Any:
+    return (self._loop.time() + 0.05, "idle", 0.05)
+
+
+def one_for_all(patch: pytest.MonkeyPatch) -> None:
+    original, found = LoopBound.get, []
+
+    async def get(self: Any, key: Any) -> Any:
+        if not found:
+            found.append(await original(self, key))
+        return found[0]
+
+    patch.setattr(LoopBound, "get", get)
+
+
+def any_wait(self: call.Call, failure: ls.LLMStreamError) -> float | None:
+    return failure.retry_after_s
+
+
+def naive_wait(headers: Any, **options: Any) -> float | None:
+    try:
+        return float(headers["retry-after"])
+    except (KeyError, ValueError):
+        return None
+
+
+def new_key_each_time(self: ls.Model, call_id: str) -> dict[str, str]:
+    return {self.provider.idempotency_header: str(uuid.uuid4())} if self.provider.idempotency_header else {}
+
+
+def not_caught(self: answer.Answer, error: Exception) -> list[Any]:
+    raise error
+
+
+NOTHING = lambda *args, **options: None  # noqa: E731
+
+DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
+    "aiohttp's own errors": (
+        put(http, "typed_failure", lambda error, host, answered: error),
+        1,
+        "reset after an event",
+        "anthropic",
+    ),
+    "what lay in the buffer is lost": (
+        put(http.Response, "_come_before", lambda self: b""),
+        1,
+        "a reset while the reader is busy",
+        "openai-chat",
+    ),
+    "the end is success": (
+        put(Sentence, "close", end_is_success),
+        2,
+        "clean end without a finish",
+        "openai-chat",
+    ),
+    "no watchdog": (put(Watchdog, "_arm", NOTHING), 3, "silence in mid-stream", "anthropic"),
+    "pings are progress": (
+        put(Watchdog, "_due", every_byte_is_progress),
+        4,
+        "heartbeats in mid-stream",
+        "anthropic",
+    ),
+    "no total deadline for a body": (put(Watchdog, "_due", soft_only), 5, "slow loris, body", "mistral"),
+    "aiohttp's own protocol": (
+        put(CarefulProtocol, "data_received", ResponseHandler.data_received),
+        6,
+        "chunk header b'zz\\r\\nhello\\r\\n'",
+        "openai-chat",
+    ),
+    "the rest is waited for": (
+        put(answer, "_TRAILER_S", 60.0),
+        7,
+        "answer over, then the socket stays open",
+        "gemini",
+    ),
+    "the rest is read without end": (
+        both(put(http, "_DRAIN_S", 60.0), put(http, "_DRAIN_BYTES", 1 << 40)),
+        7,
+        "answer over, then a flood of pings",
+        "openai-chat",
+    ),
+    "no second connection": (
+        put(http, "_went_stale", lambda error: False),
+        10,
+        "a keep-alive connection reset at the request",
+        "cohere",
+    ),
+    "the body is read whole": (
+        put(http.Response, "read", whole_body),
+        12,
+        "an event is delivered at once, plain",
+        "ollama",
+    ),
+    "any coding will do": (
+        put(http, "_ENCODINGS", frozenset({"rot13"})),
+        13,
+        "rot13 that it is not",
+        "openai-chat",
+    ),
+    "a page is a stream that broke off": (
+        put(answer, "vendor_error", lambda *args, **options: ls.IncompleteStream("over")),
+        14,
+        "200 with HTML",
+        "anthropic",
+    ),
+    "one class for every status": (
+        put(vendor_errors, "_class_of", lambda status, said: ls.ServerError),
+        15,
+        "401",
+        "mistral",
+    ),
+    "any wait is obeyed": (put(call.Call, "_wait_s", any_wait), 16, "429, retry_after: 86400", "openai-chat"),
+    "float() reads the wait": (
+        put(vendor_errors, "retry_after_s", naive_wait),
+        16,
+        "429, retry_after: inf",
+        "openai-chat",
+    ),
+    "no retries": (
+        put(call, "wait_before_retry_s", NOTHING),
+        17,
+        "503, then the answer",
+        "bedrock-converse",
+    ),
+    "the deadline does not count waits": (
+        put(call.Call, "past_total", lambda self, wait_s: False),
+        18,
+        "waits that are longer than the deadline",
+        "openai-chat",
+    ),
+    "redirects are followed": (follows, 19, "redirect 303 to another path", "anthropic"),
+    "a connection is not closed": (
+        both(put(http.Response, "close", NOTHING), put(http.Response, "abort", NOTHING)),
+        21,
+        "places return after any end",
+        "openai-chat",
+    ),
+    "UTF-8 is strict": (
+        put(decoder.PayloadDecoder, "_second_look", lambda self, payload, first: payload.decode()),
+        22,
+        "bytes that are no UTF-8, in a text",
+        "cohere",
+    ),
+    "broken JSON is skipped": (
+        put(decoder.PayloadDecoder, "defect", NOTHING),
+        23,
+        'broken JSON: {"choices": [',
+        "mistral",
+    ),
+    "wrong shapes are nobody's": (
+        both(put(decoder, "_UNREADABLE", ()), put(answer.Answer, "_unforeseen", not_caught)),
+        24,
+        "shape: []",
+        "openai-responses",
+    ),
+    "raw events are lost": (
+        put(decoder.PayloadDecoder, "_raw", NOTHING),
+        25,
+        "unknown events, raw",
+        "gemini-interactions",
+    ),
+    "an error event is an answer": (
+        put(call, "_has_content", lambda events: True),
+        27,
+        "an overload as the first event",
+        "openai-chat",
+    ),
+    "asked again after content": (
+        put(call, "_has_content", lambda events: False),
+        28,
+        "an overload in mid-stream",
+        "openai-chat",
+    ),
+    "no limit of a line": (unlimited, 29, "a line past its limit", "openai-chat"),
+    "no limit of depth": (
+        both(put(decoder, "_UNREADABLE", (ValueError,)), put(answer.Answer, "_unforeseen", not_caught)),
+        31,
+        "JSON nested 100000 deep, in a field that nobody reads",
+        "mistral",
+    ),
+    "cut calls run": (
+        never_truncated,
+        33,
+        "arguments cut by the length that are whole JSON",
+        "openai-chat",
+    ),
+    "the nearest tool runs": (
+        put(running, "find_tool", lambda name, tools: next(iter(tools))),
+        34,
+        "a tool that nobody offered",
+        "gemini",
+    ),
+    "calls are known by their index": (
+        put(ToolCallTracker, "_is_another", lambda *args: False),
+        35,
+        "fragments: the same index for two calls",
+        "openai-chat",
+    ),
+    "a cancel leaves the socket": (
+        both(put(answer.Answer, "close", NOTHING), put(http.Response, "close", NOTHING)),
+        37,
+        "a cancel in mid-stream",
+        "anthropic",
+    ),
+    "leaving leaves the socket": (
+        both(put(answer.Answer, "close", NOTHING), put(http.Response, "close", NOTHING)),
+        38,
+        "left by aclose",
+        "openai-chat",
+    ),
+    "buffers without end": (
+        put(sessions, "_READ_BUFFER_BYTES", 1 << 40),
+        40,
+        "a slow reader",
+        "openai-chat",
+    ),
+    "one session for all loops": (one_for_all, 41, "a new loop", "openai-chat"),
+    "any number of readers": (
+        lambda patch: patch.setattr(
+            EventStream, "_reading", property(lambda self: False, NOTHING), raising=False
+        ),
+        42,
+        "two readers",
+        "openai-chat",
+    ),
+    "no timeout of a tool": (
+        lambda patch: patch.setattr(Tool, "timeout_s", property(NOTHING, NOTHING), raising=False),
+        43,
+        "a tool that hangs",
+        "anthropic",
+    ),
+    "results of any length": (
+        put(ToolOutcome, "fitted", lambda self, *args: self),
+        44,
+        "a result of a million characters",
+        "openai-chat",
+    ),
+    "a new key for every attempt": (
+        put(ls.Model, "_call_headers", new_key_each_time),
+        47,
+        "one idempotency key for all attempts of a call, another for the next call",
+        "openai-chat",
+    ),
+    "another model after content": (
+        lambda patch: patch.setitem(
+            fallback.__globals__, "_NO_CONTENT", fallback.__globals__["_NO_CONTENT"] | {TextDelta}
+        ),
+        49,
+        "no second model after content",
+        "openai-chat",
+    ),
+    "a key is asked for once": (
+        put(call.Call, "_wait_s", NOTHING),
+        51,
+        "a key that was rotated",
+        "openai-chat",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # some of them leave connections open, and that is it
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("name", DEFECTS)
+async def test_a_defect_that_is_put_in_is_found(monkeypatch, name) -> None:
+    patch, row, fault_name, wire = DEFECTS[name]
+    fault = next(fault for fault in FAULTS if (fault.row, fault.name) == (row, fault_name))
+    assert wire not in fault.not_for
+    await fault.check(WIRES[wire])
+    patch(monkeypatch)
+    found = False
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            await fault.check(WIRES[wire])
+    except Exception:  # an assertion, an untyped error, or no end at all
+        found = True
+    monkeypatch.undo()
+    gc.collect()
+    assert found, f"with {name!r} put in, {fault_name!r} still passes"
+
+
+async def test_a_key_that_is_not_scrubbed_is_found(monkeypatch) -> None:
+    monkeypatch.setattr(call.Call, "_without_secrets", lambda self, text: text)
+    body = b'{"error": {"message": "bad key ' + KEY.encode() + b'"}}'
+    refused = [head(401, {"content-length": str(len(body))}), body]
+    async with FaultServer(refused) as server:
+        stream = model(WIRES["openai-chat"], server).stream("Hi", errors="events")
+        await stream.collect()
+    assert KEY in str(stream.error)
+
+
+async def test_a_defect_of_ours_is_a_typed_error_too(monkeypatch) -> None:
+    def fails(self: object, payloads: object) -> None:
+        raise KeyError("of ours")
+
+    wire = WIRES["anthropic"]
+    monkeypatch.setattr(decoder.PayloadDecoder, "_read", fails)
+    async with FaultServer(answered(wire, wire.whole)) as server, no_leaks():
+        stream = model(wire, server).stream("Hi", errors="events")
+        await stream.collect()
+        await server.left()
+    assert type(stream.error) is ls.DecodeError

@@ -1,0 +1,39 @@
+"""One request and its answer: what is refused before anything is sent, and what a failure is called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aiohttp
+import pytest
+
+from llmstream.errors import InvalidRequest, LLMStreamError, TransportError
+from llmstream.exchange import HttpRequest
+from llmstream.transport.deadlines import Deadlines
+from llmstream.transport.http import send
+
+
+class Unreachable:
+    """A session that reaches nobody."""
+
+    async def request(self, *args: Any, **options: Any) -> Any:
+        raise aiohttp.ClientConnectionError("nobody is there")
+
+
+async def asked(url: str = "http://a.example", headers: dict[str, Any] | None = None) -> LLMStreamError:
+    with pytest.raises(LLMStreamError) as caught:
+        await send(HttpRequest(url, b"", headers or {}), Deadlines(), session=Unreachable())
+    return caught.value
+
+
+@pytest.mark.parametrize("value", [5, None, b"x"])
+async def test_a_header_that_is_no_text_is_refused(value) -> None:
+    error = await asked(headers={"x-team": value})
+    assert isinstance(error, InvalidRequest)
+    assert "'x-team' is text" in error.message
+
+
+async def test_a_host_that_is_no_name_fails_as_any_other_does() -> None:
+    error = await asked("http://xn--.example/v1")
+    assert isinstance(error, TransportError)
+    assert "xn--.example" in error.message
