@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from llmstream.framing.aws_event_stream import HeaderValue, encode_message
+
 WORDS = "The sky looks blue because air scatters short waves of light far more than long ones ".split()
 
 
@@ -38,7 +40,7 @@ def anthropic(count: int) -> list[bytes]:
     def event(**data: object) -> bytes:
         return f"event: {data['type']}\n".encode() + b"data: " + _json(data) + b"\n\n"
 
-    message = {
+    message: dict[str, object] = {
         "id": "msg_01Xq7",
         "type": "message",
         "role": "assistant",
@@ -121,11 +123,96 @@ def gemini(count: int) -> list[bytes]:
     return [*(chunk(i) for i in range(count - 1)), chunk(count - 1, finishReason="STOP")]
 
 
+def mistral(count: int) -> list[bytes]:
+    """Chat completion chunks as Mistral sends them, shorter than OpenAI's."""
+
+    def chunk(delta: dict[str, object], reason: str | None = None, **more: object) -> bytes:
+        head = {"id": "cmpl-01", "object": "chat.completion.chunk", "created": 1763700000, "model": "mistral"}
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        return b"data: " + _json({**head, "choices": [choice], "p": "abcdef", **more}) + b"\n\n"
+
+    usage = {"prompt_tokens": 12, "completion_tokens": count, "total_tokens": count + 12}
+    return [
+        chunk({"role": "assistant", "content": ""}),
+        *(chunk({"content": f" {WORDS[i % len(WORDS)]}"}) for i in range(count)),
+        chunk({"content": ""}, "stop", usage=usage),
+        b"data: [DONE]\n\n",
+    ]
+
+
+def cohere(count: int) -> list[bytes]:
+    """Events of the chat API, named and typed, with the text two levels down."""
+
+    def event(kind: str, **data: object) -> bytes:
+        return f"event: {kind}\n".encode() + b"data: " + _json({"type": kind, **data}) + b"\n\n"
+
+    def content(kind: str, **content: str) -> bytes:
+        return event(kind, index=0, delta={"message": {"content": content}})
+
+    usage = {"tokens": {"input_tokens": 12, "output_tokens": count}}
+    return [
+        event("message-start", id="m1", delta={"message": {"role": "assistant", "content": []}}),
+        content("content-start", type="text", text=""),
+        *(content("content-delta", text=f" {WORDS[i % len(WORDS)]}") for i in range(count)),
+        event("content-end", index=0),
+        event("message-end", delta={"finish_reason": "COMPLETE", "usage": usage}),
+    ]
+
+
+def gemini_interactions(count: int) -> list[bytes]:
+    """Events of the Interactions API."""
+
+    def event(kind: str, **data: object) -> bytes:
+        return f"event: {kind}\n".encode() + b"data: " + _json({**data, "event_type": kind}) + b"\n\n"
+
+    usage = {"total_input_tokens": 12, "total_output_tokens": count, "total_tokens": count + 12}
+    head = {"id": "v1_01", "object": "interaction", "model": "gemini-2.5-flash"}
+    return [
+        event("interaction.created", interaction={**head, "status": "in_progress"}),
+        event("step.start", index=0, step={"type": "model_output"}),
+        *(
+            event("step.delta", index=0, delta={"text": f" {WORDS[i % len(WORDS)]}", "type": "text"})
+            for i in range(count)
+        ),
+        event("step.stop", index=0),
+        event("interaction.completed", interaction={**head, "status": "completed", "usage": usage}),
+        b"event: done\ndata: [DONE]\n\n",
+    ]
+
+
+def bedrock_converse(count: int) -> list[bytes]:
+    """Binary messages of ConverseStream, each with two checksums."""
+
+    def message(kind: str, **data: object) -> bytes:
+        headers: dict[str, HeaderValue] = {
+            ":event-type": kind,
+            ":content-type": "application/json",
+            ":message-type": "event",
+        }
+        return encode_message(headers, _json({**data, "p": "abcdefgh"}))
+
+    usage = {"inputTokens": 12, "outputTokens": count, "totalTokens": count + 12}
+    return [
+        message("messageStart", role="assistant"),
+        *(
+            message("contentBlockDelta", contentBlockIndex=0, delta={"text": f" {WORDS[i % len(WORDS)]}"})
+            for i in range(count)
+        ),
+        message("contentBlockStop", contentBlockIndex=0),
+        message("messageStop", stopReason="end_turn"),
+        message("metadata", usage=usage, metrics={"latencyMs": 900}),
+    ]
+
+
 BODIES = {
     "openai-chat": openai_chat,
     "openai-responses": openai_responses,
     "anthropic": anthropic,
     "gemini": gemini,
+    "gemini-interactions": gemini_interactions,
+    "bedrock-converse": bedrock_converse,
+    "cohere": cohere,
+    "mistral": mistral,
     "ollama": ollama,
 }
 CONTENT_TYPES = {
@@ -133,6 +220,10 @@ CONTENT_TYPES = {
     "openai-responses": "text/event-stream",
     "anthropic": "text/event-stream",
     "gemini": "text/event-stream",
+    "gemini-interactions": "text/event-stream",
+    "bedrock-converse": "application/vnd.amazon.eventstream",
+    "cohere": "text/event-stream",
+    "mistral": "text/event-stream",
     "ollama": "application/x-ndjson",
 }
 

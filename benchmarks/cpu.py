@@ -20,6 +20,10 @@ PROVIDERS = {
     "openai-responses": "openai-responses",
     "anthropic": "anthropic",
     "gemini": "google",
+    "gemini-interactions": "google-interactions",
+    "bedrock-converse": "bedrock",
+    "cohere": "cohere",
+    "mistral": "mistral",
     "ollama": "ollama",
 }
 MODES = ("blocks", "events")

@@ -5,6 +5,7 @@ It has no grammar, no events, no errors, no limits, and trusts every byte.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -61,6 +62,28 @@ class _Candidate(msgspec.Struct):
 
 class _Generated(msgspec.Struct):
     candidates: list[_Candidate]
+
+
+class _Inside(msgspec.Struct):
+    content: _Inner | list[object] | None = None
+
+
+class _Outside(msgspec.Struct):
+    message: _Inside | None = None
+
+
+class _CohereEvent(msgspec.Struct):
+    type: str
+    delta: _Outside | None = None
+
+
+class _InteractionEvent(msgspec.Struct):
+    event_type: str | None = None
+    delta: _Inner | None = None
+
+
+class _BlockDelta(msgspec.Struct):
+    delta: _Inner
 
 
 async def openai_chat(response: aiohttp.ClientResponse) -> AsyncIterator[str]:
@@ -127,10 +150,63 @@ async def gemini(response: aiohttp.ClientResponse) -> AsyncIterator[str]:
                         yield part.text
 
 
+async def gemini_interactions(response: aiohttp.ClientResponse) -> AsyncIterator[str]:
+    """Text deltas of interactions."""
+    decode = msgspec.json.Decoder(_InteractionEvent).decode
+    tail = b""
+    async for block in response.content.iter_any():
+        *events, tail = (tail + block).split(b"\n\n")
+        for event in events:
+            data = event[event.index(b"\ndata: ") + 7 :]
+            if data == b"[DONE]":
+                return
+            wire = decode(data)
+            if wire.event_type == "step.delta" and wire.delta is not None and wire.delta.text:
+                yield wire.delta.text
+
+
+async def cohere(response: aiohttp.ClientResponse) -> AsyncIterator[str]:
+    """Text deltas of the chat API."""
+    decode = msgspec.json.Decoder(_CohereEvent).decode
+    tail = b""
+    async for block in response.content.iter_any():
+        *events, tail = (tail + block).split(b"\n\n")
+        for event in events:
+            wire = decode(event[event.index(b"\ndata: ") + 7 :])
+            if wire.type == "content-delta" and wire.delta is not None and wire.delta.message is not None:
+                content = wire.delta.message.content
+                if isinstance(content, _Inner) and content.text:
+                    yield content.text
+
+
+async def bedrock_converse(response: aiohttp.ClientResponse) -> AsyncIterator[str]:
+    """Text deltas of ConverseStream; lengths are read, checksums are not."""
+    decode = msgspec.json.Decoder(_BlockDelta).decode
+    lengths = struct.Struct(">II").unpack_from
+    tail = b""
+    async for block in response.content.iter_any():
+        data, at = tail + block, 0
+        while at + 12 <= len(data):
+            total, headers = lengths(data, at)
+            if at + total > len(data):
+                break
+            begin = at + 12 + headers
+            if data.startswith(b"contentBlockDelta", at + 27):
+                text = decode(data[begin : at + total - 4]).delta.text
+                if text:
+                    yield text
+            at += total
+        tail = data[at:]
+
+
 FLOORS = {
     "openai-chat": openai_chat,
     "openai-responses": openai_responses,
     "anthropic": anthropic,
     "gemini": gemini,
+    "gemini-interactions": gemini_interactions,
+    "bedrock-converse": bedrock_converse,
+    "cohere": cohere,
+    "mistral": openai_chat,
     "ollama": ollama,
 }

@@ -111,6 +111,7 @@ class LLMStreamError(Exception):
     partial:  the message as far as it came (a `chats.Message`), or None
     usage:    tokens used as far as the vendor said
     attempts: how often the request was sent
+    tried:    where a chain of models was asked: each that failed ("provider:model"), and why, in order
     """
 
     code: ClassVar[str] = "error"
@@ -138,6 +139,7 @@ class LLMStreamError(Exception):
         self.partial: Any = None
         self.usage: Usage | None = None
         self.attempts = 1
+        self.tried: tuple[tuple[str, ErrorInfo], ...] = ()
 
     def __init_subclass__(cls, code: str | None = None, retryable: bool | None = None) -> None:
         super().__init_subclass__()

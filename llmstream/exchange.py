@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ __all__ = ["HttpRequest", "HttpResponse", "carries_secret", "redact_headers"]
 _SECRET_WORDS = ("auth", "key", "token", "secret", "cookie", "password", "credential", "signature")
 
 
+@functools.lru_cache
 def carries_secret(name: str) -> bool:
     """Whether a header of this name is likely to hold a credential."""
     lower = name.lower()

@@ -109,6 +109,7 @@ class _Checker:
         self.open: dict[str, Family] = {}
         self.closed: dict[str, Family] = {}
         self.incomplete: dict[str, Family] = {}
+        self.discarded: set[str] = set()
         self.inputs: dict[str, list[str]] = {}
         self.called: set[str] = set()
         self.settled: set[str] = set()
@@ -134,6 +135,8 @@ class _Checker:
             self.result(position, event)
         elif isinstance(event, Error):
             self.errors += 1
+        elif isinstance(event, Retry):
+            self.discarded |= self.incomplete.keys()
         elif isinstance(event, Finish):
             self.end(position, event)
 
@@ -184,6 +187,8 @@ class _Checker:
         for block_id, family in self.open.items():
             self.note(position, f"{family} {block_id!r} is still open at finish")
         for block_id, family in self.incomplete.items():
+            if block_id in self.discarded:
+                continue  # a retry says why
             if family == "tool-input" and event.finish_reason in _TRUNCATING:
                 continue
             if not self.errors:
@@ -207,7 +212,8 @@ class Guard:
 
     Events that fit pass as they are; a batch of deltas passes as the same list. What does not
     fit is mended: a delta without a block opens one, a block reopened gets an id of its own,
-    text closes before a tool input opens, and after finish nothing passes.
+    text closes before a tool input opens, and after finish nothing passes. A retry closes what is
+    open as incomplete, and the errors before it are void.
     """
 
     def __init__(self) -> None:
@@ -217,6 +223,7 @@ class Guard:
         self._used: set[str] = set()
         self._alias: dict[tuple[Family, str], str] = {}
         self._broken_inputs: set[str] = set()
+        self._broken: set[Family] = set()  # of blocks that ended as incomplete
         self._called: set[str] = set()
 
     def start(self, warnings: Iterable[Warning] = ()) -> list[Event]:
@@ -228,10 +235,15 @@ class Guard:
         opened = self._open
         if self.finished:
             return []
+        kind: type | None = None
+        block_id = ""
         for event in events:
-            family = _DELTAS.get(type(event))
             # Deltas have an id, which the type checker cannot see in a look-up by type.
-            if family is None or opened.get(event.id) is not family:  # type: ignore[union-attr, arg-type]
+            if type(event) is kind and event.id is block_id:  # type: ignore[union-attr]
+                continue  # it goes on with the same block as the one before
+            kind, block_id = type(event), getattr(event, "id", "")
+            family = _DELTAS.get(kind)
+            if family is None or opened.get(block_id) is not family:
                 break
         else:
             return events
@@ -271,9 +283,15 @@ class Guard:
                 event = msgspec.structs.replace(event, tool_call_id=call_id)
         elif isinstance(event, Error):
             self.errors.append(event.error)
+        elif isinstance(event, Retry):
+            self._close_all(out, incomplete=True)
+            self.errors.clear()
+            self._broken.clear()
         elif isinstance(event, Finish):
+            self._broken |= set(self._open.values()) & {"tool-input"}
             self._close_all(out, incomplete=False)
             self.finished = True
+            event = self._justified(event, out)
         elif move == "begin":
             return
         out.append(event)
@@ -290,13 +308,24 @@ class Guard:
         if self._open.get(block_id) == family:
             if move == "close":
                 del self._open[block_id]
-                if family == "tool-input" and event.incomplete:  # type: ignore[union-attr]
-                    self._broken_inputs.add(block_id)
+                if event.incomplete:  # type: ignore[union-attr]  # every closing event has it
+                    self._broken.add(family)
+                    if family == "tool-input":
+                        self._broken_inputs.add(block_id)
             out.append(self._renamed(event, block_id))
         elif move == "delta" and family != "tool-input":
             block_id = self._open_as(block_id, family)
             out.append(TextStart(block_id) if family == "text" else ReasoningStart(block_id))
             out.append(self._renamed(event, block_id))
+
+    def _justified(self, finish: Finish, out: list[Event]) -> Finish:
+        """The finish, as an error where a block broke off and the finish reason does not say why."""
+        broken = self._broken - ({"tool-input"} if finish.finish_reason in _TRUNCATING else set())
+        if broken and not self.errors:
+            words = f"the answer ended though its {min(broken)} was not complete"
+            self.errors.append(ErrorInfo("incomplete-stream", words, retryable=True))
+            out.append(Error(self.errors[0]))
+        return msgspec.structs.replace(finish, finish_reason="error") if broken else finish
 
     def _open_as(self, block_id: str, family: Family) -> str:
         """Opens a block, under another id where this one has been used."""

@@ -20,26 +20,55 @@ MAX_DEPTH = 128
 # Fragments of an open string are joined when so many lie about, whether or not anyone looks.
 _MAX_PARTS = 4096
 
-# What the next character belongs to. The order matters: from _STRING on, a token is open.
+# What the next character belongs to. The order matters: up to _END between tokens, from _STRING on in one.
 _VALUE: Final = 0
 _FIRST_ITEM: Final = 1
 _FIRST_KEY: Final = 2
 _KEY: Final = 3
 _COLON: Final = 4
-_AFTER: Final = 5
-_END: Final = 6
-_BROKEN: Final = 7
-_STRING: Final = 8
-_ESCAPE: Final = 9
-_NUMBER: Final = 10
-_LITERAL: Final = 11
+_AFTER_ITEM: Final = 5
+_AFTER_MEMBER: Final = 6
+_END: Final = 7
+_BROKEN: Final = 8
+_STRING: Final = 9
+_ESCAPE: Final = 10
+_NUMBER: Final = 11
+_LITERAL: Final = 12
+# What a bracket does.
+_OPEN_OBJECT: Final = 13
+_OPEN_ARRAY: Final = 14
+_CLOSE: Final = 15
+
+_VALUE_BEGINNINGS: Final = {
+    '"': _STRING,
+    "{": _OPEN_OBJECT,
+    "[": _OPEN_ARRAY,
+    **dict.fromkeys("-0123456789", _NUMBER),
+    **dict.fromkeys("tfn", _LITERAL),
+}
+_STEPS: Final[tuple[dict[str, int], ...]] = tuple(
+    dict.fromkeys(" \t\n\r", mode) | steps
+    for mode, steps in (
+        (_VALUE, _VALUE_BEGINNINGS),
+        (_FIRST_ITEM, _VALUE_BEGINNINGS | {"]": _CLOSE}),
+        (_FIRST_KEY, {'"': _STRING, "}": _CLOSE}),
+        (_KEY, {'"': _STRING}),
+        (_COLON, {":": _VALUE}),
+        (_AFTER_ITEM, {",": _VALUE, "]": _CLOSE}),
+        (_AFTER_MEMBER, {",": _KEY, "}": _CLOSE}),
+        (_END, {}),
+    )
+)
+"""What a character between tokens leads to, by the mode it is met in."""
+
 _EXPECTED = {
     _VALUE: "a value",
     _FIRST_ITEM: "a value or ]",
     _FIRST_KEY: "a key in double quotes or }",
     _KEY: "a key in double quotes",
     _COLON: "a colon",
-    _AFTER: "a comma or the end of the array or object",
+    _AFTER_ITEM: "a comma or the end of the array or object",
+    _AFTER_MEMBER: "a comma or the end of the array or object",
     _END: "nothing after the value",
     _STRING: "no raw control character or lone surrogate in a string",
     _ESCAPE: "an escape sequence of a valid character",
@@ -47,7 +76,6 @@ _EXPECTED = {
     _LITERAL: "true, false or null",
 }
 
-_NOT_SPACE = re.compile(r"[^ \t\n\r]")
 # In a string: the quote, the backslash, control characters, and surrogates, which UTF-8 cannot hold.
 _SPECIAL = re.compile('["\\\\\x00-\x1f\ud800-\udfff]')
 _LITERALS: dict[str, tuple[str, bool | None]] = {
@@ -74,14 +102,15 @@ class PartialJSON:
     """
 
     __slots__ = (
-        "_box", "_escape", "_in_key", "_key", "_mode", "_offset", "_outer", "_parts", "_placed", "_root",
-        "_text", "_token", "error", "max_depth",
+        "_after", "_box", "_escape", "_in_key", "_key", "_mode", "_offset", "_outer", "_parts", "_placed",
+        "_root", "_text", "_token", "error", "max_depth",
     )  # fmt: skip
 
     def __init__(self, *, max_depth: int = MAX_DEPTH) -> None:
         self.max_depth = max_depth
         self.error: LLMStreamError | None = None
         self._mode: int = _VALUE
+        self._after: int = _END  # the mode once the current value ends
         self._offset = 0  # characters before the current fragment
         self._root: Any = None
         self._box: dict[str, Any] | list[Any] | None = None  # the innermost open container
@@ -175,61 +204,61 @@ class PartialJSON:
                 at = self._read_literal(fragment, at)
 
     def _read_structure(self, fragment: str, at: int) -> int:
-        """One character between tokens; returns where reading goes on."""
-        char = fragment[at]
-        if char in " \t\n\r":
-            found = _NOT_SPACE.search(fragment, at)
-            return found.start() if found else len(fragment)
+        """What stands between tokens, and whole strings; returns where any other token goes on."""
         mode = self._mode
-        if mode == _AFTER:
-            in_object = isinstance(self._box, dict)
-            if char == ",":
-                self._mode = _KEY if in_object else _VALUE
-            elif char == ("}" if in_object else "]"):
-                self._close_box()
-            else:
+        while at < len(fragment):
+            step = _STEPS[mode].get(fragment[at])
+            if step is None:
+                self._mode = mode
                 raise self._unexpected(fragment, at)
-        elif mode == _COLON and char == ":":
-            self._mode = _VALUE
-        elif mode in (_KEY, _FIRST_KEY) and char == '"':
-            self._mode, self._in_key = _STRING, True
-        elif (mode == _FIRST_KEY and char == "}") or (mode == _FIRST_ITEM and char == "]"):
-            self._close_box()
-        elif mode in (_VALUE, _FIRST_ITEM):
-            return self._begin_value(fragment, at)
-        else:
-            raise self._unexpected(fragment, at)
-        return at + 1
-
-    def _begin_value(self, fragment: str, at: int) -> int:
-        char = fragment[at]
-        if char == '"':
-            self._mode = _STRING
-            return at + 1
-        if char == "{":
-            self._open_box({}, _FIRST_KEY)
-            return at + 1
-        if char == "[":
-            self._open_box([], _FIRST_ITEM)
-            return at + 1
-        if char in "-0123456789":
-            self._mode = _NUMBER
-        elif char in _LITERALS:
-            self._mode = _LITERAL
-        else:
-            raise self._unexpected(fragment, at)
+            if step <= _END:
+                mode = step
+            elif step == _STRING:
+                in_key = mode in (_KEY, _FIRST_KEY)
+                found = _SPECIAL.search(fragment, at + 1)
+                if found is None or found[0] != '"':
+                    self._mode, self._in_key = _STRING, in_key
+                    return at + 1
+                text = fragment[at + 1 : found.start()]
+                at = found.start()
+                if in_key:
+                    self._key = text
+                    mode = _COLON
+                else:
+                    self._put(text)
+                    self._placed = False
+                    mode = self._after
+            elif step < _OPEN_OBJECT:
+                self._mode = step
+                return at
+            else:
+                mode = self._step_over_bracket(step)
+            at += 1
+        self._mode = mode
         return at
+
+    def _step_over_bracket(self, step: int) -> int:
+        """Opens or closes an array or object; returns the mode behind the bracket."""
+        if step == _OPEN_OBJECT:
+            self._open_box({}, _AFTER_MEMBER)
+            return _FIRST_KEY
+        if step == _OPEN_ARRAY:
+            self._open_box([], _AFTER_ITEM)
+            return _FIRST_ITEM
+        self._box = box = self._outer.pop()
+        self._after = _END if box is None else _AFTER_MEMBER if isinstance(box, dict) else _AFTER_ITEM
+        return self._after
 
     def _read_string(self, fragment: str, at: int) -> int:
         parts = self._parts
         while found := _SPECIAL.search(fragment, at):
             end = found.start()
-            if end > at:
-                parts.append(fragment[at:end])
             char = fragment[end]
             if char == '"':
-                self._end_string()
+                self._end_string(fragment[at:end])
                 return end + 1
+            if end > at:
+                parts.append(fragment[at:end])
             if char != "\\":
                 raise self._unexpected(fragment, end)
             plain = _SIMPLE_ESCAPES.get(fragment[end + 1 : end + 2])
@@ -242,16 +271,22 @@ class PartialJSON:
             parts.append(fragment[at:])
         return len(fragment)
 
-    def _end_string(self) -> None:
+    def _end_string(self, rest: str) -> None:
+        """The closing quote is here, and `rest` before it."""
         if self._in_key:
+            self._parts.append(rest)
             self._key = "".join(self._parts)
             self._parts.clear()
             self._in_key = False
             self._mode = _COLON
-        else:
+            return
+        if self._placed or self._parts:
+            self._parts.append(rest)
             self._show_string()
             self._text = ""
-            self._end_value()
+        else:
+            self._put(rest)
+        self._end_value()
 
     def _read_escape(self, fragment: str, at: int) -> int:
         escape = self._escape
@@ -274,10 +309,10 @@ class PartialJSON:
         end = json_numbers.end_of_run(fragment, at)
         token = self._token + fragment[at:end]
         valid = json_numbers.valid_chars(token)
+        json_numbers.check_length(token[:valid])
+        self._token = token[:valid]  # shown even before a fault, as it is where it comes alone
         if valid < len(token):
             raise self._unexpected(fragment, end - (len(token) - valid))
-        json_numbers.check_length(token)
-        self._token = token
         ended = end < len(fragment)
         if ended and not json_numbers.is_whole(token):
             raise self._unexpected(fragment, end)
@@ -309,7 +344,7 @@ class PartialJSON:
             self._end_value()
         return at
 
-    def _open_box(self, box: dict[str, Any] | list[Any], mode: int) -> None:
+    def _open_box(self, box: dict[str, Any] | list[Any], after: int) -> None:
         # _outer holds None below the root container, so its length is the depth.
         if len(self._outer) >= self.max_depth:
             raise LimitExceeded(
@@ -320,16 +355,11 @@ class PartialJSON:
         self._put(box)
         self._placed = False
         self._outer.append(self._box)
-        self._box = box
-        self._mode = mode
-
-    def _close_box(self) -> None:
-        self._box = self._outer.pop()
-        self._end_value()
+        self._box, self._after = box, after
 
     def _end_value(self) -> None:
         self._placed = False
-        self._mode = _END if self._box is None else _AFTER
+        self._mode = self._after
 
     def _put(self, value: Any) -> None:
         """Give the current value its place, or replace what stands there of it."""

@@ -16,6 +16,7 @@ from llmstream.events import (
     ReasoningEnd,
     ReasoningStart,
     ResponseMetadata,
+    Retry,
     Source,
     StreamStart,
     TextDelta,
@@ -177,3 +178,37 @@ def test_whatever_a_decoder_emits_becomes_a_sentence(events: list[Event], fails:
     out += guard.close(Usage(), FAILED)
     broken = [line for line in check(out) if "incomplete" not in line and "broke off" not in line]
     assert broken == []
+
+
+def test_a_retry_says_why_blocks_before_it_broke_off() -> None:
+    events: list[Event] = [
+        StreamStart(),
+        TextStart("0"),
+        TextEnd("0", incomplete=True),
+        Retry("broke off", discard_step=0, attempt=1, wait_s=0.0),
+        Finish("stop"),
+    ]
+    assert check(events) == []
+    assert check([event for event in events if not isinstance(event, Retry)]) != []
+
+
+def test_a_guard_ends_at_a_retry_what_is_open_and_forgets_the_errors_before_it() -> None:
+    guard = Guard()
+    error = Error(ErrorInfo("overloaded", "busy", retryable=True))
+    retry = Retry("broke off", discard_step=0, attempt=1, wait_s=0.0)
+    again: list[Event] = [TextStart("0"), TextDelta("b", "0"), Finish("stop")]
+    events = guard.start() + guard.feed([TextStart("0"), TextDelta("a", "0"), error, retry, *again])
+    assert check(events) == []
+    assert TextEnd("0", incomplete=True) in events
+    assert guard.errors == []
+
+
+def test_a_guard_says_why_a_block_that_broke_off_is_no_clean_end() -> None:
+    guard = Guard()
+    events = guard.start() + guard.feed([ToolInputStart("f", "1"), Finish("stop")])
+    assert check(events) == []
+    assert events[-1] == Finish("error")
+    assert guard.errors[0].code == "incomplete-stream"
+    cut = Guard()
+    assert check(cut.start() + cut.feed([ToolInputStart("f", "1"), Finish("length")])) == []
+    assert cut.errors == []

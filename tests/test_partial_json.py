@@ -130,6 +130,17 @@ def test_what_came_before_a_fault_stays_visible() -> None:
     assert parse(['{"a": 1}', "}"]).value == {"a": 1}
 
 
+@pytest.mark.parametrize("text", ["12+9", "[1.5-", '{"a":-20e1.', "12345-"])
+def test_a_number_before_a_fault_is_shown_at_every_cut(text: str) -> None:
+    whole = PartialJSON()
+    whole.feed(text)
+    for cut in range(len(text)):
+        parser = PartialJSON()
+        parser.feed(text[:cut])
+        parser.feed(text[cut:])
+        assert (parser.state, parser.value) == ("invalid", whole.value)
+
+
 @pytest.mark.parametrize("opening", ["[", '{"a":'])
 def test_depth_is_limited_by_a_typed_error(opening: str) -> None:
     assert parse([opening * MAX_DEPTH]).state == "partial"
@@ -149,6 +160,13 @@ def test_integers_are_exact_up_to_the_cap_and_refused_beyond() -> None:
         parser = PartialJSON()
         with pytest.raises(LimitExceeded, match="4300"):
             parser.feed(text)
+
+
+def test_a_number_too_long_to_read_is_refused_also_before_a_fault() -> None:
+    parser = PartialJSON()
+    with pytest.raises(LimitExceeded):
+        parser.feed("1" * 5000 + "-")
+    assert parser.state == "invalid"
 
 
 def test_the_value_is_live_and_strings_once_read_do_not_change() -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import AsyncIterable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from llmstream.accumulate.fold import Fold
 from llmstream.chats.content import Text, ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
-from llmstream.errors import IncompleteStream, LLMStreamError
+from llmstream.errors import IncompleteStream, InvalidRequest, LLMStreamError
 from llmstream.events import Event
 
 if TYPE_CHECKING:
     from llmstream.request import ProviderTool, ToolSpec
-    from llmstream.tools import AnyTool, Tool, ToolCallStatus
+    from llmstream.tools import AnyTool, Approve, Approver, CallTasks, Deny, Tool, ToolCallStatus
 
 __all__ = ["Accumulator", "accumulate", "collect"]
 
@@ -49,7 +49,7 @@ class Accumulator(Fold):
 
     def _reset(self) -> None:
         super()._reset()
-        self._tools_ran = False
+        self._under_way: set[str] = set()
 
     @property
     def partial(self) -> Message:
@@ -108,32 +108,59 @@ class Accumulator(Fold):
         for result in results:
             self._results[result.tool_call_id] = result
 
-    async def call_tools(self, *, limit: int = 8) -> list[ToolCallStatus]:
+    async def call_tools(
+        self,
+        decisions: Mapping[str, Approve | Deny | bool] = {},
+        *,
+        approve: Approver | None = None,
+        limit: int = 8,
+        begun: CallTasks | None = None,
+    ) -> list[ToolCallStatus]:
         """Runs the pending calls of the finished message, at most `limit` at a time.
 
-        One response's calls run once: a second call gives an empty list. So does a response
-        that is unfinished or failed, and an accumulator without tools; nothing runs then.
+        Each call runs once. A call that needs approval runs when it is decided about, here or by
+        `approve`; until then it stays in `pending_calls`, and this may be called again. Nothing runs
+        of a response that is unfinished or failed, or in an accumulator without tools.
         Results are in `tool_message`. If the caller is cancelled, the calls that were not
         done get results that say so, and the cancellation goes on.
 
-        returns: one status a call, in call order
+        decisions: by the id of the call; True and False for `Approve()` and `Deny()`
+        begun:     calls that were started while the response still came
+        returns:   one status a call that is done now, in call order
+        raises:    InvalidRequest for a decision about a call that does not wait
         """
         failed = self.error is not None or self.finish_reason in (None, "error")
-        if failed or self._tools_ran or not self._tools:
+        if failed or not self._tools:
             return []
-        self._tools_ran = True
         from llmstream.tools import cancelled_results, run_calls
+        from llmstream.tools.approval import as_decision
 
-        pending = self.pending_calls
+        pending = [call for call in self.pending_calls if call.id not in self._under_way]
+        ids = {call.id for call in pending}
+        stray = [call_id for call_id in decisions if call_id not in ids]
+        if stray:
+            raise InvalidRequest(f"no call {stray[0]!r} waits for a decision")
+        decided = {call_id: as_decision(said) for call_id, said in decisions.items()}
 
         def keep(status: ToolCallStatus) -> None:
             self._results[status.tool_call_id] = status.result
 
+        self._under_way |= ids
         try:
-            return await run_calls(pending, self._tools, limit=limit, on_result=keep)
+            return await run_calls(
+                pending,
+                self._tools,
+                limit=limit,
+                decisions=decided,
+                approve=approve,
+                on_result=keep,
+                begun=begun,
+            )
         except BaseException:  # a cancellation among them: the history has to stay whole
             self.add_results(cancelled_results(pending, self._results.values()))
             raise
+        finally:
+            self._under_way -= ids
 
 
 def accumulate(events: Iterable[Event]) -> Accumulator:

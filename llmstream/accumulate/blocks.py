@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from io import StringIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from llmstream import events
 from llmstream.chats.content import File, Metadata, Part, Reasoning, Source, Text, ToolCall, ToolResult
 from llmstream.errors import LLMStreamError
-from llmstream.partial_json import PartialJSON
+
+if TYPE_CHECKING:
+    from llmstream.partial_json import PartialJSON
 
 __all__ = ["Block", "Input", "file_part", "merge_metadata", "result_part", "source_part"]
 
@@ -54,7 +56,7 @@ class Block:
         if self._part is not None:
             return self._part
         text = self._buffer.getvalue()
-        if not text and not self.metadata:
+        if not text and not self._says_anything():
             return None
         part = self._type(text, self.metadata)
         if self.closed:
@@ -65,6 +67,12 @@ class Block:
         """Adds what a later event of the block says."""
         self.metadata = merge_metadata(self.metadata, metadata)
         self._part = None
+
+    def _says_anything(self) -> bool:
+        """Whether a block without text has something to send back: whose reasoning it is alone is nothing."""
+        if self._type is Reasoning:
+            return any(key != OWN_KEY for key in self.metadata or ())
+        return bool(self.metadata)
 
 
 class Input:
@@ -85,6 +93,8 @@ class Input:
         """The best value so far: what has come since it was last read is parsed now, and once."""
         parser = self._parser
         if parser is None:
+            from llmstream.partial_json import PartialJSON  # loaded by those who look at growing inputs
+
             parser = self._parser = PartialJSON()
         parsed = self._parsed
         self._buffer.seek(parsed)

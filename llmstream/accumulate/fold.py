@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from llmstream import events as ev
 from llmstream.accumulate.blocks import OWN_KEY, Block, Input, file_part, result_part, source_part
@@ -72,13 +72,22 @@ class Fold:
     def feed_many(self, events: Iterable[ev.Event]) -> None:
         """Folds events in order; for a batch, much cheaper than `feed` for each."""
         deltas = _DELTAS
+        untyped: Iterable[Any] = events  # a set lookup narrows no type
+        last: type | None = None  # the kind of the delta before, its block, and where it went
+        block_id = ""
+        write: Any = None
         try:
-            for event in cast("Iterable[Any]", events):  # a set lookup narrows no type
+            for event in untyped:
                 kind = type(event)
+                if kind is last and event.id is block_id and event.provider_metadata is None:
+                    write(event.delta)
+                    continue
+                last = None
                 if kind in deltas and event.provider_metadata is None:
-                    sink = self._sinks.get(event.id)
-                    if sink is not None:
-                        sink(event.delta)
+                    write = self._sinks.get(event.id)
+                    if write is not None:
+                        write(event.delta)
+                        last, block_id = kind, event.id
                         continue
                 fold = _FOLDS.get(kind)
                 if fold is not None and (self.finish_reason is None or kind is ev.StreamStart):

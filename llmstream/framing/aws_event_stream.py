@@ -31,6 +31,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 _OVERHEAD = 16  # prelude and message CRC
 _MAX_HEADERS_BYTES = 128 * 1024  # from the AWS documents
+_REPEATED_BLOCKS = 16
+_REPEATED_BLOCK_BYTES = 512
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -52,13 +54,14 @@ class EventStreamDecoder:
                returned first; then every further call raises it. With none before it, it is raised at once.
     """
 
-    __slots__ = ("_held", "_needed", "error", "max_bytes")
+    __slots__ = ("_held", "_needed", "_read_before", "error", "max_bytes")
 
     def __init__(self, max_bytes: int = 16 * 1024 * 1024) -> None:
         self.max_bytes = max_bytes
         self.error: LLMStreamError | None = None
         self._held = bytearray()  # the unfinished message
         self._needed = _PRELUDE.size  # how many bytes must be held before there is something to read
+        self._read_before: dict[bytes, dict[str, HeaderValue]] = {}  # headers by their block
 
     @property
     def pending(self) -> bool:
@@ -82,11 +85,15 @@ class EventStreamDecoder:
         start = 0
         try:
             while True:
-                total = self._total_bytes(data, start)
-                if total is None or len(data) - start < total:
-                    self._needed = total or _PRELUDE.size
+                if len(data) - start < _PRELUDE.size:
+                    self._needed = _PRELUDE.size
                     break
-                messages.append(_read_message(data, start, start + total))
+                total, headers, checksum = _PRELUDE.unpack_from(data, start)
+                self._check_prelude(data[start : start + 8], total, headers, checksum)
+                if len(data) - start < total:
+                    self._needed = total
+                    break
+                messages.append(self._read_message(data[start : start + total], headers))
                 start += total
         except LLMStreamError as error:
             self.error = error
@@ -113,12 +120,8 @@ class EventStreamDecoder:
         if self.error is not None:
             raise self.error
 
-    def _total_bytes(self, data: bytes, start: int) -> int | None:
-        """The length of the message at start, or None while its prelude is not whole."""
-        if len(data) - start < _PRELUDE.size:
-            return None
-        total, headers, checksum = _PRELUDE.unpack_from(data, start)
-        if crc32(data[start : start + 8]) != checksum:
+    def _check_prelude(self, lengths: bytes, total: int, headers: int, checksum: int) -> None:
+        if crc32(lengths) != checksum:
             raise ProtocolError(
                 "The checksum of a message's prelude is wrong: the body is damaged, or it is no AWS event "
                 "stream. Check status and content type, and send the request again.",
@@ -132,7 +135,26 @@ class EventStreamDecoder:
                 "Pass a larger max_bytes if payloads of this size are expected.",
                 reason="limit",
             )
-        return int(total)
+
+    def _read_message(self, data: bytes, headers: int) -> Message:
+        """One whole message, whose header block has so many bytes."""
+        if crc32(memoryview(data)[:-4]) != int.from_bytes(data[-4:]):
+            raise ProtocolError(
+                "The checksum of a message is wrong: the body was damaged on its way. "
+                "Send the request again.",
+                reason="message_crc",
+            )
+        end = _PRELUDE.size + headers
+        return Message(self._headers(data[_PRELUDE.size : end]), data[end:-4])
+
+    def _headers(self, block: bytes) -> dict[str, HeaderValue]:
+        """The headers of a block. Vendors repeat a few blocks all the time, so each of those is read once."""
+        known = self._read_before.get(block)
+        if known is None:
+            known = _read_headers(block)
+            if len(block) <= _REPEATED_BLOCK_BYTES and len(self._read_before) < _REPEATED_BLOCKS:
+                self._read_before[block] = known
+        return known.copy()
 
 
 def encode_message(headers: Mapping[str, HeaderValue], payload: bytes) -> bytes:
@@ -148,18 +170,6 @@ def encode_message(headers: Mapping[str, HeaderValue], payload: bytes) -> bytes:
     prelude = struct.pack(">II", total, len(block))
     message = b"".join((prelude, _U32.pack(crc32(prelude)), block, payload))
     return message + _U32.pack(crc32(message))
-
-
-def _read_message(data: bytes, start: int, end: int) -> Message:
-    (checksum,) = _U32.unpack_from(data, end - 4)
-    if crc32(memoryview(data)[start : end - 4]) != checksum:
-        raise ProtocolError(
-            "The checksum of a message is wrong: the body was damaged on its way. Send the request again.",
-            reason="message_crc",
-        )
-    (_, headers, _) = _PRELUDE.unpack_from(data, start)
-    body = start + _PRELUDE.size
-    return Message(_read_headers(data[body : body + headers]), data[body + headers : end - 4])
 
 
 def _read_headers(block: bytes) -> dict[str, HeaderValue]:

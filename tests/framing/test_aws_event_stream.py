@@ -222,3 +222,14 @@ def test_shared_cases_hold_at_every_cut(shared_dir: Path) -> None:
         whole = run([body])[0]
         if case["error"] is None and not any(isinstance(v, int) for m in whole for v in m.headers.values()):
             assert b"".join(map(bytes_of, whole)) == body, case["name"]
+
+
+def test_messages_with_the_same_header_block_share_nothing() -> None:
+    first, second = EventStreamDecoder().feed(bytes_of(TYPED) * 2)
+    first.headers.clear()
+    assert second == TYPED
+
+
+def test_more_header_blocks_than_are_kept_are_all_read() -> None:
+    messages = [Message({"number": number}, b"p") for number in range(100)] * 2
+    assert EventStreamDecoder().feed(b"".join(map(bytes_of, messages))) == messages

@@ -67,6 +67,8 @@ NEAR_RUNS = [
     b"event: a\nevent: b\n\nevent: c\ndata: 3\n\n",
     b"event: a\ndata:1\n\nevent: a\ndata: 2\n\n",
     b"event: a\rdata: 1\r\n\r\nevent: a\r\ndata: 2\r\n\r\n",
+    b"event: a\ndata: 1\r\ndata: 2\r\n\r\n",
+    b"event: a\rdata: 1\r\ndata: 2\r\n\r\n",
     b"data:\n\ndata:\n\n",
     b"event:\n\ndata: 1\n\n",
     b"events: a\ndata: 1\n\n",
