@@ -80,11 +80,8 @@ async def test_a_run_in_progress_is_compacted_and_loses_nothing(tmp_path: Path) 
         async def dies() -> None:
             shutil.copy(journal.path, left)
 
-        turns = [*[CALLS] * 8, Turn(calls=(Call("look", {"at": 3}), Call("early"), Call("dies")))]
-        tools = [look, early, dies]
-        await ls.Agent(
-            ScriptedModel(*turns, "Done."), name="a", tools=tools, journal=journal, tool_limit=1
-        ).run("Go")
+        model = ScriptedModel(*[CALLS] * 8, Turn(calls=(Call("dies"),)), "Done.")
+        await ls.Agent(model, name="a", tools=[look, early, dies], journal=journal).run("Go")
         found = agent(None).recover(left)
         return [r.content for m in found for r in m.tool_results], len(list(read_lines(str(left))))
 
