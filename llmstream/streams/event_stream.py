@@ -1,4 +1,4 @@
-"""The handle of a stream: its events, views of what has come, and the turns that tools add."""
+"""The handle of a stream: its events as they are read, and the turns that tools add."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, overload
 
-from llmstream.accumulate import Accumulator
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.dialects.base import takes_prefix
-from llmstream.errors import InvalidOutput, InvalidRequest, LLMStreamError
-from llmstream.events import Event, FinishReason, TextDelta, Usage
+from llmstream.errors import InvalidRequest
+from llmstream.events import Event, TextDelta, Usage
+from llmstream.streams.answer_view import AnswerView
 from llmstream.streams.continuing import CONTINUE_NOTE, Continuation, going_on
+from llmstream.streams.conversation import Conversation
 from llmstream.streams.history import copied, kept_of_a_broken_turn
 from llmstream.streams.options import Options, make_request
 from llmstream.streams.resuming import ResumeToken
@@ -22,24 +23,20 @@ from llmstream.streams.resuming import ResumeToken
 if TYPE_CHECKING:
     from llmstream.streams.call import Call
     from llmstream.streams.model import Model
-    from llmstream.structured import Structured
-    from llmstream.tools import AnyTool, Approve, Approver, CallTasks, Deny, ToolCallStatus
+    from llmstream.tools import Approve, Approver, Deny, ToolCallStatus
 
 __all__ = ["EventStream"]
 
 T = TypeVar("T")
 
 
-class EventStream:
+class EventStream(AnswerView):
     """A response as it comes, and the conversation it belongs to.
 
     Iterate it for events; leave it, by `async with`, break or exception, and the socket closes
     at once. `call_tools()` runs what the model asked for, after which `async for` goes on with
     the next response; an empty list means that the conversation is done.
     """
-
-    _call: Call | None = None
-    _over = False
 
     def __init__(
         self,
@@ -51,28 +48,18 @@ class EventStream:
         token: ResumeToken | None = None,  # where the first answer, which is there already, is read on
         whole: bool = False,  # or from its beginning
     ) -> None:
-        system = options.get("system")
+        super().__init__()
         self.model = model
         self.total_usage = Usage()
-        self._messages = ([Message.system(system)] if system else []) + copied(messages)
-        self._options = cast(Options, {k: v for k, v in options.items() if k != "system"})
-        self._output = _as_structured(options.get("response_format"))
-        self._options["tools"] = self._wrapped_tools()
-        self._outfit()
+        self._conversation = Conversation(messages, options)
+        self._fold, self._eager = self._conversation.outfit()
         self._started = started
         self._iterator: AsyncGenerator[Event] | None = None
-        self._current: Event | None = None
         self._reading = False
         self._left = False
-        self._batch: list[Event] = []
-        self._seen = 0
-        self._folded = 0
         self._token, self._whole = token, whole
         self._continues: Continuation | None = None
-        # A wrong option fails here and now.
-        make_request(model.name, self._messages, self._options, answered=token is not None)
-
-    # -- reading
+        self._conversation.request(model.name, answered=token is not None)  # wrong options fail here and now
 
     def __aiter__(self) -> AsyncGenerator[Event]:
         return self._events()
@@ -166,25 +153,15 @@ class EventStream:
         repair:      how often the model may mend its answer; by default 1, or what `Structured` says
         raises:      InvalidOutput when that did not help; LLMStreamError where the stream failed
         """
+        conversation = self._conversation
         if output_type is not None:
-            self._expect(output_type)
-        rounds = self._output.repair if repair is None and self._output is not None else repair
-        quiet = self._options.get("errors") == "events"
+            conversation.expect(output_type, asked=self._call is not None)
+        output = conversation.output
+        rounds = output.repair if repair is None and output is not None else repair
         rounds = 1 if rounds is None else rounds
         from llmstream.streams.objects import growing_objects  # loaded by those who ask for a type
 
-        return growing_objects(self, self._output, rounds, self._next_turn, quiet=quiet)
-
-    def _expect(self, output_type: Any) -> None:
-        """Takes a type for the answer that was not named before."""
-        wanted = self._options.get("response_format")
-        given = _as_structured(output_type)
-        if self._output is not None and given is not None and self._output.type != given.type:
-            raise InvalidRequest(f"the answer was asked for as {self._output.type!r}, not {given.type!r}")
-        if self._output is None:
-            self._output = given
-            if wanted is None and self._call is None:
-                self._options["response_format"] = given
+        return growing_objects(self, output, rounds, self._next_turn, quiet=conversation.quiet)
 
     async def _events(self) -> AsyncGenerator[Event]:
         if self._over:
@@ -217,7 +194,7 @@ class EventStream:
             finally:
                 if self._left or self.error is not None:
                     await self._drop_eager()
-        if call.error is not None and self._options.get("errors") != "events":
+        if call.error is not None and not self._conversation.quiet:
             raise call.error
 
     def _announced(self, batch: list[Event], continues: Continuation) -> list[Event]:
@@ -229,8 +206,8 @@ class EventStream:
 
     def _begin(self) -> Call:
         if self._call is None:
-            model, options, token = self.model, self._options, self._token
-            request = make_request(model.name, self._messages, options, answered=token is not None)
+            model, options, token = self.model, self._conversation.options, self._token
+            request = self._conversation.request(model.name, answered=token is not None)
             if self._started is None:
                 self._started = asyncio.get_running_loop().time()
             if token is None:
@@ -250,9 +227,9 @@ class EventStream:
         if call.error is not None:
             call.error.partial = fold.partial
             call.error.usage = fold.usage
-            self._messages += kept_of_a_broken_turn(fold.partial)
+            self._conversation.messages += kept_of_a_broken_turn(fold.partial)
         elif fold.partial.parts:
-            self._messages.append(fold.partial)
+            self._conversation.messages.append(fold.partial)
 
     def _leave(self) -> None:
         """Closes the socket now; what came by then joins the conversation."""
@@ -263,84 +240,7 @@ class EventStream:
         if self._call is not None:
             self._call.close()
             self.total_usage += self.usage
-            self._messages += kept_of_a_broken_turn(self._fold.partial)
-
-    def _catch_up(self) -> None:
-        """Folds what the reader has been given since the last time."""
-        if self._folded < self._seen:
-            batch = self._batch
-            self._fold.feed_many(batch[self._folded : self._seen] if len(batch) > 1 else batch)
-            self._folded = self._seen
-
-    # -- views
-
-    @property
-    def current(self) -> Event | None:
-        """The event read last, by `next()` or by iteration."""
-        return self._batch[self._seen - 1] if self._seen else self._current
-
-    @property
-    def text(self) -> str:
-        """The text of this response as far as it has been read."""
-        return self._folded_now().text
-
-    @property
-    def message(self) -> Message:
-        """The message of this response as far as it has been read; complete once it is over."""
-        return self._folded_now().partial
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens of this response as far as the vendor has said."""
-        fold = self._folded_now()
-        return fold.usage if fold.finished or self._call is None else self._call.usage
-
-    @property
-    def finish_reason(self) -> FinishReason | None:
-        """Why the model ended; None while it has not."""
-        return self._folded_now().finish_reason
-
-    @property
-    def object(self) -> Any:
-        """The validated answer, of `response_format`'s type, once the response is over.
-
-        raises: InvalidOutput where it does not fit, with the message in `partial`; the stream's own
-                error where it failed; InvalidRequest while it is still to be read
-        """
-        if not self._over:
-            raise InvalidRequest("the answer is not over: read it, by objects() or collect(), then ask again")
-        if self.error is not None:
-            raise self.error
-        try:
-            from llmstream.streams.objects import final_object
-
-            return final_object(self.message, self.finish_reason, self._output)
-        except InvalidOutput as error:
-            error.provider, error.partial, error.usage = self.model.provider.name, self.message, self.usage
-            raise
-
-    @property
-    def error(self) -> LLMStreamError | None:
-        """Why the stream failed, or None."""
-        return self._call.error if self._call is not None else None
-
-    @property
-    def resume_token(self) -> ResumeToken | None:
-        """Where the reader is in an answer that its vendor keeps, for `Model.resume`; else None.
-
-        There is one from the first event on that names the response. Keep the latest: what came
-        after it is what is given again.
-        """
-        return self._token_at(self._seen == len(self._batch))
-
-    def _token_at(self, end: bool) -> ResumeToken | None:
-        call, model = self._call, self.model
-        if call is None:
-            return self._token
-        position = call.position if end else call.earlier
-        if position is None:
-            return None
-        return ResumeToken(model.provider.name, model.name, position.response_id, position.sequence_number)
+            self._conversation.messages += kept_of_a_broken_turn(self._fold.partial)
 
     async def cancel(self) -> bool:
         """Leaves the stream, and tells a vendor that keeps the answer to make no more of it.
@@ -374,71 +274,31 @@ class EventStream:
 
         if not self._over or not (self._left or self.error is not None):
             raise InvalidRequest("this answer did not break off; only one that did can be gone on with")
-        given = cast(Options, {**self._options, **options})
+        given = cast(Options, {**self._conversation.options, **options})
         if given.get("response_format") is not None:
             raise InvalidRequest("an answer of a type is not gone on with: half of it fits none. Ask anew.")
         other = model if isinstance(model, Model) else Model(model)
-        length = len(self.text)
-        asked = make_request(other.name, self._messages, given)
-        begun = going_on(self._messages, takes_prefix=takes_prefix(other.provider.dialect, asked), note=note)
-        stream = EventStream(other, begun if length else self._messages, given)
+        messages, length = self._conversation.messages, len(self.text)
+        if length:
+            prefix = takes_prefix(other.provider.dialect, make_request(other.name, messages, given))
+            messages = going_on(messages, takes_prefix=prefix, note=note)
+        stream = EventStream(other, messages, given)
         code = self.error.code if self.error is not None else "left"
         stream._continues = Continuation(f"{self.model.provider.name}:{self.model.name}", code, length)
         return stream
 
-    @property
-    def accumulator(self) -> Accumulator:
-        """The fold of this response: tool inputs, warnings, response id and so on."""
-        return self._folded_now()
-
-    def tool_input(self, call_id: str) -> Any:
-        """The input of a call so far, as a JSON value: the best that can be made of it at any event.
-
-        The raw text is `accumulator.tool_input`. Objects and arrays go on growing: copy what is to
-        be kept, change nothing. None of an unknown call, and while nothing can be shown.
-        """
-        self._catch_up()
-        return self._fold.tool_value(call_id)
-
     def messages(self) -> list[Message]:
         """The whole conversation: prompt, answers, tool results. Copies; the caller may keep them."""
-        messages = copied(self._messages)
+        messages = copied(self._conversation.messages)
         if not self._over:
             messages += kept_of_a_broken_turn(self._folded_now().partial)
         return messages
-
-    def _outfit(self) -> None:
-        """The tools as they are now, and a fold for the answer to come."""
-        self._eager: CallTasks | None = None
-        if not self._options["tools"]:
-            self._fold = Accumulator()
-            return
-        from llmstream.tools import CallTasks, Tool, as_tools  # loaded by those who use tools
-
-        tools = as_tools(self._options["tools"])
-        self._fold = Accumulator(tools=tools)
-        if any(isinstance(tool, Tool) and tool.eager for tool in tools):
-            self._eager = CallTasks(tools)
-
-    def _wrapped_tools(self) -> Sequence[AnyTool]:
-        given = self._options.get("tools")
-        if not given:
-            return ()
-        from llmstream.tools import wrapped
-
-        return wrapped(given)
 
     async def _drop_eager(self) -> None:
         """Cancels calls that began before their response was over, and waits for their cleanup."""
         eager, self._eager = self._eager, None
         if eager is not None:
             await eager.aclose()
-
-    def _folded_now(self) -> Accumulator:
-        self._catch_up()
-        return self._fold
-
-    # -- tools
 
     @property
     def pending_calls(self) -> list[ToolCall]:
@@ -500,16 +360,7 @@ class EventStream:
 
     def _next_turn(self, message: Message) -> None:
         """Adds a message to the conversation; the stream goes on with the answer to it."""
-        self._messages.append(message)
-        self._outfit()
+        self._conversation.messages.append(message)
+        self._fold, self._eager = self._conversation.outfit()
         self._call, self._over, self._iterator = None, False, None
-        self._batch, self._seen, self._folded = [], 0, 0
-
-
-def _as_structured(value: Any) -> Structured | None:
-    """What says of which type the answer is to be; None where nothing does."""
-    if value is None:
-        return None
-    from llmstream.structured import as_structured  # loaded by those who ask for a type
-
-    return as_structured(value)
+        self._begin_anew()

@@ -1,0 +1,83 @@
+"""The conversation that a stream belongs to: its messages, and the options that hold for every turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from llmstream.accumulate import Accumulator
+from llmstream.chats.message import Message
+from llmstream.errors import InvalidRequest
+from llmstream.request import Request
+from llmstream.streams.history import copied
+from llmstream.streams.options import Options, make_request
+
+if TYPE_CHECKING:
+    from llmstream.structured import Structured
+    from llmstream.tools import AnyTool, CallTasks
+
+__all__ = ["Conversation"]
+
+
+class Conversation:
+    """What is said and wanted; each turn is one request of it.
+
+    output: what says of which type the answers are to be, or None
+    """
+
+    def __init__(self, messages: Sequence[Message], options: Options) -> None:
+        system = options.get("system")
+        self.messages = ([Message.system(system)] if system else []) + copied(messages)
+        self.options = cast(Options, {k: v for k, v in options.items() if k != "system"})
+        self.output = _as_structured(options.get("response_format"))
+        self.options["tools"] = _wrapped(options.get("tools"))
+
+    def request(self, model: str, *, answered: bool) -> Request:
+        """What is asked next.
+
+        answered: the answer is there already and is only read on
+        raises:   RequestError for options that make none
+        """
+        return make_request(model, self.messages, self.options, answered=answered)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether errors are only events."""
+        return self.options.get("errors") == "events"
+
+    def expect(self, output_type: Any, *, asked: bool) -> None:
+        """Takes a type for the answer that was not named before; asks for it unless it is too late."""
+        given = _as_structured(output_type)
+        if self.output is not None and given is not None and self.output.type != given.type:
+            raise InvalidRequest(f"the answer was asked for as {self.output.type!r}, not {given.type!r}")
+        if self.output is None:
+            self.output = given
+            if self.options.get("response_format") is None and not asked:
+                self.options["response_format"] = given
+
+    def outfit(self) -> tuple[Accumulator, CallTasks | None]:
+        """For the answer to come: a fold that knows the tools as they are now, and what runs eager ones."""
+        if not self.options["tools"]:
+            return Accumulator(), None
+        from llmstream.tools import CallTasks, Tool, as_tools  # loaded by those who use tools
+
+        tools = as_tools(self.options["tools"])
+        eager = any(isinstance(tool, Tool) and tool.eager for tool in tools)
+        return Accumulator(tools=tools), CallTasks(tools) if eager else None
+
+
+def _wrapped(tools: Iterable[Any] | None) -> Sequence[AnyTool]:
+    if not tools:
+        return ()
+    from llmstream.tools import wrapped
+
+    return wrapped(tools)
+
+
+def _as_structured(value: Any) -> Structured | None:
+    """What says of which type the answer is to be; None where nothing does."""
+    if value is None:
+        return None
+    from llmstream.structured import as_structured  # loaded by those who ask for a type
+
+    return as_structured(value)
