@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidOutput
 from llmstream.events import StepFinish, StepStart, StreamStart
-from llmstream.streams.objects import CUT_SHORT, final_object, is_new, repair_words
+from llmstream.streams.objects import CUT_SHORT, Elements, final_object, repair_words
 from llmstream.structured import Structured
 from llmstream.structured.growth import Growth
 
@@ -27,8 +27,7 @@ async def run_objects(
 
     quiet: whether an answer that does not fit is only said by `AgentRun.object`
     """
-    items: list[Any] = []  # of a list, what has been given
-    by_item = output is not None and output.item_type is not None
+    elements = Elements(output)
     growth, places = Growth(output), itertools.count()
     shown: Any = None
     async with aclosing(aiter(run)) as events:
@@ -41,9 +40,9 @@ async def run_objects(
                     repair -= _asked_again(run, output, reason)
                 case _:
                     for value in growth.feed(event):
-                        if not by_item:
+                        if not elements.wanted:
                             yield (shown := value)
-                        elif is_new(value, items, next(places)):
+                        elif elements.is_new(value, next(places)):
                             yield value
     if run.error is not None or run.suspended is not None:
         return
@@ -53,9 +52,9 @@ async def run_objects(
         if quiet:
             return
         raise
-    if by_item:
+    if elements.wanted:
         for index, value in enumerate(final):
-            if is_new(value, items, index):
+            if elements.is_new(value, index):
                 yield value
     elif type(shown) is not type(final) or shown != final:
         yield final

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +17,7 @@ from llmstream.structured.growth import Growth
 if TYPE_CHECKING:
     from llmstream.streams.event_stream import EventStream
 
-__all__ = ["CUT_SHORT", "final_object", "growing_objects", "is_new", "repair_words"]
+__all__ = ["CUT_SHORT", "Elements", "final_object", "growing_objects", "repair_words"]
 
 CUT_SHORT = {
     "length": "The answer was cut off by max_output_tokens before it was whole.",
@@ -39,8 +39,7 @@ async def growing_objects(
     next_turn: adds a message to the conversation, so that the stream goes on with another response
     quiet:     whether an answer that does not fit is only said by `EventStream.object`
     """
-    items: list[Any] = []  # of a list, what has been given
-    by_item = output is not None and output.item_type is not None
+    elements = Elements(output)
     shown: Any = msgspec.UNSET
     while True:
         growth, count = Growth(output), 0
@@ -50,9 +49,9 @@ async def growing_objects(
                 if isinstance(event, Retry):  # what came before it is void
                     growth, count = Growth(output), 0
                 for value in growth.feed(event):
-                    if not by_item:
+                    if not elements.wanted:
                         yield (shown := value)
-                    elif is_new(value, items, count):
+                    elif elements.is_new(value, count):
                         yield value
                     count += 1
         finally:
@@ -69,24 +68,46 @@ async def growing_objects(
             if quiet:
                 return
             raise
-        if by_item:
+        if elements.wanted:
             for index, value in enumerate(final):
-                if is_new(value, items, index):
+                if elements.is_new(value, index):
                     yield value
         elif type(shown) is not type(final) or shown != final:
             yield final
         return
 
 
-def is_new(value: Any, items: list[Any], index: int) -> bool:
-    """Whether an element was not given yet, at its place; after a repair the answer begins again."""
-    if index < len(items):
-        if items[index] == value:
+class Elements:
+    """Which elements of a list, set or open tuple have been given: each is once, also after a repair.
+
+    wanted: whether the answer is given by its elements
+    """
+
+    def __init__(self, output: Structured | None) -> None:
+        self.wanted = output is not None and output.item_type is not None
+        self._is_set = output is not None and output.is_set
+        self._by_place: list[Any] = []
+        self._by_value: set[Any] = set()
+
+    def is_new(self, value: Any, index: int) -> bool:
+        """Whether an element was not given yet: at its place, or at all where there are no places."""
+        return self._is_new_value(value) if self._is_set else self._is_new_at(value, index)
+
+    def _is_new_at(self, value: Any, index: int) -> bool:
+        given = self._by_place
+        if index < len(given):
+            if given[index] == value:
+                return False
+            given[index] = value
+        else:
+            given.append(value)
+        return True
+
+    def _is_new_value(self, value: Any) -> bool:
+        if not isinstance(value, Hashable) or value in self._by_value:
             return False
-        items[index] = value
-    else:
-        items.append(value)
-    return True
+        self._by_value.add(value)
+        return True
 
 
 def final_object(message: Message, reason: str | None, output: Structured | None) -> Any:

@@ -18,7 +18,8 @@ __all__ = ["OutputMode", "Structured", "as_structured"]
 
 OutputMode: TypeAlias = Literal["json_schema", "tool", "prompt"]
 
-_SEQUENCES: Final = (list, set, frozenset, collections.abc.Sequence, collections.abc.Set)
+_SETS: Final = (set, frozenset, collections.abc.Set, collections.abc.MutableSet)
+_SEQUENCES: Final = (list, *_SETS, collections.abc.Sequence)
 _FENCED: Final = re.compile(r"```[a-zA-Z]*\s*\n(.*?)\n?\s*```", re.DOTALL)
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
 
@@ -55,6 +56,7 @@ class Structured:
         own = output_schema(type)
         self.type = type
         self.item_type = _item_type(type)
+        self.is_set = _is_set(type)
         self.repair = repair
         self.schema, self.wrapper = wrapped(own)
         self._plain = own
@@ -165,6 +167,12 @@ def _item_type(output_type: Any) -> Any:
     if origin in _SEQUENCES:
         return args[0] if args else Any
     return None
+
+
+def _is_set(output_type: Any) -> bool:
+    if typing.get_origin(output_type) is Annotated:
+        return _is_set(typing.get_args(output_type)[0])
+    return (typing.get_origin(output_type) or output_type) in _SETS
 
 
 def _name(output_type: Any) -> str:
