@@ -32,7 +32,7 @@ _ODD: tuple[Any, ...] = (
     {},
     [{}],
 )
-_BLIND = 0.25  # of the mutations are left to libFuzzer
+_BLIND = 0.1  # of the mutations are left to libFuzzer
 
 
 def mutate(data: bytes, max_size: int, seed: int) -> bytes:
