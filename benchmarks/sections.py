@@ -40,12 +40,16 @@ def latency(args: argparse.Namespace, base: str) -> Iterator[Figure]:
         yield {"delay": name, "ms": flat(found), "ratio": ratios(flat(found, "p99"))}
 
 
+_LENGTHS = {"blocks": 4_000, "events": 1_000}
+"""Events of each of a thousand streams: so many that connecting weighs little."""
+
+
 def concurrency(args: argparse.Namespace, base: str) -> Iterator[Figure]:
     """Events a second with many streams, and the first event's delay."""
     single: dict[str, float] = {}
     for writes in MODES:
         for streams in (1, 10, 100, 1_000):
-            events = max(10_000 // streams, 100) if args.quick else max(100_000 // streams, 1_000)
+            events = max(100_000 // streams, _LENGTHS[writes]) // (10 if args.quick else 1)
             found = asyncio.run(throughput(base, streams, events, writes))
             rates = {name: value.events_per_s for name, value in found.items()}
             single = single if streams > 1 else rates
