@@ -21,7 +21,7 @@ TIGHT = 2  # mode: small limits
 LINES = 4  # mode: each line is one payload, framed as the dialect frames it
 OTHER = 8  # mode, with LINES: framed in the dialect's second way, where it has one
 
-_MOST_LINES = 16  # a hundred lines of noise try the same thing a hundred times
+_MOST_LINES = 10  # a hundred lines of noise try the same thing a hundred times
 _TIGHT = Limits(max_event_bytes=600, max_tool_input_bytes=40, max_blocks=4)
 
 

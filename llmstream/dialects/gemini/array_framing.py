@@ -37,9 +37,9 @@ class ArrayElements:
         out: list[bytes] = []
         while self._step(out):
             pass
-        keep = len(self._tail) if self._begin is None else self._begin
-        del self._tail[:keep]
-        self._at -= keep
+        done = self._at if self._begin is None else self._begin
+        del self._tail[:done]
+        self._at -= done
         if self._begin is not None:
             self._begin = 0
         if len(self._tail) > self._max_bytes:

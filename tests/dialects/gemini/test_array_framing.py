@@ -50,3 +50,10 @@ def test_space_between_objects_is_not_kept():
     framing = ArrayElements(max_bytes=20)
     assert cut(framing, b"[" + b" " * 1000 + b'{"a": 1}' + b"\n" * 1000 + b"]", 10) == [b'{"a": 1}']
     assert framing.error is None
+
+
+def test_an_escape_cut_in_a_string_between_objects_still_escapes() -> None:
+    body = b'["a\\" {}", {"text": 1}]'
+    for at in range(len(body)):
+        elements = ArrayElements(max_bytes=100)
+        assert elements.feed_data(body[:at]) + elements.feed_data(body[at:]) == [b'{"text": 1}'], at
