@@ -42,7 +42,9 @@ _STATUS_OF_WORD: Final[tuple[tuple[str, int], ...]] = (
     ("permission", 403),
     ("not_found", 404),
     ("request_too_large", 413),
-    ("overload", 529),
+    ("capacity_exceeded", 429),
+    ("overloaded_error", 529),
+    ("overload", 503),
     ("unavailable", 503),
     ("timeout", 504),
     ("context_length", 400),
@@ -52,7 +54,22 @@ _STATUS_OF_WORD: Final[tuple[tuple[str, int], ...]] = (
     ("invalid", 400),
     ("bad_request", 400),
 )
-"""What the vendors' words mean as a status, where an error arrives inside a 200."""
+"""What the vendors' words mean as a status, where an error arrives inside a 200; 529 is Anthropic's."""
+
+_STATUS_OF_ZAI: Final[tuple[tuple[str, int], ...]] = (
+    (r"100[0-4]", 401),
+    (r"1113", 402),
+    (r"1220", 403),
+    (r"1211|1222", 404),
+    (r"121[02-5]|1261|1301", 400),
+    (r"130[2-58]", 429),
+)
+"""Z.ai's own numbers, which stand inside a 200 too; source: docs.z.ai/api-reference/api-code, 2026-11."""
+
+_ANSWER_KEYS: Final = frozenset(
+    {"choices", "content", "candidates", "output", "delta", "message_id", "steps"}
+)
+"""What an answer has and an error has not."""
 
 _CONTEXT_WORDS: Final = re.compile(
     r"context.{0,20}(length|window|size)|prompt is too long|too many (input )?tokens|"
@@ -114,7 +131,7 @@ def error_from_value(
     status: where HTTP gave one; inside a 200 it is read from the object's own words
     """
     said = _Said.read(value)
-    number = status or said.status or _status_of(f"{said.reason} {said.message}")
+    number = status or said.status or _status_inside(said, provider)
     wait = retry_after_s(headers)
     if wait is None:
         wait = said.retry_after_s
@@ -163,6 +180,7 @@ class _Said(msgspec.Struct):
 
     message: str = ""
     reason: str | None = None
+    words: str = ""
     status: int | None = None
     request_id: str | None = None
     retry_after_s: float | None = None
@@ -217,6 +235,7 @@ class _Said(msgspec.Struct):
                 self.reason = self.reason or str(code)
         elif isinstance(code, str) and code and code != "error":
             self.reason = self.reason or without_lone_surrogates(code)
+            self.words += f"{code} "
 
     def _take_detail(self, detail: object) -> None:
         """Google's details: ErrorInfo with a reason, RetryInfo with a delay such as "37s"."""
@@ -241,7 +260,19 @@ def _is_error(value: object) -> bool:
         return bool(value) and _is_error(value[0])
     if not isinstance(value, dict):
         return False
-    return bool(value.get("error") or value.get("type") == "error" or value.get("object") == "error")
+    if value.get("error") or value.get("type") == "error" or value.get("object") == "error":
+        return True
+    told = value.get("message") or value.get("detail")
+    return isinstance(told, (str, list)) and bool(told) and _ANSWER_KEYS.isdisjoint(value)
+
+
+def _status_inside(said: _Said, provider: str) -> int:
+    """What HTTP would have said of an error that came inside a 200."""
+    if provider == "zai":
+        for numbers, status in _STATUS_OF_ZAI:
+            if re.fullmatch(numbers, said.reason or ""):
+                return status
+    return _status_of(f"{said.words}{said.reason} {said.message}")
 
 
 def _status_of(words: str) -> int:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmstream import errors
-from llmstream.dialects.vendor_errors import error_from_value, retry_after_s, vendor_error
+from llmstream.dialects.vendor_errors import error_from_value, is_error_body, retry_after_s, vendor_error
 
 
 def answer(status: int, value: object, **headers: str) -> errors.LLMStreamError:
@@ -119,6 +119,9 @@ def test_a_generation_that_failed_is_kept_in_the_message() -> None:
     ("value", "status", "kind"),
     [
         ({"type": "overloaded_error", "message": "busy"}, 529, errors.Overloaded),
+        ({"error": "busy", "error_type": "overloaded"}, 503, errors.Overloaded),
+        ({"type": "invalid_request_error", "code": "1", "message": "no"}, 400, errors.BadRequest),
+        ({"type": "service_tier_capacity_exceeded", "code": "3505"}, 429, errors.RateLimited),
         ({"code": "rate_limit_exceeded", "message": "slow"}, 429, errors.RateLimited),
         ({"code": 502, "message": "bad gateway"}, 502, errors.ServerError),
         ({"code": "1302", "message": "slow"}, 500, errors.ServerError),
@@ -129,6 +132,29 @@ def test_a_generation_that_failed_is_kept_in_the_message() -> None:
 def test_inside_a_200_the_words_give_the_status(value: object, status: int, kind: type[Exception]) -> None:
     error = error_from_value(value, provider="acme")
     assert (error.status, type(error)) == (status, kind)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "retryable"),
+    [("1302", 429, True), ("1113", 402, False), ("1001", 401, False), ("1214", 400, False), ("9", 500, True)],
+)
+def test_the_numbers_of_zai_have_a_status(code: str, status: int, retryable: bool) -> None:
+    error = error_from_value({"error": {"code": code, "message": "no"}}, provider="zai")
+    assert (error.status, error.retryable, error.reason) == (status, retryable, code)
+
+
+@pytest.mark.parametrize(
+    ("body", "is_error"),
+    [
+        (b'{"message": "invalid request", "id": "x"}', True),
+        (b'{"detail": [{"msg": "no", "loc": ["body"]}]}', True),
+        (b'{"message": {"role": "assistant", "content": "hi"}, "done": true}', False),
+        (b'{"message": "hi", "choices": []}', False),
+        (b'{"message": ""}', False),
+    ],
+)
+def test_an_error_without_the_word_is_told_from_an_answer(body: bytes, is_error: bool) -> None:
+    assert is_error_body(body) is is_error
 
 
 def test_a_page_where_a_stream_was_asked_for_is_no_stream() -> None:

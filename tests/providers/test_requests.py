@@ -295,6 +295,18 @@ def test_vllm_gets_the_thoughts_of_the_turn_back_with_its_calls() -> None:
     assert re.fullmatch("[a-zA-Z0-9]{9}", wire_id)
 
 
+def test_servers_of_ones_own_get_all_thoughts_back() -> None:
+    assert echoes("llamacpp", "reasoning_content") == ["old", None, "new"]
+    assert echoes("sglang", "reasoning_content") == ["old", None, "new"]
+    assert echoes("ollama-openai", "reasoning") == ["old", None, "new"]
+
+
+def test_doubleword_gets_the_thoughts_of_the_turn_back() -> None:
+    assert echoes("doubleword", "reasoning_content") == [None, None, None]
+    sent = body("doubleword", messages=history()[:3])["messages"]
+    assert [message.get("reasoning_content") for message in sent] == [None, "old", None]
+
+
 def test_groq_and_openrouter_get_thoughts_back_by_another_name() -> None:
     assert echoes("groq", "reasoning") == ["old", None, "new"]
     assert echoes("openrouter", "reasoning") == ["old", None, "new"]

@@ -11,7 +11,7 @@ from llmstream.dialects.anthropic.wire import WireEvent, encodable
 from llmstream.dialects.base import Limits
 from llmstream.dialects.decoder import Framing
 from llmstream.dialects.vendor_errors import error_from_value
-from llmstream.errors import ProtocolError
+from llmstream.errors import IncompleteStream, ProtocolError
 from llmstream.events import Finish, FinishReason, ResponseMetadata, TextDelta, ToolInputEnd
 
 __all__ = ["AnthropicDecoder"]
@@ -62,7 +62,7 @@ class AnthropicDecoder(BlockDecoder):
         elif kind == "message_delta":
             self._message_delta(wire)
         elif kind == "message_stop":
-            self._finish()
+            self._message_stop()
         elif kind == "error" or (not kind and wire.error is not None):
             said = {"error": wire.error, "request_id": wire.request_id}
             self.fail(error_from_value(said, provider=self.provider))
@@ -101,6 +101,8 @@ class AnthropicDecoder(BlockDecoder):
             if isinstance(block, dict):
                 self.block_start(("start", number), block)
                 self.block_stop(("start", number))
+        if message.stop_reason:  # of a message that is whole here; the end is still message_stop's to say
+            self._raw_reason = message.stop_reason
 
     def _message_delta(self, wire: WireEvent) -> None:
         self._count(wire.usage)
@@ -115,6 +117,17 @@ class AnthropicDecoder(BlockDecoder):
             self.complete = True
             if self._reason() not in _CUTTING:
                 self.release_calls()
+
+    def _message_stop(self) -> None:
+        if self._started or self.complete or self._blocks:
+            self._finish()
+            return
+        self.fail(
+            IncompleteStream(
+                "the stream said message_stop before any answer. Look at the model's name, or ask again.",
+                provider=self.provider,
+            )
+        )
 
     def _count(self, said: Any) -> None:
         self._raw_usage = merge_usage(self._raw_usage, said)

@@ -40,6 +40,7 @@ class WireMessage(msgspec.Struct, gc=False, omit_defaults=True):
     content: Any = None
     usage: Any = None
     container: Any = None
+    stop_reason: str | None = None
 
 
 class WireEvent(msgspec.Struct, gc=False, omit_defaults=True):

@@ -19,7 +19,6 @@ from llmstream.chats.content import (
     Image,
     Part,
     Reasoning,
-    Source,
     Text,
     ToolCall,
     ToolResult,
@@ -29,6 +28,7 @@ from llmstream.chats.message import Message
 from llmstream.chats.role import Role
 from llmstream.dialects.cohere.citations import told_citation
 from llmstream.dialects.cohere.finish import KEY
+from llmstream.dialects.custom_parts import without_custom_parts
 from llmstream.dialects.data_uris import data_uri
 from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
 from llmstream.dialects.result_text import told_result
@@ -67,7 +67,7 @@ class MessageWriter:
 
         raises: Unsupported where content would be lost, InvalidRequest for a role nobody knows
         """
-        for message in messages:
+        for message in without_custom_parts(messages, self._warn):
             if message.role != Role.TOOL:
                 self._flush_images()
             if message.role in (Role.SYSTEM, "developer"):
@@ -149,8 +149,6 @@ class MessageWriter:
                 self._warn(f"the tool call {part.name!r}, which its vendor ran, cannot go back; left out")
             elif isinstance(part, Custom) and not part.type.startswith(f"{KEY}."):
                 self._warn(f"a part of type {part.type!r} cannot go back; it was left out")
-            elif not isinstance(part, (Text, Reasoning, ToolCall, ToolResult, Source, Custom)):
-                raise self._lost(part, "an assistant's message")
         calls = [_call(part) for part in message.tool_calls if not part.provider_executed]
         citations = [c for p in message.parts if (c := told_citation(getattr(p, "metadata", None)))]
         out: dict[str, Any] = {"role": "assistant"}

@@ -18,7 +18,6 @@ from llmstream.chats.content import (
     Image,
     Part,
     Reasoning,
-    Source,
     Text,
     ToolCall,
     ToolResult,
@@ -26,6 +25,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
+from llmstream.dialects.custom_parts import without_custom_parts
 from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
 from llmstream.dialects.mistral.finish import KEY
 from llmstream.dialects.mistral.media import encode_media, own
@@ -61,7 +61,7 @@ class MessageWriter:
 
         raises: Unsupported where content would be lost, InvalidRequest for a role nobody knows
         """
-        messages = list(messages)
+        messages = without_custom_parts(messages, self._warn)
         self._ids = ShortCallIds(messages)
         for message in messages:
             if message.role in (Role.SYSTEM, "developer"):
@@ -121,8 +121,6 @@ class MessageWriter:
                 self._warn(f"the tool call {part.name!r}, which its vendor ran, cannot go back; left out")
             elif isinstance(part, Custom):
                 self._warn(f"a part of type {part.type!r} cannot go back; it was left out")
-            elif not isinstance(part, (ToolCall, ToolResult, Source)):
-                raise self._lost(part, "an assistant's message")
         out: dict[str, Any] = {"role": "assistant"}
         if all(part["type"] == "text" for part in content):
             out["content"] = "".join(part["text"] for part in content)

@@ -92,7 +92,7 @@ class OpenAIChat(msgspec.Struct, frozen=True):
 
         raises: BadRequest in the vendor's words
         """
-        return read_request(http, key=provider)
+        return read_request(http, self.quirks, key=provider)
 
     def event_encoder(self, request: Request) -> ChunkWriter:
         """Writes the answer to one request; usage comes unless its stream_options say otherwise."""

@@ -16,6 +16,7 @@ import msgspec
 
 from llmstream.dialects.base import Limits
 from llmstream.dialects.openai_chat import wire
+from llmstream.dialects.openai_chat.answer_extras import AnswerExtras
 from llmstream.dialects.openai_chat.delta_reader import DeltaReader
 from llmstream.dialects.openai_chat.finish import finish_reason
 from llmstream.dialects.openai_chat.quirks import Quirks
@@ -55,6 +56,7 @@ class OpenAIChatDecoder(DeltaReader):
         self._named = False
         self._answered = False
         self._payload = b""
+        self._extras = AnswerExtras()
 
     # The stream, payload by payload.
 
@@ -154,6 +156,8 @@ class OpenAIChatDecoder(DeltaReader):
             self._fail_as_told()
         if self.done:
             return
+        if not choices or wire.citations is not None or wire.search_results is not None:
+            self._extras.look(self._payload)
         for choice in choices or ():
             if choice is not None and _is_first(choice.index):
                 self._on_choice(choice)
@@ -312,7 +316,7 @@ class OpenAIChatDecoder(DeltaReader):
         if unified == "error":
             told = {"message": f"the vendor ended the answer with {raw!r}", "code": raw}
             self.out.append(Error(error_from_value(told, provider=self.provider).info))
-        self.out.append(Finish(unified, self.usage, raw))
+        self.out.append(Finish(unified, self.usage, raw, self._extras.metadata(self.provider)))
 
 
 def _is_first(index: object) -> bool:

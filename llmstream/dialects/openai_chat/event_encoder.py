@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from llmstream.dialects.openai_chat.answer_extras import extras_chunk
 from llmstream.dialects.openai_chat.finish import raw_reason
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.token_usage import write_usage
@@ -160,6 +161,8 @@ class ChunkWriter:
         out = self._open()
         if raw is not None:
             out += self._choice({}, raw)
+        if beside := extras_chunk(event.provider_metadata):
+            out += _data({**self._frame, **beside})
         if self._include_usage and event.usage != _NOTHING_COUNTED:
             out += _data({**self._frame, "choices": [], "usage": write_usage(event.usage, self._quirks)})
         return out

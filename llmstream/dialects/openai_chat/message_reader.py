@@ -19,6 +19,7 @@ from llmstream.chats.content import (
     ToolResult,
 )
 from llmstream.chats.message import Message
+from llmstream.dialects.openai_chat.reasoning_echo import sent_as
 from llmstream.errors import BadRequest
 
 __all__ = ["MessageReader", "refused"]
@@ -118,10 +119,11 @@ class MessageReader:
 
     def _assistant(self, where: str, message: dict[str, Any]) -> None:
         parts: list[Part] = []
-        reasoning = message.get("reasoning_content") or message.get("reasoning")
+        thought, mark = sent_as(self._key, message)
         details = message.get("reasoning_details")
-        if reasoning or details:
-            parts.append(Reasoning(str(reasoning or ""), self._kept("reasoning_details", details)))
+        if thought or details:
+            kept = {**(self._kept("reasoning_details", details) or {}), **mark}
+            parts.append(Reasoning(thought, kept or None))
         parts.extend(self._marked(self._content(where, message.get("content")), message))
         if isinstance(message.get("refusal"), str) and message["refusal"]:
             parts.append(Text(message["refusal"]))

@@ -18,7 +18,6 @@ from llmstream.chats.content import (
     Image,
     Part,
     Reasoning,
-    Source,
     Text,
     ToolCall,
     ToolResult,
@@ -26,10 +25,12 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
+from llmstream.dialects.custom_parts import without_custom_parts
 from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
 from llmstream.dialects.openai_chat.media import own, write_media
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.reasoning_details import joined
+from llmstream.dialects.openai_chat.reasoning_echo import fields_of_request
 from llmstream.dialects.openai_chat.role_order import in_call_order
 from llmstream.dialects.result_text import told_result
 from llmstream.dialects.short_call_ids import ShortCallIds
@@ -60,7 +61,7 @@ class MessageWriter:
 
         raises: Unsupported where content would be lost, InvalidRequest for a role nobody knows
         """
-        messages = list(messages)
+        messages = without_custom_parts(messages, self._warn)
         if self._quirks.short_call_ids:
             self._short_ids = ShortCallIds(messages)
         turn = max((i for i, m in enumerate(messages) if m.role == Role.USER), default=-1)
@@ -122,7 +123,7 @@ class MessageWriter:
         if self._quirks.echo == "all" or (self._quirks.echo == "current-turn" and in_turn):
             self._echo(message, out)
         elif any(part.text for part in _thoughts(message)):
-            self._warn("reasoning of earlier answers was left out: the API does not take it back")
+            self._echo_again(message, out)
         if calls:
             out["tool_calls"] = calls
         for part in message.parts:
@@ -135,8 +136,6 @@ class MessageWriter:
                 self._warn(f"the vendor's own tool call {part.name!r} cannot go back; it was left out")
             elif isinstance(part, Custom) and not part.type.endswith(".reasoning_details"):
                 self._warn(f"a part of type {part.type!r} cannot go back; it was left out")
-            elif not isinstance(part, (Text, Reasoning, ToolCall, ToolResult, Source, Custom)):
-                raise self._lost(part, "an assistant's message")
         self._out.append(out)
 
     def _echo(self, message: Message, out: dict[str, Any]) -> None:
@@ -153,11 +152,20 @@ class MessageWriter:
                 out["content"] = f"{tagged['text']}{said}" if isinstance(said, str) else [tagged, *said]
             return
         if text or self._quirks.echo_empty:
-            out["reasoning" if field == "reasoning_details" else field] = text
+            usual = "reasoning" if field == "reasoning_details" else field
+            out.update(dict.fromkeys(fields_of_request(thoughts, self._provider) or (usual,), text))
         if field == "reasoning_details":
             details = joined(self._own(part).get("reasoning_details") for part in message.parts)
             if details:
                 out["reasoning_details"] = details
+
+    def _echo_again(self, message: Message, out: dict[str, Any]) -> None:
+        """Reasoning for a server that is not known to want any, as a request to it had it."""
+        thoughts = _thoughts(message)
+        fields = fields_of_request(thoughts, self._provider)
+        out.update(dict.fromkeys(fields, "".join(part.text for part in thoughts)))
+        if not fields:
+            self._warn("reasoning of earlier answers was left out: the API does not take it back")
 
     def _call(self, call: ToolCall) -> dict[str, Any]:
         function = {"name": call.name, "arguments": call.arguments or "{}"}

@@ -107,6 +107,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         maybe missing since it stands in the prompt ("opened": Qwen3, R1 templates)
     dedupe_reasoning:    a reasoning delta equal to the one before it is a repetition (xAI)
     output_excludes_reasoning: completion_tokens leave reasoning out, whatever the total says (xAI)
+    output_may_exclude_reasoning: more reasoning than completion_tokens comes on top of them (DeepInfra)
     input_may_exclude_cached: cached tokens above prompt_tokens come on top of them (xAI)
     finish_reasons:      the vendor's own finish reasons, beside those the decoder knows
     """
@@ -168,6 +169,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     think_tags: Literal["none", "tags", "opened"] = "none"
     dedupe_reasoning: bool = False
     output_excludes_reasoning: bool = False
+    output_may_exclude_reasoning: bool = False
     input_may_exclude_cached: bool = False
     finish_reasons: Mapping[str, FinishReason] = {}
 

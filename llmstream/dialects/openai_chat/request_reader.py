@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.openai_chat.message_reader import MessageReader, refused
+from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.exchange import HttpRequest
 from llmstream.request import (
     NamedTool,
@@ -29,15 +30,17 @@ _RANGES: Final = {
 }
 _COUNTS: Final = {"max_completion_tokens": "max_output_tokens", "max_tokens": "max_output_tokens"}
 _EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_BY_SWITCH: Final = frozenset({"thinking", "thinking-effort", "effort-or-budget"})
 _HEADERS: Final = frozenset(
     {"content-type", "accept", "content-length", "host", "connection", "user-agent", "accept-encoding"}
 )
 
 
-def read_request(http: HttpRequest, *, key: str) -> Request:
+def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
     """What a client asks for.
 
-    key: under which fields that only the vendor knows are kept in `provider_options`
+    quirks: of the vendor that is asked; thinking is read in its words, others stay the vendor's own fields
+    key:    under which fields that only the vendor knows are kept in `provider_options`
 
     raises: BadRequest in the vendor's words
     """
@@ -57,7 +60,7 @@ def read_request(http: HttpRequest, *, key: str) -> Request:
     choice = _tool_choice(body, tools)
     settings = _settings(body)
     response_format = _response_format(body)
-    reasoning = _reasoning(body)
+    reasoning = _reasoning(body, quirks.for_model(model).reasoning_style)
     _stream(body)
     own = {name: value for name, value in body.items() if value is not None}
     return Request(
@@ -210,28 +213,28 @@ def _response_format(body: dict[str, Any]) -> ResponseFormat | None:
     )
 
 
-def _reasoning(body: dict[str, Any]) -> Reasoning | None:
-    """How thinking is asked for, in any of the ways `encode` knows."""
+def _reasoning(body: dict[str, Any], style: str) -> Reasoning | None:
+    """How thinking is asked for: by `reasoning_effort`, or in the fields of this style."""
     effort = body.get("reasoning_effort")
     if effort in _EFFORTS:
         del body["reasoning_effort"]
-        if body.get("thinking") == {"type": "enabled"}:
+        if style in _BY_SWITCH and body.get("thinking") == {"type": "enabled"}:
             del body["thinking"]
-        if body.get("reasoning_format") == "parsed":
+        if style == "groq" and body.get("reasoning_format") == "parsed":
             del body["reasoning_format"]
         return Reasoning(effort=effort)
     own = body.get("reasoning")
-    if isinstance(own, dict) and set(own) <= {"effort", "max_tokens"}:
+    if style == "openrouter" and isinstance(own, dict) and set(own) <= {"effort", "max_tokens"}:
         del body["reasoning"]
         return Reasoning(
             effort=own["effort"] if own.get("effort") in _EFFORTS else None,
             budget_tokens=own.get("max_tokens"),
         )
     thinking = body.get("thinking")
-    if isinstance(thinking, dict) and set(thinking) <= {"type", "budget_tokens"}:
+    if style in _BY_SWITCH and isinstance(thinking, dict) and set(thinking) <= {"type", "budget_tokens"}:
         del body["thinking"]
         return _thinking(thinking.get("type") != "disabled", thinking.get("budget_tokens"))
-    if isinstance(body.get("enable_thinking"), bool):
+    if style == "enable-thinking" and isinstance(body.get("enable_thinking"), bool):
         return _thinking(body.pop("enable_thinking"), body.pop("thinking_budget", None))
     return None
 

@@ -30,8 +30,11 @@ def read_usage(raw: dict[str, Any], quirks: Quirks) -> Usage:
         _count(raw, "cache_creation_input_tokens"),
     )
     if completion is not None and reasoning:
-        apart = quirks.output_excludes_reasoning or _leaves_out(prompt, completion, reasoning, total)
-        completion += reasoning if apart else 0
+        beside = quirks.output_may_exclude_reasoning and reasoning > completion
+        if beside or quirks.output_excludes_reasoning or _leaves_out(prompt, completion, reasoning, total):
+            completion += reasoning
+        if beside and total is not None:
+            total += reasoning
     if quirks.input_may_exclude_cached and prompt is not None and cached and cached > prompt:
         prompt += cached
     if total is None and prompt is not None and completion is not None:

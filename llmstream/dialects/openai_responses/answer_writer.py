@@ -11,13 +11,23 @@ import hashlib
 from collections.abc import Callable
 from typing import Any, Final
 
-from llmstream.chats.content import Custom, File, Reasoning, Source, Text, ToolCall, ToolResult, part_kind
+from llmstream.chats.content import (
+    Audio,
+    Custom,
+    Document,
+    File,
+    Image,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    part_kind,
+)
 from llmstream.chats.message import Message
 from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
 from llmstream.dialects.openai_responses.content_parts import own
 from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.sources import KEY
-from llmstream.errors import Unsupported
 
 __all__ = ["AnswerWriter", "wire_id"]
 
@@ -53,10 +63,7 @@ class AnswerWriter:
         self._warn = warn
 
     def write(self, message: Message) -> list[dict[str, Any]]:
-        """The items of one message.
-
-        raises: Unsupported for parts that would be lost
-        """
+        """The items of one message."""
         items: list[dict[str, Any]] = []
         for part in message.parts:
             match part:
@@ -76,11 +83,11 @@ class AnswerWriter:
                 case File():
                     if not own(part):
                         self._warn(f"a file of type {part.media_type!r} was left out: none can go back")
-                case ToolResult() | Source():
-                    pass
-                case _:
+                case Image() | Audio() | Document():
                     kind = part_kind(part)
-                    raise Unsupported(f"{self._provider} cannot take a part of kind {kind!r} in an answer.")
+                    self._warn(f"a file of the assistant ({kind}) cannot go back; it was left out")
+                case _:  # results and sources that are no items
+                    pass
         fresh = [self._with_fresh_id(item) for item in self._chained(items)]
         return self._chained(fresh)  # stored reasoning that comes again is nothing without its id
 

@@ -194,8 +194,11 @@ class OpenAIResponsesDecoder(ItemDecoder):
         try:
             data = b"".join(base64.b64decode(piece, validate=True) for piece in pieces)
         except binascii.Error:
-            self.defect("the audio is not base64")
-            return
+            try:
+                data = base64.b64decode("".join(pieces), validate=True)
+            except binascii.Error:
+                self.defect("the audio is not base64")
+                return
         self.out.append(File(audio_type(data), data))
 
 

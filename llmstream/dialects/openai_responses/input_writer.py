@@ -16,6 +16,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
+from llmstream.dialects.custom_parts import without_custom_parts
 from llmstream.dialects.openai_responses.answer_writer import AnswerWriter, wire_id
 from llmstream.dialects.openai_responses.call_outputs import output_item
 from llmstream.dialects.openai_responses.content_parts import own, write_part
@@ -56,6 +57,7 @@ class InputWriter:
 
         raises: Unsupported where content would be lost, InvalidRequest for a role nobody knows
         """
+        messages = without_custom_parts(messages, self._warn)
         for place, message in enumerate(messages):
             if message.role in (Role.SYSTEM, "developer"):
                 self._system(message)

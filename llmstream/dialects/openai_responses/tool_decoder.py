@@ -227,12 +227,12 @@ class ToolDecoder(ProseDecoder):
         )
 
     def _unwrap(self, item: OpenItem, wire: dict[str, Any], calls: list[tuple[str, str]]) -> None:
-        """The calls inside a wrapper, each under an id of its own."""
+        """The calls inside a wrapper, each under an id of its own that other vendors take too."""
         self.close_texts()
         self.client_called = True
         item.ended = True
         for place, (name, text) in enumerate(calls):
-            call_id = self.fresh(f"{call_id_of(wire) or 'call'}:{place}")
+            call_id = self.fresh(f"{call_id_of(wire) or 'call'}_{place}")
             self.out.append(ToolInputStart(name, call_id))
             self.out.append(ToolInputDelta(text, call_id))
             self.out.append(ToolInputEnd(call_id))

@@ -37,11 +37,20 @@ _NAMES: Final = {
     "apply_patch_call": "apply_patch",
     "tool_search_call": "tool_search",
     "program": "programmatic_tool_calling",
+    "x_search_call": "x_search",
+    "code_execution_call": "code_execution",
+    "view_image_call": "view_image",
+    "view_x_video_call": "view_x_video",
 }
 """Item types whose tool has one name; function, custom and MCP calls bring theirs."""
 
 _NAMED: Final = frozenset({"function_call", "custom_tool_call", "mcp_call", "mcp_approval_request"})
-_HOSTED: Final = frozenset(
+_XAI_CALLS: Final = frozenset(
+    {"x_search_call", "code_execution_call", "view_image_call", "view_x_video_call"}
+)
+"""Calls of xAI's own tools, beside those that it has in common with OpenAI; their input is `arguments`."""
+
+_HOSTED: Final = _XAI_CALLS | frozenset(
     {
         "web_search_call",
         "file_search_call",
@@ -59,12 +68,20 @@ RESULT_ITEMS: Final = {
 }
 """Items that are the result of a call that the vendor ran, and the name of its tool."""
 
-_WHOLE: Final = frozenset(
+_WHOLE: Final = _XAI_CALLS | frozenset(
     {"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call"}
 )
 """Items that hold a call and its result."""
 
-_X_SEARCH: Final = frozenset({"x_keyword_search", "x_semantic_search", "x_user_search", "x_thread_fetch"})
+_XAI_NAMES: Final = {
+    "x_keyword_search": "x_search",
+    "x_semantic_search": "x_search",
+    "x_user_search": "x_search",
+    "x_thread_fetch": "x_search",
+    "web_search_with_snippets": "web_search",
+    "browse_page": "web_search",
+}
+"""What xAI calls the parts of a tool, and the tool as it was asked for."""
 _WRAPPERS: Final = frozenset({"parallel", "multi_tool_use.parallel"})
 
 
@@ -97,7 +114,7 @@ def tool_name_of(item: dict[str, Any]) -> str:
         return _NAMES[kind]
     if not isinstance(name, str):
         return ""
-    return "x_search" if _is_of_xai(item) and name in _X_SEARCH else name
+    return _XAI_NAMES.get(name, name) if _is_of_xai(item) else name
 
 
 def call_id_of(item: dict[str, Any]) -> str | None:
@@ -112,14 +129,14 @@ def call_id_of(item: dict[str, Any]) -> str | None:
 
 
 def _is_of_xai(item: dict[str, Any]) -> bool:
-    """xAI's own searches come as custom calls; the item's id is made of the call's (seen 2025-12)."""
+    """xAI's own tools come as custom calls too; the item's id is made of the call's (seen 2025-12)."""
     item_id, call_id = item.get("id"), item.get("call_id")
     return (
         item.get("type") == "custom_tool_call"
         and isinstance(item_id, str)
         and isinstance(call_id, str)
-        and call_id.startswith("xs_call")
-        and item_id.endswith(call_id)
+        and not call_id.startswith("call_")
+        and item_id.endswith(f"_{call_id}")
     )
 
 
@@ -152,6 +169,8 @@ def layout_of(item: dict[str, Any]) -> Layout:
             return Layout(_json({"action": _shell(item.get("action"))}), '{"action":{"commands":[', "]}}")
         case "web_search_call" if isinstance(item.get("arguments"), str) and item["arguments"]:
             return Layout(item["arguments"])  # xAI
+        case kind if kind in _XAI_CALLS and isinstance(item.get("arguments"), str):
+            return Layout(item["arguments"])
         case "web_search_call":
             return Layout(_json(_without_sources(item.get("action"))))
         case "tool_search_call":

@@ -14,6 +14,8 @@ DEEPINFRA = Provider(
             unsupported_settings=frozenset(),
             max_stops=None,
             reasoning_field="reasoning_content",
+            # Of Gemini models it counts reasoning beside completion_tokens (vercel/ai, seen 2026-11).
+            output_may_exclude_reasoning=True,
         )
     ),
     base_url="https://api.deepinfra.com/v1/openai",

@@ -13,7 +13,9 @@ DOUBLEWORD = Provider(
             max_tokens_field="max_tokens",
             unsupported_settings=frozenset(),
             max_stops=None,
+            # Taken with the calls it led to in recorded traffic (2026-07); no page says more.
             reasoning_field="reasoning_content",
+            echo="current-turn",
         )
     ),
     base_url="https://api.doubleword.ai/v1",

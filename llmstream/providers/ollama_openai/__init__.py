@@ -29,7 +29,9 @@ OLLAMA_OPENAI = Provider(
             strict_tools=False,
             image_urls=False,
             efforts={"minimal": "low", "xhigh": "high", "max": "high"},
+            # The daemon reads it as `thinking`; the model's template picks what it wants (seen 2026-11).
             reasoning_field="reasoning",
+            echo="all",
         )
     ),
     base_url="http://localhost:11434/v1",

@@ -13,7 +13,9 @@ SGLANG = Provider(
             max_tokens_field="max_tokens",
             unsupported_settings=frozenset(),
             max_stops=None,
+            # The server takes thoughts back; the model's template picks those it wants (seen 2026-11).
             reasoning_field="reasoning_content",
+            echo="all",
         )
     ),
     base_url="http://localhost:30000/v1",

@@ -78,6 +78,12 @@ def test_finish_is_held_until_message_stop(stream):
     assert decoder.done
 
 
+def test_an_end_before_any_beginning_is_no_answer(decode, stream):
+    events = decode(stream(END, begin=False))
+    assert events[-1].finish_reason == "error"
+    assert codes(events) == ["incomplete-stream"]
+
+
 def test_events_after_message_stop_are_ignored(decode, stream):
     events = decode(stream(*TEXT, reason("end_turn"), END, *CALL, reason("tool_use"), END))
     assert events[-1].finish_reason == "stop"
@@ -154,6 +160,14 @@ def test_finished_calls_inside_message_start_are_calls(decode, stream):
     start = {"type": "message_start", "message": {"id": "msg_1", "model": "m", "content": [call]}}
     events = decode(stream(start, reason("tool_use"), END, begin=False))
     assert [(e.tool_name, e.input) for e in events if isinstance(e, ToolCall)] == [("roll", '{"sides":6}')]
+
+
+@pytest.mark.parametrize(("raw", "meant"), [("end_turn", "stop"), ("max_tokens", "length")])
+def test_a_message_start_may_say_why_the_answer_stopped(raw, meant, decode, stream):
+    content = [{"type": "text", "text": "Hi"}]
+    message = {"id": "msg_1", "model": "m", "content": content, "stop_reason": raw}
+    finish = decode(stream({"type": "message_start", "message": message}, END, begin=False))[-1]
+    assert (finish.finish_reason, finish.raw_finish_reason) == (meant, raw)
 
 
 # usage

@@ -86,29 +86,21 @@ def test_the_corpus_keeps_the_grammar_at_random_cuts_and_ends(wire, cases):
 
 REWRITTEN = {
     "cut-error-openinference-autogen-agentchat-instrumenting-assistant-agent-testassistantagent-agent-run-t2",
-    "fantasy-testopenaicompatiblecommon-avian-kimi-multi-tool-streaming-t2",
-    "fantasy-testopenaicompatiblecommon-avian-kimi-tool-streaming-t2",
     "fantasy-testopenaicompatobjectgeneration-zai-glm-4-7-flash-complex-object-streaming",
     "fantasy-testopenaicompatobjectgeneration-zai-glm-4-7-flash-simple-object-streaming",
     "pydantic-huggingface-hf-model-thinking-part-iter",
-    "pydantic-snowflake-thinking-streaming",
-    "rig-doubleword-conformance-streaming-tool-t2",
-    "rig-llamacpp-bare-openai-client-tool-call-stream-without-the-single-chunk-const-t2",
-    "rubyllm-chat-function-calling-ollama-cloud-gpt-oss-120b-can-use-tools-with-multi-ceeff145-t2",
-    "rubyllm-chat-function-calling-ollama-cloud-gpt-oss-120b-can-use-tools-without-pa-2e28e30d-t3",
 }
 """Requests that are written otherwise: docs/corpus/openai-chat.md says why."""
 
 ADDED = {
     "deepseek": ("thinking", "reasoning_effort"),
-    "ollama": ("reasoning_effort",),
     "openrouter": ("usage",),
     "zai": ("tool_stream",),
 }
 """What is sent to a vendor beyond what was recorded: its default said aloud, or more to be told."""
 
-IGNORED = {"deepseek": ("parallel_tool_calls",), "ollama": ("enable_thinking",)}
-"""What a vendor does not know; it is left out, or said in the vendor's word."""
+IGNORED = {"deepseek": ("parallel_tool_calls",)}
+"""What a vendor does not know; it is left out."""
 
 
 def rewritten(folder):

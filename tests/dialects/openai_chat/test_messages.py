@@ -15,7 +15,6 @@ from llmstream.chats.content import (
     Text,
     ToolCall,
     ToolResult,
-    UnknownPart,
 )
 from llmstream.chats.message import Message
 from llmstream.dialects.openai_chat.messages import MessageWriter
@@ -83,7 +82,6 @@ def test_media_go_as_bytes_or_url():
         (Audio(data=b"\1", media_type="audio/ogg"), Quirks()),
         (Image(url="https://x.example/a.png"), Quirks(image_urls=False)),
         (Image(data=b"\1"), Quirks(string_only_content=True)),
-        (UnknownPart("hologram", b"{}"), Quirks()),
     ],
 )
 def test_content_that_would_be_lost_is_refused(part, quirks):

@@ -114,8 +114,47 @@ def test_reasoning_and_signatures_of_the_history_are_read():
     }
     result = {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "ok"}]}
     thought, made = read(messages=[USER, assistant, result]).messages[1].parts
-    assert (thought.text, thought.metadata) == ("hm", {"openai": {"reasoning_details": details}})
+    assert thought.text == "hm"
+    assert thought.metadata["openai"] == {"reasoning_details": details}
     assert made.metadata == {"openai": {"extra_content": call["extra_content"]}}
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_thoughts_that_a_request_held_go_to_the_same_server_again(field):
+    dialect = OpenAIChat()
+    messages = [USER, {"role": "assistant", field: "hm", "content": "so"}, USER]
+    http = HttpRequest("/v1/chat/completions", json.dumps({"model": "m", "messages": messages}).encode())
+    request = dialect.decode_request(http, provider="acme")
+    again = dialect.encode(request, provider="acme")
+    assert again.http.json()["messages"][1] == messages[1]
+    assert not again.warnings
+    other = dialect.encode(request, provider="else")
+    assert other.http.json()["messages"][1] == {"role": "assistant", "content": "so"}
+    assert len(other.warnings) == 1
+
+
+def test_thoughts_said_twice_go_back_twice():
+    twice = {"role": "assistant", "reasoning": "hm", "reasoning_content": "hm", "content": "so"}
+    request = read(messages=[USER, twice, USER])
+    assert OpenAIChat().encode(request, provider="openai").http.json()["messages"][1] == twice
+    (thought, _) = request.messages[1].parts
+    assert thought.text == "hm"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"reasoning": {"effort": "low"}},
+        {"thinking": {"type": "disabled"}},
+        {"enable_thinking": False, "thinking_budget": 5},
+    ],
+)
+def test_thinking_in_another_vendors_words_is_kept_as_it_came(fields):
+    request = read(**fields)
+    assert request.reasoning is None
+    assert request.provider_options["openai"] | fields == request.provider_options["openai"]
+    sent = OpenAIChat().encode(request, provider="openai").http.json()
+    assert {name: sent[name] for name in fields} == fields
 
 
 def test_a_vendors_own_fields_and_tools_are_kept():

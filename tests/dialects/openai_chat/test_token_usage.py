@@ -9,6 +9,15 @@ from llmstream.dialects.openai_chat.token_usage import read_usage, write_usage
 from llmstream.usage import Usage
 
 
+def test_more_reasoning_than_completion_may_come_on_top_of_it():
+    raw = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3, "reasoning_tokens": 5}
+    apart, within = (read_usage(raw, Quirks(output_may_exclude_reasoning=flag)) for flag in (True, False))
+    assert (apart.output_tokens, apart.total_tokens) == (7, 8)
+    assert (within.output_tokens, within.total_tokens) == (2, 3)
+    less = read_usage({**raw, "reasoning_tokens": 1}, Quirks(output_may_exclude_reasoning=True))
+    assert (less.output_tokens, less.total_tokens) == (2, 3)
+
+
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [

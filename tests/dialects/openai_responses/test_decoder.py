@@ -228,6 +228,11 @@ def test_audio_is_one_file_and_its_transcript_a_text(wire):
     assert answer.texts == ["Hello"]
 
 
+def test_audio_may_be_cut_inside_four_letters_of_its_base64(wire):
+    deltas = [{"type": "response.audio.delta", "delta": part} for part in ("UklG", "RjA", "wMDBXQVZF")]
+    assert wire.answer(*deltas).of(File) == [File("audio/wav", b"RIFF0000WAVE")]
+
+
 def test_audio_that_is_no_base64_is_a_defect(wire):
     answer = wire.answer({"type": "response.audio.delta", "delta": "***"})
     assert (answer.errors, answer.of(File)) == (["decode-error"], [])

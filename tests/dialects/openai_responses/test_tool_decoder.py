@@ -177,7 +177,7 @@ def test_a_wrapper_of_calls_is_unwrapped(wire):
     ]
     answer = wire.answer(*wire.function(0, '{"tool_uses":', json.dumps(uses) + "}", name="parallel"))
     assert answer.calls == [("weather", '{"city":"Oslo"}'), ("now", "{}")]
-    assert len(set(answer.ids)) == 2
+    assert answer.ids == ["call_1_0", "call_1_1"]
     assert answer.finish.finish_reason == "tool-calls"
 
 
@@ -239,6 +239,23 @@ def test_searches_of_xai_are_the_vendors_own(wire):
     assert answer.finish.finish_reason == "stop"
 
 
+@pytest.mark.parametrize(
+    ("name", "call_id", "tool"),
+    [("browse_page", "ws_call_3", "web_search"), ("code_execution", "ci_4", "code_execution")],
+)
+def test_other_custom_calls_of_xai_are_the_vendors_own(wire, name, call_id, tool):
+    item = {"name": name, "call_id": call_id, "id": f"ctc_r1_{call_id}"}
+    (call,) = wire.answer(*custom(wire, "{}", **item), provider="xai").of(ToolCall)
+    assert (call.tool_name, call.provider_executed) == (tool, True)
+
+
+def test_a_custom_call_of_the_caller_may_have_an_item_named_after_it(wire):
+    """Gateways make the item's id of the call's."""
+    item = {"call_id": "call_7", "id": "ctc_call_7"}
+    (call,) = wire.answer(*custom(wire, "x", **item)).of(ToolCall)
+    assert (call.tool_call_id, call.provider_executed) == ("call_7", False)
+
+
 # The vendor's own tools.
 
 
@@ -261,6 +278,10 @@ def hosted(wire, kind, *between, first=(), **item):
         ("file_search_call", "file_search", {"queries": ["q"], "results": None}, '{"queries":["q"]}'),
         ("code_interpreter_call", "code_interpreter", {"code": "1\n"}, '{"code":"1\\n"}'),
         ("image_generation_call", "image_generation", {"result": "aGk="}, "{}"),
+        ("x_search_call", "x_search", {"arguments": '{"q":1}', "call_id": ""}, '{"q":1}'),
+        ("code_execution_call", "code_execution", {"arguments": '{"code":"1"}'}, '{"code":"1"}'),
+        ("view_image_call", "view_image", {"arguments": "{}"}, "{}"),
+        ("view_x_video_call", "view_x_video", {}, "{}"),
         ("mcp_call", "roll", {"name": "roll", "arguments": '{"n":6}', "output": "6"}, '{"n":6}'),
     ],
 )
