@@ -30,6 +30,7 @@ _TRAILER_BYTES: Final = 64 * 1024
 
 _EXCERPT_BYTES: Final = 2048
 _SSE_BEGINS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
+_SSE_FIELDS: Final = (b"data", b"event", b"id", b"retry", b"")  # the last is a comment's
 
 _WHOLE_BYTES: Final = 16 * 1024 * 1024
 """The longest answer that is one JSON value and no stream."""
@@ -247,8 +248,10 @@ class Answer:
         body = self._excerpt
         if body is not None and not self.sentence.complete:
             text = body.strip()
-            streams_json = self._plan.content_type == "application/x-ndjson"
-            if not text or text[:1] == b"<" or (is_json(text) and not streams_json) or is_error_body(text):
+            expected = self._plan.content_type
+            foreign = expected == "text/event-stream" and not _may_be_sse(text)
+            one_value = expected != "application/x-ndjson" and is_json(text)
+            if not text or text[:1] == b"<" or foreign or one_value or is_error_body(text):
                 return self.sentence.fail(self._no_stream(body))
         return self.sentence.close()
 
@@ -265,3 +268,12 @@ class Answer:
     def _no_stream(self, body: bytes) -> LLMStreamError:
         response = self.response
         return vendor_error(response.status, response.headers, body, provider=self._plan.provider)
+
+
+def _may_be_sse(text: bytes) -> bool:
+    """Whether a line of it is a field of server-sent events, or one that was cut."""
+    for line in text.removeprefix(b"\xef\xbb\xbf").splitlines():
+        name, colon, _ = line.partition(b":")
+        if line and (name in _SSE_FIELDS if colon else any(field.startswith(line) for field in _SSE_FIELDS)):
+            return True
+    return False

@@ -13,10 +13,21 @@ from llmstream.dialects.sentence import Sentence
 from llmstream.errors import (
     AuthenticationError,
     ConnectionFailed,
+    ConnectionLost,
     LLMStreamError,
     RateLimited,
 )
-from llmstream.events import Error, Event, Finish, Raw, ResponseMetadata, StreamStart, Usage
+from llmstream.events import (
+    Error,
+    Event,
+    Finish,
+    Raw,
+    ResponseMetadata,
+    StreamStart,
+    TextEnd,
+    TextStart,
+    Usage,
+)
 from llmstream.streams.answer import Answer
 from llmstream.streams.plan import Plan, Prepared
 from llmstream.streams.reopening import Reopener
@@ -31,8 +42,8 @@ __all__ = ["Call"]
 
 T = TypeVar("T")
 
-_NO_CONTENT: Final = frozenset({StreamStart, ResponseMetadata, Raw, Error, Finish})
-"""Events after which a request may still be sent again."""
+_NO_CONTENT: Final = frozenset({StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, Error, Finish})
+"""Events after which a request may still be sent again. A text that only opened has shown nothing."""
 
 _BYTES_PER_TOKEN: Final = 4
 _FRESH_S: Final = 30.0
@@ -63,8 +74,10 @@ class Call:
         self._answer: Answer | None = None
         self._report: Reporter | None = None
         self._permit: Permit | None = None
+        self._timer: asyncio.Timeout | None = None  # of a step that is waited for
         self.secrets: tuple[str, ...] = ()
         self._told = 0
+        self._held: list[Event] = []  # the sentence of an attempt that failed before its first content
         self._opened = False
         self._over = False
 
@@ -100,8 +113,10 @@ class Call:
         return self._reported(events)
 
     def close(self) -> None:
-        """Leaves now: the socket closes unless the body is over."""
+        """Leaves now: the socket closes unless the body is over. Another task that reads is told."""
         self._over = True
+        if self._timer is not None and not self._timer.expired():
+            self._timer.reschedule(0.0)
         self._drop_answer()
         self._ended(left=True)
 
@@ -138,22 +153,25 @@ class Call:
         self._report = report = Reporter(plan.provider, plan.model, plan.call_id, plan.observe, plan.request)
         if plan.kept is not None:
             self._reopener = Reopener(self, plan, plan.kept, report)
+        wait_s: float | None = None
         while True:
-            self.attempts += 1
-            report.started(self.attempts)
             try:
+                if wait_s is not None:
+                    await self.in_time(asyncio.sleep(wait_s), None)
+                self.attempts += 1
+                report.started(self.attempts)
                 events = await self._attempt()
             except LLMStreamError as error:
                 failure = self.scrubbed(error)
                 self._drop_answer()
                 self._slow_down(failure)
-                wait_s = self._wait_s(failure)
+                wait_s = None if self._over else self._wait_s(failure)
                 if wait_s is None or not budget.take(failure):
                     report.failed(self.attempts, failure, None)
                     return self._refused(failure)
                 report.failed(self.attempts, failure, wait_s)
                 self.retried.append(failure)
-                await asyncio.sleep(wait_s)
+                self._held = []
             except asyncio.CancelledError as error:
                 self.close()
                 # Inner frames hold the request, keys and all, for whoever prints a traceback with locals.
@@ -197,6 +215,7 @@ class Call:
         while not answer.over and not answer.named and not _has_content(held):
             held += await answer.read()
         if answer.error is not None and not _has_content(held):
+            self._held = held
             raise answer.error
         if answer.over:
             return self._finished(answer, held)
@@ -247,11 +266,16 @@ class Call:
         due = min(dues, default=None)
         try:
             async with asyncio.timeout_at(due[0] if due else None) as timer:
+                self._timer = timer
                 return await step
         except TimeoutError:
+            if self._over:
+                raise ConnectionLost("the stream was left while it was read", retryable=False) from None
             if due is None or not timer.expired():
                 raise
             raise deadline_error(due[1], due[2]) from None
+        finally:
+            self._timer = None
 
     def _wait_s(self, failure: LLMStreamError) -> float | None:
         """How long to wait before the next attempt; None where there is to be none."""
@@ -269,9 +293,11 @@ class Call:
         return asyncio.get_running_loop().time() + wait_s > started + total
 
     def _refused(self, failure: LLMStreamError) -> list[Event]:
-        """The sentence of a call that came to nothing."""
+        """The sentence of a call that came to nothing: what the last attempt had, or only why."""
         self._over = True
         self.error = failure
+        if self._held:
+            return [self._scrubbed_event(event) if type(event) is Error else event for event in self._held]
         start = self._sentence.start() if self._sentence is not None else [StreamStart()]
         return [*start, Error(failure.info), Finish("error", failure.usage or Usage())]
 

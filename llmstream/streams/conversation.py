@@ -13,8 +13,10 @@ from llmstream.streams.history import copied
 from llmstream.streams.options import Options, make_request
 
 if TYPE_CHECKING:
+    from llmstream.chats.content import ToolCall
     from llmstream.structured import Structured
-    from llmstream.tools import AnyTool, CallTasks
+    from llmstream.tools import AnyTool, CallTasks, ToolContext
+    from llmstream.transport.deadlines import Deadlines
 
 __all__ = ["Conversation"]
 
@@ -22,7 +24,8 @@ __all__ = ["Conversation"]
 class Conversation:
     """What is said and wanted; each turn is one request of it.
 
-    output: what says of which type the answers are to be, or None
+    output:   what says of which type the answers are to be, or None
+    deadline: when all of it has to be over, in loop time; None where it need not, or has not begun
     """
 
     def __init__(self, messages: Sequence[Message], options: Options) -> None:
@@ -31,6 +34,8 @@ class Conversation:
         self.options = cast(Options, {k: v for k, v in options.items() if k != "system"})
         self.output = _as_structured(options.get("response_format"))
         self.options["tools"] = _wrapped(options.get("tools"))
+        self.deadline: float | None = None
+        self._turn = -1
 
     def request(self, model: str, *, answered: bool) -> Request:
         """What is asked next.
@@ -57,13 +62,28 @@ class Conversation:
 
     def outfit(self) -> tuple[Accumulator, CallTasks | None]:
         """For the answer to come: a fold that knows the tools as they are now, and what runs eager ones."""
+        self._turn += 1
         if not self.options["tools"]:
             return Accumulator(), None
         from llmstream.tools import CallTasks, Tool, as_tools  # loaded by those who use tools
 
         tools = as_tools(self.options["tools"])
         eager = any(isinstance(tool, Tool) and tool.eager for tool in tools)
-        return Accumulator(tools=tools), CallTasks(tools) if eager else None
+        return Accumulator(tools=tools), CallTasks(tools, context=self.tool_context) if eager else None
+
+    def limit(self, deadlines: Deadlines, started: float) -> None:
+        """Takes the total deadline: the option's, or else the model's.
+
+        started: in loop time
+        """
+        total_s = (self.options.get("deadlines") or deadlines).total_s
+        self.deadline = None if total_s is None else started + total_s
+
+    def tool_context(self, call: ToolCall) -> ToolContext:
+        """What a tool may know of its call."""
+        from llmstream.tools import ToolContext  # loaded by those who use tools
+
+        return ToolContext(call.id, call.name, self._turn, tuple(copied(self.messages)), self.deadline)
 
 
 def _wrapped(tools: Iterable[Any] | None) -> Sequence[AnyTool]:

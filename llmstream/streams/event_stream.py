@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, overload
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.dialects.base import takes_prefix
-from llmstream.errors import InvalidRequest
+from llmstream.errors import DeadlineExceeded, InvalidRequest
 from llmstream.events import Event, TextDelta, Usage
 from llmstream.streams.answer_view import AnswerView
 from llmstream.streams.continuing import CONTINUE_NOTE, Continuation, going_on
@@ -56,7 +56,9 @@ class EventStream(AnswerView):
         self._started = started
         self._iterator: AsyncGenerator[Event] | None = None
         self._reading = False
+        self._stepping = False  # a task waits in next()
         self._left = False
+        self._forgotten = False  # the loop closed what read it, because nobody held that any more
         self._token, self._whole = token, whole
         self._continues: Continuation | None = None
         self._conversation.request(model.name, answered=token is not None)  # wrong options fail here and now
@@ -73,7 +75,7 @@ class EventStream(AnswerView):
         await self.aclose()
 
     def __del__(self) -> None:
-        if self._call is not None and not self._over:
+        if self._call is not None and (self._forgotten or not self._over):
             self._call.close()
             warnings.warn(
                 "an EventStream was dropped while it was read; use `async with` to leave it at once",
@@ -84,8 +86,9 @@ class EventStream(AnswerView):
 
     async def aclose(self) -> None:
         """Leaves the stream: the socket closes now, what came stays. May be called again."""
+        self._forgotten = False
         self._leave()
-        if self._iterator is not None:
+        if self._iterator is not None and not self._stepping:  # else its reader ends it
             await self._iterator.aclose()
             self._iterator = None
         try:
@@ -96,13 +99,18 @@ class EventStream(AnswerView):
 
     async def next(self) -> bool:
         """Goes on to the next event, which is then `current`; False when this response is over."""
+        if self._stepping:
+            raise InvalidRequest("this stream is being read by another task. One reader at a time.")
         if self._iterator is None:
             self._iterator = self._events()
+        self._stepping = True
         try:
             self._current = await anext(self._iterator)
         except StopAsyncIteration:
             self._iterator = None
             return False
+        finally:
+            self._stepping = False
         return True
 
     async def text_deltas(self) -> AsyncIterator[str]:
@@ -118,10 +126,15 @@ class EventStream(AnswerView):
     async def collect(self) -> Message:
         """Reads this response to its end and gives the whole message.
 
-        raises: LLMStreamError where the stream failed; `.partial` holds what came
+        raises: LLMStreamError where the stream failed; `.partial` holds what came. InvalidRequest where
+                the stream was left: half of an answer is in `message`, and is not the answer
         """
         async for _ in self._events():
             pass
+        if self.error is not None and not self._conversation.quiet:
+            raise self.error
+        if self._left:
+            raise InvalidRequest("the stream was left before its end; what came is in `message`")
         return self.message
 
     @overload
@@ -172,6 +185,7 @@ class EventStream(AnswerView):
                 "what has come is in `message`, and `async with` leaves at once."
             )
         self._reading = True
+        reader = asyncio.current_task()
         try:
             call = self._begin()
             while batch := await call.next():
@@ -184,6 +198,9 @@ class EventStream(AnswerView):
                     yield event
                 self._catch_up()
             self._end(call)
+        except GeneratorExit:
+            self._forgotten = not self._over and asyncio.current_task() is not reader
+            raise
         finally:
             self._reading = False
             try:
@@ -210,6 +227,7 @@ class EventStream(AnswerView):
             request = self._conversation.request(model.name, answered=token is not None)
             if self._started is None:
                 self._started = asyncio.get_running_loop().time()
+            self._conversation.limit(model.deadlines, self._started)
             if token is None:
                 self._call = model.call(request, options, started=self._started)
             else:
@@ -220,13 +238,16 @@ class EventStream(AnswerView):
         return self._call
 
     def _end(self, call: Call) -> None:
-        """The response is over: its message joins the conversation."""
-        self._over = True
+        """The response is over: its message joins the conversation, unless it was left before."""
         fold = self._fold
-        self.total_usage += fold.usage
         if call.error is not None:
             call.error.partial = fold.partial
             call.error.usage = fold.usage
+        if self._left:
+            return
+        self._over = True
+        self.total_usage += fold.usage
+        if call.error is not None:
             self._conversation.messages += kept_of_a_broken_turn(fold.partial)
         elif fold.partial.parts:
             self._conversation.messages.append(fold.partial)
@@ -322,17 +343,27 @@ class EventStream(AnswerView):
         go on; call this again with what was decided.
 
         decisions: by the id of the call; True and False for `Approve()` and `Deny()`
-        raises:    InvalidRequest for a decision about a call that does not wait
+        raises:    InvalidRequest for a decision about a call that does not wait; DeadlineExceeded where
+                   the total deadline passes, whose calls are cancelled and have results that say so
         """
         if not self._over:
             await self.collect()
         if not self.pending_calls:
             return []
         begun, self._eager = self._eager, None
+        talk = self._conversation
+        total = asyncio.timeout_at(talk.deadline)
         try:
-            statuses = await self._fold.call_tools(decisions, approve=approve, begun=begun)
-        except BaseException:
+            async with total:
+                statuses = await self._fold.call_tools(
+                    decisions, approve=approve, begun=begun, context=talk.tool_context
+                )
+        except BaseException as error:
             self._answer()  # the calls that were cut off have results that say so
+            if isinstance(error, TimeoutError) and total.expired():
+                raise DeadlineExceeded(
+                    "the tools took longer than the total deadline of the stream", reason="total"
+                ) from None
             raise
         if statuses:
             self._answer()

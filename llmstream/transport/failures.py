@@ -56,9 +56,10 @@ def typed_failure(error: BaseException, host: str, *, answered: bool) -> errors.
 def _of_encoding(error: BaseException) -> bool:
     """Whether the content coding is at fault; aiohttp says so in the words or the cause of other errors."""
     causes = (error, error.__cause__, error.__context__)
-    return any(
-        isinstance(cause, http_exceptions.ContentEncodingError) for cause in causes
-    ) or "decode content-encoding" in str(error)
+    if any(isinstance(cause, http_exceptions.ContentEncodingError) for cause in causes):
+        return True
+    # Of a deflate that was cut it says no more than the name.
+    return "decode content-encoding" in str(error) or getattr(error, "message", "") == "deflate"
 
 
 def _words(error: BaseException) -> str:

@@ -11,7 +11,14 @@ from urllib.parse import urlsplit
 import aiohttp
 from yarl import URL
 
-from llmstream.errors import DecodeError, InvalidRequest, LimitExceeded, LLMStreamError, RedirectRefused
+from llmstream.errors import (
+    DecodeError,
+    InvalidRequest,
+    LimitExceeded,
+    LLMStreamError,
+    ProxyError,
+    RedirectRefused,
+)
 from llmstream.exchange import HttpRequest
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.failures import typed_failure
@@ -26,6 +33,7 @@ _ENCODINGS: Final = frozenset({"", "identity", "gzip", "deflate", "br", "zstd"})
 _DRAIN_BYTES: Final = 64 * 1024
 _DRAIN_S: Final = 0.25
 _STATUS_REDIRECT: Final = range(300, 400)
+_STATUS_PROXY: Final = 407
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 
 
@@ -127,7 +135,7 @@ async def send(
     """Sends one request and waits for the answer's head.
 
     session: the caller's own; by default the pooled one of the running loop
-    raises:  TransportError, InvalidRequest; RedirectRefused for any 3xx
+    raises:  TransportError, InvalidRequest; RedirectRefused for any 3xx, ProxyError for 407
     """
     parts = urlsplit(request.url)
     host = parts.hostname or ""
@@ -143,6 +151,13 @@ async def send(
         raise RedirectRefused(
             f"{host} redirects to {target}; redirects are not followed, because keys would go along. "
             "Set base_url to the final address.",
+            status=response.status,
+        )
+    if response.status == _STATUS_PROXY:  # of plain http the proxy answers itself; a vendor never says so
+        response.close()
+        raise ProxyError(
+            f"the proxy on the way to {host} wants a login: HTTP 407. Put it into HTTP_PROXY or HTTPS_PROXY, "
+            "as in http://user:password@host:port.",
             status=response.status,
         )
     encoding = response.headers.get("content-encoding", "").strip().lower()
@@ -183,6 +198,8 @@ async def _ask(
                 data=_payload(request.body),
                 headers={"accept-encoding": "identity", **request.headers},
                 allow_redirects=False,
+                auto_decompress=True,
+                raise_for_status=False,  # a session of the caller's may have chosen otherwise
                 proxy=proxy,
                 timeout=aiohttp.ClientTimeout(total=None, connect=deadlines.connect_s),
                 trace_request_ctx=connection,

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 import llmstream as ls
+from llmstream.testing import FaultServer, answered
 from llmstream.transport.http import Response
 
 _spec = importlib.util.spec_from_file_location("sse_server", Path(__file__).parent / "sse_server.py")
@@ -55,3 +56,22 @@ async def test_other_tasks_run_while_a_body_that_came_in_one_piece_is_read(serve
     assert len(turn_of_each) == WORDS
     longest = max(len(list(events)) for _, events in groupby(turn_of_each))
     assert longest * (size / WORDS) <= 64 * 1024
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"the service is down", ls.NotAStream),
+        (b"database: gone\nretrying: no", ls.NotAStream),
+        (b"\x89PNG\r\n\x1a\n" + bytes(300), ls.NotAStream),
+        (b"dat", ls.IncompleteStream),
+        (b'data: {"choices": []', ls.IncompleteStream),
+        (b": nothing yet\n\n", ls.IncompleteStream),
+        (b"\xef\xbb\xbfid: 7\n", ls.IncompleteStream),
+    ],
+)
+async def test_a_body_without_one_field_of_the_framing_is_no_stream(body: bytes, expected: type) -> None:
+    async with FaultServer(answered(body, content_type="text/plain")) as server:
+        model = ls.Model("openai:m", base_url=server.url, api_key="key")
+        with pytest.raises(expected):
+            await model.stream("Hi", retry=ls.Retry(max_retries=0)).collect()

@@ -235,3 +235,44 @@ async def test_a_progressing_tool_is_closed_when_the_loop_by_hand_is_left() -> N
         await answer.collect()
         await others()
     assert closed == [True]
+
+
+async def test_the_total_deadline_holds_for_tools_run_by_hand() -> None:
+    ended: list[str] = []
+
+    async def hang() -> str:
+        """Hang."""
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.append("cleaned up")
+        return "never"
+
+    model = ScriptedModel(Turn(calls=(Call("hang"),)), "Done.")
+    stream = model.stream("Go", tools=[hang], deadlines=ls.Deadlines(total_s=0.05))
+    with pytest.raises(ls.DeadlineExceeded) as caught:
+        await stream.call_tools()
+    assert caught.value.reason == "total"
+    assert ended == ["cleaned up"]
+    (result,) = stream.messages()[-1].tool_results
+    assert result.is_error
+
+
+@pytest.mark.parametrize("eager", [False, True])
+async def test_a_tool_run_by_hand_knows_its_deadline_and_the_conversation(eager: bool) -> None:
+    known: list[ls.ToolContext] = []
+
+    @ls.tool(eager=eager)
+    async def look(context: ls.ToolContext) -> str:
+        """Look."""
+        known.append(context)
+        assert 0 < (context.remaining_s or 0) <= 5
+        return "seen"
+
+    model = ScriptedModel(Turn(calls=(Call("look"),)), Turn(calls=(Call("look"),)), "Done.")
+    async with model.stream("Go", tools=[look], deadlines=ls.Deadlines(total_s=5)) as stream:
+        while statuses := await stream.call_tools():
+            assert [status.error for status in statuses] == [None]
+    assert [context.step for context in known] == [0, 1]
+    assert [context.messages[0].text_content for context in known] == ["Go", "Go"]
+    assert known[0].call_id == "call_0_0"

@@ -9,6 +9,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -177,6 +178,30 @@ async def test_a_stream_dropped_while_it_is_read_warns_and_closes(serve) -> None
     await server.was_left()
 
 
+async def test_a_stream_left_by_break_alone_warns_when_it_is_dropped(serve) -> None:
+    server = Watched(SLOW)
+    stream = model(await serve(server)).stream("Hi")
+    async for _ in stream.text_deltas():
+        break
+    await server.was_left()
+    with pytest.warns(ResourceWarning, match="async with"):
+        del stream
+        gc.collect()
+
+
+async def test_a_stream_that_is_closed_after_a_break_does_not_warn(serve) -> None:
+    server = Watched(SLOW)
+    stream = model(await serve(server)).stream("Hi")
+    async for _ in stream.text_deltas():
+        break
+    await server.was_left()
+    await stream.aclose()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del stream
+        gc.collect()
+
+
 async def test_two_readers_at_once_are_refused(serve) -> None:
     async with model(await serve(Watched(SLOW))).stream("Hi") as stream:
         first = aiter(stream)
@@ -184,6 +209,34 @@ async def test_two_readers_at_once_are_refused(serve) -> None:
         with pytest.raises(ls.InvalidRequest, match="being read already"):
             await anext(aiter(stream))
         await first.aclose()
+
+
+async def test_two_that_ask_for_the_next_event_at_once_are_refused(serve) -> None:
+    server = Watched(SLOW)
+    stream = model(await serve(server)).stream("Hi")
+    first, second = await asyncio.gather(stream.next(), stream.next(), return_exceptions=True)
+    assert first is True
+    assert isinstance(second, ls.InvalidRequest)
+    await stream.aclose()
+    await server.was_left()
+
+
+async def test_a_stream_is_left_while_another_task_waits_for_its_next_event(serve) -> None:
+    server = Watched(SLOW)
+    stream = model(await serve(server)).stream("Hi")
+
+    async def read() -> None:
+        while await stream.next():
+            pass
+
+    reader = asyncio.create_task(read())
+    while not stream.text:
+        await asyncio.sleep(0.005)
+    await stream.aclose()
+    with pytest.raises(ls.ConnectionLost):
+        await reader
+    assert await stream.next() is False
+    await server.was_left()
 
 
 async def test_a_refused_request_is_a_sentence_and_then_raises(serve) -> None:

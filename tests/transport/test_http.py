@@ -7,8 +7,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from llmstream.errors import InvalidRequest, LLMStreamError, TransportError
+from llmstream.errors import InvalidRequest, LLMStreamError, ProxyError, TransportError
 from llmstream.exchange import HttpRequest
+from llmstream.testing import FaultServer, head
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.http import send
 
@@ -37,3 +38,12 @@ async def test_a_host_that_is_no_name_fails_as_any_other_does() -> None:
     error = await asked("http://xn--.example/v1")
     assert isinstance(error, TransportError)
     assert "xn--.example" in error.message
+
+
+async def test_a_proxy_that_wants_a_login_is_no_vendor() -> None:
+    async with FaultServer([head(407, {"content-length": "0"})]) as server:
+        with pytest.raises(LLMStreamError) as caught:
+            await send(HttpRequest(server.url, b"", {}), Deadlines())
+    error = caught.value
+    assert isinstance(error, ProxyError)
+    assert (error.status, error.retryable) == (407, False)
