@@ -26,7 +26,7 @@ LLMStreamError
 │   ├── IncompleteStream    it ended before the vendor said that the answer is complete
 │   ├── DecodeError         a known event could not be read
 │   ├── NotAStream          the answer is no event stream at all
-│   ├── LimitExceeded       a line, frame, event or argument grew past its cap
+│   ├── LimitExceeded       a line, frame, event, argument or run grew past its cap
 │   ├── InvalidOutput       the answer is not of the type that was asked for
 │   └── ProtocolError       HTTP or framing rules were broken
 └── ToolError               what happened around a tool call
@@ -289,7 +289,7 @@ class NotAStream(StreamError, code="not-a-stream"):
 
 
 class LimitExceeded(StreamError, code="limit-exceeded"):
-    """A line, frame, event or argument grew past its cap."""
+    """A line, frame, event or argument grew past its cap; or a run its steps (`reason` "max_steps")."""
 
 
 class InvalidOutput(StreamError, code="invalid-output"):

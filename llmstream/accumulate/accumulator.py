@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable, Mapping
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from llmstream.accumulate.fold import Fold
@@ -14,7 +14,16 @@ from llmstream.events import Event
 
 if TYPE_CHECKING:
     from llmstream.request import ProviderTool, ToolSpec
-    from llmstream.tools import AnyTool, Approve, Approver, CallTasks, Deny, Tool, ToolCallStatus
+    from llmstream.tools import (
+        AnyTool,
+        Approve,
+        Approver,
+        CallTasks,
+        Deny,
+        Tool,
+        ToolCallStatus,
+        ToolContext,
+    )
 
 __all__ = ["Accumulator", "accumulate", "collect"]
 
@@ -115,6 +124,7 @@ class Accumulator(Fold):
         approve: Approver | None = None,
         limit: int = 8,
         begun: CallTasks | None = None,
+        context: Callable[[ToolCall], ToolContext] | None = None,
     ) -> list[ToolCallStatus]:
         """Runs the pending calls of the finished message, at most `limit` at a time.
 
@@ -126,6 +136,7 @@ class Accumulator(Fold):
 
         decisions: by the id of the call; True and False for `Approve()` and `Deny()`
         begun:     calls that were started while the response still came
+        context:   asked for the `ToolContext` of a call whose tool takes one
         returns:   one status a call that is done now, in call order
         raises:    InvalidRequest for a decision about a call that does not wait
         """
@@ -155,6 +166,7 @@ class Accumulator(Fold):
                 approve=approve,
                 on_result=keep,
                 begun=begun,
+                context=context,
             )
         except BaseException:  # a cancellation among them: the history has to stay whole
             self.add_results(cancelled_results(pending, self._results.values()))

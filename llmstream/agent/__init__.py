@@ -23,6 +23,7 @@ from llmstream.agent.run import AgentRun
 from llmstream.agent.state import RunState, Step
 from llmstream.agent.stop import cost_over, elapsed_over, no_progress, step_count, tokens_over, tool_called
 from llmstream.agent.suspension import Suspension
+from llmstream.agent.unfinished import RunSuspended
 from llmstream.tools.approval import PendingCall
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "RunFinished",
     "RunStarted",
     "RunState",
+    "RunSuspended",
     "Skip",
     "Step",
     "StepPlan",

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Unpack
 
+from llmstream.agent import option_checks as checks
 from llmstream.agent.config import AgentConfig
 from llmstream.agent.context.effects import ContextEffect
 from llmstream.agent.decisions import Approve, Deny
@@ -14,15 +15,17 @@ from llmstream.agent.history import settled
 from llmstream.agent.hooks import Hooks, Repair
 from llmstream.agent.journal import Journal
 from llmstream.agent.loop import Loop
+from llmstream.agent.option_checks import MAX_STEPS, TOOL_LIMIT
 from llmstream.agent.plan import PrepareStep
 from llmstream.agent.recovery import recovered
 from llmstream.agent.resumption import Resumption
 from llmstream.agent.run import AgentRun
 from llmstream.agent.sharing import own_view, shared_message
 from llmstream.agent.state import Price, RunState
-from llmstream.agent.stop import StopCondition, as_conditions, step_count
+from llmstream.agent.stop import StopCondition, as_conditions
 from llmstream.agent.sub_agent import sub_agent_tool
 from llmstream.agent.suspension import Suspension
+from llmstream.agent.unfinished import check_finished
 from llmstream.agent.watching import ObserveRun
 from llmstream.chats.chat import Chat
 from llmstream.chats.content import ToolResult
@@ -41,8 +44,8 @@ class Agent:
 
     name:         the sender of its messages, and what its events and suspensions say whose they are
     instructions: the system prompt
-    max_steps:    how often the model may be asked in one run
-    stop_when:    conditions asked after each step and its tools; see `llmstream.agent.stop`
+    max_steps:    how often the model may be asked in one run: 20, if nothing else is said
+    stop_when:    conditions, sync or async, asked after each step and its tools; see `llmstream.agent.stop`
     prepare_step: may change model, tools, messages and so on for one step; see `StepPlan`
     context_effects: what of a long conversation the model is shown, after `prepare_step`; see
                   `llmstream.agent.context`. The history keeps everything, but for effects that replace
@@ -55,10 +58,12 @@ class Agent:
     context:      the application's own object, for tools that take a `ToolContext`
     price:        what a model's tokens cost, for `cost_estimate` and `cost_over`
     tool_limit:   how many calls run at once
-    journal:      the file that each call is written to before it runs and its result after; see
-                  `recover`
+    journal:      the file that each call is written to before it runs and its result after, as a
+                  `Journal` or its path; see `recover`
     observe_run:  called with an `AgentObservation` where a run, a call of a model or a tool begins or ends
     options:      as for `stream` (tools, settings and so on), used at every step
+
+    raises: InvalidRequest for what cannot be meant; None is as if it were not given
     """
 
     def __init__(
@@ -67,48 +72,50 @@ class Agent:
         *,
         name: str = "",
         instructions: str | None = None,
-        max_steps: int = 20,
-        stop_when: StopCondition | Iterable[StopCondition] = (),
+        max_steps: int | None = MAX_STEPS,
+        stop_when: StopCondition | Iterable[StopCondition] | None = (),
         prepare_step: PrepareStep | None = None,
-        context_effects: Iterable[ContextEffect] = (),
-        hooks: Hooks = Hooks(),
+        context_effects: ContextEffect | Iterable[ContextEffect] | None = (),
+        hooks: Hooks | None = None,
         approve: Approver | None = None,
         approval_key: bytes | None = None,
         approval_ttl_s: float | None = None,
         repair: Repair | None = None,
         context: Any = None,
         price: Price | None = None,
-        tool_limit: int = 8,
-        journal: Journal | None = None,
+        tool_limit: int | None = TOOL_LIMIT,
+        journal: Journal | str | os.PathLike[str] | None = None,
         observe_run: ObserveRun | None = None,
         **options: Unpack[Options],
     ) -> None:
-        if max_steps < 1:
-            raise InvalidRequest(f"max_steps is at least 1, got {max_steps}")
         self.model = model if isinstance(model, Model) else Model(model)
-        self.name = name
-        self.max_steps = max_steps
+        self.name = checks.text_or_none("name", name) or ""
+        self.max_steps = checks.at_least_one("max_steps", max_steps, MAX_STEPS)
         self.context = context
-        self._instructions = instructions if instructions is not None else options.get("system")
-        options.pop("system", None)
+        system = options.pop("system", None)
+        self._instructions = checks.text_or_none(
+            "instructions", system if instructions is None else instructions
+        )
         options["tools"] = wrapped(options.get("tools") or ())
         self._config = AgentConfig(
             model=self.model,
-            name=name,
+            name=self.name,
             options=options,
-            stop_when=(*as_conditions(stop_when), step_count(max_steps)),
-            prepare_step=prepare_step,
-            context_effects=tuple(context_effects),
-            hooks=hooks,
-            approve=approve,
-            repair=repair,
-            price=price,
-            approval_key=approval_key,
-            approval_ttl_s=approval_ttl_s,
-            tool_limit=tool_limit,
-            journal=journal,
-            observe_run=observe_run,
+            max_steps=self.max_steps,
+            stop_when=as_conditions(stop_when),
+            prepare_step=checks.function_or_none("prepare_step", prepare_step),
+            context_effects=checks.effects_of(context_effects),
+            hooks=checks.hooks_of(hooks),
+            approve=checks.function_or_none("approve", approve),
+            repair=checks.function_or_none("repair", repair),
+            price=checks.function_or_none("price", price),
+            approval_key=checks.key_or_none(approval_key),
+            approval_ttl_s=checks.seconds_or_none("approval_ttl_s", approval_ttl_s),
+            tool_limit=checks.at_least_one("tool_limit", tool_limit, TOOL_LIMIT),
+            journal=checks.journal_of(journal),
+            observe_run=checks.function_or_none("observe_run", observe_run),
         )
+        make_request(self.model.name, [Message.user("?")], options)  # wrong options fail here and now
 
     def __repr__(self) -> str:
         return f"Agent({self.model!r})" if not self.name else f"Agent({self.model!r}, name={self.name!r})"
@@ -132,7 +139,7 @@ class Agent:
         """
         system = [Message.system(self._instructions)] if self._instructions else []
         conversation = settled(system + copied(as_messages(prompt)))
-        make_request(self.model.name, conversation, self._config.options)  # wrong options fail here and now
+        make_request(self.model.name, conversation, self._config.options)  # and a wrong prompt here
         return AgentRun(
             Loop(self._config, self._state(conversation, context), total_s=self._total_s(within_s))
         )
@@ -140,10 +147,16 @@ class Agent:
     async def run(self, prompt: Prompt, *, context: Any = None) -> Message:
         """Runs to the end and gives the last message that says something.
 
-        raises: LLMStreamError where a step failed; `.partial` holds what came
+        A run that `max_steps` cut short, or that waits for a decision, has no answer to give, so both
+        are errors here. `stream` gives the run itself, which says so in `stopped_by` and `suspended`.
+
+        raises: LLMStreamError where a step failed, with what came in `.partial`; LimitExceeded where
+                the model still wanted tools at the last step; RunSuspended, with the `.suspension`
         """
         async with self.stream(prompt, context=context) as run:
-            return await run.collect()
+            message = await run.collect()
+        check_finished(run)
+        return message
 
     def resume(
         self,
@@ -184,6 +197,8 @@ class Agent:
 
         raises: InvalidRequest as `resume`
         """
+        if not isinstance(suspension, Suspension):
+            raise InvalidRequest(f"a run is resumed from its Suspension, got {suspension!r}")
         return Resumption.of(suspension, decisions, results, agent=self.name, key=self._config.approval_key)
 
     def recover(self, journal: Journal | str | os.PathLike[str]) -> list[Message]:
@@ -205,8 +220,8 @@ class Agent:
         It sees what other agents said as users' messages with their names before them. Its tool
         work stays its own: only the answer joins the chat.
 
-        raises: InvalidRequest where the agent has no name; LLMStreamError where a step failed,
-                and then nothing is appended
+        raises: InvalidRequest where the agent has no name; LLMStreamError as `run`, and then nothing
+                is appended
         """
         if not self.name:
             raise InvalidRequest("an agent in a chat needs a name: Agent(model, name='critic')")
@@ -233,5 +248,6 @@ class Agent:
 
     def _total_s(self, within_s: float | None) -> float | None:
         total_s = (self._config.options.get("deadlines") or self.model.deadlines).total_s
-        limits = [limit for limit in (total_s, within_s) if limit is not None]
+        given = checks.seconds_or_none("within_s", within_s)
+        limits = [limit for limit in (total_s, given) if limit is not None]
         return min(limits, default=None)

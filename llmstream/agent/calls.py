@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 
-from llmstream.agent.decisions import Rewrite, Stop
+from llmstream.agent.decisions import Proceed, Rewrite, Stop
 from llmstream.agent.hooks import AfterTool, answered
 from llmstream.agent.journal import RunJournal
 from llmstream.agent.nested import Nested, Spent, Waits, as_result
@@ -20,7 +20,7 @@ from llmstream.agent.suspension import Suspension
 from llmstream.agent.verdicts import Judge, Run, Settled, Wait
 from llmstream.agent.watching import RunWatch
 from llmstream.chats.content import ToolCall, ToolResult
-from llmstream.errors import DeadlineExceeded
+from llmstream.errors import DeadlineExceeded, InvalidRequest
 from llmstream.events import Event, ToolApprovalRequest
 from llmstream.events import ToolResult as ToolResultEvent
 from llmstream.tools import (
@@ -193,11 +193,15 @@ class StepCalls:
                     return None
         if status.stop:
             self.stop = self.stop or f"the tool {call.name} ended the run"
-        match await answered(self._after, self._state, call, status):
+        match said := await answered(self._after, self._state, call, status):
+            case None | Proceed():
+                pass
             case Rewrite(value):
                 return ToolCallStatus.of(call, _fitted(ToolOutcome.of(value), found))
             case Stop(reason):
                 self.stop = self.stop or reason or "a hook stopped the run"
+            case _:
+                raise InvalidRequest(f"after_tool gave {said!r}, which is no decision about a result")
         return status
 
     async def _ask(self, pending: PendingCall) -> None:

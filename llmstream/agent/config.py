@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from llmstream.agent.context.effects import ContextEffect
 from llmstream.agent.hooks import Hooks, Repair
 from llmstream.agent.journal import Journal
+from llmstream.agent.option_checks import MAX_STEPS, TOOL_LIMIT
 from llmstream.agent.plan import PrepareStep
 from llmstream.agent.state import Price
 from llmstream.agent.stop import StopCondition
@@ -27,6 +28,7 @@ class AgentConfig:
     model: Model
     name: str = ""
     options: Options = field(default_factory=Options)
+    max_steps: int = MAX_STEPS
     stop_when: tuple[StopCondition, ...] = ()
     prepare_step: PrepareStep | None = None
     context_effects: tuple[ContextEffect, ...] = ()
@@ -36,7 +38,7 @@ class AgentConfig:
     price: Price | None = None
     approval_key: bytes | None = None
     approval_ttl_s: float | None = None
-    tool_limit: int = 8
+    tool_limit: int = TOOL_LIMIT
     journal: Journal | None = None
     observe_run: ObserveRun | None = None
     clock: Callable[[], float] = time.monotonic

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from llmstream.agent.decisions import Decision
 from llmstream.chats.content import ToolCall
 from llmstream.chats.message import Message
-from llmstream.errors import ToolError
+from llmstream.errors import InvalidRequest, ToolError
 from llmstream.tools import ToolCallStatus
 
 if TYPE_CHECKING:
@@ -41,12 +41,20 @@ class Hooks:
     after_tool:   `Rewrite(result)`, any value that a tool may return; `Stop`
 
     An exception of a hook ends the run and is raised as it is.
+
+    raises: InvalidRequest where one is no function
     """
 
     before_model: BeforeModel | None = None
     after_model: AfterModel | None = None
     before_tool: BeforeTool | None = None
     after_tool: AfterTool | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("before_model", "after_model", "before_tool", "after_tool"):
+            hook = getattr(self, name)
+            if hook is not None and not callable(hook):
+                raise InvalidRequest(f"the hook {name} is a function, got {hook!r}")
 
 
 async def answered(hook: Callable[..., _T | Awaitable[_T]] | None, *args: Any) -> _T | None:

@@ -31,3 +31,8 @@ class Ids:
                     changes["provider_metadata"] = {OWN_KEY: {**own, "parent_call": changes[field]}}
                 return msgspec.structs.replace(event, **changes)
         return event
+
+    def original(self, shown: str, step: int) -> str:
+        """The id as the step has it, of one that `unique` may have prefixed."""
+        bare = shown.removeprefix(f"{step}/")
+        return bare if self._step_of.get(bare, step) != step else shown

@@ -14,6 +14,7 @@ from llmstream.agent.config import AgentConfig
 from llmstream.agent.course import Course
 from llmstream.agent.decisions import Stop
 from llmstream.agent.history import settled
+from llmstream.agent.hooks import answered
 from llmstream.agent.ids import Ids
 from llmstream.agent.open_step import GivenStep, OpenStep
 from llmstream.agent.planning import planned
@@ -36,6 +37,7 @@ class Loop:
     output:    the type that the final answer has to be of, or None
     answer:    of the model, in the step under way or the last one that asked it
     suspended: the run as a value, where it ended because calls wait
+    cut_short: whether the limit of steps ended it, while there was more to do
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Loop:
         self.finish_reason: FinishReason | None = None
         self.error: LLMStreamError | None = None
         self.suspended: Suspension | None = None
+        self.cut_short = False
         self.answer: Answer | None = None
         self.output: Structured | None = as_structured(config.options.get("response_format"))
         self._config = config
@@ -118,7 +121,7 @@ class Loop:
             finally:
                 self._finish = step.finish
             self.suspended = step.record()
-            if self._is_over(step):
+            if await self._is_over(step):
                 return
 
     async def _next_step(self) -> OpenStep | None:
@@ -139,17 +142,22 @@ class Loop:
         self.answer = step.answer
         return step
 
-    def _is_over(self, step: OpenStep) -> bool:
+    async def _is_over(self, step: OpenStep) -> bool:
         """Whether no further step follows."""
         course = self.course
         if self.suspended is not None or course.stopped_by is not None:
             return True
         if not step.worked and not course.inbox:
             return True
-        held = next((c for c in self._config.stop_when if c(self.state)), None)
-        if held is not None:
-            course.stopped_by = getattr(held, "__name__", repr(held))
-        return held is not None
+        for condition in self._config.stop_when:
+            if await answered(condition, self.state):
+                course.stopped_by = getattr(condition, "__name__", repr(condition))
+                return True
+        limit = self._config.max_steps
+        self.cut_short = self.state.step >= limit
+        if self.cut_short:
+            course.stopped_by = f"step_count({limit})"
+        return self.cut_short
 
     async def _finished(self) -> Finish:
         """The run's own finish: the last step's reason, the tokens of all steps."""
@@ -163,6 +171,10 @@ class Loop:
 
     def _partial(self) -> Message | None:
         return None if self.answer is None else self.answer.stream.message
+
+    def own_id(self, shown: str) -> str:
+        """The id that the step under way has for what the run's events call so."""
+        return self._ids.original(shown, self.state.step)
 
     async def aclose(self) -> None:
         """Leaves at once: the socket closes, tools are cancelled and waited for. May be called again."""

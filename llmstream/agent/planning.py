@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from llmstream.agent.answer import GivenAnswer
@@ -19,8 +20,16 @@ __all__ = ["planned", "prepared", "reviewed"]
 
 
 async def prepared(config: AgentConfig, state: RunState) -> StepPlan:
-    """What `prepare_step` wants of the step."""
-    return await answered(config.prepare_step, state) or StepPlan()
+    """What `prepare_step` wants of the step.
+
+    raises: InvalidRequest where that is no plan
+    """
+    plan = await answered(config.prepare_step, state)
+    if plan is not None and not isinstance(plan, StepPlan):
+        raise InvalidRequest(f"prepare_step gives a StepPlan or None, got {plan!r}")
+    if plan is None:
+        return StepPlan()
+    return plan if plan.messages is None else replace(plan, messages=_shown("prepare_step", plan.messages))
 
 
 async def planned(config: AgentConfig, state: RunState) -> StepPlan | GivenAnswer | Stop:
@@ -31,8 +40,8 @@ async def planned(config: AgentConfig, state: RunState) -> StepPlan | GivenAnswe
         case None | Proceed():
             return await _kept(config, state, plan)
         case Rewrite(messages):
-            return replace(plan, messages=tuple(messages))
-        case Skip(result):
+            return replace(plan, messages=_shown("before_model", messages))
+        case Skip(str() | Message() as result):
             return GivenAnswer(result)
         case Stop():
             return said
@@ -65,3 +74,14 @@ async def reviewed(config: AgentConfig, state: RunState, message: Message) -> Me
             return said
         case _:
             raise InvalidRequest(f"after_model gave {said!r}, which is no decision about an answer")
+
+
+def _shown(whose: str, messages: object) -> tuple[Message, ...]:
+    """What the model is to be shown.
+
+    raises: InvalidRequest where it is no list of messages
+    """
+    given = tuple(messages) if isinstance(messages, Iterable) else (messages,)
+    if isinstance(messages, str) or not all(isinstance(message, Message) for message in given):
+        raise InvalidRequest(f"{whose} shows the model a list of messages, got {messages!r}")
+    return given

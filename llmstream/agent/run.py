@@ -33,8 +33,7 @@ class AgentRun:
         self._loop = loop
         self._reader: weakref.ref[AsyncGenerator[Event]] | None = None
         self._held: AsyncGenerator[Event] | None = None  # by `async with`, which closes it
-        self._entered = False
-        self._over = False
+        self._entered = self._begun = self._over = False
 
     def __aiter__(self) -> AsyncGenerator[Event]:
         return self._events()
@@ -59,10 +58,17 @@ class AgentRun:
     async def collect(self) -> Message:
         """Runs to the end and gives its `message`.
 
-        raises: LLMStreamError where a step failed; `.partial` holds what came
+        raises: LLMStreamError where a step failed; `.partial` holds what came. InvalidRequest where the
+                run was left: half of an answer is in `message`, and is not the answer
         """
         async for _ in self._events():
             pass
+        if self.error is not None and not self._loop.quiet:
+            raise self.error
+        if self.finish_reason is None:
+            raise InvalidRequest(
+                "the run was left before its end; what came is in `message` and `messages()`"
+            )
         return self.message
 
     def objects(self, *, repair: int | None = None) -> AsyncGenerator[Any]:
@@ -81,6 +87,11 @@ class AgentRun:
         return run_objects(self, output, rounds, quiet=self._loop.quiet)
 
     @property
+    def typed(self) -> bool:
+        """Whether the answer is to be of a type, so that there will be an `object`."""
+        return self._loop.output is not None
+
+    @property
     def object(self) -> Any:
         """The validated answer, of `response_format`'s type, once the run is over.
 
@@ -96,17 +107,33 @@ class AgentRun:
     def send(self, message: str | Message) -> None:
         """Steers the run: the model sees this user message before its next step, which there will be.
 
-        raises: InvalidRequest where the run is over
+        Where `max_steps` ends the run first, the message stands in its history, unanswered.
+
+        raises: InvalidRequest where the run is over, and for what is no message
         """
         if self._over:
             raise InvalidRequest(
                 "the run is over. Start another with its messages() and this one behind them."
             )
+        if not isinstance(message, str | Message):
+            raise InvalidRequest(f"a run is sent a str or a Message, got {message!r}")
         self._loop.course.inbox.append(Message.user(message) if isinstance(message, str) else message)
 
+    def tool_input(self, call_id: str) -> Any:
+        """The input of a call of the step under way so far, as a JSON value; see `EventStream.tool_input`.
+
+        call_id: as the run's events have it
+        """
+        answer = self._loop.answer
+        return None if answer is None else answer.stream.tool_input(self._loop.own_id(call_id))
+
     def _events(self) -> AsyncGenerator[Event]:
-        if self._reader is not None and self._reader() is not None:
-            raise InvalidRequest("this run is being read already; one reader at a time")
+        alive = self._reader is not None and self._reader() is not None
+        if alive or (self._begun and not self._over):
+            raise InvalidRequest(
+                "this run is being read already, or was left by `break` just now. One reader at a time; "
+                "what has come is in `messages()`, and `async with` leaves at once."
+            )
         events = self._read()
         self._reader = weakref.ref(events)
         self._held = events if self._entered else None
@@ -115,6 +142,7 @@ class AgentRun:
     async def _read(self) -> AsyncGenerator[Event]:
         if self._over:
             return
+        self._begun = True
         events = self._loop.events()
         try:
             async for event in events:
@@ -195,6 +223,11 @@ class AgentRun:
     def stopped_by(self) -> str | None:
         """The stop condition, tool or hook that ended the run, in words; or None."""
         return self._loop.course.stopped_by
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether `max_steps` ended the run, while the model still wanted tools or had a message to read."""
+        return self._loop.cut_short
 
     @property
     def suspended(self) -> Suspension | None:

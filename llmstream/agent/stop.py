@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeAlias
 
 import msgspec
@@ -21,11 +21,13 @@ __all__ = [
     "tool_called",
 ]
 
-StopCondition: TypeAlias = Callable[[RunState], bool]
-"""Whether the run should end. The calls of the last step have run, and their results are kept."""
+StopCondition: TypeAlias = Callable[[RunState], bool | Awaitable[bool]]
+"""Whether the run should end; sync or async. The last step's calls have run, and their results are kept."""
+
+_Sync: TypeAlias = Callable[[RunState], bool]
 
 
-def _named(condition: StopCondition, name: str) -> StopCondition:
+def _named(condition: _Sync, name: str) -> StopCondition:
     """With a name that `run.stopped_by` can show."""
     condition.__name__ = condition.__qualname__ = name
     return condition
@@ -81,8 +83,15 @@ def no_progress(steps: int = 3) -> StopCondition:
     return _named(same, f"no_progress({steps})")
 
 
-def as_conditions(given: StopCondition | Iterable[StopCondition]) -> tuple[StopCondition, ...]:
-    """The conditions, whether one or several were given."""
+def as_conditions(given: StopCondition | Iterable[StopCondition] | None) -> tuple[StopCondition, ...]:
+    """The conditions, whether one or several were given, or None.
+
+    raises: InvalidRequest where one is no function
+    """
+    if given is None:
+        return ()
+    if not callable(given) and not isinstance(given, Iterable):
+        raise InvalidRequest(f"stop_when is a function of the run's state or a list of them, got {given!r}")
     conditions = (given,) if callable(given) else tuple(given)
     wrong = next((c for c in conditions if not callable(c)), None)
     if wrong is not None:

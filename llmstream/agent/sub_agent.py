@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmstream.agent.nested import Nested, Spent, Waits
 from llmstream.agent.resumption import Continuation
+from llmstream.agent.unfinished import check_finished
 from llmstream.chats.content import ToolCall
 from llmstream.errors import InvalidRequest, LLMStreamError, ToolError
 from llmstream.events import Finish, Raw, StreamStart
@@ -63,7 +64,18 @@ class _Asking:
                 # What a caller reads that has no way to wait:
                 waiting = ", ".join(map(str, run.suspended.pending))
                 raise ToolError(f"The agent {self._name} cannot go on without a decision about {waiting}.")
-            return ToolOutput(run.text, value=run.message)
+            return ToolOutput(run.text, value=self._value(run))
+
+    def _value(self, run: AgentRun) -> Any:
+        """What the application gets: the message, or of an answer of a type its value.
+
+        raises: ToolError where the run has no answer, or one that does not fit
+        """
+        try:
+            check_finished(run)
+            return run.object if run.typed else run.message
+        except LLMStreamError as error:
+            raise ToolError(f"The agent {self._name} gave no answer: {error}") from error
 
     def _run(self, prompt: str, context: ToolContext) -> AgentRun:
         found, within_s = context.continued, context.remaining_s

@@ -84,8 +84,7 @@ class Judge:
         said = await answered(self._hooks.before_tool, self._state, call)
         match said:
             case Rewrite(arguments):
-                text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-                call = msgspec.structs.replace(call, arguments=text)
+                call = msgspec.structs.replace(call, arguments=_as_text(arguments))
             case Skip(result):
                 return Settled(call, ToolCallStatus.of(call, ToolOutcome.of(result).fitted()))
             case Stop(reason):
@@ -128,7 +127,18 @@ class Judge:
         mended = await answered(self._repair, call, error)
         if mended is None:
             return call
+        if not isinstance(mended, ToolCall):
+            raise InvalidRequest(f"repair gives a ToolCall of llmstream.chats, or None; got {mended!r}")
         return ToolCall(call.id, mended.name, mended.arguments)
+
+
+def _as_text(arguments: Any) -> str:
+    if isinstance(arguments, str):
+        return arguments
+    try:
+        return msgspec.json.encode(arguments).decode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidRequest(f"before_tool rewrote arguments to what JSON cannot hold: {error}") from error
 
 
 def _declared(known: Iterable[Any]) -> set[str]:

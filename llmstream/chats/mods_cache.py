@@ -13,7 +13,7 @@ import msgspec
 
 from llmstream.chats.content import Part, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.role import Role, as_role
 
 __all__ = ["read_mods_cache"]
 
@@ -51,7 +51,7 @@ def read_mods_cache(raw: bytes) -> list[Message]:
                 call_id = call.id or f"call_{index}_{position}"
                 open_calls[call_id] = call.name
                 parts.append(ToolCall(call_id, call.name, call.arguments))
-        messages.append(Message("", cached.role, tuple(parts)))
+        messages.append(Message("", as_role(cached.role), tuple(parts)))
     return messages
 
 

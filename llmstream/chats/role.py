@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["Role", "is_valid_role"]
+__all__ = ["Role", "as_role", "is_valid_role"]
 
 
 class Role(StrEnum):
@@ -22,3 +22,8 @@ _ROLES = frozenset(role.value for role in Role)
 def is_valid_role(role: str) -> bool:
     """Whether it is one of the four."""
     return role in _ROLES
+
+
+def as_role(role: str) -> str:
+    """The `Role` of that name, as a message that is made has it; what others invent stays as it is."""
+    return Role(role) if role in _ROLES else role

@@ -19,6 +19,7 @@ import msgspec
 from llmstream.chats.content import Part, decode_part, encode_part
 from llmstream.chats.message import Message
 from llmstream.chats.mods_cache import read_mods_cache
+from llmstream.chats.role import as_role
 from llmstream.errors import DecodeError, InvalidRequest
 
 __all__ = [
@@ -162,7 +163,7 @@ def _message(saved: _SavedMessage, where: str) -> Message:
             parts.append(decode_part(raw))
         except DecodeError as error:
             raise DecodeError(f"{where}, part {len(parts)}: {error.message}") from None
-    return Message(saved.sender, saved.role, tuple(parts), saved.metadata)
+    return Message(saved.sender, as_role(saved.role), tuple(parts), saved.metadata)
 
 
 _READERS: dict[int, Callable[[bytes], list[Message]]] = {

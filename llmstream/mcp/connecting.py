@@ -89,7 +89,8 @@ async def mcp_tools(
             for name, tool in zip(names, listed, strict=True)
         ]
 
-    session = Session(_name(stdio, url), _connection(stdio, url, headers, changed), changed, update)
+    connection = _connection(stdio, url, headers, changed)
+    session = Session(_name(stdio, url), connection, changed, update)
     try:
         update(await session.open(connect_timeout_s))
         yield tools
@@ -138,6 +139,10 @@ def _connection(
 ) -> Any:
     if (stdio is None) == (url is None):
         raise InvalidRequest("mcp_tools takes just one of stdio= and url=")
+    if stdio is not None and (isinstance(stdio, str) or not 1 <= len(stdio) <= 3):
+        raise InvalidRequest(f'stdio is a program and its arguments, ("uvx", ["server"]); got {stdio!r}')
+    if not isinstance(url, str | None):
+        raise InvalidRequest(f"url is a str, got {url!r}")
     if stdio is not None and headers:
         raise InvalidRequest("headers are for a server at a url; give a process its secrets in env")
     try:

@@ -13,17 +13,20 @@ from llmstream.chats.content import ToolCall
 from llmstream.events import Event, Retry
 from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.tools.approval import Approve, Approver, Deny, PendingCall, asked, denied
+from llmstream.tools.context import ToolContext
 from llmstream.tools.function import AnyTool, as_tools
 from llmstream.tools.outcome import ToolOutcome
-from llmstream.tools.running import CANCELLED, approval_needed, run_call, tool_limiters
+from llmstream.tools.running import CANCELLED, approval_needed, find_tool, run_call, tool_limiters
 from llmstream.tools.status import ToolCallStatus
 from llmstream.tools.tasks import finished
 from llmstream.tools.tool import Tool
 
-__all__ = ["CallTasks"]
+__all__ = ["CallTasks", "ContextOf"]
 
 OnResult: TypeAlias = Callable[[ToolCallStatus], object]
 OnProgress: TypeAlias = Callable[[ToolCall, Any], object]
+ContextOf: TypeAlias = Callable[[ToolCall], ToolContext]
+"""What a call's tool may know, where it asks."""
 
 
 class CallTasks:
@@ -33,6 +36,7 @@ class CallTasks:
     limit:       how many run at once
     on_result:   is told of each call as it ends
     on_progress: is given what an async generator yields, with its call
+    context:     asked for the context of a call whose tool takes one; by default it knows the call only
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class CallTasks:
         limit: int = 8,
         on_result: OnResult | None = None,
         on_progress: OnProgress | None = None,
+        context: ContextOf | None = None,
     ) -> None:
         self.statuses: dict[str, ToolCallStatus] = {}
         self.on_result = on_result
@@ -49,6 +54,7 @@ class CallTasks:
         self._limit = anyio.CapacityLimiter(max(1, limit))
         self._turns = tool_limiters(self._tools)
         self._on_progress = on_progress
+        self._context = context
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._dropped: list[asyncio.Task[None]] = []
 
@@ -110,8 +116,15 @@ class CallTasks:
                 status = denied(call, decision)
             else:
                 await turn.enter_async_context(self._limit)
-                status = await run_call(call, self._tools, on_progress=self._on_progress)
+                context = self._context_of(call)
+                status = await run_call(call, self._tools, on_progress=self._on_progress, context=context)
         self._keep(status)
+
+    def _context_of(self, call: ToolCall) -> ToolContext | None:
+        found = find_tool(call.name, self._tools)
+        if self._context is None or found is None or not found.takes_context:
+            return None
+        return self._context(call)
 
     def _keep(self, status: ToolCallStatus) -> None:
         self.statuses[status.tool_call_id] = status

@@ -6,7 +6,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias, overload
+from typing import Any, Final, TypeAlias, overload
 
 from llmstream.errors import InvalidRequest
 from llmstream.request import ProviderTool, ToolSpec
@@ -52,11 +52,22 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     The schema comes from the signature (msgspec's types; `Annotated[int, Meta(ge=1)]` too), the
     descriptions from the docstring or from `Meta(description=...)`. See `Tool` for the options.
 
-    raises: InvalidRequest where the function cannot be a tool
+    On a method in a class, what `obj.method` then gives is the tool.
+
+    raises: InvalidRequest where the function cannot be a tool, and for an option that there is not
     """
-    if function is not None:
-        return tool_from_function(function, **options)
-    return lambda function: tool_from_function(function, **options)
+    unknown = sorted(options.keys() - _OPTIONS)
+    if unknown:
+        raise InvalidRequest(
+            f"unknown option {unknown[0]!r} of a tool. Options: {', '.join(sorted(_OPTIONS))}."
+        )
+
+    def made(function: Callable[..., Any]) -> Tool | MethodTool:
+        return (
+            MethodTool(function, options) if _is_method(function) else tool_from_function(function, **options)
+        )
+
+    return made if function is None else made(function)
 
 
 def tool_from_function(
@@ -103,6 +114,37 @@ def tool_from_function(
     )
 
 
+_OPTIONS: Final = inspect.signature(tool_from_function).parameters.keys() - {"function"}
+
+
+class MethodTool:
+    """What `@tool` makes of a method in a class: looked up on an object, it is that object's tool."""
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        self._function = function
+        self._options = options
+
+    def __get__(self, instance: object, owner: type | None = None) -> Tool | MethodTool:
+        if instance is None:
+            return self
+        return tool_from_function(self._function.__get__(instance, owner), **self._options)
+
+    def __repr__(self) -> str:
+        return f"MethodTool({self._function.__qualname__!r})"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The method itself, given its object."""
+        return self._function(*args, **kwargs)
+
+
+def _is_method(function: Callable[..., Any]) -> bool:
+    """Whether it is defined in a class, to be called with an object."""
+    if not inspect.isfunction(function) or "." not in function.__qualname__.rpartition("<locals>.")[2]:
+        return False
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    return first is not None and first.name == "self" and first.annotation is first.empty
+
+
 def as_tools(tools: Iterable[AnyTool]) -> tuple[Tool | ToolSpec | ProviderTool, ...]:
     """The tools with plain functions wrapped, and of each live list those that are in it now.
 
@@ -133,6 +175,10 @@ def wrapped(tools: Iterable[AnyTool]) -> tuple[Tool | ToolSpec | ProviderTool | 
     for given in tools:
         if isinstance(given, Tool | ToolSpec | ProviderTool | LiveTools):
             found.append(given)
+        elif isinstance(given, MethodTool):
+            raise InvalidRequest(
+                f"{given!r} is a method without its object. Give that of an object: obj.method."
+            )
         elif callable(given):
             found.append(tool_from_function(given))
         else:

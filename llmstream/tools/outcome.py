@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from llmstream.chats.content import Audio, Document, Image, Text
+from llmstream.chats.content import Audio, Document, File, Image, Text
 from llmstream.dialects.surrogates import without_lone_surrogates
 from llmstream.errors import ToolError
 
@@ -34,6 +34,9 @@ _MAGIC: tuple[tuple[bytes, int, type[ResultPart], str], ...] = (
     (b"WAVE", 8, Audio, "audio/wav"),
 )
 """First bytes, where they stand, and what they mean (WHATWG MIME Sniffing, section 6)."""
+
+_BY_MEDIA: Final[dict[str, type[ResultPart]]] = {"image": Image, "audio": Audio}
+"""What a `File` is by the first half of its media type; all others are documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,24 +82,21 @@ class ToolOutcome:
     @classmethod
     def raised(cls, exception: Exception) -> ToolOutcome:
         """The failure that an exception means: a ToolError in its own words, others with their type."""
-        words = str(exception)
-        if isinstance(exception, ToolError):
-            return cls.failed(words, exception)
-        name = type(exception).__name__
-        return cls.failed(f"{name}: {words}" if words else name, exception)
+        words = _words(exception) if isinstance(exception, ToolError) else _named_words(exception)
+        return cls.failed(words, exception)
 
     @classmethod
     def of(cls, value: Any) -> ToolOutcome:
         """The outcome of a value that a tool returned.
 
-        str: as it is. None: "". Image, Document, Audio, bytes: a part. A list with such parts
-        in it: its parts, and the rest as lines of text. Any other value: its JSON.
+        str, Text: as it is. None: "". Image, Document, Audio, File, bytes: a part. A list with such
+        parts or Text in it: its parts, and the rest as lines of text. Any other value: its JSON.
         """
         if isinstance(value, ToolOutcome):
             return replace(value, content=value.content or value.error or "")
         if isinstance(value, ToolOutput):
             return replace(cls.of(value.model), value=value.value, stop=value.stop)
-        if isinstance(value, list | tuple) and any(map(_is_part, value)):
+        if isinstance(value, list | tuple) and any(isinstance(item, _IN_LISTS) for item in value):
             return cls._of_items(value)
         part = _part(value)
         if part is not None:
@@ -161,13 +161,16 @@ def _parts_within(parts: tuple[ResultPart, ...], max_bytes: int) -> tuple[tuple[
     return tuple(kept), notes
 
 
-def _is_part(value: object) -> bool:
-    return isinstance(value, Image | Document | Audio | bytes | bytearray | memoryview)
+_IN_LISTS: Final = (Image, Document, Audio, File, Text, bytes, bytearray, memoryview)
+"""What makes of a list one of parts and lines of text, in place of a JSON value."""
 
 
 def _part(value: object) -> ResultPart | None:
     if isinstance(value, Image | Document | Audio):
         return value
+    if isinstance(value, File):
+        kind = _BY_MEDIA.get(value.media_type.partition("/")[0].lower(), Document)
+        return kind(url=value.url, data=value.data, media_type=value.media_type, metadata=value.metadata)
     if not isinstance(value, bytes | bytearray | memoryview):
         return None
     data = bytes(value)
@@ -185,3 +188,20 @@ def _text(value: object) -> str:
     if isinstance(value, Text):
         return value.text
     return _encode(value).decode()
+
+
+def _words(exception: BaseException) -> str:
+    """What an exception says; some cannot even say that."""
+    try:
+        return str(exception)
+    except Exception:
+        return ""
+
+
+def _named_words(exception: BaseException) -> str:
+    """The same behind the name of its type; of a group those of all its exceptions."""
+    name = type(exception).__name__
+    if isinstance(exception, BaseExceptionGroup):
+        return f"{name}: " + "; ".join(map(_named_words, exception.exceptions))
+    words = _words(exception)
+    return f"{name}: {words}" if words else name

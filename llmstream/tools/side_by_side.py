@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from llmstream.chats.content import ToolCall
 from llmstream.request import ProviderTool, ToolSpec
 from llmstream.tools.approval import Approve, Approver, Deny
-from llmstream.tools.call_tasks import CallTasks, OnProgress, OnResult
+from llmstream.tools.call_tasks import CallTasks, ContextOf, OnProgress, OnResult
 from llmstream.tools.function import AnyTool, as_tools
 from llmstream.tools.status import ToolCallStatus
 from llmstream.tools.tool import Tool
@@ -25,6 +25,7 @@ async def run_calls(
     on_result: OnResult | None = None,
     on_progress: OnProgress | None = None,
     begun: CallTasks | None = None,
+    context: ContextOf | None = None,
 ) -> list[ToolCallStatus]:
     """Runs complete calls, at most `limit` at a time.
 
@@ -35,7 +36,8 @@ async def run_calls(
     approve:     asked about calls that need approval and are not decided about
     on_result:   is told of each call as it ends, in the order of ending
     on_progress: is given what an async generator yields, with its call
-    begun:       calls that were started before, with their own limit; it is closed at the end
+    begun:       calls that were started before, with their own limit and context; it is closed at the end
+    context:     asked for the context of a call whose tool takes one
 
     returns: statuses in call order; every failure is one of them
     raises:  nothing of the tools but cancellation and other BaseExceptions, and what `approve` raises.
@@ -43,7 +45,7 @@ async def run_calls(
     """
     known = as_tools(tools)
     ours = _ours(calls, known)
-    running = begun or CallTasks(known, limit=limit, on_progress=on_progress)
+    running = begun or CallTasks(known, limit=limit, on_progress=on_progress, context=context)
     for status in running.statuses.values():
         if on_result is not None:
             on_result(status)

@@ -13,9 +13,10 @@ from typing import Any, Protocol, TypeAlias
 import anyio.to_thread
 import msgspec
 
-from llmstream.errors import InvalidRequest, InvalidToolInput, ToolTimeout
+from llmstream.errors import InvalidToolInput, ToolTimeout
 from llmstream.request import ToolSpec
 from llmstream.tools.context import ToolContext
+from llmstream.tools.option_checks import check_tool_options
 from llmstream.tools.outcome import MAX_RESULT_BYTES, MAX_RESULT_CHARS, ToolOutcome
 from llmstream.tools.signature import object_text
 
@@ -53,6 +54,8 @@ class Tool:
     needs_approval:   True, or a predicate over the parsed arguments: a person has to agree first
     max_result_chars: longer text is cut, with a note that says so
     max_result_bytes: of its images and files together; more are left out, with a note
+
+    raises: InvalidRequest for an option that cannot mean anything
     """
 
     def __init__(
@@ -70,8 +73,14 @@ class Tool:
         max_result_chars: int = MAX_RESULT_CHARS,
         max_result_bytes: int = MAX_RESULT_BYTES,
     ) -> None:
-        if concurrency is not None and concurrency < 1:
-            raise InvalidRequest(f"tool {spec.name}: concurrency is at least 1, got {concurrency}")
+        check_tool_options(
+            spec.name,
+            timeout_s=timeout_s,
+            flags={"eager": eager, "idempotent": idempotent, "sequential": sequential},
+            concurrency=concurrency,
+            needs_approval=needs_approval,
+            limits={"max_result_chars": max_result_chars, "max_result_bytes": max_result_bytes},
+        )
         self.spec = spec
         self.function = function
         self.timeout_s = timeout_s

@@ -18,6 +18,7 @@ from llmstream.chats import (
     Message,
     Part,
     Reasoning,
+    Role,
     Source,
     Text,
     ToolCall,
@@ -216,3 +217,12 @@ def nested(depth: int) -> dict[str, Any]:
 def test_what_could_not_be_read_again_is_not_saved(bad: Message, says: str) -> None:
     with pytest.raises(InvalidRequest, match=says):
         dump_messages([Message.user("fine"), bad])
+
+
+def test_a_loaded_message_has_a_role_and_not_only_its_name() -> None:
+    made = [Message.user("Hi"), Message("", "critic", (Text("Hm."),))]
+    read = load_messages(dump_messages(made))
+    assert [type(message.role) for message in read] == [Role, str]
+    assert type(message_from_json(message_to_json(made[0])).role) is Role
+    (old,) = load_messages('[{"role": "user", "content": "Hi"}]')
+    assert type(old.role) is Role

@@ -271,6 +271,13 @@ async def test_it_is_just_one_of_a_process_and_an_address() -> None:
                 pass
 
 
+@pytest.mark.parametrize("options", [{"stdio": "python server.py"}, {"stdio": ()}, {"url": 5}], ids=str)
+async def test_a_process_or_address_that_cannot_be_meant_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ls.InvalidRequest, match="is a"):
+        async with mcp_tools(**options):
+            pass
+
+
 LEARNS = (Turn(calls=(Call("learn"),)), Turn(calls=(Call("juggle"),)), "Done.")
 
 

@@ -140,7 +140,14 @@ async def test_a_folder_that_cannot_be_written_is_no_failure_of_the_answer(
 
 async def test_side_by_side_each_asks_and_one_answer_is_kept(kept: Any) -> None:
     inner = ScriptedModel("One.")
-    model = wrap(inner, cache(kept))
+    everybody = asyncio.Barrier(5)
+
+    async def together(request: Any, ask: Any) -> Any:
+        await everybody.wait()  # no answer is kept before each has looked for one
+        async for event in ask(request):
+            yield event
+
+    model = wrap(inner, together, cache(kept))
     await asyncio.gather(*[model.stream("Hi").collect() for _ in range(5)])
     assert len(inner.requests) == 5
     await model.stream("Hi").collect()

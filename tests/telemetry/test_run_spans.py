@@ -266,7 +266,7 @@ async def test_observations_of_a_run_come_in_pairs_without_otel() -> None:
     agent = ls.Agent(
         ScriptedModel(TWO, "Done."), name="a", tools=[add, fail], observe_run=told.append, max_steps=1
     )
-    await agent.run("Hi")
+    await agent.stream("Hi").collect()
     assert [type(observation) for observation in told[:3]] == [RunStarted, ToolStarted, ToolStarted]
     assert isinstance(told[-1], RunFinished)
     assert (told[-1].steps, told[-1].left, told[-1].error_code) == (1, False, None)

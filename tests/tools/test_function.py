@@ -94,3 +94,29 @@ def test_one_name_for_two_tools_is_refused(given: list[Any]) -> None:
 def test_what_is_no_tool_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="is no tool"):
         as_tools(["search"])  # type: ignore[list-item]  # on purpose
+
+
+class Shop:
+    def __init__(self, stock: int) -> None:
+        self._stock = stock
+
+    @tool(name="stock", timeout_s=5)
+    async def count(self, item: str) -> str:
+        """Count what is in stock.
+
+        Args:
+            item: what to count
+        """
+        return f"{self._stock} of {item}"
+
+
+async def test_a_method_is_the_tool_of_its_object() -> None:
+    one, two = Shop(1).count, Shop(2).count
+    assert (one.name, one.timeout_s) == ("stock", 5)
+    assert one.spec.input_schema["properties"] == {"item": {"description": "what to count", "type": "string"}}
+    assert [(await each.run('{"item": "tea"}')).content for each in (one, two)] == ["1 of tea", "2 of tea"]
+
+
+def test_a_method_without_its_object_is_no_tool() -> None:
+    with pytest.raises(InvalidRequest, match=r"obj\.method"):
+        as_tools([Shop.count])

@@ -13,7 +13,7 @@ import pytest
 
 import llmstream as ls
 from llmstream.agent import Hooks, Rewrite
-from llmstream.chats.content import Audio, Document, Image, Text
+from llmstream.chats.content import Audio, Document, File, Image, Text
 from llmstream.errors import ToolError
 from llmstream.simulator import Call, Turn
 from llmstream.testing import ScriptedModel
@@ -184,3 +184,28 @@ async def test_the_limits_of_a_tool_hold_for_progress_and_hooks_too() -> None:
         assert "left out" in result.content
         assert result.parts == ()
         model.requests.clear()
+
+
+def test_a_file_goes_as_what_its_media_type_says() -> None:
+    files = [File("image/png", data=b"1"), File("audio/wav", data=b"2"), File("text/csv", data=b"3")]
+    outcome = ToolOutcome.of(files)
+    assert [type(part) for part in outcome.parts] == [Image, Audio, Document]
+    assert [(part.media_type, part.data) for part in outcome.parts] == [(f.media_type, f.data) for f in files]
+    assert ToolOutcome.of(files[2]).parts == (outcome.parts[2],)
+
+
+def test_texts_in_a_list_are_lines() -> None:
+    assert ToolOutcome.of([Text("one"), Text("two")]).content == "one\ntwo"
+
+
+def test_of_a_group_of_exceptions_the_model_reads_each() -> None:
+    group = ExceptionGroup("unhandled errors in a TaskGroup", [ValueError("a"), KeyError("b")])
+    assert ToolOutcome.raised(group).content == "ExceptionGroup: ValueError: a; KeyError: 'b'"
+
+
+def test_an_exception_that_cannot_speak_has_its_name() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    assert ToolOutcome.raised(Mute()).content == "Mute"

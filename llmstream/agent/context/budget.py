@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from llmstream.agent.context.effects import Effect
+from llmstream.agent.context.effects import Effect, is_count
 from llmstream.agent.context.turns import from_place, step_starts, system_of, turn_starts
 from llmstream.chats.content import Audio, Document, File, Image, Part, Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message
@@ -47,8 +47,8 @@ def token_budget(max_tokens: int, *, count: Count = approximate_tokens, replace:
     replace: the run's history is cut too
     raises:  InvalidRequest for less than one token
     """
-    if max_tokens < 1:
-        raise InvalidRequest(f"a budget has at least one token, got {max_tokens}")
+    if not is_count(max_tokens):
+        raise InvalidRequest(f"a budget has at least one token, got {max_tokens!r}")
 
     def budget(messages: list[Message]) -> list[Message]:
         whole = mended(messages)[0]

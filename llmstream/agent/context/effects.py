@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from llmstream.chats.message import Message
+from llmstream.chats.role import Role
 from llmstream.errors import InvalidRequest
 from llmstream.streams.history import copied, mended
 from llmstream.usage import Usage
 
-__all__ = ["ContextEffect", "Effect", "Spend", "applied", "counted", "replaces", "spend"]
+__all__ = ["ContextEffect", "Effect", "Spend", "applied", "counted", "is_count", "replaces", "spend"]
 
 ContextEffect: TypeAlias = Callable[[list[Message]], Iterable[Message] | Awaitable[Iterable[Message]]]
 """Given a conversation, gives what is to be shown of it; sync or async."""
@@ -59,7 +60,8 @@ async def applied(
         for effect in effects:
             given = effect(list(shown))
             found = await given if inspect.isawaitable(given) else given
-            shown = mended(_messages(effect, found))[0]
+            left = mended(_messages(effect, found))[0]
+            shown = _from_a_user(left) if _begins_with_a_user(shown) else left
     return shown
 
 
@@ -78,6 +80,28 @@ def counted(told: Spend | None) -> Iterator[None]:
         yield
     finally:
         _spend.reset(token)
+
+
+def is_count(value: object, least: int = 1) -> bool:
+    """Whether it is a whole number, and not too small."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _said(messages: Sequence[Message]) -> list[Message]:
+    return [message for message in messages if message.role not in (Role.SYSTEM, "developer")]
+
+
+def _begins_with_a_user(messages: Sequence[Message]) -> bool:
+    said = _said(messages)
+    return bool(said) and said[0].role == Role.USER
+
+
+def _from_a_user(messages: list[Message]) -> list[Message]:
+    """Without what is left of a turn whose question is gone: some vendors refuse to begin with an answer."""
+    asked = next((i for i, m in enumerate(messages) if m.role == Role.USER), None)
+    if asked is None:
+        return messages
+    return [m for m in messages[:asked] if m.role in (Role.SYSTEM, "developer")] + messages[asked:]
 
 
 def _messages(effect: ContextEffect, given: Iterable[Message]) -> Sequence[Message]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from llmstream.agent.context.effects import Effect
+from llmstream.agent.context.effects import Effect, is_count
 from llmstream.chats.content import Part, ToolResult
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
@@ -24,8 +24,8 @@ def cut_tool_results(max_chars: int, *, replace: bool = False) -> Effect:
     replace: the run's history is cut too
     raises:  InvalidRequest for less than 100 characters
     """
-    if max_chars < _SHORTEST:
-        raise InvalidRequest(f"results are cut to at least {_SHORTEST} characters, got {max_chars}")
+    if not is_count(max_chars, _SHORTEST):
+        raise InvalidRequest(f"results are cut to at least {_SHORTEST} characters, got {max_chars!r}")
 
     def cut(messages: list[Message]) -> list[Message]:
         return [_cut(message, max_chars) for message in mended(messages)[0]]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from llmstream.agent.context.budget import Count, approximate_tokens, tokens_of
-from llmstream.agent.context.effects import Effect, spend
+from llmstream.agent.context.effects import Effect, is_count, spend
 from llmstream.agent.context.turns import SUMMARY, is_summary, step_starts, system_of, turn_starts
 from llmstream.chats.content import Text, ToolCall, ToolResult
 from llmstream.chats.message import Message
@@ -52,7 +52,7 @@ def summarise(
     replace:      the summary takes the place of the older part in the run's history too
     raises:       InvalidRequest for limits below 1; when applied, LLMStreamError where the model fails
     """
-    if when_tokens_over < 1 or keep_turns < 1:
+    if not is_count(when_tokens_over) or not is_count(keep_turns):
         raise InvalidRequest("summarise takes when_tokens_over and keep_turns of at least 1")
     writer = model if isinstance(model, Model) else Model(model)
     return Effect(_Summariser(writer, when_tokens_over, keep_turns, count, instructions), replace)

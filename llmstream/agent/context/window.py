@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmstream.agent.context.effects import Effect
+from llmstream.agent.context.effects import Effect, is_count
 from llmstream.agent.context.turns import from_place, turn_starts
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
@@ -18,8 +18,8 @@ def sliding_window(turns: int, *, replace: bool = False) -> Effect:
     replace: the run's history is cut too
     raises:  InvalidRequest for less than one turn
     """
-    if turns < 1:
-        raise InvalidRequest(f"a window shows at least one turn, got {turns}")
+    if not is_count(turns):
+        raise InvalidRequest(f"a window shows at least one turn, got {turns!r}")
 
     def window(messages: list[Message]) -> list[Message]:
         whole = mended(messages)[0]

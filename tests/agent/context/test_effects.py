@@ -221,3 +221,31 @@ async def test_a_chat_of_several_agents_keeps_everything() -> None:
     await ls.Agent(model, name="critic", context_effects=[sliding_window(1)]).respond(chat)
     assert [m.text_content for m in model.requests[0].messages] == ["Be brief.", "Well?"]
     assert len(chat) == 19
+
+
+async def test_what_a_function_leaves_begins_with_a_user_where_the_conversation_did() -> None:
+    talk = [
+        Message.system("Be brief."),
+        Message.user("One?"),
+        Message.assistant("One."),
+        Message.user("Two?"),
+        Message.assistant("Two."),
+        Message.user("Three?"),
+    ]
+    shown = await applied(talk, [lambda messages: [messages[0], *messages[2:]]])
+    assert [m.text_content for m in shown] == ["Be brief.", "Two?", "Two.", "Three?"]
+    begun = await applied(talk[2:], [lambda messages: messages])  # as the caller began it
+    assert [m.text_content for m in begun] == ["One.", "Two?", "Two.", "Three?"]
+
+
+@pytest.mark.parametrize("wrong", [0, "2", 1.5, True])
+def test_limits_are_whole_numbers(wrong: int) -> None:
+    for make in (
+        lambda: sliding_window(turns=wrong),
+        lambda: token_budget(wrong),
+        lambda: cut_tool_results(wrong),
+    ):
+        with pytest.raises(ls.InvalidRequest):
+            make()
+    with pytest.raises(ls.InvalidRequest):
+        summarise("sim:demo", when_tokens_over=wrong)

@@ -1,0 +1,85 @@
+"""What an agent cannot be made of is refused where it is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import llmstream as ls
+from llmstream.agent import Hooks
+from llmstream.testing import Call, ScriptedModel, Turn
+
+
+async def look() -> str:
+    """Look."""
+    return "seen"
+
+
+WRONG: list[dict[str, Any]] = [
+    {"max_steps": 0},
+    {"max_steps": "3"},
+    {"max_steps": 1.5},
+    {"max_steps": True},
+    {"tool_limit": 0},
+    {"tool_limit": "8"},
+    {"stop_when": 5},
+    {"stop_when": [5]},
+    {"context_effects": 5},
+    {"context_effects": [5]},
+    {"hooks": {}},
+    {"hooks": look},
+    {"prepare_step": 5},
+    {"approve": True},
+    {"repair": 5},
+    {"price": 0.1},
+    {"observe_run": 5},
+    {"name": 5},
+    {"instructions": 5},
+    {"approval_key": "a str"},
+    {"approval_key": b""},
+    {"approval_ttl_s": "1"},
+    {"journal": 5},
+    {"temprature": 1},
+    {"temperature": "hot"},
+]
+
+
+@pytest.mark.parametrize("options", WRONG, ids=str)
+def test_what_cannot_be_meant_is_refused_at_once(options: dict[str, Any]) -> None:
+    with pytest.raises(ls.InvalidRequest):
+        ls.Agent("sim:demo", tools=[look], **options)
+
+
+@pytest.mark.parametrize("hook", ["before_model", "after_model", "before_tool", "after_tool"])
+def test_a_hook_is_a_function(hook: str) -> None:
+    with pytest.raises(ls.InvalidRequest, match=hook):
+        Hooks(**{hook: 5})  # type: ignore[arg-type]
+
+
+async def test_none_is_as_if_it_were_not_given() -> None:
+    model = ScriptedModel(Turn(calls=(Call("look"),)))
+    agent = ls.Agent(
+        model, tools=[look], max_steps=None, tool_limit=None, hooks=None, stop_when=None, context_effects=None
+    )
+    run = agent.stream("Go")
+    await run.collect()
+    assert len(run.steps) == agent.max_steps == 20
+
+
+async def test_one_effect_and_a_path_of_a_journal_will_do(tmp_path: Path) -> None:
+    model = ScriptedModel("Done.")
+    path = tmp_path / "clerk.journal"
+    agent = ls.Agent(model, context_effects=lambda messages: messages[-1:], journal=path)
+    await agent.run([ls.Message.user("Old"), ls.Message.user("New")])
+    assert [m.text_content for m in model.requests[0].messages] == ["New"]
+    assert path.exists()
+
+
+def test_seconds_and_suspensions_are_checked() -> None:
+    agent = ls.Agent("sim:demo")
+    with pytest.raises(ls.InvalidRequest, match="within_s"):
+        agent.stream("Go", within_s="5")  # type: ignore[arg-type]
+    with pytest.raises(ls.InvalidRequest, match="Suspension"):
+        agent.resume({})  # type: ignore[arg-type]

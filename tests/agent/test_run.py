@@ -1,0 +1,80 @@
+"""The handle of a run: who reads it, and what is said of one that was left."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import llmstream as ls
+from llmstream.testing import Refuse, ScriptedModel, Turn
+
+
+async def test_a_run_that_was_left_does_not_begin_again() -> None:
+    model = ScriptedModel("One two three.")
+    run = ls.Agent(model).stream("Go")
+    async for event in run:
+        if isinstance(event, ls.TextDelta):
+            break
+    with pytest.raises(ls.InvalidRequest, match="left"):
+        await run.collect()
+    await asyncio.sleep(0.01)  # the generator that was dropped has ended by then
+    with pytest.raises(ls.InvalidRequest, match="left"):
+        await run.collect()
+    assert len(model.requests) == 1
+
+
+@pytest.mark.parametrize("kind", ["run", "stream"])
+async def test_half_of_an_answer_is_not_collected(kind: str) -> None:
+    model = ScriptedModel("One two three.")
+    reading: Any = ls.Agent(model).stream("Go") if kind == "run" else model.stream("Go")
+    async with reading:
+        async for event in reading:
+            if isinstance(event, ls.TextDelta):
+                break
+    with pytest.raises(ls.InvalidRequest, match="left before its end"):
+        await reading.collect()
+    assert reading.messages()[-1].text_content == "One"
+
+
+@pytest.mark.parametrize("kind", ["run", "stream"])
+async def test_a_failure_is_told_each_time_it_is_asked_for(kind: str) -> None:
+    model = ScriptedModel(Turn(fault=Refuse(status=401)))
+    reading: Any = ls.Agent(model).stream("Go") if kind == "run" else model.stream("Go")
+    for _ in range(2):
+        with pytest.raises(ls.AuthenticationError):
+            await reading.collect()
+    quiet: Any = model.stream("Go", errors="events")
+    for _ in range(2):
+        assert (await quiet.collect()).parts == ()
+
+
+async def test_arguments_are_live_in_every_step() -> None:
+    async def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    written = '{"a":1,"b":2}'
+    same = Turn(
+        events=(
+            ls.StreamStart(),
+            ls.ToolInputStart("add", "same"),
+            ls.ToolInputDelta(written, "same"),
+            ls.ToolInputEnd("same"),
+            ls.ToolCall("add", written, "same"),
+            ls.Finish("tool-calls"),
+        )
+    )
+    run = ls.Agent(ScriptedModel(same, same, "Done."), tools=[add]).stream("Go")
+    seen: dict[str, Any] = {}
+    async for event in run:
+        if isinstance(event, ls.ToolInputDelta):
+            seen[event.id] = run.tool_input(event.id)
+    assert seen == {"same": {"a": 1, "b": 2}, "1/same": {"a": 1, "b": 2}}
+    assert run.tool_input("other") is None
+
+
+def test_only_messages_are_sent() -> None:
+    with pytest.raises(ls.InvalidRequest, match="str or a Message"):
+        ls.Agent("sim:demo").stream("Go").send(5)  # type: ignore[arg-type]
