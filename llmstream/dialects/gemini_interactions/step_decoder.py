@@ -262,8 +262,8 @@ class StepDecoder(PayloadDecoder[WireEvent]):
         wire_id = str(step.wire.get("id") or "")
         call_id = self._fresh(wire_id or self._new_call_id())
         self._vendor_calls[wire_id] = call_id
-        given = step.wire.get("arguments")
-        text = given if isinstance(given, str) else _encode({} if given is None else given).decode()
+        given = step.wire.get("arguments") or {}
+        text = given if isinstance(given, str) else _encode(given).decode()
         dynamic = step.type.startswith("mcp_")
         metadata = step.rest("id", "arguments")
         self.out.append(

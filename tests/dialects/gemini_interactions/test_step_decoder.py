@@ -255,3 +255,9 @@ def test_an_output_whose_type_is_no_name_is_passed_over(wire, kind):
     odd = {"event_type": "step.delta", "index": 0, "delta": {"type": kind, "data": "aQ=="}}
     answer = wire.steps(wire.start(0, "model_output"), odd, wire.stop(0), wire.text("a", 1))
     assert (answer.text, answer.of(File), answer.errors) == ("a", [], [])
+
+
+@pytest.mark.parametrize("given", ["", {}, None])
+def test_a_vendors_call_without_arguments_has_an_empty_object(wire, given):
+    answer = wire.steps(wire.step(0, "google_search_call", id="c", arguments=given))
+    assert [call.input for call in answer.of(ToolCall)] == ["{}"]

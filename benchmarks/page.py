@@ -1,0 +1,89 @@
+"""`python -m benchmarks.page FILE PAGE`: puts saved figures into a page, between its marks.
+
+The file is what `scripts/bench` wrote. In the page, what stands between `<!-- figures: SECTION -->` and
+`<!-- end -->` becomes a table of that section; sections without figures stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.plots import figures_of
+
+_MARKED: Final = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+_UNITS: Final = {
+    "us_per_event": "{}, us",
+    "events_per_s": "{}, events/s",
+    "first_ms": "{}, first ms",
+    "of_single": "{}, of its single stream",
+    "kib_per_stream": "{}, KiB",
+    "longest_wait_ms": "{}, ms",
+    "ns_per_fragment": "{} fragments, ns",
+    "ms": "{}, ms",
+    "size": "{}",
+}
+"""How the readers' figures are headed, by the name of the group."""
+
+_NO_RATIO: Final = frozenset({"curves", "concurrency", "blocking"})
+"""Sections whose other columns say it."""
+
+
+def page(text: str, figures: list[dict[str, Any]]) -> str:
+    """The page with tables of these figures."""
+
+    def filled(mark: re.Match[str]) -> str:
+        found = [figure for figure in figures if section_of(figure) == mark[2]]
+        return f"{mark[1]}{table(mark[2], found)}{mark[3]}" if found else mark[0]
+
+    return _MARKED.sub(filled, text)
+
+
+def section_of(figure: dict[str, Any]) -> str:
+    """Where a figure belongs; other clients' have no section of their own name."""
+    return "peers" if "peer" in figure else str(figure.get("section"))
+
+
+def table(section: str, figures: Iterable[dict[str, Any]]) -> str:
+    """A row for each figure, a column for whatever any of them has."""
+    rows = [dict(_cells(section, figure)) for figure in figures]
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    lines = [columns, ["---"] * len(columns), *([row.get(name, "") for name in columns] for row in rows)]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _cells(section: str, figure: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in figure.items():
+        if name in ("section", "peer"):
+            continue
+        if not isinstance(value, dict):
+            yield name.replace("_", " "), _shown(value)
+        elif name != "ratio":
+            for reader, number in value.items():
+                yield _UNITS.get(name, "{}").format(reader), _shown(number)
+        elif section not in _NO_RATIO:
+            for reader, number in value.items():
+                yield f"{reader} over floor", f"{number:.2f}x"
+
+
+def _shown(value: object) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def main() -> None:
+    """Fills the page in its place."""
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    target = Path(sys.argv[2])
+    figures = list(figures_of(Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()))
+    target.write_text(page(target.read_text(encoding="utf-8"), figures), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
