@@ -18,7 +18,7 @@ SIMULATED: Final[Mapping[str, str]] = {
     "gemini-interactions": "/v1beta",
     "bedrock-converse": "",
     "cohere": "",
-    "mistral": "",
+    "mistral": "/mistral",
     "ollama": "",
 }
 """What the simulator speaks: dialect to what its clients put between the host and their own paths."""

@@ -47,13 +47,14 @@ _CLOSE_S = 1.0
 def default_dialects() -> list[Dialect]:
     """The dialects the simulator speaks unless told otherwise.
 
-    Mistral's is not among them: its path is that of Chat Completions, so it needs a server of its own.
+    Mistral's has the path of Chat Completions, so it is asked for below `/mistral`.
     """
     from llmstream.dialects.anthropic import Anthropic
     from llmstream.dialects.bedrock_converse import BedrockConverse
     from llmstream.dialects.cohere import Cohere
     from llmstream.dialects.gemini import Gemini
     from llmstream.dialects.gemini_interactions import GeminiInteractions
+    from llmstream.dialects.mistral import Mistral
     from llmstream.dialects.ollama import Ollama
     from llmstream.dialects.openai_chat import OpenAIChat
     from llmstream.dialects.openai_responses import OpenAIResponses
@@ -67,6 +68,7 @@ def default_dialects() -> list[Dialect]:
         BedrockConverse(),
         Cohere(),
         Ollama(),
+        Mistral(),
     ]
 
 
@@ -76,7 +78,7 @@ class Simulator:
     script:      what it says; the default uses the tools it is offered
     recordings:  answers of any request in order, the last one again and again, in place of a script
     speed:       of recordings; 1.0 is as it was, None without waiting
-    dialects:    asked in order who takes a request
+    dialects:    asked in order who takes a request; one whose name the path begins with goes first
     api_keys:    keys it accepts; None lets everybody in
     pace:        of turns that have none
     block_bytes: write in blocks of this size in place of one write an event
@@ -308,7 +310,10 @@ class Simulator:
         return response
 
     def _dialect_of(self, http: HttpRequest) -> Dialect | None:
-        return next((dialect for dialect in self._dialects if dialect.accepts(http)), None)
+        """Who takes a request: first the one whose name its path begins with."""
+        willing = [dialect for dialect in self._dialects if dialect.accepts(http)]
+        named = (dialect for dialect in willing if http.url.startswith(f"/{dialect.name}/"))
+        return next(named, willing[0] if willing else None)
 
     def _likely(self, http: HttpRequest) -> Dialect:
         """Whose client sent a request that no dialect takes, by its marks."""

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from llmstream.dialects.mistral import Mistral
 from llmstream.events import Usage
 from llmstream.simulator import Break, Call, Refuse, Script, Simulator, Turn
 
@@ -32,8 +31,8 @@ ASKED: list[Any] = [{"role": "user", "content": "How warm is it?"}]
 async def connected(*turns: Turn, key: str = "sim-key") -> AsyncIterator[Any]:
     script = Script(turns) if turns else None
     async with (
-        Simulator(script, dialects=[Mistral()], api_keys={"sim-key"}) as simulator,
-        mistral.Mistral(api_key=key, server_url=simulator.url) as client,
+        Simulator(script, api_keys={"sim-key"}) as simulator,
+        mistral.Mistral(api_key=key, server_url=f"{simulator.url}/mistral") as client,
     ):
         yield client
 

@@ -210,6 +210,16 @@ async def test_a_stall_of_some_seconds_ends_without_an_end(
     assert isinstance(error, errors.IncompleteStream)
 
 
+async def test_a_path_that_begins_with_a_dialects_name_is_of_that_dialect(
+    session: aiohttp.ClientSession,
+) -> None:
+    mistral = next(d for d in default_dialects() if d.name == "mistral")
+    async with Simulator(Script((Turn(text="Bonjour."),))) as simulator:
+        for prefix, answering in {"": "openai-chat", "/mistral": "mistral"}.items():
+            await ask(session, simulator.url + prefix, mistral)
+            assert simulator.requests[-1].dialect == answering
+
+
 async def test_pace_waits_between_words(dialect: Dialect, session: aiohttp.ClientSession) -> None:
     now, slept = 0.0, []
 

@@ -10,7 +10,6 @@ import pytest
 
 import llmstream as ls
 from llmstream.chats import ToolCall, ToolResult
-from llmstream.dialects.mistral import Mistral
 from llmstream.providers.registry import find_provider
 from llmstream.simulator import Call, Script, Simulator, Turn
 from llmstream.simulator.server import default_dialects
@@ -21,7 +20,7 @@ ADDRESSES = {
     "cohere": "",
     "google": "/v1beta",
     "google-interactions": "/v1beta",
-    "mistral": "",
+    "mistral": "/mistral",
     "ollama": "",
     "openai": "/v1",
     "openai-responses": "/v1",
@@ -54,10 +53,9 @@ async def weather(city: str, days: int = 1) -> str:
 
 @pytest.fixture(params=sorted(ADDRESSES))
 async def spoken(request: pytest.FixtureRequest) -> AsyncIterator[tuple[ls.Model, Simulator]]:
-    """A vendor's model whose server is the simulator; Mistral's path needs a server of its own."""
+    """A vendor's model whose server is the simulator."""
     name = request.param
-    dialects = [Mistral()] if name == "mistral" else None
-    async with Simulator(SCRIPT, dialects=dialects, api_keys={"sim-key"}) as simulator:
+    async with Simulator(SCRIPT, api_keys={"sim-key"}) as simulator:
         address = simulator.url + ADDRESSES[name]
         yield ls.Model(f"{name}:some-model", base_url=address, api_key="sim-key"), simulator
 
@@ -185,5 +183,5 @@ async def test_the_server_is_told_the_same_over_every_wire(spoken) -> None:
 
 def test_every_dialect_is_among_them() -> None:
     spoken_here = {find_provider(name).dialect.name for name in ADDRESSES}
-    assert spoken_here == {dialect.name for dialect in [*default_dialects(), Mistral()]}
+    assert spoken_here == {dialect.name for dialect in default_dialects()}
     assert len(spoken_here) == len(ADDRESSES)
