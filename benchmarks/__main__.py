@@ -6,7 +6,10 @@ By default all sections, one after the other.
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
+import os
+import platform
 import sys
 from typing import TextIO
 
@@ -27,8 +30,16 @@ def line(section: str, figure: Figure) -> str:
     return f"{section:<12} " + "  ".join(told)
 
 
+def machine() -> Figure:
+    """What the figures depend on."""
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return {"python": python, "cores": os.cpu_count(), "date": f"{datetime.date.today():%Y-%m-%d}"}
+
+
 def run(args: argparse.Namespace, saved: TextIO | None) -> None:
-    """Prints a line for each figure; the same as JSON into the file."""
+    """Prints a line for each figure; the same as JSON into the file, below what it was measured on."""
+    if saved is not None:
+        print(json.dumps({"section": "machine", **machine()}), file=saved, flush=True)
     with server.running() as base:
         for section in args.sections or SECTIONS:
             for figure in SECTIONS[section](args, base):

@@ -20,7 +20,7 @@ from llmstream.dialects.google_sources import Sources
 from llmstream.dialects.json_text import mended
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import ServerError
-from llmstream.events import Error, Finish, FinishReason, ResponseMetadata, Usage
+from llmstream.events import Error, Finish, FinishReason, ResponseMetadata, TextDelta, Usage
 
 __all__ = ["GeminiDecoder"]
 
@@ -69,7 +69,8 @@ class GeminiDecoder(PartDecoder):
         self._last_words: dict[str, Any] = {}
 
     def _read(self, payloads: list[bytes]) -> None:
-        decode = decode_plain_chunk.decode
+        """Nearly every chunk is the next piece of the text that is open; that is all done here."""
+        decode, said = decode_plain_chunk.decode, self._counts.said
         for payload in payloads:
             try:
                 plain = decode(payload)
@@ -78,16 +79,30 @@ class GeminiDecoder(PartDecoder):
             else:
                 if self._include_raw:
                     self._raw(payload)
-                self._on_plain(plain)
+                if plain.usage_metadata is not None:
+                    said.append(plain.usage_metadata)
+                candidates = plain.candidates
+                parts = candidates[0].content.parts if len(candidates) == 1 else ()
+                text_id = self._text_id
+                if (
+                    text_id is None
+                    or self.complete
+                    or not self._named
+                    or len(parts) != 1
+                    or parts[0].thought is not None
+                    or candidates[0].index
+                ):
+                    self._on_plain(plain)
+                elif delta := parts[0].text:
+                    self.out.append(TextDelta(delta, text_id))
             if self.done:
                 return
+        self._counts.settle()
 
     def _on_plain(self, wire: PlainChunk) -> None:
-        """Turns a chunk of nothing but text into events: nearly every chunk, so `on` is spared."""
+        """Turns a chunk of nothing but prose into events; its counts are taken already."""
         if not self._named:
             self._name(wire)
-        if wire.usage_metadata is not None:
-            self._counts.add(wire.usage_metadata)
         for candidate in wire.candidates:
             if candidate.index:
                 continue
@@ -110,7 +125,7 @@ class GeminiDecoder(PartDecoder):
         if not self._named:
             self._name(wire)
         if wire.usage_metadata is not None:
-            self._counts.add(wire.usage_metadata)
+            self._counts.said.append(wire.usage_metadata)
         if wire.prompt_feedback is not None:
             self._feedback(wire.prompt_feedback)
         for candidate in wire.candidates or ():

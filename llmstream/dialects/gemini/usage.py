@@ -19,16 +19,18 @@ _MOST_HELD: Final = 64
 
 
 class Counts:
-    """The counts of all chunks. As every chunk says them, they are put together only when asked for."""
+    """The counts of all chunks. As every chunk says them, they are put together only when asked for.
+
+    said: what chunks say goes to its end; anything but an object says nothing. It stays the same list.
+    """
 
     def __init__(self) -> None:
-        self._said: list[Any] = []
+        self.said: list[Any] = []
         self._known: dict[str, Any] = {}
 
-    def add(self, said: Any) -> None:
-        """What a chunk says; anything but an object says nothing."""
-        self._said.append(said)
-        if len(self._said) >= _MOST_HELD:
+    def settle(self) -> None:
+        """Puts together what is there, if it has become much."""
+        if len(self.said) >= _MOST_HELD:
             self._put_together()
 
     @property
@@ -38,7 +40,8 @@ class Counts:
         return read_usage(self._known)
 
     def _put_together(self) -> None:
-        said, self._said = [counts for counts in self._said if isinstance(counts, dict)], []
+        said = [counts for counts in self.said if isinstance(counts, dict)]
+        self.said.clear()
         last: dict[str, Any] = {}
         for counts in said:
             last.update(counts)
