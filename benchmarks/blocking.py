@@ -19,7 +19,7 @@ async def longest_ms(base: str) -> dict[str, float]:
     count = MEGABYTES * 1_000_000 // 300  # a chunk has about 300 bytes
     url = f"{base}/{FAMILY}/{count}/whole"
     async with aiohttp.ClientSession() as session:
-        model = ls.Model("openai:any", base_url=url, api_key="key", session=session)
+        model = ls.Model("openai:any", base_url=url, api_key="key")
 
         async def floor() -> None:
             async with session.post(url, json={}) as response:

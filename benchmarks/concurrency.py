@@ -28,7 +28,7 @@ async def throughput(base: str, streams: int, events: int, writes: str) -> dict[
     """The floor and llmstream, each with so many streams at once of so many events; medians."""
     url = f"{base}/{FAMILY}/{events}/{writes}"
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        model = ls.Model("openai:any", base_url=url, api_key="key", session=session)
+        model = ls.Model("openai:any", base_url=url, api_key="key")
 
         async def floor() -> float:
             started, first, count = time.perf_counter(), 0.0, 0

@@ -32,7 +32,7 @@ Reader = Callable[[], Awaitable[str]]
 
 def readers(family: str, url: str, session: aiohttp.ClientSession) -> dict[str, Reader]:
     """The floor, and llmstream at four depths."""
-    model = ls.Model(f"{PROVIDERS[family]}:any", base_url=url, api_key="key", session=session)
+    model = ls.Model(f"{PROVIDERS[family]}:any", base_url=url, api_key="key")
 
     async def floor() -> str:
         async with session.post(url, json={}) as response:

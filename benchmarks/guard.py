@@ -28,7 +28,7 @@ def key_of(section: str, figure: dict[str, object], name: str) -> str:
 
 def measured(base: str, wanted: set[str] | None = None) -> dict[str, float]:
     """The ratios of every guarded section, or of those in which something is wanted."""
-    args = argparse.Namespace(quick=True)
+    args = argparse.Namespace(quick=False, events=10_000, rounds=5)
     found: dict[str, float] = {}
     for section in GUARDED:
         if wanted is not None and not any(key.startswith(section + "/") for key in wanted):

@@ -27,7 +27,7 @@ async def between_ms(base: str, streams: int, events: int) -> dict[str, dict[str
     """
     url = f"{base}/{FAMILY}/{events}/paced"
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        model = ls.Model("openai:any", base_url=url, api_key="key", session=session)
+        model = ls.Model("openai:any", base_url=url, api_key="key")
 
         async def floor() -> list[float]:
             async with session.post(url, json={}) as response:
@@ -64,7 +64,7 @@ async def first_ms(base: str, calls: int) -> dict[str, dict[str, float]]:
     """Milliseconds from the call to the first text, on a warm connection, one call at a time."""
     url = f"{base}/{FAMILY}/1/events"
     async with aiohttp.ClientSession() as session:
-        model = ls.Model("openai:any", base_url=url, api_key="key", session=session)
+        model = ls.Model("openai:any", base_url=url, api_key="key")
 
         async def floor() -> float:
             started = time.perf_counter()

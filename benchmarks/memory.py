@@ -70,16 +70,15 @@ async def _floor(url: str) -> Any:
 
 @asynccontextmanager
 async def _library(url: str) -> Any:
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        model = ls.Model("openai:any", base_url=url, api_key="key", session=session)
+    model = ls.Model("openai:any", base_url=url, api_key="key")
 
-        async def enter() -> Leave:
-            stream = model.stream("Hi")
-            while type(stream.current) is not ls.TextDelta:
-                await stream.next()
-            return stream.aclose
+    async def enter() -> Leave:
+        stream = model.stream("Hi")
+        while type(stream.current) is not ls.TextDelta:
+            await stream.next()
+        return stream.aclose
 
-        yield enter
+    yield enter
 
 
 async def _measured(opened: AbstractAsyncContextManager[Enter], streams: int) -> float:

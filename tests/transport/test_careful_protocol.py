@@ -1,0 +1,28 @@
+"""What our connections ask of the event loop; how they read broken HTTP is in tests/faults."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+from llmstream.simulator import Simulator
+from llmstream.transport.careful_protocol import CarefulProtocol
+
+MOST = 64 * 1024
+
+
+async def test_a_read_asks_for_no_more_than_malloc_has() -> None:
+    loop = asyncio.get_running_loop()
+    async with Simulator() as simulator:
+        host, port = simulator.url.removeprefix("http://").split(":")
+        transport, _ = await loop.create_connection(lambda: CarefulProtocol(loop=loop), host, int(port))
+        assert getattr(transport, "max_size", 0) <= MOST
+        transport.close()
+
+
+async def test_what_reads_tls_is_told_as_well() -> None:
+    class Transport(asyncio.Transport):
+        _ssl_protocol = SimpleNamespace(max_size=256 * 1024)
+
+    CarefulProtocol(loop=asyncio.get_running_loop()).connection_made(Transport())
+    assert Transport._ssl_protocol.max_size == MOST
