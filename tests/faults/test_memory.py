@@ -14,8 +14,10 @@ sys.path.insert(0, sys.argv[2])
 import llmstream as ls
 from faultmatrix.asking import answered as answered_by
 from faultmatrix.wires import WIRES
+from faultmatrix.sowing import sow
 from llmstream.testing import FaultServer, Flood, head
 
+sow()
 WIRE = WIRES[sys.argv[1]]
 START, PIECE, DONE = WIRE.half, WIRE.text("x"), WIRE.closing
 MB = b"x" * 1_000_000

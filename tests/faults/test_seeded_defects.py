@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import subprocess
+import sys
 import uuid
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import aiohttp
+import anyio
 import pytest
 from aiohttp.client_proto import ResponseHandler
-from faultmatrix.asking import KEY, answered
+from faultmatrix import sowing
+from faultmatrix.asking import answered
 from faultmatrix.catalogue import FAULTS
+from faultmatrix.defects_of_tests import DEFECTS_OF_TESTS
 from faultmatrix.leaving import model
+from faultmatrix.patching import NOTHING, Patch, both, follows, put
+from faultmatrix.rows import NOT_OURS, ROWS, THREATS
 from faultmatrix.wires import WIRES
 
 import llmstream as ls
@@ -22,10 +29,11 @@ from llmstream.dialects.sentence import Sentence
 from llmstream.dialects.tool_calls import ToolCallTracker
 from llmstream.events import Finish, TextDelta
 from llmstream.framing.sse import SSEDecoder
+from llmstream.grammar import Guard
 from llmstream.middleware import fallback
 from llmstream.streams import answer, call
 from llmstream.streams.event_stream import EventStream
-from llmstream.testing import FaultServer, head, no_leaks
+from llmstream.testing import FaultServer, no_leaks
 from llmstream.tools import running
 from llmstream.tools.outcome import ToolOutcome
 from llmstream.tools.tool import Tool
@@ -34,27 +42,12 @@ from llmstream.transport.careful_protocol import CarefulProtocol
 from llmstream.transport.loop_bound import LoopBound
 from llmstream.transport.watchdog import Watchdog
 
+ROOT = Path(__file__).resolve().parents[2]
 WITHIN_S = 1.0
-
-Patch = Callable[[pytest.MonkeyPatch], object]
-
-
-def put(owner: Any, name: str, value: Any) -> Patch:
-    return lambda patch: patch.setattr(owner, name, value)
-
-
-def both(*patches: Patch) -> Patch:
-    return lambda patch: [one(patch) for one in patches]
 
 
 def end_is_success(self: Sentence, error: object = None) -> list[Any]:
     return [] if self.done else self._guard.feed([Finish("stop", ls.Usage())])
-
-
-def follows(patch: pytest.MonkeyPatch) -> None:
-    original = aiohttp.ClientSession.request
-    wrapped = lambda self, *args, **options: original(self, *args, **{**options, "allow_redirects": True})  # noqa: E731
-    patch.setattr(aiohttp.ClientSession, "request", wrapped)
 
 
 async def whole_body(self: http.Response) -> bytes:
@@ -115,7 +108,36 @@ def not_caught(self: answer.Answer, error: Exception) -> list[Any]:
     raise error
 
 
-NOTHING = lambda *args, **options: None  # noqa: E731
+async def no_body(self: http.Response) -> bytes:
+    raise ls.ConnectionLost("the body was not read")
+
+
+def all_pass(self: Guard, events: list[Any]) -> list[Any]:
+    self.finished = self.finished or any(type(event) is Finish for event in events)
+    return events
+
+
+def read_to_the_end(self: decoder.PayloadDecoder[Any], payloads: list[bytes]) -> None:
+    for payload in payloads:
+        self.on(self._decode(payload))
+
+
+def held_scope(patch: pytest.MonkeyPatch) -> None:
+    scopes: dict[call.Call, anyio.CancelScope] = {}
+    original_next, original_close = call.Call.next, call.Call.close
+
+    async def next_(self: call.Call) -> list[Any]:
+        if self not in scopes:
+            scopes[self] = anyio.CancelScope().__enter__()
+        return await original_next(self)
+
+    def close(self: call.Call) -> None:
+        original_close(self)
+        if self in scopes:
+            scopes.pop(self).__exit__(None, None, None)
+
+    both(put(call.Call, "next", next_), put(call.Call, "close", close))(patch)
+
 
 DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
     "aiohttp's own errors": (
@@ -162,11 +184,29 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         "answer over, then a flood of pings",
         "openai-chat",
     ),
+    "the end of the body is waited for": (
+        put(http.Response, "read", whole_body),
+        8,
+        "content-length too long",
+        "openai-chat",
+    ),
+    "lengths are aiohttp's": (
+        put(CarefulProtocol, "data_received", ResponseHandler.data_received),
+        9,
+        "content-length too short",
+        "openai-chat",
+    ),
     "no second connection": (
         put(http, "_went_stale", lambda error: False),
         10,
         "a keep-alive connection reset at the request",
         "cohere",
+    ),
+    "a refusal needs its body": (
+        put(http.Response, "read_error", no_body),
+        11,
+        "413 before the request is read, then a reset",
+        "anthropic",
     ),
     "the body is read whole": (
         put(http.Response, "read", whole_body),
@@ -212,6 +252,12 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         "openai-chat",
     ),
     "redirects are followed": (follows, 19, "redirect 303 to another path", "anthropic"),
+    "a refused connection is aiohttp's": (
+        put(http, "typed_failure", lambda error, host, answered: error),
+        20,
+        "connection refused",
+        "openai-chat",
+    ),
     "a connection is not closed": (
         both(put(http.Response, "close", NOTHING), put(http.Response, "abort", NOTHING)),
         21,
@@ -241,6 +287,12 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         25,
         "unknown events, raw",
         "gemini-interactions",
+    ),
+    "what follows the end passes": (
+        both(put(Guard, "feed", all_pass), put(decoder.PayloadDecoder, "_read", read_to_the_end)),
+        26,
+        "the answer in one segment with what follows",
+        "anthropic",
     ),
     "an error event is an answer": (
         put(call, "_has_content", lambda events: True),
@@ -291,6 +343,12 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         "left by aclose",
         "openai-chat",
     ),
+    "a scope is held over a yield": (
+        held_scope,
+        39,
+        "begun, read and left in different tasks",
+        "openai-chat",
+    ),
     "buffers without end": (
         put(sessions, "_READ_BUFFER_BYTES", 1 << 40),
         40,
@@ -317,6 +375,12 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         44,
         "a result of a million characters",
         "openai-chat",
+    ),
+    "the answer is asked for anew": (
+        put(call, "_has_content", lambda events: False),
+        46,
+        "not asked again after content: a reset",
+        "anthropic",
     ),
     "a new key for every attempt": (
         put(ls.Model, "_call_headers", new_key_each_time),
@@ -361,14 +425,21 @@ async def test_a_defect_that_is_put_in_is_found(monkeypatch, name) -> None:
     assert found, f"with {name!r} put in, {fault_name!r} still passes"
 
 
-async def test_a_key_that_is_not_scrubbed_is_found(monkeypatch) -> None:
-    monkeypatch.setattr(call.Call, "_without_secrets", lambda self, text: text)
-    body = b'{"error": {"message": "bad key ' + KEY.encode() + b'"}}'
-    refused = [head(401, {"content-length": str(len(body))}), body]
-    async with FaultServer(refused) as server:
-        stream = model(WIRES["openai-chat"], server).stream("Hi", errors="events")
-        await stream.collect()
-    assert KEY in str(stream.error)
+@pytest.mark.parametrize("name", DEFECTS_OF_TESTS)
+def test_a_test_outside_of_the_matrix_finds_its_defect(name) -> None:
+    """It fails with the defect in it; that it passes without is seen where it stands."""
+    options = ["-q", "-p", "faultmatrix.sowing", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+    command = [sys.executable, "-m", "pytest", *options, f"tests/{DEFECTS_OF_TESTS[name].test}"]
+    env = {**os.environ, sowing.VARIABLE: name, "PYTHONPATH": str(Path(__file__).parent)}
+    run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
+    assert run.returncode == pytest.ExitCode.TESTS_FAILED, run.stdout + run.stderr
+    assert "1 failed" in run.stdout
+
+
+def test_every_row_and_every_threat_has_a_defect() -> None:
+    rows = {str(row) for _, row, _, _ in DEFECTS.values()} | {d.row for d in DEFECTS_OF_TESTS.values()}
+    ours = {str(row) for row in ROWS} | {f"T{row}" for row in THREATS}
+    assert ours - rows == set(NOT_OURS)
 
 
 async def test_a_defect_of_ours_is_a_typed_error_too(monkeypatch) -> None:

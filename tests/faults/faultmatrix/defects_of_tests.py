@@ -1,0 +1,225 @@
+"""Defects that tests outside of the matrix find: for each the patch, its row and the test."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+from faultmatrix.patching import NOTHING, both, follows, put
+
+from llmstream.agent.journal import Journal
+from llmstream.chats import files
+from llmstream.chats.content import ToolCall
+from llmstream.cli.terminal import TerminalFilter
+from llmstream.dialects.gemini import paths
+from llmstream.dialects.openai_responses.following_decoder import FollowingResponsesDecoder
+from llmstream.framing.sse import SSEDecoder
+from llmstream.providers.bedrock.clock import Clock
+from llmstream.simulator import server
+from llmstream.streams import call, reporting
+from llmstream.tools import side_by_side
+from llmstream.tools.approval import PendingCall
+from llmstream.tools.call_tasks import CallTasks
+from llmstream.transport import download, http
+
+WIDE = "openai-chat"
+
+
+class Defect(NamedTuple):
+    """row: a number, or T and the number of a threat; test: a node id below tests/"""
+
+    patch: Callable[[pytest.MonkeyPatch, ModuleType | None], object]
+    row: str
+    test: str
+
+
+def defect(patch: Callable[[pytest.MonkeyPatch], object], row: str, test: str) -> Defect:
+    return Defect(lambda monkeypatch, module: patch(monkeypatch), row, test)
+
+
+def of_threats(row: str, name: str, value: Callable[[Path], object], test: str) -> Defect:
+    """The test looks at files of ours; it is shown others, in a folder made for it."""
+
+    def patch(monkeypatch: pytest.MonkeyPatch, module: ModuleType | None) -> None:
+        monkeypatch.setattr(module, name, value(Path(tempfile.mkdtemp())))
+
+    return Defect(patch, row, f"faults/test_threats.py::{test}")
+
+
+def written(row: str, line: str, test: str) -> Defect:
+    """A line that stands in one of our sources."""
+    return of_threats(row, "SOURCES", lambda folder: [made(folder / "of_ours.py", line)], test)
+
+
+def project(row: str, file: str, content: str, test: str) -> Defect:
+    """One of our files says something else."""
+    return of_threats(row, "ROOT", lambda folder: made(folder / file, content) and folder, test)
+
+
+def made(path: Path, content: str) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+def kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    original, kept = SSEDecoder.feed_data, []
+
+    def feed_data(self: SSEDecoder, chunk: bytes) -> Any:
+        kept.append(chunk * 4)
+        return original(self, chunk)
+
+    monkeypatch.setattr(SSEDecoder, "feed_data", feed_data)
+
+
+def started_again(self: CallTasks, wanted: ToolCall, **options: Any) -> None:
+    self._tasks[wanted.id] = asyncio.create_task(self._one(wanted, None, None))
+
+
+async def unwritten(self: Journal, line: object) -> None:
+    """Said to be on the disk, and is not."""
+
+
+def every_piece_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = TerminalFilter.feed
+    monkeypatch.setattr(TerminalFilter, "feed", lambda self, text: original(TerminalFilter(), text))
+
+
+def as_the_umask_wants(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = os.open
+    monkeypatch.setattr(
+        files.os, "open", lambda path, flags, mode=0o666, **at: original(path, flags, 0o666, **at)
+    )
+
+
+def told_in_full(self: reporting.Reporter, attempt: int, error: Exception, wait_s: float | None) -> None:
+    reporting._log.info("attempt %d failed: %s", attempt, error)
+
+
+IMPORTED = "import threading, time\nthreading.Thread(target=time.sleep, args=(1,)).start()\n__all__ = []\n"
+
+HEADERS = f"faults/test_secrets.py::test_headers_that_smuggle_are_refused_before_a_connection[{WIDE}-a\\nb]"
+DEPENDS = '[project]\nname = "llmstream"\ndependencies = ["aiohttp>=3.14.5", "requests"]\n'
+
+DEFECTS_OF_TESTS: dict[str, Defect] = {
+    "pieces are kept": defect(
+        kept_for_ever,
+        "30",
+        f"faults/test_memory.py::test_a_flood_costs_at_most_64_mb[{WIDE}-tiny-none-200000]",
+    ),
+    "an error's body is read whole": defect(
+        put(http, "_ERROR_BODY_BYTES", 1 << 40),
+        "32",
+        f"faults/test_memory.py::test_a_flood_costs_at_most_64_mb[{WIDE}-error body-ServerError-2]",
+    ),
+    "a call runs as often as it is named": defect(
+        both(
+            put(side_by_side, "_ours", lambda calls, known: list(calls)),
+            put(CallTasks, "start", started_again),
+        ),
+        "36",
+        "tools/test_running.py::test_a_call_id_that_occurs_twice_runs_once",
+    ),
+    "calls are not written down": defect(
+        put(Journal, "write", unwritten),
+        "45",
+        "agent/test_journal.py::test_nothing_runs_that_cannot_be_written_down",
+    ),
+    "gaps are not seen": defect(
+        put(FollowingResponsesDecoder, "_miss", NOTHING),
+        "48",
+        "streams/test_resuming.py::test_a_gap_in_an_answer_that_is_not_read_on_fails",
+    ),
+    "the clock is never wrong": defect(
+        put(Clock, "learn", lambda self, *args: False),
+        "50",
+        "providers/bedrock/test_clock.py::test_a_call_with_a_wrong_clock_gets_its_answer",
+    ),
+    "importing starts a thread": project(
+        "52",
+        "llmstream/__init__.py",
+        IMPORTED,
+        "test_importing_opens_no_connection_starts_no_thread_and_writes_no_file",
+    ),
+    "a key is not scrubbed": defect(
+        put(call.Call, "_without_secrets", lambda self, text: text),
+        "T1",
+        f"faults/test_secrets.py::test_the_key_is_shown_nowhere[{WIDE}-401]",
+    ),
+    "redirects are followed": defect(
+        follows, "T2", f"faults/test_secrets.py::test_a_redirect_takes_no_key_along[{WIDE}-307]"
+    ),
+    "any URL may be fetched": defect(
+        put(download, "refused_url", NOTHING),
+        "T3",
+        "transport/test_download.py::test_each_redirect_is_checked_anew[http://localhost./]",
+    ),
+    "any address may be fetched": defect(
+        put(download, "refused_address", NOTHING),
+        "T3",
+        "transport/test_download.py::test_a_name_of_a_private_address_is_refused",
+    ),
+    "statements are made of texts": written(
+        "T5", "db.execute(f'select {name}')\n", "test_no_sql_is_made_of_texts"
+    ),
+    "headers are not checked": defect(put(http, "_check_headers", NOTHING), "T6", HEADERS),
+    "a model's name is a path": defect(
+        put(paths, "quote", lambda text, **options: text),
+        "T7",
+        "faults/test_threats.py::test_the_name_of_a_model_leads_nowhere_else[gemini]",
+    ),
+    "certificates are not checked": written(
+        "T8", "context.check_hostname = False\n", "test_nothing_switches_the_check_of_certificates_off"
+    ),
+    "floods end in aiohttp's own errors": defect(
+        put(http, "typed_failure", lambda error, host, answered: error),
+        "T9",
+        f"faults/test_threats.py::test_a_flood_of_headers_ends_typed[{WIDE}-headers]",
+    ),
+    "a shell runs commands": written(
+        "T10", "run(line, shell=True)\n", "test_no_command_passes_through_a_shell"
+    ),
+    "any seal will do": defect(
+        put(hmac, "compare_digest", lambda a, b: True),
+        "T11",
+        "agent/test_suspension.py::test_a_suspension_that_was_altered_is_refused[None]",
+    ),
+    "arguments are shown as they are": defect(
+        put(PendingCall, "__str__", lambda self: f"{self.name}({self.arguments})"),
+        "T12",
+        "agent/test_suspension.py::test_a_pending_call_shows_every_character_of_its_arguments",
+    ),
+    "data may run": written(
+        "T13", "import pickle\npickle.loads(data)\n", "test_nothing_is_read_that_could_run"
+    ),
+    "the umask decides": defect(
+        as_the_umask_wants,
+        "T14",
+        "chats/test_files.py::test_only_the_owner_may_read_whatever_the_umask[0]",
+    ),
+    "anybody is served": defect(
+        put(server, "host_is_local", lambda header: True),
+        "T15",
+        "simulator/test_server.py::test_unknown_paths_and_foreign_hosts_are_turned_away",
+    ),
+    "each piece is cleaned by itself": defect(
+        every_piece_by_itself,
+        "T17",
+        "cli/test_terminal.py::test_a_cut_at_any_place_changes_nothing[clipboard]",
+    ),
+    "the log says what the server said": defect(
+        put(reporting.Reporter, "failed", told_in_full),
+        "T19",
+        f"faults/test_secrets.py::test_what_a_server_says_makes_no_second_line_in_the_log[{WIDE}]",
+    ),
+    "another package is needed": project(
+        "T20", "pyproject.toml", DEPENDS, "test_few_packages_are_needed_and_aiohttp_is_not_an_old_one"
+    ),
+}
