@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import gc
+import itertools
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -31,6 +33,17 @@ def shared_dir() -> Path:
     if not SHARED.is_dir():
         pytest.skip("the folder ../shared with outside cases is not here")
     return SHARED
+
+
+_tests = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def frozen() -> None:
+    """What has gathered by now is not looked at by each of the many collections that leaks are found by."""
+    if next(_tests) % 100 == 0:
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)
