@@ -46,19 +46,17 @@ _LENGTHS = {"blocks": 4_000, "events": 1_000}
 
 def concurrency(args: argparse.Namespace, base: str) -> Iterator[Figure]:
     """Events a second with many streams, and the first event's delay."""
-    single: dict[str, float] = {}
     for writes in MODES:
         for streams in (1, 10, 100, 1_000):
             events = max(100_000 // streams, _LENGTHS[writes]) // (10 if args.quick else 1)
             found = asyncio.run(throughput(base, streams, events, writes))
             rates = {name: value.events_per_s for name, value in found.items()}
-            single = single if streams > 1 else rates
             yield {
                 "streams": streams,
                 "writes": writes,
                 "events_per_s": rates,
                 "first_ms": {name: value.first_ms for name, value in found.items()},
-                "of_single": {name: rate / single[name] for name, rate in rates.items()},
+                "of_single": {name: value.of_single for name, value in found.items()},
                 "ratio": {"wall": rates["floor"] / rates["stream"]},
             }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Final
 
@@ -48,6 +49,7 @@ def is_local(url: str) -> bool:
     return (urlsplit(url).hostname or "") in _LOCAL
 
 
+@functools.lru_cache(maxsize=256)
 def checked_address(text: str, *, provider: str, usual: str) -> str:
     """The address, with the scheme that was left out: that of the usual one, on this machine http.
 

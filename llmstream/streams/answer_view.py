@@ -49,6 +49,11 @@ class AnswerView:
             self._fold.feed_many(batch[self._folded : self._seen] if len(batch) > 1 else batch)
             self._folded = self._seen
 
+    def _let_go(self) -> None:
+        """Keeps nothing of a batch that has been given and folded: the next one can take its memory."""
+        self._current = self.current
+        self._begin_anew()
+
     def _folded_now(self) -> Accumulator:
         self._catch_up()
         return self._fold

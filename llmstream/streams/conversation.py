@@ -36,6 +36,14 @@ class Conversation:
         self.options["tools"] = _wrapped(options.get("tools"))
         self.deadline: float | None = None
         self._turn = -1
+        self._first: Request | None = None
+
+    def check(self, model: str, *, answered: bool) -> None:
+        """Makes the first request, before anybody asks for it.
+
+        raises: as `request`
+        """
+        self._first = self.request(model, answered=answered)
 
     def request(self, model: str, *, answered: bool) -> Request:
         """What is asked next.
@@ -43,7 +51,8 @@ class Conversation:
         answered: the answer is there already and is only read on
         raises:   RequestError for options that make none
         """
-        return make_request(model, self.messages, self.options, answered=answered)
+        first, self._first = self._first, None
+        return first or make_request(model, self.messages, self.options, answered=answered)
 
     @property
     def quiet(self) -> bool:
@@ -59,6 +68,7 @@ class Conversation:
             self.output = given
             if self.options.get("response_format") is None and not asked:
                 self.options["response_format"] = given
+                self._first = None  # it does not ask for it
 
     def outfit(self) -> tuple[Accumulator, CallTasks | None]:
         """For the answer to come: a fold that knows the tools as they are now, and what runs eager ones."""

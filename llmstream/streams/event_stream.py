@@ -61,7 +61,7 @@ class EventStream(AnswerView):
         self._forgotten = False  # the loop closed what read it, because nobody held that any more
         self._token, self._whole = token, whole
         self._continues: Continuation | None = None
-        self._conversation.request(model.name, answered=token is not None)  # wrong options fail here and now
+        self._conversation.check(model.name, answered=token is not None)  # wrong options fail here and now
 
     def __aiter__(self) -> AsyncGenerator[Event]:
         return self._events()
@@ -197,6 +197,8 @@ class EventStream(AnswerView):
                 for self._seen, event in enumerate(batch, 1):  # cheaper than adding 1 each time
                     yield event
                 self._catch_up()
+                self._let_go()
+                batch = []
             self._end(call)
         except GeneratorExit:
             self._forgotten = not self._over and asyncio.current_task() is not reader

@@ -146,6 +146,7 @@ class Model:
             while batch := await call.next():
                 for event in batch:
                     yield event
+                batch = []  # whose memory the next one can take
         finally:
             await call.aclose()
         if call.error is not None and options.get("errors") != "events":

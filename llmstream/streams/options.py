@@ -76,6 +76,7 @@ class Options(TypedDict, total=False):
 
 
 _SETTINGS: Final = frozenset(Settings.__struct_fields__)
+_DEFAULTS: Final = Settings()
 _NOT_FOR_THE_WIRE: Final = frozenset({"retry", "deadlines", "resume", "observe", "errors"})
 _EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
@@ -144,8 +145,10 @@ def _tool_specs(tools: Iterable[AnyTool]) -> tuple[ToolSpec | ProviderTool, ...]
 
 
 def _settings(given: dict[str, Any]) -> Settings:
-    base = given.pop("settings", None) or Settings()
+    base = given.pop("settings", None) or _DEFAULTS
     fields = {name: given.pop(name) for name in sorted(_SETTINGS & given.keys())}
+    if base is _DEFAULTS and not fields:
+        return base
     if "stop" in fields:
         stop = fields["stop"]
         fields["stop"] = (stop,) if isinstance(stop, str) else () if stop is None else _listed(stop)

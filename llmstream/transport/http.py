@@ -20,6 +20,7 @@ from llmstream.errors import (
     RedirectRefused,
 )
 from llmstream.exchange import HttpRequest
+from llmstream.transport.careful_protocol import reused
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.failures import typed_failure
 from llmstream.transport.sessions import current_session, proxy_for
@@ -178,19 +179,13 @@ def _target(location: str) -> str:
         return "what is no address"
 
 
-class _Connection:
-    """What tracing notes of a request's connection; see `sessions.py`."""
-
-    reused = False
-
-
 async def _ask(
     session: aiohttp.ClientSession, request: HttpRequest, deadlines: Deadlines, proxy: str | None
 ) -> aiohttp.ClientResponse:
     """Sends the request; once more where a connection that was kept alive turns out to be closed."""
     url = URL(request.url, encoded=True)
     while True:
-        connection = _Connection()
+        reused.set(False)  # unless a connection of ours says otherwise
         try:
             return await session.request(
                 request.method,
@@ -202,10 +197,9 @@ async def _ask(
                 raise_for_status=False,  # a session of the caller's may have chosen otherwise
                 proxy=proxy,
                 timeout=aiohttp.ClientTimeout(total=None, connect=deadlines.connect_s),
-                trace_request_ctx=connection,
             )
         except Exception as error:
-            if connection.reused and _went_stale(error):
+            if reused.get() and _went_stale(error):
                 continue  # nothing of the request was answered; the pool has one connection less
             failure = typed_failure(error, url.raw_host or "", answered=False)
         raise failure  # outside of the handler: aiohttp's exception would hold the headers that were sent

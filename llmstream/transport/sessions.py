@@ -8,11 +8,11 @@ import os
 import ssl
 import urllib.request
 from collections.abc import AsyncGenerator
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
 
-from llmstream.transport.careful_protocol import careful_connector
+from llmstream.transport.careful_protocol import CarefulConnector
 from llmstream.transport.loop_bound import LoopBound
 
 __all__ = ["close_session", "current_session", "proxy_for", "trust"]
@@ -21,18 +21,9 @@ _CA_VARIABLES: Final = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _READ_BUFFER_BYTES: Final = 64 * 1024
 
 
-async def _note_reuse(session: aiohttp.ClientSession, context: Any, params: object) -> None:
-    """Marks the request: its connection had served before, so that the server may have closed it."""
-    if context.trace_request_ctx is not None:
-        context.trace_request_ctx.reused = True
-
-
 async def _session(_: None) -> AsyncGenerator[aiohttp.ClientSession]:
-    tracing = aiohttp.TraceConfig()
-    tracing.on_connection_reuseconn.append(_note_reuse)
     session = aiohttp.ClientSession(
-        trace_configs=[tracing],
-        connector=careful_connector(limit=0, ssl=trust()),
+        connector=CarefulConnector(limit=0, ssl=trust()),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None),
         read_bufsize=_READ_BUFFER_BYTES,

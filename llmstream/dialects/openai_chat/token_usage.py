@@ -76,6 +76,8 @@ def _details(raw: dict[str, Any], side: str) -> dict[str, Any]:
 def _count(raw: dict[str, Any], *names: str) -> int | None:
     for name in names:
         value = raw.get(name)
+        if type(value) is int:
+            return value
         if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value // 1:
             return int(value)
     return None
