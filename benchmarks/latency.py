@@ -62,7 +62,7 @@ def _age_ms(sent_ns: str) -> float:
 
 async def first_ms(base: str, calls: int) -> dict[str, dict[str, float]]:
     """Milliseconds from the call to the first text, on a warm connection, one call at a time."""
-    url = f"{base}/{FAMILY}/1/events"
+    url = f"{base}/{FAMILY}/1/first"
     async with aiohttp.ClientSession() as session:
         model = ls.Model("openai:any", base_url=url, api_key="key")
 

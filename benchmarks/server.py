@@ -18,6 +18,7 @@ from benchmarks.bodies import BODIES, CONTENT_TYPES, WORDS
 BLOCK_BYTES = 16 * 1024
 PACE_S = 0.05
 """The time between two events of a paced answer."""
+FIRST_S = 0.002
 
 
 def _pieces(family: str, count: int, writes: str) -> list[bytes]:
@@ -43,6 +44,14 @@ async def _paced(family: str, count: int) -> AsyncIterator[bytes]:
     for _ in range(count):
         yield content.replace(f" {WORDS[0]}".encode(), b" %d" % time.monotonic_ns())
         await asyncio.sleep(PACE_S)
+    yield b"".join(end)
+
+
+async def _first(family: str) -> AsyncIterator[bytes]:
+    """The first event at once, and the end of the answer when its reader has had the time to take it."""
+    begin, content, *end = BODIES[family](1)
+    yield begin + content
+    await asyncio.sleep(FIRST_S)
     yield b"".join(end)
 
 
@@ -85,6 +94,8 @@ class _Handler:
         """The body in the way it was asked for."""
         if writes == "paced":
             return _paced(family, count)
+        if writes == "first":
+            return _first(family)
         if writes == "idle":
             return _idle(family)
         key = f"{family}/{count}/{writes}"
