@@ -17,7 +17,7 @@ import llmstream as ls
 from benchmarks.floor import FLOORS
 
 FAMILY = "openai-chat"
-ROUNDS = 3
+ROUNDS = 5
 
 
 async def between_ms(base: str, streams: int, events: int) -> dict[str, dict[str, float]]:

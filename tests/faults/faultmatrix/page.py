@@ -20,7 +20,7 @@ descriptor or thread stays behind. One definition serves all nine wires; the bod
 our own event encoders. A cell says how many faults of the row led to what is promised.
 
 `scripts/fault_table` runs them all and writes this page. `tests/faults/test_seeded_defects.py` puts
-defects in, one after another, and sees that the faults find them.
+a defect in for each row and each threat, one after another, and sees that a fault or a test finds it.
 """
 
 
