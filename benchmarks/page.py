@@ -1,7 +1,8 @@
-"""`python -m benchmarks.page FILE PAGE`: puts saved figures into a page, between its marks.
+"""`python -m benchmarks.page FILE PAGE ...`: puts saved figures into pages, between their marks.
 
-The file is what `scripts/bench` wrote. In the page, what stands between `<!-- figures: SECTION -->` and
-`<!-- end -->` becomes a table of that section; sections without figures stay as they are.
+The file is what `scripts/bench` wrote. In a page, what stands between `<!-- figures: SECTION -->` and
+`<!-- end -->` becomes a table of that section; sections without figures stay as they are. The section
+`summary` is other clients in a few words: chat completions in blocks, the slowest first.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ def page(text: str, figures: list[dict[str, Any]]) -> str:
 
     def filled(mark: re.Match[str]) -> str:
         found = [figure for figure in figures if section_of(figure) == mark[2]]
+        if mark[2] == "summary":
+            found = summary(figures)
         return f"{mark[1]}{table(mark[2], found)}{mark[3]}" if found else mark[0]
 
     return _MARKED.sub(filled, text)
@@ -46,6 +49,29 @@ def page(text: str, figures: list[dict[str, Any]]) -> str:
 def section_of(figure: dict[str, Any]) -> str:
     """Where a figure belongs; other clients' have no section of their own name."""
     return "peers" if "peer" in figure else str(figure.get("section"))
+
+
+def summary(figures: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The other clients of Python, which are those with a size, on the bytes that each of them reads."""
+    rows = []
+    for figure in figures:
+        if (
+            "peer" in figure
+            and "mb" in figure
+            and (figure["dialect"], figure["writes"]) == ("openai-chat", "blocks")
+        ):
+            us = figure["us_per_event"]
+            rows.append(
+                {
+                    "package": figure["package"],
+                    "CPU an event, us": us["peer"],
+                    "llmstream in the same run, us": us["message"],
+                    "times": figure["peer_over_llmstream"],
+                    "import, ms": figure["import_ms"],
+                    "packages": figure["distributions"],
+                }
+            )
+    return sorted(rows, key=lambda row: -row["times"])
 
 
 def table(section: str, figures: Iterable[dict[str, Any]]) -> str:
@@ -77,12 +103,12 @@ def _shown(value: object) -> str:
 
 
 def main() -> None:
-    """Fills the page in its place."""
-    if len(sys.argv) != 3:
+    """Fills the pages in their places."""
+    if len(sys.argv) < 3:
         sys.exit(__doc__)
-    target = Path(sys.argv[2])
     figures = list(figures_of(Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()))
-    target.write_text(page(target.read_text(encoding="utf-8"), figures), encoding="utf-8")
+    for target in map(Path, sys.argv[2:]):
+        target.write_text(page(target.read_text(encoding="utf-8"), figures), encoding="utf-8")
 
 
 if __name__ == "__main__":

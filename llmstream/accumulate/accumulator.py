@@ -110,7 +110,13 @@ class Accumulator(Fold):
         the parser's own and go on growing: copy what is to be kept, change nothing.
         """
         found = self._inputs.get(call_id)
-        return None if found is None else found.value
+        if found is None:
+            return None
+        if not found.watched:
+            found.watch()
+            if call_id in self._sinks:
+                self._sinks[call_id] = found.write
+        return found.value
 
     def add_results(self, results: Iterable[ToolResult]) -> None:
         """Takes results of calls that ran elsewhere; they are pending no longer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -76,38 +77,48 @@ class Block:
 
 
 class Input:
-    """The input of one tool call: raw text until the call is complete, then a ToolCall."""
+    """The input of one tool call: raw text until the call is complete, then a ToolCall.
 
-    __slots__ = ("_buffer", "_call", "_parsed", "_parser", "metadata", "write")
+    write: takes a fragment; another function once `watch` was called
+    """
+
+    __slots__ = ("_buffer", "_call", "_parser", "metadata", "write")
 
     def __init__(self, metadata: Metadata | None) -> None:
         self._buffer = StringIO()
         self._call: ToolCall | None = None
-        self._parser: PartialJSON | None = None
-        self._parsed = 0  # characters that the parser has seen
-        self.write = self._buffer.write
+        self._parser: PartialJSON | None = None  # from when somebody looks
+        self.write: Callable[[str], object] = self._buffer.write
         self.metadata = metadata
 
     @property
-    def value(self) -> Any:
-        """The best value so far: what has come since it was last read is parsed now, and once."""
-        parser = self._parser
-        if parser is None:
-            from llmstream.partial_json import PartialJSON  # loaded by those who look at growing inputs
+    def watched(self) -> bool:
+        """Whether fragments are parsed as they come."""
+        return self._parser is not None
 
-            parser = self._parser = PartialJSON()
-        parsed = self._parsed
-        self._buffer.seek(parsed)
-        text = self._buffer.read()  # writing goes on where this ends
-        if not parsed and not text and self._call is not None:
-            text = self._call.arguments
-        if text:
-            self._parsed = parsed + len(text)
-            try:
-                parser.feed(text)
-            except LLMStreamError:
-                pass  # too deep; what came before that stays
-        return parser.value
+    def watch(self) -> None:
+        """Parses what has come, and from now on each fragment as it comes."""
+        from llmstream.partial_json import PartialJSON  # loaded by those who look at growing inputs
+
+        self._parser = PartialJSON()
+        self._parse(self.text)
+        self.write = self._write_watched
+
+    @property
+    def value(self) -> Any:
+        """The best value so far, of an input that is watched."""
+        return None if self._parser is None else self._parser.value
+
+    def _write_watched(self, fragment: str) -> None:
+        self._buffer.write(fragment)
+        self._parse(fragment)
+
+    def _parse(self, text: str) -> None:
+        assert self._parser is not None  # made by `watch`
+        try:
+            self._parser.feed(text)
+        except LLMStreamError:
+            pass  # too deep; what came before that stays
 
     @property
     def text(self) -> str:
@@ -130,6 +141,8 @@ class Input:
         self.merge(event.provider_metadata)
         if event.invalid:
             self.merge({OWN_KEY: {"invalid": True}})
+        if self._parser is not None and not self.text:
+            self._parse(event.input)
         self._call = ToolCall(
             event.tool_call_id, event.tool_name, event.input, event.provider_executed, self.metadata
         )
