@@ -96,7 +96,7 @@ def test_tools_run_and_are_told_beside_the_answer(ask):
     ))  # fmt: skip
     done = ask(script, "--tools", "demo", "What is the weather?")
     assert (done.status, done.out) == (0, "Let me look.\n\nCold.\n")
-    first, second = done.err.splitlines()
+    first, second = sorted(done.err.splitlines())  # they are told as they end
     assert first == "> Ran tool: `weather`"
     assert second.startswith("> Ran tool: `weather` - failed: `")
     results = [r for m in done.requests[1].messages for r in m.tool_results]
