@@ -15,8 +15,6 @@ from benchmarks.floor import FLOORS
 
 FAMILY = "openai-chat"
 ROUNDS = 3
-
-
 ALONE = 100_000
 """Events of the one stream that many are compared with."""
 
