@@ -38,9 +38,10 @@ def page(text: str, figures: list[dict[str, Any]]) -> str:
     """The page with tables of these figures."""
 
     def filled(mark: re.Match[str]) -> str:
-        found = [figure for figure in figures if section_of(figure) == mark[2]]
         if mark[2] == "summary":
             found = summary(figures)
+        else:
+            found = [figure for figure in figures if section_of(figure) == mark[2]]
         return f"{mark[1]}{table(mark[2], found)}{mark[3]}" if found else mark[0]
 
     return _MARKED.sub(filled, text)
@@ -55,11 +56,8 @@ def summary(figures: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The other clients of Python, which are those with a size, on the bytes that each of them reads."""
     rows = []
     for figure in figures:
-        if (
-            "peer" in figure
-            and "mb" in figure
-            and (figure["dialect"], figure["writes"]) == ("openai-chat", "blocks")
-        ):
+        read = (figure.get("dialect"), figure.get("writes"))
+        if section_of(figure) == "peers" and "mb" in figure and read == ("openai-chat", "blocks"):
             us = figure["us_per_event"]
             rows.append(
                 {

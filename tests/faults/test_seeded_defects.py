@@ -19,7 +19,7 @@ from faultmatrix.asking import answered
 from faultmatrix.catalogue import FAULTS
 from faultmatrix.defects_of_tests import DEFECTS_OF_TESTS
 from faultmatrix.leaving import model
-from faultmatrix.patching import NOTHING, Patch, both, follows, put
+from faultmatrix.patching import AIOHTTPS_ERRORS, NOTHING, Patch, both, follows, put
 from faultmatrix.rows import NOT_OURS, ROWS, THREATS
 from faultmatrix.wires import WIRES
 
@@ -139,9 +139,13 @@ def held_scope(patch: pytest.MonkeyPatch) -> None:
     both(put(call.Call, "next", next_), put(call.Call, "close", close))(patch)
 
 
+AIOHTTPS_READING = put(CarefulProtocol, "data_received", ResponseHandler.data_received)
+READ_WHOLE = put(http.Response, "read", whole_body)
+ASKED_AFTER_CONTENT = put(call, "_has_content", lambda events: False)
+
 DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
     "aiohttp's own errors": (
-        put(http, "typed_failure", lambda error, host, answered: error),
+        AIOHTTPS_ERRORS,
         1,
         "reset after an event",
         "anthropic",
@@ -167,7 +171,7 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
     ),
     "no total deadline for a body": (put(Watchdog, "_due", soft_only), 5, "slow loris, body", "mistral"),
     "aiohttp's own protocol": (
-        put(CarefulProtocol, "data_received", ResponseHandler.data_received),
+        AIOHTTPS_READING,
         6,
         "chunk header b'zz\\r\\nhello\\r\\n'",
         "openai-chat",
@@ -185,13 +189,13 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         "openai-chat",
     ),
     "the end of the body is waited for": (
-        put(http.Response, "read", whole_body),
+        READ_WHOLE,
         8,
         "content-length too long",
         "openai-chat",
     ),
     "lengths are aiohttp's": (
-        put(CarefulProtocol, "data_received", ResponseHandler.data_received),
+        AIOHTTPS_READING,
         9,
         "content-length too short",
         "openai-chat",
@@ -209,7 +213,7 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         "anthropic",
     ),
     "the body is read whole": (
-        put(http.Response, "read", whole_body),
+        READ_WHOLE,
         12,
         "an event is delivered at once, plain",
         "ollama",
@@ -253,7 +257,7 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
     ),
     "redirects are followed": (follows, 19, "redirect 303 to another path", "anthropic"),
     "a refused connection is aiohttp's": (
-        put(http, "typed_failure", lambda error, host, answered: error),
+        AIOHTTPS_ERRORS,
         20,
         "connection refused",
         "openai-chat",
@@ -301,7 +305,7 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         "openai-chat",
     ),
     "asked again after content": (
-        put(call, "_has_content", lambda events: False),
+        ASKED_AFTER_CONTENT,
         28,
         "an overload in mid-stream",
         "openai-chat",
@@ -377,7 +381,7 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         "openai-chat",
     ),
     "the answer is asked for anew": (
-        put(call, "_has_content", lambda events: False),
+        ASKED_AFTER_CONTENT,
         46,
         "not asked again after content: a reset",
         "anthropic",
@@ -426,11 +430,12 @@ async def test_a_defect_that_is_put_in_is_found(monkeypatch, name) -> None:
 
 
 @pytest.mark.parametrize("name", DEFECTS_OF_TESTS)
-def test_a_test_outside_of_the_matrix_finds_its_defect(name) -> None:
+def test_a_test_outside_of_the_matrix_finds_its_defect(name, tmp_path) -> None:
     """It fails with the defect in it; that it passes without is seen where it stands."""
     options = ["-q", "-p", "faultmatrix.sowing", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
     command = [sys.executable, "-m", "pytest", *options, f"tests/{DEFECTS_OF_TESTS[name].test}"]
-    env = {**os.environ, sowing.VARIABLE: name, "PYTHONPATH": str(Path(__file__).parent)}
+    here = {"PYTHONPATH": str(Path(__file__).parent), "TMPDIR": str(tmp_path)}
+    env = {**os.environ, **here, sowing.VARIABLE: name}
     run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
     assert run.returncode == pytest.ExitCode.TESTS_FAILED, run.stdout + run.stderr
     assert "1 failed" in run.stdout

@@ -78,7 +78,7 @@ def _count(raw: dict[str, Any], *names: str) -> int | None:
         value = raw.get(name)
         if type(value) is int:
             return value
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value // 1:
+        if isinstance(value, float) and value == value // 1:
             return int(value)
     return None
 

@@ -12,10 +12,9 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
-from faultmatrix.patching import NOTHING, both, follows, put
+from faultmatrix.patching import AIOHTTPS_ERRORS, NOTHING, both, follows, put
 
 from llmstream.agent.journal import Journal
-from llmstream.chats import files
 from llmstream.chats.content import ToolCall
 from llmstream.cli.terminal import TerminalFilter
 from llmstream.dialects.gemini import paths
@@ -94,9 +93,7 @@ def every_piece_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def as_the_umask_wants(monkeypatch: pytest.MonkeyPatch) -> None:
     original = os.open
-    monkeypatch.setattr(
-        files.os, "open", lambda path, flags, mode=0o666, **at: original(path, flags, 0o666, **at)
-    )
+    monkeypatch.setattr(os, "open", lambda path, flags, mode=0o666, **at: original(path, flags, 0o666, **at))
 
 
 def told_in_full(self: reporting.Reporter, attempt: int, error: Exception, wait_s: float | None) -> None:
@@ -179,7 +176,7 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
         "T8", "context.check_hostname = False\n", "test_nothing_switches_the_check_of_certificates_off"
     ),
     "floods end in aiohttp's own errors": defect(
-        put(http, "typed_failure", lambda error, host, answered: error),
+        AIOHTTPS_ERRORS,
         "T9",
         f"faults/test_threats.py::test_a_flood_of_headers_ends_typed[{WIDE}-headers]",
     ),

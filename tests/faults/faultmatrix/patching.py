@@ -8,6 +8,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from llmstream.transport import http
+
 Patch = Callable[[pytest.MonkeyPatch], object]
 
 NOTHING = lambda *args, **options: None  # noqa: E731
@@ -28,3 +30,7 @@ def follows(patch: pytest.MonkeyPatch) -> None:
     original = aiohttp.ClientSession.request
     wrapped = lambda self, *args, **options: original(self, *args, **{**options, "allow_redirects": True})  # noqa: E731
     patch.setattr(aiohttp.ClientSession, "request", wrapped)
+
+
+AIOHTTPS_ERRORS = put(http, "typed_failure", lambda error, host, answered: error)
+"""Errors of aiohttp come out as they are."""
