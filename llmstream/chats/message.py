@@ -45,12 +45,12 @@ class Message(msgspec.Struct):
     @classmethod
     def user(cls, *parts: str | Part) -> Message:
         """A user's message; strings become text parts."""
-        return cls("", Role.USER, tuple(Text(p) if isinstance(p, str) else p for p in parts))
+        return cls("", Role.USER, tuple([Text(p) if isinstance(p, str) else p for p in parts]))
 
     @classmethod
     def assistant(cls, *parts: str | Part) -> Message:
         """An assistant's message; strings become text parts."""
-        return cls("", Role.ASSISTANT, tuple(Text(p) if isinstance(p, str) else p for p in parts))
+        return cls("", Role.ASSISTANT, tuple([Text(p) if isinstance(p, str) else p for p in parts]))
 
     @classmethod
     def tool(cls, results: Iterable[ToolResult]) -> Message:

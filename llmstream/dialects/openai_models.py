@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Final
 
@@ -28,6 +29,7 @@ _EFFORTS: Final[tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]] = tuple(
 """Models and the efforts they know; the first that fits. source: OpenAI's pages of its models"""
 
 
+@functools.lru_cache(maxsize=256)
 def is_reasoning_model(model: str) -> bool:
     """Whether it is one of the o-series, or gpt-5 and later (not their chat variants)."""
     return _REASONING_MODEL.search(model) is not None

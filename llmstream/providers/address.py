@@ -29,6 +29,7 @@ def path_segment(text: str) -> str:
         raise InvalidRequest(f"{text!r} cannot be part of an address") from None
 
 
+@functools.lru_cache(maxsize=256)
 def extended(base_url: str, path: str) -> str:
     """The address with a path below it; queries of both are kept.
 

@@ -131,11 +131,12 @@ class Provider:
         """
         key, auth = self._credentials(api_key, env)
         routed = self.route(self.address(base_url, env), http, model, env)
-        from_env = {name: env[var] for name, var in self.header_env.items() if env.get(var)}
+        from_env = {name: value for name, var in self.header_env.items() if (value := env.get(var))}
         credentials = auth(key) if key is not None else {}
         merged: dict[str, str] = {}
         for group in (routed.headers, self.headers, from_env, credentials, headers or {}):
-            merged.update({name.lower(): value for name, value in group.items()})
+            if group:
+                merged.update(zip(map(str.lower, group), group.values(), strict=True))
         sent = HttpRequest(routed.url, routed.body, merged, routed.method)
         return self.sign(sent, env) if key is None and self.sign is not None else sent
 
@@ -163,11 +164,12 @@ class Provider:
             if self.key_required:
                 raise MissingKey(f"No key for {self.name}. {self._remedy('Set')}")
             return None, self.auth
-        if not (key or token).isascii() or not (key or token).isprintable():
+        found = key or token
+        if not (found.isascii() and found.isprintable()):
             raise InvalidRequest(
                 f"The key for {self.name} holds a character that no header can. {self._remedy('Check')}"
             )
-        return key or token, self.auth if key else bearer
+        return found, self.auth if key else bearer
 
     def _remedy(self, verb: str) -> str:
         names = " or ".join((*self.key_env, *self.token_env))

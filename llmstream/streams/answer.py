@@ -7,14 +7,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
-from llmstream.dialects.base import Position
+from llmstream.dialects.base import FollowingDecoder, Position
 from llmstream.dialects.sentence import Sentence
 from llmstream.dialects.vendor_errors import is_error_body, is_json, vendor_error
 from llmstream.errors import DeadlineExceeded, DecodeError, IncompleteStream, LLMStreamError
 from llmstream.events import Event, Raw
 from llmstream.streams.plan import Plan
 from llmstream.streams.reopening import Rest
-from llmstream.streams.resuming import followed, is_break
+from llmstream.streams.resuming import is_break
 from llmstream.transport.http import Response
 from llmstream.transport.watchdog import Watchdog
 
@@ -47,7 +47,8 @@ Reopen: TypeAlias = Callable[[LLMStreamError, Position], Awaitable[Rest | None]]
 class Answer:
     """Reads one answer. `read()` gives batches of events until `over`.
 
-    reopen: finds the rest of an answer that is kept, after a break
+    follow: the decoder, where it is one of answers that are kept
+    reopen: finds the rest of such an answer after a break
 
     over:  finish has been given
     waits_for_content: none has come yet
@@ -62,12 +63,13 @@ class Answer:
         *,
         started: float,
         total_started: float,
+        follow: FollowingDecoder | None = None,
         reopen: Reopen | None = None,
     ) -> None:
         self.response = response
         self.sentence = sentence
         self._plan = plan
-        self._follow = followed(sentence.decoder)
+        self._follow = follow
         self._reopen = reopen
         self.waits_for_content = True
         self._loop = asyncio.get_running_loop()

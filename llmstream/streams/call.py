@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 import msgspec
@@ -33,10 +33,10 @@ from llmstream.streams.plan import Plan, Prepared
 from llmstream.streams.reopening import Reopener
 from llmstream.streams.reporting import Reporter
 from llmstream.streams.resuming import followed
-from llmstream.transport.http import send
+from llmstream.transport.http import Response, send
 from llmstream.transport.limiter import Limiter, Permit
 from llmstream.transport.retry import budget_of, wait_before_retry_s
-from llmstream.transport.watchdog import deadline_error
+from llmstream.transport.watchdog import Due, deadline_error, hard_due, sooner
 
 __all__ = ["Call"]
 
@@ -56,7 +56,7 @@ class Call:
     error:    what iteration has to raise at the end, or None
     attempts: how often the request was sent
     retried:  the failures of the attempts before the last
-    secrets:  what no error may show
+    secrets:  gives what no error may show
     earlier:  what `position` was before the last batch
     """
 
@@ -75,10 +75,11 @@ class Call:
         self._report: Reporter | None = None
         self._permit: Permit | None = None
         self._timer: asyncio.Timeout | None = None  # of a step that is waited for
-        self.secrets: tuple[str, ...] = ()
+        self.secrets: Callable[[], tuple[str, ...]] = tuple
         self._told = 0
         self._held: list[Event] = []  # the sentence of an attempt that failed before its first content
         self._opened = False
+        self._shown = False  # whether a reader has seen content
         self._over = False
 
     @property
@@ -106,9 +107,10 @@ class Call:
             return []
         if self._follow is not None:
             self.earlier = self._follow.position
-        events = await answer.read()
-        if answer.waits_for_content and _has_content(events):
+        if self._shown and answer.waits_for_content:
             answer.content_came()
+        events = await answer.read()
+        self._shown = self._shown or _has_content(events)
         events = self._finished(answer, events) if answer.over else self._cleaned(answer, events)
         return self._reported(events)
 
@@ -185,29 +187,20 @@ class Call:
 
     async def _attempt(self) -> list[Event]:
         """One attempt, up to its first content; raises where it failed before that."""
-        plan, started = self._plan, asyncio.get_running_loop().time()
-        assert self._total_started is not None  # set by _open
-        self._started = started
-        prepared = await self.in_time(plan.prepare(), started)
-        self.secrets = prepared.secrets
-        if plan.limiter is not None:
-            prepared = await self._paced(plan.limiter, prepared)
-            self._started = started = asyncio.get_running_loop().time()
-        self._sentence = sentence = Sentence(
-            plan.decoder(), provider=plan.provider, warnings=prepared.encoded.warnings, marked=True
-        )
-        self._follow = followed(sentence.decoder)
-        response = await self.in_time(send(prepared.http, plan.deadlines, plan.session), started)
-        if plan.limiter is not None:
-            plan.limiter.learn(response.headers)
+        self._started = asyncio.get_running_loop().time()
+        limiter = self._plan.limiter
+        response = await (self._asked() if limiter is None else self._asked_in_turn(limiter))
         if self._report is not None:
             self._report.answered(response.headers)
+        assert self._total_started is not None  # by _open
+        assert self._sentence is not None  # by _sent
         self._answer = answer = Answer(
-            plan,
+            self._plan,
             response,
-            sentence,
-            started=started,
+            self._sentence,
+            started=self._started,
             total_started=self._total_started,
+            follow=self._follow,
             reopen=self._reopener.find if self._reopener is not None else None,
         )
         held = await answer.begin()
@@ -219,9 +212,35 @@ class Call:
             raise answer.error
         if answer.over:
             return self._finished(answer, held)
-        if _has_content(held):
-            answer.content_came()
+        self._shown = _has_content(held)
         return self._cleaned(answer, held)
+
+    async def _asked(self) -> Response:
+        """The head of the answer, within the deadlines for it."""
+        return await self.in_time(self._prepared_and_sent(), self._started)
+
+    async def _prepared_and_sent(self) -> Response:
+        prepared = await self._plan.prepare()
+        self.secrets = prepared.secrets
+        return await self._sent(prepared)
+
+    async def _sent(self, prepared: Prepared) -> Response:
+        plan = self._plan
+        self._sentence = Sentence(
+            plan.decoder(), provider=plan.provider, warnings=prepared.encoded.warnings, marked=True
+        )
+        self._follow = followed(self._sentence.decoder)
+        return await send(prepared.http, plan.deadlines, plan.session)
+
+    async def _asked_in_turn(self, limiter: Limiter) -> Response:
+        """The head of the answer to a request that stood in line; its deadlines count from there."""
+        prepared = await self.in_time(self._plan.prepare(), self._started)
+        self.secrets = prepared.secrets
+        prepared = await self._paced(limiter, prepared)
+        self._started = asyncio.get_running_loop().time()
+        response = await self.in_time(self._sent(prepared), self._started)
+        limiter.learn(response.headers)
+        return response
 
     async def _paced(self, limiter: Limiter, prepared: Prepared) -> Prepared:
         """Stands in line, within the total deadline only; a request that grew old there is made anew."""
@@ -248,22 +267,7 @@ class Call:
         started: when the request was begun; None where only the total deadline counts
         silence: the deadline that counts from there
         """
-        deadlines = self._plan.deadlines
-        starts = {"total": self._total_started or 0.0}
-        if started is not None:
-            starts |= {silence: started, "step": self._started}
-        limits = {
-            "first-event": deadlines.first_event_s,
-            "idle": deadlines.idle_s,
-            "step": deadlines.step_s,
-            "total": deadlines.total_s,
-        }
-        dues = [
-            (start + limit, which, limit)
-            for which, start in starts.items()
-            if (limit := limits[which]) is not None
-        ]
-        due = min(dues, default=None)
+        due = self._due(started, silence)
         try:
             async with asyncio.timeout_at(due[0] if due else None) as timer:
                 self._timer = timer
@@ -276,6 +280,16 @@ class Call:
             raise deadline_error(due[1], due[2]) from None
         finally:
             self._timer = None
+
+    def _due(self, started: float | None, silence: str) -> Due | None:
+        """The next deadline; only the total one where nothing was begun."""
+        deadlines = self._plan.deadlines
+        step_started = None if started is None else self._started
+        hard = hard_due(deadlines, step_started=step_started, total_started=self._total_started or 0.0)
+        silence_s = deadlines.first_event_s if silence == "first-event" else deadlines.idle_s
+        if started is None or silence_s is None:
+            return hard
+        return sooner((started + silence_s, silence, silence_s), hard)
 
     def _wait_s(self, failure: LLMStreamError) -> float | None:
         """How long to wait before the next attempt; None where there is to be none."""
@@ -339,7 +353,7 @@ class Call:
         return Error(said, event.provider_metadata)
 
     def _without_secrets(self, text: str) -> str:
-        for secret in self.secrets:
+        for secret in self.secrets():
             text = text.replace(secret, "***")
         return text
 
@@ -351,7 +365,7 @@ class Call:
 
 def _has_content(events: list[Event]) -> bool:
     """Whether a reader has seen something that must not be sent twice."""
-    return any(type(event) not in _NO_CONTENT for event in events)
+    return not _NO_CONTENT.issuperset(map(type, events))
 
 
 def _cost(usage: Usage) -> float | None:

@@ -31,9 +31,11 @@ class Conversation:
     def __init__(self, messages: Sequence[Message], options: Options) -> None:
         system = options.get("system")
         self.messages = ([Message.system(system)] if system else []) + copied(messages)
-        self.options = cast(Options, {k: v for k, v in options.items() if k != "system"})
+        given: dict[str, Any] = {k: v for k, v in options.items() if v is not None and k != "system"}
+        self.options = cast(Options, given)
         self.output = _as_structured(options.get("response_format"))
-        self.options["tools"] = _wrapped(options.get("tools"))
+        if "tools" in given:
+            given["tools"] = _wrapped(given["tools"])
         self.deadline: float | None = None
         self._turn = -1
         self._first: Request | None = None
@@ -73,11 +75,12 @@ class Conversation:
     def outfit(self) -> tuple[Accumulator, CallTasks | None]:
         """For the answer to come: a fold that knows the tools as they are now, and what runs eager ones."""
         self._turn += 1
-        if not self.options["tools"]:
+        given = self.options.get("tools")
+        if not given:
             return Accumulator(), None
         from llmstream.tools import CallTasks, Tool, as_tools  # loaded by those who use tools
 
-        tools = as_tools(self.options["tools"])
+        tools = as_tools(given)
         eager = any(isinstance(tool, Tool) and tool.eager for tool in tools)
         return Accumulator(tools=tools), CallTasks(tools, context=self.tool_context) if eager else None
 

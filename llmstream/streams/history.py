@@ -13,7 +13,7 @@ from llmstream.chats.message import Message
 from llmstream.chats.role import Role
 from llmstream.events import OtherWarning
 
-__all__ = ["copied", "kept_of_a_broken_turn", "mended"]
+__all__ = ["copied", "is_plain", "kept_of_a_broken_turn", "mended"]
 
 _NO_RESULT = "No result of this call was recorded."
 
@@ -25,9 +25,10 @@ def copied(messages: Iterable[Message]) -> list[Message]:
 
 def _is_frozen(message: Message) -> bool:
     """Whether nothing in the message can change, as is so of nearly all: a deep copy takes 20 us."""
-    return message.metadata is None and all(
-        isinstance(part, Text | Reasoning | ToolCall) and part.metadata is None for part in message.parts
-    )
+    if message.metadata is not None:
+        return False
+    parts = message.parts
+    return all(isinstance(part, Text | Reasoning | ToolCall) and part.metadata is None for part in parts)
 
 
 def kept_of_a_broken_turn(partial: Message) -> list[Message]:
@@ -40,6 +41,17 @@ def kept_of_a_broken_turn(partial: Message) -> list[Message]:
     if not any(isinstance(p, Text) for p in parts):
         return []
     return [Message(partial.sender, partial.role, parts, partial.metadata)]
+
+
+def is_plain(messages: Sequence[Message]) -> bool:
+    """Whether all of it is text, as of most conversations: there is nothing to mend, and no file."""
+    for message in messages:
+        if not message.parts:
+            return False
+        for part in message.parts:
+            if type(part) is not Text or not part.text:
+                return False
+    return True
 
 
 def mended(messages: Sequence[Message]) -> tuple[list[Message], list[OtherWarning]]:

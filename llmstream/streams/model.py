@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-import uuid
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
 
@@ -11,19 +12,19 @@ import msgspec
 
 from llmstream.dialects.base import Encoded, KeepsAnswers, Limits, Position, keeps_answers, output_abilities
 from llmstream.errors import InvalidRequest
-from llmstream.events import Event, Warning
-from llmstream.exchange import carries_secret
+from llmstream.events import Event, OtherWarning, Warning
 from llmstream.providers.base import Provider
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request
-from llmstream.streams.history import mended
+from llmstream.streams.event_stream import EventStream
+from llmstream.streams.history import is_plain, mended
 from llmstream.streams.inlining import Inliner
 from llmstream.streams.observations import Observe
 from llmstream.streams.observers import joined
 from llmstream.streams.options import Options, Prompt, as_messages, make_request
-from llmstream.streams.plan import KeptAnswer, Plan, Prepared
+from llmstream.streams.plan import KeptAnswer, Plan, Prepared, secrets_of
 from llmstream.streams.resuming import ResumeToken, asking_to_keep, dialect_that_keeps, end_kept
-from llmstream.structured.modes import asked
+from llmstream.structured.modes import Asked, asked
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.downloads import Downloads
 from llmstream.transport.limiter import Limiter
@@ -34,16 +35,12 @@ if TYPE_CHECKING:
 
     from llmstream.chunks import StreamingChunk
     from llmstream.streams.call import Call
-    from llmstream.streams.event_stream import EventStream
     from llmstream.tools import AnyTool
 
 __all__ = ["ApiKey", "Model"]
 
 ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """A key, or a function that gives one: it is asked before each attempt."""
-
-_SHORTEST_SECRET = 6
-"""Shorter keys are placeholders; masking them would mangle the vendor's words."""
 
 
 class Model:
@@ -100,8 +97,6 @@ class Model:
 
     def stream(self, prompt: Prompt, **options: Unpack[Options]) -> EventStream:
         """A stream that accumulates and runs tools; see `EventStream`."""
-        from llmstream.streams.event_stream import EventStream  # it knows Model
-
         return EventStream(self, as_messages(prompt), options)
 
     def resume(
@@ -120,8 +115,6 @@ class Model:
         options: as it was asked with; those for the request itself do not matter any more
         raises:  InvalidRequest where the token is another provider's, Unsupported where it keeps no answers
         """
-        from llmstream.streams.event_stream import EventStream  # it knows Model
-
         dialect_that_keeps(self.provider.dialect, token, provider=self.provider.name)
         return EventStream(self, as_messages(prompt), options, token=token, whole=whole)
 
@@ -170,15 +163,13 @@ class Model:
 
     def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
         """One call, not yet made. `started`: loop time from which the total deadline counts."""
-        from llmstream.streams.call import Call  # brings aiohttp
-
         given: Options = options or {}
         dialect, name = self.provider.dialect, self.provider.name
         warnings: list[Warning] = []
         if given.get("resume"):
             request, warnings = asking_to_keep(dialect, request, provider=name)
-        way = asked(request, output_abilities(dialect, request))
-        call_id = str(uuid.uuid4())
+        way = self._asked(request)
+        call_id = _new_id()
         inliner = Inliner(dialect, self.downloads)
         keeping = dialect if keeps_answers(dialect) else None
         if keeping is not None and not keeping.is_kept(request, provider=name):
@@ -194,7 +185,7 @@ class Model:
             ),
             kept=self._kept(keeping, request) if keeping and given.get("resume") else None,
         )
-        return Call(plan, total_started=started)
+        return _calls()(plan, total_started=started)
 
     def resumed_call(
         self,
@@ -206,18 +197,16 @@ class Model:
         started: float | None = None,
     ) -> Call:
         """One call that reads an answer which is kept; see `resume`. `request` says how it is decoded."""
-        from llmstream.streams.call import Call  # brings aiohttp
-
         name = self.provider.name
         keeping = dialect_that_keeps(self.provider.dialect, token, provider=name)
         request = msgspec.structs.replace(request, model=token.model)
-        way = asked(request, output_abilities(self.provider.dialect, request))
+        way = self._asked(request)
         after = None if whole else Position(token.response_id, token.sequence_number)
         kept = self._kept(keeping, request)
         plan = self._plan(
             request,
             options or {},
-            str(uuid.uuid4()),
+            _new_id(),
             prepare=lambda: kept.reopen(Position(token.response_id)),
             decoder=lambda: way.reading(
                 keeping.following_decoder(
@@ -226,7 +215,12 @@ class Model:
             ),
             kept=kept,
         )
-        return Call(plan, total_started=started)
+        return _calls()(plan, total_started=started)
+
+    def _asked(self, request: Request) -> Asked:
+        """The request in the mode of its response format; most have none."""
+        able = () if request.response_format is None else output_abilities(self.provider.dialect, request)
+        return asked(request, able)
 
     def _plan(self, request: Request, given: Options, call_id: str, **ways: Any) -> Plan:
         """What every call needs; `ways`: how to prepare, decode and find this one again."""
@@ -252,11 +246,13 @@ class Model:
         self, request: Request, call_id: str, inliner: Inliner | None = None, before: Iterable[Warning] = ()
     ) -> Prepared:
         """The request as it is sent; `call_id` stays the same over all attempts of a call."""
-        messages, warnings = mended(request.messages)
-        if request.messages and not messages:
-            raise InvalidRequest("the conversation is empty: none of its messages says anything")
-        inliner = inliner or Inliner(self.provider.dialect, self.downloads)
-        request = await inliner.inline(msgspec.structs.replace(request, messages=tuple(messages)))
+        warnings: list[OtherWarning] = []
+        if not is_plain(request.messages):
+            messages, warnings = mended(request.messages)
+            if request.messages and not messages:
+                raise InvalidRequest("the conversation is empty: none of its messages says anything")
+            inliner = inliner or Inliner(self.provider.dialect, self.downloads)
+            request = await inliner.inline(msgspec.structs.replace(request, messages=tuple(messages)))
         encoded = self.provider.dialect.encode(request, provider=self.provider.name)
         if before or warnings:
             encoded = msgspec.structs.replace(encoded, warnings=[*before, *warnings, *encoded.warnings])
@@ -286,7 +282,8 @@ class Model:
             api_key=key,
             headers={**headers, **self._headers, **request.headers},
         )
-        return Prepared(encoded, http, _secrets(self.provider.key(key), http.headers))
+        found = self.provider.key(key)
+        return Prepared(encoded, http, lambda: secrets_of(found, http.headers))
 
     def __getstate__(self) -> object:
         raise TypeError("a Model is not pickled: it may hold a key. Make it anew from its name")
@@ -304,10 +301,14 @@ class Model:
         return {name: call_id} if name else {}
 
 
-def _secrets(key: str | None, headers: Mapping[str, str]) -> tuple[str, ...]:
-    """What no error may show: the key, and what travels in headers that carry credentials; longest first."""
-    found = {key or ""}
-    for name, value in headers.items():
-        if carries_secret(name):
-            found |= {value, value.rpartition(" ")[2]}  # also without the word Bearer
-    return tuple(sorted((s for s in found if len(s) >= _SHORTEST_SECRET), key=len, reverse=True))
+@functools.cache
+def _calls() -> type[Call]:
+    """The class, which brings aiohttp: loaded with the first call."""
+    from llmstream.streams.call import Call
+
+    return Call
+
+
+def _new_id() -> str:
+    """128 random bits, as a name and no secret: those of the system would take ten times as long."""
+    return f"{random.getrandbits(128):032x}"

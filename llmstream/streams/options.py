@@ -77,7 +77,7 @@ class Options(TypedDict, total=False):
 
 _SETTINGS: Final = frozenset(Settings.__struct_fields__)
 _DEFAULTS: Final = Settings()
-_NOT_FOR_THE_WIRE: Final = frozenset({"retry", "deadlines", "resume", "observe", "errors"})
+_NAMES: Final = frozenset(Options.__annotations__)
 _EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
@@ -107,33 +107,34 @@ def make_request(
     answered: it is for the decoding of an answer that is there already, so the prompt may be missing
     raises: InvalidRequest for an option that does not exist or cannot mean anything
     """
-    given: dict[str, Any] = dict(options)
-    check_options(given)
-    settings = _settings(given)
-    system = given.pop("system", None)
-    conversation = ([Message.system(system)] if system else []) + list(messages)
-    tools = _tool_specs(given.pop("tools", None) or ())
-    request = Request(
-        model=model,
-        messages=tuple(conversation),
-        tools=tools,
-        tool_choice=_tool_choice(given.pop("tool_choice", None), tools),
-        settings=settings,
-        response_format=_response_format(given.pop("response_format", None)),
-        reasoning=_reasoning(given.pop("reasoning", None)),
-        provider_options={k: dict(v) for k, v in (given.pop("provider_options", None) or {}).items()},
-        headers=dict(given.pop("headers", None) or {}),
-        include_raw=bool(given.pop("include_raw", False)),
-    )
-    unknown = sorted(given.keys() - _NOT_FOR_THE_WIRE)
-    if unknown:
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if not options.keys() <= _NAMES:
         raise InvalidRequest(
-            f"unknown option {unknown[0]!r}. Options: {', '.join(sorted(Options.__annotations__))}. "
+            f"unknown option {min(options.keys() - _NAMES)!r}. Options: {', '.join(sorted(_NAMES))}. "
             "What only one vendor knows goes into provider_options."
         )
+    system = given.pop("system", None)
+    conversation = ((Message.system(system),) if system else ()) + tuple(messages)
+    asked = _asked(given) if given else {}
     if not conversation and not answered:
         raise InvalidRequest("the prompt is empty: pass at least one message")
-    return request
+    return Request(model=model, messages=conversation, **asked)
+
+
+def _asked(given: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a request that the options give; what is not for the wire is checked only."""
+    check_options(given)
+    tools = _tool_specs(given.get("tools") or ())
+    return {
+        "tools": tools,
+        "tool_choice": _tool_choice(given.get("tool_choice"), tools),
+        "settings": _settings(given),
+        "response_format": _response_format(given.get("response_format")),
+        "reasoning": _reasoning(given.get("reasoning")),
+        "provider_options": {k: dict(v) for k, v in given.get("provider_options", {}).items()},
+        "headers": dict(given.get("headers", ())),
+        "include_raw": bool(given.get("include_raw")),
+    }
 
 
 def _tool_specs(tools: Iterable[AnyTool]) -> tuple[ToolSpec | ProviderTool, ...]:
@@ -145,13 +146,13 @@ def _tool_specs(tools: Iterable[AnyTool]) -> tuple[ToolSpec | ProviderTool, ...]
 
 
 def _settings(given: dict[str, Any]) -> Settings:
-    base = given.pop("settings", None) or _DEFAULTS
-    fields = {name: given.pop(name) for name in sorted(_SETTINGS & given.keys())}
+    base = given.get("settings") or _DEFAULTS
+    fields = {name: given[name] for name in sorted(_SETTINGS & given.keys())}
     if base is _DEFAULTS and not fields:
         return base
     if "stop" in fields:
         stop = fields["stop"]
-        fields["stop"] = (stop,) if isinstance(stop, str) else () if stop is None else _listed(stop)
+        fields["stop"] = (stop,) if isinstance(stop, str) else _listed(stop)
     try:
         if isinstance(base, Settings):
             base = {name: getattr(base, name) for name in Settings.__struct_fields__}

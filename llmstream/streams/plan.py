@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from llmstream.dialects.base import Decoder, Encoded, Position
 from llmstream.errors import LLMStreamError
-from llmstream.exchange import HttpRequest
+from llmstream.exchange import HttpRequest, carries_secret
 from llmstream.request import Request
 from llmstream.streams.observations import Observe
 from llmstream.transport.deadlines import Deadlines
@@ -19,21 +19,33 @@ from llmstream.transport.retry import Retry
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["KeptAnswer", "Plan", "Prepared"]
+__all__ = ["KeptAnswer", "Plan", "Prepared", "secrets_of"]
+
+_SHORTEST_SECRET: Final = 6
+"""Shorter keys are placeholders; masking them would mangle the vendor's words."""
 
 
 class Prepared(msgspec.Struct, frozen=True):
     """A request ready to be sent, and what was left out of it.
 
-    secrets: texts that must not appear in an error, should the vendor echo them
+    secrets: gives the texts that must not appear in an error, should the vendor echo them
     """
 
     encoded: Encoded
     http: HttpRequest
-    secrets: tuple[str, ...] = ()
+    secrets: Callable[[], tuple[str, ...]] = tuple
 
     def __repr__(self) -> str:
         return f"Prepared({self.http!r})"
+
+
+def secrets_of(key: str | None, headers: Mapping[str, str]) -> tuple[str, ...]:
+    """What no error may show: the key, and what travels in headers that carry credentials; longest first."""
+    found = {key or ""}
+    for name, value in headers.items():
+        if carries_secret(name):
+            found |= {value, value.rpartition(" ")[2]}  # also without the word Bearer
+    return tuple(sorted([s for s in found if len(s) >= _SHORTEST_SECRET], key=len, reverse=True))
 
 
 class KeptAnswer(msgspec.Struct, frozen=True):

@@ -41,7 +41,7 @@ async def record(
     """
     request = model.request(prompt, **options)
     prepared = await model._prepare(request, "recorded")
-    http, secrets = prepared.http, prepared.secrets
+    http, secrets = prepared.http, prepared.secrets()
     deadlines = options.get("deadlines") or model.deadlines
     limit_s = deadlines.total_s or _HOUR_S
     pieces: list[bytes] = []

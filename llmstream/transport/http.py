@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import io
 import re
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -138,14 +140,11 @@ async def send(
     session: the caller's own; by default the pooled one of the running loop
     raises:  TransportError, InvalidRequest; RedirectRefused for any 3xx, ProxyError for 407
     """
-    parts = urlsplit(request.url)
-    host = parts.hostname or ""
-    if parts.scheme not in ("http", "https") or not host:
-        raise InvalidRequest(f"not an http or https address: {request.url!r}. Check base_url.")
-    _check_headers(request)
+    url, scheme, host = _parsed(request.url)
+    _check_headers(request.headers)
     if session is None:
         session = await current_session()
-    response = await _ask(session, request, deadlines, proxy_for(parts.scheme, host))
+    response = await _ask(session, request, url, deadlines, proxy_for(scheme, host))
     if response.status in _STATUS_REDIRECT:
         response.close()
         target = _target(response.headers.get("location", ""))
@@ -171,6 +170,15 @@ async def send(
     return Response(response, host)
 
 
+@functools.lru_cache(maxsize=256)
+def _parsed(url: str) -> tuple[URL, str, str]:
+    """An address as aiohttp wants it, its scheme and its host."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidRequest(f"not an http or https address: {url!r}. Check base_url.")
+    return URL(url, encoded=True), parts.scheme, parts.hostname
+
+
 def _target(location: str) -> str:
     """Where a redirect leads, for people."""
     try:
@@ -180,10 +188,13 @@ def _target(location: str) -> str:
 
 
 async def _ask(
-    session: aiohttp.ClientSession, request: HttpRequest, deadlines: Deadlines, proxy: str | None
+    session: aiohttp.ClientSession,
+    request: HttpRequest,
+    url: URL,
+    deadlines: Deadlines,
+    proxy: str | None,
 ) -> aiohttp.ClientResponse:
     """Sends the request; once more where a connection that was kept alive turns out to be closed."""
-    url = URL(request.url, encoded=True)
     while True:
         reused.set(False)  # unless a connection of ours says otherwise
         try:
@@ -196,13 +207,18 @@ async def _ask(
                 auto_decompress=True,
                 raise_for_status=False,  # a session of the caller's may have chosen otherwise
                 proxy=proxy,
-                timeout=aiohttp.ClientTimeout(total=None, connect=deadlines.connect_s),
+                timeout=_timeout(deadlines.connect_s),
             )
         except Exception as error:
             if reused.get() and _went_stale(error):
                 continue  # nothing of the request was answered; the pool has one connection less
             failure = typed_failure(error, url.raw_host or "", answered=False)
         raise failure  # outside of the handler: aiohttp's exception would hold the headers that were sent
+
+
+@functools.lru_cache(maxsize=16)
+def _timeout(connect_s: float | None) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, connect=connect_s)
 
 
 def _payload(body: bytes) -> bytes | io.BytesIO:
@@ -217,17 +233,28 @@ def _went_stale(error: Exception) -> bool:
     return isinstance(error, aiohttp.ClientOSError) and not isinstance(error, aiohttp.ClientConnectorError)
 
 
-def _check_headers(request: HttpRequest) -> None:
-    for name, value in request.headers.items():
-        if not _TOKEN.fullmatch(name):
-            raise InvalidRequest(f"{name!r} is no name of a header")
-        if not isinstance(value, str):
-            raise InvalidRequest(f"the header {name!r} is text, not {type(value).__name__}")
-        if not value.isprintable():
-            raise InvalidRequest(
-                f"the header {name!r} holds a control character; headers are one line of text"
-            )
-        try:
-            value.encode("latin-1")
-        except UnicodeEncodeError:
-            raise InvalidRequest(f"the header {name!r} holds characters that HTTP cannot carry") from None
+def _check_headers(headers: Mapping[str, str]) -> None:
+    """Whether HTTP can carry them; all in one look, and only where that fails one by one.
+
+    raises: InvalidRequest
+    """
+    try:
+        names, values = "".join(headers), "".join(headers.values())
+    except TypeError:
+        names = values = ""
+    if not (values.isascii() and values.isprintable() and _TOKEN.fullmatch(names) and "" not in headers):
+        for name, value in headers.items():
+            _check_header(name, value)
+
+
+def _check_header(name: str, value: object) -> None:
+    if not _TOKEN.fullmatch(name):
+        raise InvalidRequest(f"{name!r} is no name of a header")
+    if not isinstance(value, str):
+        raise InvalidRequest(f"the header {name!r} is text, not {type(value).__name__}")
+    if not value.isprintable():
+        raise InvalidRequest(f"the header {name!r} holds a control character; headers are one line of text")
+    try:
+        value.encode("latin-1")
+    except UnicodeEncodeError:
+        raise InvalidRequest(f"the header {name!r} holds characters that HTTP cannot carry") from None

@@ -82,4 +82,4 @@ _budgets: dict[str, RetryBudget] = {}
 
 def budget_of(provider: str) -> RetryBudget:
     """The budget that all calls of one provider share in this process."""
-    return _budgets.setdefault(provider, RetryBudget())
+    return _budgets.get(provider) or _budgets.setdefault(provider, RetryBudget())

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TypeAlias
 
 from llmstream.errors import DeadlineExceeded
 from llmstream.transport.deadlines import Deadlines
 
-__all__ = ["Watchdog", "deadline_error"]
+__all__ = ["Due", "Watchdog", "deadline_error", "hard_due", "sooner"]
+
+Due: TypeAlias = tuple[float, str, float]
+"""When a deadline passes, in loop time; which it is; how long it is, in s."""
 
 _SETTING = {
     "connect": "connect_s",
@@ -39,6 +43,21 @@ def deadline_error(which: str, limit_s: float) -> DeadlineExceeded:
     )
 
 
+def hard_due(deadlines: Deadlines, *, step_started: float | None, total_started: float) -> Due | None:
+    """The next of the deadlines that silence has no part in; no step counts that did not start."""
+    step_s, total_s = deadlines.step_s, deadlines.total_s
+    step = None if step_s is None or step_started is None else (step_started + step_s, "step", step_s)
+    total = None if total_s is None else (total_started + total_s, "total", total_s)
+    return sooner(step, total)
+
+
+def sooner(first: Due | None, second: Due | None) -> Due | None:
+    """The deadline that passes first, if there is any."""
+    if first is None or second is None:
+        return first or second
+    return first if first <= second else second
+
+
 class Watchdog:
     """Calls `abort` when a deadline passes.
 
@@ -57,14 +76,7 @@ class Watchdog:
         self._loop = asyncio.get_running_loop()
         self._abort = abort
         self._deadlines = deadlines
-        self._hard: list[tuple[float, str, float]] = [
-            (start + limit, which, limit)
-            for start, which, limit in (
-                (started, "step", deadlines.step_s),
-                (total_started, "total", deadlines.total_s),
-            )
-            if limit is not None
-        ]
+        self._hard = hard_due(deadlines, step_started=started, total_started=total_started)
         self.waiting_since: float | None = started
         self._soft = ("first-event", deadlines.first_event_s)
         self._timer: asyncio.TimerHandle | None = None
@@ -86,13 +98,12 @@ class Watchdog:
             self._timer.cancel()
             self._timer = None
 
-    def _due(self) -> tuple[float, str, float] | None:
-        dues = list(self._hard)
+    def _due(self) -> Due | None:
         which, limit = self._soft
-        if limit is not None:
-            since = self.waiting_since
-            dues.append(((self._loop.time() if since is None else since) + limit, which, limit))
-        return min(dues, default=None)
+        if limit is None:
+            return self._hard
+        since = self.waiting_since
+        return sooner(((self._loop.time() if since is None else since) + limit, which, limit), self._hard)
 
     def _arm(self) -> None:
         self.stop()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 from aiohttp import web
 
@@ -29,6 +33,29 @@ def test_the_environment_names_the_proxy(monkeypatch) -> None:
 def test_loopback_is_never_proxied(monkeypatch, host) -> None:
     monkeypatch.setenv("ALL_PROXY", "http://proxy.example:3128")
     assert proxy_for("http", host) is None
+
+
+FORKING = """
+import asyncio, os, sys
+from llmstream.transport.sessions import current_session
+
+loop = asyncio.new_event_loop()
+session = loop.run_until_complete(current_session())
+child = os.fork()
+other = loop.run_until_complete(current_session())
+if child == 0:
+    os._exit(other is session)  # 0 where it opened its own
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+loop.run_until_complete(loop.shutdown_asyncgens())
+loop.close()
+sys.exit(code or other is not session)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_forked_child_opens_a_session_of_its_own() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 async def test_one_session_serves_a_loop_until_somebody_closes_it() -> None:

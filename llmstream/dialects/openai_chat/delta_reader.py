@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
@@ -48,16 +49,31 @@ class DeltaReader(LazyBlocks[Chunk]):
         )
         self._quirks = quirks
         self._tools = ToolCallTracker(limits=limits, new_id=new_call_id, reserved=self._is_block_id)
-        self._executed = ExecutedTools(new_call_id)
-        self._details = ReasoningDetails()
-        self._sources = Sources()
-        self._audio = AudioFile(provider)
+        self._new_call_id = new_call_id
         self._tags = None if quirks.think_tags == "none" else ThinkTags(opened=quirks.think_tags == "opened")
         # Whether a fragment of text or reasoning is what it looks like, without a second look at it.
         self._plain = self._tags is None and not quirks.dedupe_reasoning
         self._last_reasoning = ""
         self._extra: Any = None
         self._refused = False
+
+    # Made when the first of its kind comes, which for most answers is never.
+
+    @functools.cached_property
+    def _executed(self) -> ExecutedTools:
+        return ExecutedTools(self._new_call_id)
+
+    @functools.cached_property
+    def _details(self) -> ReasoningDetails:
+        return ReasoningDetails()
+
+    @functools.cached_property
+    def _sources(self) -> Sources:
+        return Sources()
+
+    @functools.cached_property
+    def _audio(self) -> AudioFile:
+        return AudioFile(self.provider)
 
     def read_delta(self, delta: wire.Delta) -> None:
         """One delta; nothing in it says nothing."""
@@ -90,6 +106,8 @@ class DeltaReader(LazyBlocks[Chunk]):
 
         Details that come alone are read themselves; beside `reasoning: ""` they repeat what was said.
         """
+        if not (delta.reasoning_content or delta.reasoning or delta.reasoning_details):
+            return
         said = _words(delta.reasoning_content) or _words(delta.reasoning)
         if delta.reasoning_details:
             told = self._details.add(delta.reasoning_details)

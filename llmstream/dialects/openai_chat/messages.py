@@ -54,7 +54,7 @@ class MessageWriter:
         self._system_role = system_role
         self._out: list[dict[str, Any]] = []
         self._result_files: list[tuple[str, Part]] = []
-        self._short_ids = ShortCallIds(())
+        self._short_ids: ShortCallIds | None = None
 
     def write(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
         """The wire's messages.
@@ -90,9 +90,10 @@ class MessageWriter:
         self._out.append({"role": self._system_role, "content": self._content(message.parts)})
 
     def _user(self, message: Message) -> None:
-        self._results(message.parts)
-        self._flush_result_files()
         parts = [part for part in message.parts if not isinstance(part, ToolResult)]
+        if len(parts) < len(message.parts):
+            self._results(message.parts)
+            self._flush_result_files()
         if parts or not message.parts:
             self._out.append({"role": "user", "content": self._content(parts)})
 
@@ -106,6 +107,8 @@ class MessageWriter:
 
     def _flush_result_files(self) -> None:
         """Files of tool results, once all results of the turn are written."""
+        if not self._result_files:
+            return
         files, self._result_files = self._result_files, []
         content: list[dict[str, Any]] = []
         for call_id, file in files:
@@ -175,7 +178,7 @@ class MessageWriter:
 
     def _id(self, call_id: str) -> str:
         """An id in the form that the vendor takes; the same for call and result."""
-        if self._quirks.short_call_ids:
+        if self._short_ids is not None:
             return self._short_ids[call_id]
         longest = self._quirks.max_call_id_chars
         if longest is None or len(call_id) <= longest:
@@ -185,6 +188,8 @@ class MessageWriter:
     def _content(self, parts: Iterable[Part], glue: str = "\n") -> str | list[dict[str, Any]]:
         """One string where that says it all, else a list of parts."""
         parts = list(parts)
+        if len(parts) == 1 and type(parts[0]) is Text and parts[0].metadata is None:
+            return parts[0].text
         if all(isinstance(part, Text) and not self._own(part).get("cache_control") for part in parts):
             texts = [part.text for part in parts if isinstance(part, Text)]
             if len(texts) < 2 or self._quirks.string_only_content or not glue:

@@ -20,10 +20,11 @@ from llmstream.dialects.openai_schema import strict_schema
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
 from llmstream.exchange import HttpRequest
-from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
+from llmstream.request import NamedTool, ProviderTool, Request, Settings, ToolSpec
 
 __all__ = ["encode_request", "output_abilities"]
 
+_UNSET: Final = Settings()
 _SAMPLING: Final = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
 
 
@@ -87,6 +88,8 @@ class _Writer:
 
     def settings(self) -> None:
         settings = self.request.settings
+        if settings == _UNSET:
+            return
         by_model: set[str] = set()
         if self.quirks.reasoning_model_rules and is_reasoning_model(self.request.model):
             effort = self.request.reasoning.effort if self.request.reasoning else None
@@ -191,6 +194,8 @@ class _Writer:
             self.left_out("tool_choice", f"{choice!r} cannot be asked for")
 
     def output(self, system_role: str) -> None:
+        if self.request.response_format is None:
+            return
         wish = encode_output(self.request, self.quirks, self.warnings)
         if wish.field is not None:
             self.body["response_format"] = wish.field

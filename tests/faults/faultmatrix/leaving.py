@@ -550,7 +550,7 @@ async def closed_loop(wire: Wire) -> None:
 async def forked(wire: Wire) -> None:
     session = await current_session()
     held = _sessions._held[asyncio.get_running_loop()][None]
-    held.process -= 1  # what a child sees
+    held.forks -= 1  # what a child sees
     assert await current_session() is not session
     await session.close()
     await close_session()
