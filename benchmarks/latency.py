@@ -1,4 +1,4 @@
-"""What is added to each event on its way: paced streams, and calls one after the other.
+"""What is added to each event on its way, in paced streams.
 
 The server writes into each paced event when it was sent; the monotonic clock is the machine's, so
 that two processes can compare. Floor and library take turns, the same streams at once.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import Awaitable, Callable
 
 import aiohttp
 
@@ -58,33 +57,3 @@ async def between_ms(base: str, streams: int, events: int) -> dict[str, dict[str
 
 def _age_ms(sent_ns: str) -> float:
     return (time.monotonic_ns() - int(sent_ns)) / 1e6
-
-
-async def first_ms(base: str, calls: int) -> dict[str, dict[str, float]]:
-    """Milliseconds from the call to the first text, on a warm connection, one call at a time."""
-    url = f"{base}/{FAMILY}/1/first"
-    async with aiohttp.ClientSession() as session:
-        model = ls.Model("openai:any", base_url=url, api_key="key")
-
-        async def floor() -> float:
-            started = time.perf_counter()
-            async with session.post(url, json={}) as response:
-                firsts = [time.perf_counter() - started async for _ in FLOORS[FAMILY](response)]
-            return firsts[0] * 1e3
-
-        async def library() -> float:
-            started = time.perf_counter()
-            async with model.stream("Hi") as stream:
-                firsts = [time.perf_counter() - started async for e in stream if type(e) is ls.TextDelta]
-            return firsts[0] * 1e3
-
-        ways: dict[str, Callable[[], Awaitable[float]]] = {"floor": floor, "stream": library}
-        found: dict[str, list[float]] = {name: [] for name in ways}
-        for _ in range(calls):
-            for name, read in ways.items():
-                found[name].append(await read())
-    warm = {name: sorted(times[calls // 10 :]) for name, times in found.items()}
-    return {
-        name: {"p50": statistics.median(times), "p99": times[len(times) * 99 // 100]}
-        for name, times in warm.items()
-    }

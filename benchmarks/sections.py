@@ -10,10 +10,11 @@ from benchmarks.blocking import longest_ms
 from benchmarks.concurrency import throughput
 from benchmarks.cpu import MODES, measure
 from benchmarks.curves import CURVES, MILLION
+from benchmarks.first_event import first_ms, first_request_ms
 from benchmarks.floor import FLOORS
 from benchmarks.imports import import_ms
 from benchmarks.installed import footprint
-from benchmarks.latency import between_ms, first_ms
+from benchmarks.latency import between_ms
 from benchmarks.loops import loops, us_per_event
 from benchmarks.memory import kib_per_stream
 
@@ -32,8 +33,12 @@ def cpu(args: argparse.Namespace, base: str) -> Iterator[Figure]:
 
 def latency(args: argparse.Namespace, base: str) -> Iterator[Figure]:
     """Milliseconds to the first event of a call, and from the server's write to the reader."""
-    found = asyncio.run(first_ms(base, 100 if args.quick else 1_000))
-    yield {"delay": "first event", "ms": flat(found), "ratio": ratios(flat(found, "p50"))}
+    calls = 100 if args.quick else 1_000
+    for name, pause_s in (("call after call", 0.0), ("10 ms after the last", 0.01)):
+        found = asyncio.run(first_ms(base, calls, pause_s))
+        yield {"delay": f"first event, {name}", "ms": flat(found), "ratio": ratios(flat(found, "p50"))}
+    first = first_request_ms(base, 3 if args.quick else 15)
+    yield {"delay": "first event of a process", "ms": first, "ratio": ratios(first)}
     for streams in (10, 100):
         found = asyncio.run(between_ms(base, streams, 20 if args.quick else 100))
         name = f"paced, {streams} streams"
