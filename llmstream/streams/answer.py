@@ -47,6 +47,7 @@ Reopen: TypeAlias = Callable[[LLMStreamError, Position], Awaitable[Rest | None]]
 class Answer:
     """Reads one answer. `read()` gives batches of events until `over`.
 
+    watchdog: of the attempt, which tells this answer from now on
     follow: the decoder, where it is one of answers that are kept
     reopen: finds the rest of such an answer after a break
 
@@ -60,9 +61,8 @@ class Answer:
         plan: Plan,
         response: Response,
         sentence: Sentence,
+        watchdog: Watchdog,
         *,
-        started: float,
-        total_started: float,
         follow: FollowingDecoder | None = None,
         reopen: Reopen | None = None,
     ) -> None:
@@ -73,8 +73,9 @@ class Answer:
         self._reopen = reopen
         self.waits_for_content = True
         self._loop = asyncio.get_running_loop()
-        self._watchdog = Watchdog(plan.deadlines, self._abort, started=started, total_started=total_started)
-        self._silent_since: float | None = started
+        self._watchdog = watchdog
+        self._silent_since = watchdog.waiting_since
+        watchdog.hand_over(self._abort)
         self._trailer_due: float | None = None
         self._trailer_bytes = 0
         self._excerpt: bytes | None = b""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -13,7 +13,6 @@ from llmstream.dialects.sentence import Sentence
 from llmstream.errors import (
     AuthenticationError,
     ConnectionFailed,
-    ConnectionLost,
     LLMStreamError,
     RateLimited,
 )
@@ -33,14 +32,12 @@ from llmstream.streams.plan import Plan, Prepared
 from llmstream.streams.reopening import Reopener
 from llmstream.streams.reporting import Reporter
 from llmstream.streams.resuming import followed
+from llmstream.streams.steps import Steps
 from llmstream.transport.http import Response, send
 from llmstream.transport.limiter import Limiter, Permit
 from llmstream.transport.retry import budget_of, wait_before_retry_s
-from llmstream.transport.watchdog import Due, deadline_error, hard_due, sooner
 
 __all__ = ["Call"]
-
-T = TypeVar("T")
 
 _NO_CONTENT: Final = frozenset({StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, Error, Finish})
 """Events after which a request may still be sent again. A text that only opened has shown nothing."""
@@ -57,6 +54,7 @@ class Call:
     attempts: how often the request was sent
     retried:  the failures of the attempts before the last
     secrets:  gives what no error may show
+    steps:    what is waited for before there is an answer
     earlier:  what `position` was before the last batch
     """
 
@@ -68,13 +66,11 @@ class Call:
         self._plan = plan
         self._follow: FollowingDecoder | None = None
         self._reopener: Reopener | None = None
-        self._total_started = total_started
-        self._started = 0.0  # of the attempt
+        self.steps = Steps(plan.deadlines, total_started)
         self._sentence: Sentence | None = None
         self._answer: Answer | None = None
         self._report: Reporter | None = None
         self._permit: Permit | None = None
-        self._timer: asyncio.Timeout | None = None  # of a step that is waited for
         self.secrets: Callable[[], tuple[str, ...]] = tuple
         self._told = 0
         self._held: list[Event] = []  # the sentence of an attempt that failed before its first content
@@ -102,6 +98,7 @@ class Call:
         answer = self._answer
         if answer is None or answer.over:
             self._over, self._answer = True, None
+            self.steps.stop()
             if answer is not None:  # the connection may serve again
                 await answer.response.finish()
             return []
@@ -117,8 +114,7 @@ class Call:
     def close(self) -> None:
         """Leaves now: the socket closes unless the body is over. Another task that reads is told."""
         self._over = True
-        if self._timer is not None and not self._timer.expired():
-            self._timer.reschedule(0.0)
+        self.steps.leave()
         self._drop_answer()
         self._ended(left=True)
 
@@ -148,9 +144,8 @@ class Call:
 
     async def _open(self) -> list[Event]:
         """Attempts, until one has content or none is left."""
-        if self._total_started is None:
-            self._total_started = asyncio.get_running_loop().time()
-        plan = self._plan
+        plan, steps = self._plan, self.steps
+        steps.begin()
         budget = budget_of(plan.provider)
         self._report = report = Reporter(plan.provider, plan.model, plan.call_id, plan.observe, plan.request)
         if plan.kept is not None:
@@ -159,7 +154,7 @@ class Call:
         while True:
             try:
                 if wait_s is not None:
-                    await self.in_time(asyncio.sleep(wait_s), None)
+                    await steps.in_time(asyncio.sleep(wait_s), None)
                 self.attempts += 1
                 report.started(self.attempts)
                 events = await self._attempt()
@@ -187,19 +182,22 @@ class Call:
 
     async def _attempt(self) -> list[Event]:
         """One attempt, up to its first content; raises where it failed before that."""
-        self._started = asyncio.get_running_loop().time()
-        limiter = self._plan.limiter
-        response = await (self._asked() if limiter is None else self._asked_in_turn(limiter))
+        watchdog, limiter = self.steps.attempt(), self._plan.limiter
+        if limiter is None:
+            response = await self.steps.watched(self._prepared_and_sent())
+        else:
+            prepared = await self._prepared_in_turn(limiter)
+            watchdog = self.steps.attempt()  # deadlines count from the end of the line
+            response = await self.steps.watched(self._sent(prepared))
+            limiter.learn(response.headers)
         if self._report is not None:
             self._report.answered(response.headers)
-        assert self._total_started is not None  # by _open
         assert self._sentence is not None  # by _sent
         self._answer = answer = Answer(
             self._plan,
             response,
             self._sentence,
-            started=self._started,
-            total_started=self._total_started,
+            watchdog,
             follow=self._follow,
             reopen=self._reopener.find if self._reopener is not None else None,
         )
@@ -215,14 +213,13 @@ class Call:
         self._shown = _has_content(held)
         return self._cleaned(answer, held)
 
-    async def _asked(self) -> Response:
-        """The head of the answer, within the deadlines for it."""
-        return await self.in_time(self._prepared_and_sent(), self._started)
-
-    async def _prepared_and_sent(self) -> Response:
+    async def _prepared(self) -> Prepared:
         prepared = await self._plan.prepare()
         self.secrets = prepared.secrets
-        return await self._sent(prepared)
+        return prepared
+
+    async def _prepared_and_sent(self) -> Response:
+        return await self._sent(await self._prepared())
 
     async def _sent(self, prepared: Prepared) -> Response:
         plan = self._plan
@@ -232,26 +229,17 @@ class Call:
         self._follow = followed(self._sentence.decoder)
         return await send(prepared.http, plan.deadlines, plan.session)
 
-    async def _asked_in_turn(self, limiter: Limiter) -> Response:
-        """The head of the answer to a request that stood in line; its deadlines count from there."""
-        prepared = await self.in_time(self._plan.prepare(), self._started)
-        self.secrets = prepared.secrets
-        prepared = await self._paced(limiter, prepared)
-        self._started = asyncio.get_running_loop().time()
-        response = await self.in_time(self._sent(prepared), self._started)
-        limiter.learn(response.headers)
-        return response
-
-    async def _paced(self, limiter: Limiter, prepared: Prepared) -> Prepared:
+    async def _prepared_in_turn(self, limiter: Limiter) -> Prepared:
         """Stands in line, within the total deadline only; a request that grew old there is made anew."""
-        plan = self._plan
-        tokens = len(prepared.http.body) / _BYTES_PER_TOKEN + plan.max_output_tokens
-        self._permit = permit = await self.in_time(limiter.acquire(tokens), None)
+        steps = self.steps
+        prepared = await steps.watched(self._prepared())
+        steps.stop()
+        tokens = len(prepared.http.body) / _BYTES_PER_TOKEN + self._plan.max_output_tokens
+        self._permit = permit = await steps.in_time(limiter.acquire(tokens), None)
         if self._report is not None and self._report.watch is not None:
             self._report.watch.paced_s += permit.waited_s
         if permit.waited_s > _FRESH_S:
-            prepared = await self.in_time(plan.prepare(), None)
-            self.secrets = prepared.secrets
+            prepared = await steps.in_time(self._prepared(), None)
         return prepared
 
     def _slow_down(self, failure: LLMStreamError) -> None:
@@ -261,50 +249,13 @@ class Call:
         if limiter is not None and wait_s and failure.retryable and isinstance(failure, RateLimited):
             limiter.pause(wait_s)
 
-    async def in_time(self, step: Awaitable[T], started: float | None, silence: str = "first-event") -> T:
-        """A step on the way to the head of the answer, within the deadlines for that.
-
-        started: when the request was begun; None where only the total deadline counts
-        silence: the deadline that counts from there
-        """
-        due = self._due(started, silence)
-        try:
-            async with asyncio.timeout_at(due[0] if due else None) as timer:
-                self._timer = timer
-                return await step
-        except TimeoutError:
-            if self._over:
-                raise ConnectionLost("the stream was left while it was read", retryable=False) from None
-            if due is None or not timer.expired():
-                raise
-            raise deadline_error(due[1], due[2]) from None
-        finally:
-            self._timer = None
-
-    def _due(self, started: float | None, silence: str) -> Due | None:
-        """The next deadline; only the total one where nothing was begun."""
-        deadlines = self._plan.deadlines
-        step_started = None if started is None else self._started
-        hard = hard_due(deadlines, step_started=step_started, total_started=self._total_started or 0.0)
-        silence_s = deadlines.first_event_s if silence == "first-event" else deadlines.idle_s
-        if started is None or silence_s is None:
-            return hard
-        return sooner((started + silence_s, silence, silence_s), hard)
-
     def _wait_s(self, failure: LLMStreamError) -> float | None:
         """How long to wait before the next attempt; None where there is to be none."""
         rejected = [error for error in self.retried if isinstance(error, AuthenticationError)]
         if isinstance(failure, AuthenticationError) and self._plan.new_keys and not rejected:
             return 0.0  # keys are rotated: the function that gives them is asked once more
         wait_s = wait_before_retry_s(self._plan.retry, failure, self.attempts)
-        return None if wait_s is not None and self.past_total(wait_s) else wait_s
-
-    def past_total(self, wait_s: float) -> bool:
-        """Whether the total deadline would pass during a wait."""
-        total, started = self._plan.deadlines.total_s, self._total_started
-        if total is None or started is None:
-            return False
-        return asyncio.get_running_loop().time() + wait_s > started + total
+        return None if wait_s is not None and self.steps.past_total(wait_s) else wait_s
 
     def _refused(self, failure: LLMStreamError) -> list[Event]:
         """The sentence of a call that came to nothing: what the last attempt had, or only why."""
@@ -358,6 +309,7 @@ class Call:
         return text
 
     def _drop_answer(self) -> None:
+        self.steps.stop()
         if self._answer is not None:
             self._answer.close()
             self._answer = None

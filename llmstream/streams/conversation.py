@@ -31,7 +31,7 @@ class Conversation:
     def __init__(self, messages: Sequence[Message], options: Options) -> None:
         system = options.get("system")
         self.messages = ([Message.system(system)] if system else []) + copied(messages)
-        given: dict[str, Any] = {k: v for k, v in options.items() if v is not None and k != "system"}
+        given: dict[str, Any] = {k: v for k, v in options.items() if k != "system"}
         self.options = cast(Options, given)
         self.output = _as_structured(options.get("response_format"))
         if "tools" in given:

@@ -44,12 +44,13 @@ class Reopener:
         raises: DeadlineExceeded where the step or the whole stream has no time left
         """
         call, error = self._call, failure
+        steps = call.steps
         while True:
             where, times = self._stuck
             times = times + 1 if where == position.sequence_number else 1
             self._stuck = position.sequence_number, times
             wait_s = wait_before_retry_s(self._plan.retry, error, times)
-            if wait_s is None or call.past_total(wait_s) or not budget_of(self._plan.provider).take(error):
+            if wait_s is None or steps.past_total(wait_s) or not budget_of(self._plan.provider).take(error):
                 if error is not failure:
                     failure.message += f" Reading on failed: {error.message}"
                 return None
@@ -77,18 +78,18 @@ class Reopener:
 
     async def _stream(self, position: Position) -> Response:
         call, started = self._call, asyncio.get_running_loop().time()
-        prepared = await call.in_time(self._kept.reopen(position), started, "idle")
+        prepared = await call.steps.in_time(self._kept.reopen(position), started, "idle")
         call.secrets = prepared.secrets
-        return await call.in_time(open_kept(self._plan, prepared), started, "idle")
+        return await call.steps.in_time(open_kept(self._plan, prepared), started, "idle")
 
     async def _wait_for_all(self, position: Position) -> bytes:
         """The whole answer, once it is made; only step and total deadline end the waiting."""
         call = self._call
         while True:
             started = asyncio.get_running_loop().time()
-            prepared = await call.in_time(self._kept.look_up(position), started)
+            prepared = await call.steps.in_time(self._kept.look_up(position), started)
             call.secrets = prepared.secrets
-            body = await call.in_time(read_kept(self._plan, prepared), started)
+            body = await call.steps.in_time(read_kept(self._plan, prepared), started)
             if self._kept.is_made(body):
                 return body
-            await call.in_time(asyncio.sleep(_LOOK_AGAIN_S), asyncio.get_running_loop().time())
+            await call.steps.in_time(asyncio.sleep(_LOOK_AGAIN_S), asyncio.get_running_loop().time())

@@ -82,6 +82,12 @@ class Watchdog:
         self._timer: asyncio.TimerHandle | None = None
         self._arm()
 
+    def hand_over(self, abort: Callable[[DeadlineExceeded], None]) -> None:
+        """From now on another is told; at once if a deadline has just passed."""
+        self._abort = abort
+        if self._timer is None:
+            self._arm()
+
     def content_came(self) -> None:
         """From now on the idle deadline counts."""
         self._soft = ("idle", self._deadlines.idle_s)

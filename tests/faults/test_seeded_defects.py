@@ -33,6 +33,7 @@ from llmstream.grammar import Guard
 from llmstream.middleware import fallback
 from llmstream.streams import answer, call
 from llmstream.streams.event_stream import EventStream
+from llmstream.streams.steps import Steps
 from llmstream.testing import FaultServer, no_leaks
 from llmstream.tools import running
 from llmstream.tools.outcome import ToolOutcome
@@ -85,7 +86,7 @@ def one_for_all(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LoopBound, "get", get)
 
 
-async def untimed(self: call.Call, step: Any, started: float | None, silence: str = "") -> Any:
+async def untimed(self: Steps, step: Any, started: float | None, silence: str = "") -> Any:
     return await step
 
 
@@ -250,7 +251,7 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         "bedrock-converse",
     ),
     "the deadline does not count waits": (
-        both(put(call.Call, "past_total", lambda self, wait_s: False), put(call.Call, "in_time", untimed)),
+        both(put(Steps, "past_total", lambda self, wait_s: False), put(Steps, "in_time", untimed)),
         18,
         "waits that are longer than the deadline",
         "openai-chat",

@@ -21,6 +21,14 @@ def test_none_is_as_if_not_given(option) -> None:
     assert request(**{option: None}) == request()
 
 
+@pytest.mark.parametrize("value", [0.5, None])
+def test_an_option_that_does_not_exist_is_refused_and_those_that_do_are_named(value) -> None:
+    for ask in (request, lambda **options: ls.Model("sim:demo").stream("Hi", **options)):
+        with pytest.raises(ls.InvalidRequest, match=r"unknown option 'temprature'.*temperature") as refused:
+            ask(temprature=value)
+        assert "provider_options" in str(refused.value)
+
+
 def test_stop_is_one_word_or_any_number_of_them() -> None:
     assert request(stop="a").settings.stop == ("a",)
     assert request(stop=(word for word in "ab")).settings.stop == ("a", "b")

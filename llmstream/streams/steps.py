@@ -1,0 +1,115 @@
+"""What a call waits for on the way to its answer: steps within the deadlines, which somebody may leave."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from llmstream.errors import ConnectionLost, DeadlineExceeded
+from llmstream.transport.deadlines import Deadlines
+from llmstream.transport.watchdog import Due, Watchdog, deadline_error, hard_due, sooner
+
+__all__ = ["Steps"]
+
+T = TypeVar("T")
+
+
+class Steps:
+    """Takes the steps of one call, one at a time.
+
+    started: loop time at which the attempt began
+    """
+
+    def __init__(self, deadlines: Deadlines, total_started: float | None) -> None:
+        self.started = 0.0
+        self._deadlines = deadlines
+        self._total_started = total_started
+        self._watchdog: Watchdog | None = None
+        self._timer: asyncio.Timeout | None = None  # of the step that is waited for
+        self._passed: DeadlineExceeded | None = None
+        self._left = False
+
+    def begin(self) -> None:
+        """The total deadline counts from now, unless it does already."""
+        if self._total_started is None:
+            self._total_started = asyncio.get_running_loop().time()
+
+    def attempt(self) -> Watchdog:
+        """An attempt begins. One timer watches it, up to the end of its answer."""
+        self.stop()
+        self._passed = None
+        self.started = asyncio.get_running_loop().time()
+        self._watchdog = Watchdog(
+            self._deadlines, self._expire, started=self.started, total_started=self._total_started or 0.0
+        )
+        return self._watchdog
+
+    def stop(self) -> None:
+        """The attempt is over."""
+        watchdog, self._watchdog = self._watchdog, None
+        if watchdog is not None:
+            watchdog.stop()
+
+    def leave(self) -> None:
+        """Ends the step that is waited for, and the attempt."""
+        self._left = True
+        self.stop()
+        if self._timer is not None and not self._timer.expired():
+            self._timer.reschedule(0.0)
+
+    async def watched(self, step: Awaitable[T]) -> T:
+        """A step of the attempt, up to the head of its answer.
+
+        raises: DeadlineExceeded, ConnectionLost once it is left
+        """
+        return await self._take(step, None)
+
+    async def in_time(self, step: Awaitable[T], started: float | None, silence: str = "first-event") -> T:
+        """A step beside the attempt, within deadlines of its own.
+
+        started: when it was begun; None where only the total deadline counts
+        silence: the deadline that counts from there
+        raises:  as `watched`
+        """
+        return await self._take(step, self._due(started, silence))
+
+    def past_total(self, wait_s: float) -> bool:
+        """Whether the total deadline would pass during a wait."""
+        total_s, started = self._deadlines.total_s, self._total_started
+        if total_s is None or started is None:
+            return False
+        return asyncio.get_running_loop().time() + wait_s > started + total_s
+
+    async def _take(self, step: Awaitable[T], due: Due | None) -> T:
+        try:
+            async with asyncio.timeout_at(due[0] if due else None) as timer:
+                self._timer = timer
+                return await step
+        except TimeoutError:
+            if self._left:
+                raise ConnectionLost("the stream was left while it was read", retryable=False) from None
+            if not timer.expired():
+                raise
+            if due is not None:
+                raise deadline_error(due[1], due[2]) from None
+            if self._passed is None:
+                raise
+            raise self._passed from None
+        finally:
+            self._timer = None
+
+    def _expire(self, error: DeadlineExceeded) -> None:
+        self._passed = error
+        if self._timer is not None:
+            self._timer.reschedule(0.0)
+
+    def _due(self, started: float | None, silence: str) -> Due | None:
+        """The next deadline; only the total one where nothing was begun."""
+        deadlines = self._deadlines
+        step_started = None if started is None else self.started
+        hard = hard_due(deadlines, step_started=step_started, total_started=self._total_started or 0.0)
+        silence_s = deadlines.first_event_s if silence == "first-event" else deadlines.idle_s
+        if started is None or silence_s is None:
+            return hard
+        return sooner((started + silence_s, silence, silence_s), hard)
