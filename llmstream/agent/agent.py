@@ -31,7 +31,6 @@ from llmstream.chats.chat import Chat
 from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
-from llmstream.streams.history import copied
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options, Prompt, as_messages, make_request
 from llmstream.tools import Approver, Tool, wrapped
@@ -138,7 +137,7 @@ class Agent:
         raises:   InvalidRequest for an option that cannot mean anything
         """
         system = [Message.system(self._instructions)] if self._instructions else []
-        conversation = settled(system + copied(as_messages(prompt)))
+        conversation = settled(system + as_messages(prompt))
         make_request(self.model.name, conversation, self._config.options)  # and a wrong prompt here
         return AgentRun(
             Loop(self._config, self._state(conversation, context), total_s=self._total_s(within_s))

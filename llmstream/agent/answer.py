@@ -21,6 +21,7 @@ from llmstream.events import (
     Usage,
 )
 from llmstream.streams.event_stream import EventStream
+from llmstream.streams.history import copied
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options
 from llmstream.tools import AnyTool, as_tools, tool_specs
@@ -57,7 +58,7 @@ class Answer:
             "tools": tool_specs(self.tools),
             "errors": "events",
         }  # they run elsewhere
-        self.stream = EventStream(model, shown, asked, started=started)
+        self.stream = EventStream(model, copied(shown), asked, started=started)
         self._shown = len(self.stream.messages())
         self._clock = clock
         self._began = clock()

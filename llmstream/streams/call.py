@@ -202,16 +202,16 @@ class Call:
             reopen=self._reopener.find if self._reopener is not None else None,
         )
         held = await answer.begin()
+        shown = _has_content(held)
         # An answer that can be read on is never asked for again, so nothing of it is held back.
-        while not answer.over and not answer.named and not _has_content(held):
+        while not (shown or answer.over or answer.named):
             held += await answer.read()
-        if answer.error is not None and not _has_content(held):
+            shown = _has_content(held)
+        if answer.error is not None and not shown:
             self._held = held
             raise answer.error
-        if answer.over:
-            return self._finished(answer, held)
-        self._shown = _has_content(held)
-        return self._cleaned(answer, held)
+        self._shown = shown
+        return self._finished(answer, held) if answer.over else self._cleaned(answer, held)
 
     async def _prepared(self) -> Prepared:
         prepared = await self._plan.prepare()

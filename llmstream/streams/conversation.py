@@ -24,13 +24,14 @@ __all__ = ["Conversation"]
 class Conversation:
     """What is said and wanted; each turn is one request of it.
 
+    messages: its own from now on, so copies of a caller's
     output:   what says of which type the answers are to be, or None
     deadline: when all of it has to be over, in loop time; None where it need not, or has not begun
     """
 
     def __init__(self, messages: Sequence[Message], options: Options) -> None:
         system = options.get("system")
-        self.messages = ([Message.system(system)] if system else []) + copied(messages)
+        self.messages = [Message.system(system), *messages] if system else list(messages)
         given: dict[str, Any] = {k: v for k, v in options.items() if k != "system"}
         self.options = cast(Options, given)
         self.output = _as_structured(options.get("response_format"))

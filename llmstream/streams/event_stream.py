@@ -41,7 +41,7 @@ class EventStream(AnswerView):
     def __init__(
         self,
         model: Model,
-        messages: Sequence[Message],
+        messages: Sequence[Message],  # copies, which are the stream's own
         options: Options,
         *,
         started: float | None = None,  # loop time from which the total deadline counts; else the first read
@@ -305,7 +305,7 @@ class EventStream(AnswerView):
         if length:
             prefix = takes_prefix(other.provider.dialect, make_request(other.name, messages, given))
             messages = going_on(messages, takes_prefix=prefix, note=note)
-        stream = EventStream(other, messages, given)
+        stream = EventStream(other, copied(messages), given)
         code = self.error.code if self.error is not None else "left"
         stream._continues = Continuation(f"{self.model.provider.name}:{self.model.name}", code, length)
         return stream

@@ -84,4 +84,6 @@ class _Joined:
 def joined(*observers: Callable[[Any], object] | None) -> Callable[[Any], object] | None:
     """All observers that there are as one; None where there is none."""
     found = [observe for observe in observers if observe is not None]
-    return _Joined(*found) if len(found) > 1 else next(iter(found), None)
+    if not found:
+        return None
+    return found[0] if len(found) == 1 else _Joined(*found)

@@ -21,6 +21,7 @@ from llmstream.request import (
     ToolChoice,
     ToolSpec,
 )
+from llmstream.streams.history import copied
 from llmstream.streams.observations import Observe
 from llmstream.streams.option_checks import check_messages, check_options, check_schema
 from llmstream.transport.deadlines import Deadlines
@@ -96,7 +97,7 @@ def as_messages(prompt: Prompt) -> list[Message]:
         case _:
             messages = list(prompt) if isinstance(prompt, Iterable) else [prompt]
     check_messages(messages)
-    return messages
+    return copied(messages)
 
 
 def make_request(

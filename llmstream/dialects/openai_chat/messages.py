@@ -45,16 +45,19 @@ class MessageWriter:
 
     system_role: what this model calls the system role
     warnings:    what was left out
+    marked:      something carries a mark of the prompt cache
     """
 
     def __init__(self, quirks: Quirks, *, provider: str, system_role: str) -> None:
         self.warnings: list[Warning] = []
+        self.marked = False
         self._quirks = quirks
         self._provider = provider
         self._system_role = system_role
         self._out: list[dict[str, Any]] = []
         self._result_files: list[tuple[str, Part]] = []
         self._short_ids: ShortCallIds | None = None
+        self._answered = False  # there are results of calls
 
     def write(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
         """The wire's messages.
@@ -64,7 +67,7 @@ class MessageWriter:
         messages = without_custom_parts(messages, self._warn)
         if self._quirks.short_call_ids:
             self._short_ids = ShortCallIds(messages)
-        turn = max((i for i, m in enumerate(messages) if m.role == Role.USER), default=-1)
+        turn = _last_turn(messages) if self._quirks.echo == "current-turn" else -1
         for place, message in enumerate(messages):
             if message.role != Role.TOOL:
                 self._flush_result_files()
@@ -81,7 +84,7 @@ class MessageWriter:
                     f"{self._provider} has no role {message.role!r}. Use system, user, assistant or tool."
                 )
         self._flush_result_files()
-        return in_call_order(self._out)
+        return in_call_order(self._out) if self._answered else self._out
 
     def _system(self, message: Message) -> None:
         for part in message.parts:
@@ -102,6 +105,7 @@ class MessageWriter:
             if not isinstance(part, ToolResult):
                 continue
             call_id = self._id(part.tool_call_id)
+            self._answered = True
             self._out.append({"role": "tool", "tool_call_id": call_id, "content": told_result(part)})
             self._result_files.extend((call_id, file) for file in part.parts)
 
@@ -174,6 +178,7 @@ class MessageWriter:
         function = {"name": call.name, "arguments": call.arguments or "{}"}
         out: dict[str, Any] = {"id": self._id(call.id), "type": "function", "function": function}
         own = self._own(call)
+        self.marked = self.marked or bool(own.get("cache_control"))
         return out | {name: own[name] for name in ("extra_content", "cache_control") if own.get(name)}
 
     def _id(self, call_id: str) -> str:
@@ -211,6 +216,7 @@ class MessageWriter:
             raise self._lost(part, "a user message")
         if self._own(part).get("cache_control"):
             out["cache_control"] = self._own(part)["cache_control"]
+            self.marked = True
         return out
 
     def _own(self, part: object) -> dict[str, Any]:
@@ -223,6 +229,11 @@ class MessageWriter:
         warning = OtherWarning(message)
         if warning not in self.warnings:
             self.warnings.append(warning)
+
+
+def _last_turn(messages: Iterable[Message]) -> int:
+    """The place of the user's last message; -1 where there is none."""
+    return max((place for place, message in enumerate(messages) if message.role == Role.USER), default=-1)
 
 
 def _thoughts(message: Message) -> list[Reasoning]:

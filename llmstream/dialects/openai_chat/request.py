@@ -72,7 +72,8 @@ class _Writer:
         self.output(role)
         if quirks.alternating_roles:
             body["messages"] = alternating(body["messages"], self.warnings)
-        keep_last_marks(_marked(body["messages"]), self.warnings)
+        if messages.marked:
+            keep_last_marks(_marked(body["messages"]), self.warnings)
         body["stream"] = True
         if quirks.stream_options:
             body["stream_options"] = {"include_usage": True}
