@@ -133,6 +133,9 @@ class SSEDecoder:
             text = self._finish_block(text, eol, payloads)
         if self.error is None and not self._in_block:
             text = self._take_run(text, eol, payloads)
+            if not text and not self._after_cr:  # whole blocks, and nothing behind them
+                self._clean = True
+                return payloads
         if self.error is None:
             payloads += [block[1] for block in self._blocks(text)]
         return self._deliver(payloads)

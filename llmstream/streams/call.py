@@ -226,7 +226,7 @@ class Call:
         self._sentence = Sentence(
             plan.decoder(), provider=plan.provider, warnings=prepared.encoded.warnings, marked=True
         )
-        self._follow = followed(self._sentence.decoder)
+        self._follow = followed(self._sentence.decoder) if plan.follows else None
         return await send(prepared.http, plan.deadlines, plan.session)
 
     async def _prepared_in_turn(self, limiter: Limiter) -> Prepared:

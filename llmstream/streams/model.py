@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
 import msgspec
 
 from llmstream.dialects.base import Encoded, KeepsAnswers, Limits, Position, keeps_answers, output_abilities
-from llmstream.errors import InvalidRequest
+from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.events import Event, OtherWarning, Warning
 from llmstream.providers.base import Provider
 from llmstream.providers.registry import find_provider
@@ -184,6 +184,7 @@ class Model:
                 making(provider=name, include_raw=request.include_raw, limits=self.limits)
             ),
             kept=self._kept(keeping, request) if keeping and given.get("resume") else None,
+            follows=keeping is not None,
         )
         return _calls()(plan, total_started=started)
 
@@ -282,8 +283,14 @@ class Model:
             api_key=key,
             headers={**headers, **self._headers, **request.headers},
         )
-        found = self.provider.key(key)
-        return Prepared(encoded, http, lambda: secrets_of(found, http.headers))
+        return Prepared(encoded, http, lambda: secrets_of(self._known_key(key), http.headers))
+
+    def _known_key(self, given: str | None) -> str | None:
+        """The key that was just sent, for the search for it; None if the environment has lost it since."""
+        try:
+            return self.provider.key(given)
+        except LLMStreamError:
+            return None
 
     def __getstate__(self) -> object:
         raise TypeError("a Model is not pickled: it may hold a key. Make it anew from its name")

@@ -69,6 +69,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     model, call_id: what observations of the call are told by
     request: what is asked, for observers that want content
     kept:        the ways to an answer that is kept, where it is to be read on after a break
+    follows:     whether `decoder` may make one of answers that are kept
     max_output_tokens: what the request may be answered with, for the limiter's estimate
     """
 
@@ -83,6 +84,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     include_raw: bool = False
     new_keys: bool = False
     kept: KeptAnswer | None = None
+    follows: bool = True
     model: str = ""
     call_id: str = ""
     limiter: Limiter | None = None
