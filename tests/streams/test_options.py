@@ -21,6 +21,11 @@ def test_none_is_as_if_not_given(option) -> None:
     assert request(**{option: None}) == request()
 
 
+def test_none_beside_settings_leaves_the_field_as_it_is() -> None:
+    assert request(settings=ls.Settings(top_p=0.5), top_p=None).settings.top_p == 0.5
+    assert request(settings={"top_p": 0.5}, top_p=0.1).settings.top_p == 0.1
+
+
 @pytest.mark.parametrize("value", [0.5, None])
 def test_an_option_that_does_not_exist_is_refused_and_those_that_do_are_named(value) -> None:
     for ask in (request, lambda **options: ls.Model("sim:demo").stream("Hi", **options)):
