@@ -30,7 +30,7 @@ class AnswerView:
     _over = False
     _conversation: Conversation
     _token: ResumeToken | None
-    _fold: Accumulator
+    _made_fold: Accumulator | None
 
     def __init__(self) -> None:
         self._current: Event | None = None
@@ -41,6 +41,13 @@ class AnswerView:
         self._batch: list[Event] = []
         self._seen = 0
         self._folded = 0
+
+    @property
+    def _fold(self) -> Accumulator:
+        """What the events are folded into; one that knows of no tools is made when it is wanted."""
+        if self._made_fold is None:
+            self._made_fold = Accumulator()
+        return self._made_fold
 
     def _catch_up(self) -> None:
         """Folds what the reader has been given since the last time."""

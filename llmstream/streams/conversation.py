@@ -34,7 +34,8 @@ class Conversation:
         self.messages = [Message.system(system), *messages] if system else list(messages)
         given: dict[str, Any] = {k: v for k, v in options.items() if k != "system"}
         self.options = cast(Options, given)
-        self.output = _as_structured(options.get("response_format"))
+        wanted = options.get("response_format")
+        self.output = None if wanted is None else _as_structured(wanted)
         if "tools" in given:
             given["tools"] = _wrapped(given["tools"])
         self.deadline: float | None = None
@@ -73,12 +74,15 @@ class Conversation:
                 self.options["response_format"] = given
                 self._first = None  # it does not ask for it
 
-    def outfit(self) -> tuple[Accumulator, CallTasks | None]:
-        """For the answer to come: a fold that knows the tools as they are now, and what runs eager ones."""
+    def outfit(self) -> tuple[Accumulator | None, CallTasks | None]:
+        """For the answer to come: a fold that knows the tools as they are now, and what runs eager ones.
+
+        None where there are no tools, and where none is eager.
+        """
         self._turn += 1
         given = self.options.get("tools")
         if not given:
-            return Accumulator(), None
+            return None, None
         from llmstream.tools import CallTasks, Tool, as_tools  # loaded by those who use tools
 
         tools = as_tools(given)

@@ -52,7 +52,7 @@ class EventStream(AnswerView):
         self.model = model
         self.total_usage = Usage()
         self._conversation = Conversation(messages, options)
-        self._fold, self._eager = self._conversation.outfit()
+        self._made_fold, self._eager = self._conversation.outfit()
         self._started = started
         self._iterator: AsyncGenerator[Event] | None = None
         self._reading = False
@@ -394,6 +394,6 @@ class EventStream(AnswerView):
     def _next_turn(self, message: Message) -> None:
         """Adds a message to the conversation; the stream goes on with the answer to it."""
         self._conversation.messages.append(message)
-        self._fold, self._eager = self._conversation.outfit()
+        self._made_fold, self._eager = self._conversation.outfit()
         self._call, self._over, self._iterator = None, False, None
         self._begin_anew()

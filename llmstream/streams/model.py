@@ -220,11 +220,13 @@ class Model:
 
     def _asked(self, request: Request) -> Asked:
         """The request in the mode of its response format; most have none."""
-        able = () if request.response_format is None else output_abilities(self.provider.dialect, request)
-        return asked(request, able)
+        if request.response_format is None:
+            return Asked(request)
+        return asked(request, output_abilities(self.provider.dialect, request))
 
     def _plan(self, request: Request, given: Options, call_id: str, **ways: Any) -> Plan:
         """What every call needs; `ways`: how to prepare, decode and find this one again."""
+        observe = given.get("observe")
         return Plan(
             provider=self.provider.name,
             decode_error=self.provider.decode_error,
@@ -238,7 +240,7 @@ class Model:
             call_id=call_id,
             limiter=self.limiter,
             max_output_tokens=request.settings.max_output_tokens or 0,
-            observe=joined(self.observe, given.get("observe")),
+            observe=joined(self.observe, observe) if observe is not None else self.observe,
             request=request,
             **ways,
         )

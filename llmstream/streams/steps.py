@@ -37,7 +37,8 @@ class Steps:
 
     def attempt(self) -> Watchdog:
         """An attempt begins. One timer watches it, up to the end of its answer."""
-        self.stop()
+        if self._watchdog is not None:
+            self.stop()
         self._passed = None
         self.started = asyncio.get_running_loop().time()
         self._watchdog = Watchdog(

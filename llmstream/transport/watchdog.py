@@ -112,10 +112,10 @@ class Watchdog:
         return sooner(((self._loop.time() if since is None else since) + limit, which, limit), self._hard)
 
     def _arm(self) -> None:
-        self.stop()
+        if self._timer is not None:
+            self._timer.cancel()
         due = self._due()
-        if due is not None:
-            self._timer = self._loop.call_at(due[0], self._fire)
+        self._timer = None if due is None else self._loop.call_at(due[0], self._fire)
 
     def _fire(self) -> None:
         due = self._due()

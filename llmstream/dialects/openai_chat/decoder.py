@@ -8,6 +8,7 @@ words: blocks open as they come, calls end as `tool_calls.py` says, and `finish`
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -56,7 +57,10 @@ class OpenAIChatDecoder(DeltaReader):
         self._named = False
         self._answered = False
         self._payload = b""
-        self._extras = AnswerExtras()
+
+    @functools.cached_property
+    def _extras(self) -> AnswerExtras:
+        return AnswerExtras()
 
     # The stream, payload by payload.
 

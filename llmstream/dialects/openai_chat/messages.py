@@ -69,7 +69,7 @@ class MessageWriter:
             self._short_ids = ShortCallIds(messages)
         turn = _last_turn(messages) if self._quirks.echo == "current-turn" else -1
         for place, message in enumerate(messages):
-            if message.role != Role.TOOL:
+            if self._result_files and message.role != Role.TOOL:
                 self._flush_result_files()
             if message.role in (Role.SYSTEM, "developer"):
                 self._system(message)
@@ -111,8 +111,6 @@ class MessageWriter:
 
     def _flush_result_files(self) -> None:
         """Files of tool results, once all results of the turn are written."""
-        if not self._result_files:
-            return
         files, self._result_files = self._result_files, []
         content: list[dict[str, Any]] = []
         for call_id, file in files:

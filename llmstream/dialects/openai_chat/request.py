@@ -66,10 +66,14 @@ class _Writer:
         messages = MessageWriter(quirks, provider=self.provider, system_role=role)
         body["messages"] = messages.write(request.messages)
         self.warnings += messages.warnings
-        self.settings()
-        self.tools()
-        body.update(encode_thinking(request, quirks, provider=self.provider, warnings=self.warnings))
-        self.output(role)
+        if request.settings != _UNSET:
+            self.settings()
+        if request.tools:
+            self.tools()
+        if request.reasoning is not None or request.tools:
+            body.update(encode_thinking(request, quirks, provider=self.provider, warnings=self.warnings))
+        if request.response_format is not None:
+            self.output(role)
         if quirks.alternating_roles:
             body["messages"] = alternating(body["messages"], self.warnings)
         if messages.marked:
@@ -89,8 +93,6 @@ class _Writer:
 
     def settings(self) -> None:
         settings = self.request.settings
-        if settings == _UNSET:
-            return
         by_model: set[str] = set()
         if self.quirks.reasoning_model_rules and is_reasoning_model(self.request.model):
             effort = self.request.reasoning.effort if self.request.reasoning else None
@@ -195,8 +197,6 @@ class _Writer:
             self.left_out("tool_choice", f"{choice!r} cannot be asked for")
 
     def output(self, system_role: str) -> None:
-        if self.request.response_format is None:
-            return
         wish = encode_output(self.request, self.quirks, self.warnings)
         if wish.field is not None:
             self.body["response_format"] = wish.field

@@ -26,8 +26,6 @@ def encode_thinking(
     request: Request, quirks: Quirks, *, provider: str, warnings: list[Warning]
 ) -> dict[str, Any]:
     """The fields of the body that say it; {} where there is nothing to say."""
-    if request.reasoning is None and not request.tools:
-        return {}
     return _Writer(request, quirks, provider, warnings).write()
 
 
