@@ -110,8 +110,8 @@ def event_loops(args: argparse.Namespace, base: str) -> Iterator[Figure]:
 
 
 SECTIONS: dict[str, Callable[[argparse.Namespace, str], Iterator[Figure]]] = {
+    "latency": latency,  # first: what a process has read before changes what its memory costs
     "cpu": cpu,
-    "latency": latency,
     "concurrency": concurrency,
     "memory": memory,
     "blocking": blocking,
