@@ -16,6 +16,7 @@ import aiohttp
 
 import llmstream as ls
 from benchmarks.floor import FLOORS
+from benchmarks.imports import keeping_compiled
 
 FAMILY = "openai-chat"
 BODY = {
@@ -98,7 +99,7 @@ def first_request_ms(base: str, rounds: int) -> dict[str, float]:
     for number in range(rounds + 1):
         for name, script in {"floor": _FLOOR, "stream": _LIBRARY}.items():
             command = [sys.executable, "-W", "ignore", "-c", script, url]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            done = subprocess.run(command, capture_output=True, text=True, check=True, env=keeping_compiled())
             if number:  # the first round compiles
                 taken[name].append(float(done.stdout) * 1e3)
     return {f"{name} p50": statistics.median(times) for name, times in taken.items()}
