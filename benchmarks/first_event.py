@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable
 
@@ -16,7 +14,7 @@ import aiohttp
 
 import llmstream as ls
 from benchmarks.floor import FLOORS
-from benchmarks.imports import keeping_compiled
+from benchmarks.imports import process_ms
 
 FAMILY = "openai-chat"
 BODY = {
@@ -98,8 +96,7 @@ def first_request_ms(base: str, rounds: int) -> dict[str, float]:
     taken: dict[str, list[float]] = {"floor": [], "stream": []}
     for number in range(rounds + 1):
         for name, script in {"floor": _FLOOR, "stream": _LIBRARY}.items():
-            command = [sys.executable, "-W", "ignore", "-c", script, url]
-            done = subprocess.run(command, capture_output=True, text=True, check=True, env=keeping_compiled())
+            found = process_ms(script, url)
             if number:  # the first round compiles
-                taken[name].append(float(done.stdout) * 1e3)
+                taken[name].append(found)
     return {f"{name} p50": statistics.median(times) for name, times in taken.items()}

@@ -16,17 +16,12 @@ CASES = {
 _TIMED = "import time; t = time.perf_counter(); {}; print(time.perf_counter() - t)"
 
 
-def keeping_compiled() -> dict[str, str]:
-    """An environment in which Python keeps what it has compiled, as it does unless it is told not to."""
-    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-
-
 def import_ms(rounds: int) -> dict[str, float]:
     """Median milliseconds of each import, compiled files being there."""
     taken: dict[str, list[float]] = {name: [] for name in CASES}
     for number in range(rounds + 1):
         for name, statement in CASES.items():
-            found = _once_ms(statement)
+            found = process_ms(_TIMED.format(statement))
             if number:  # the first round compiles
                 taken[name].append(found)
     return {name: statistics.median(values) for name, values in taken.items()}
@@ -34,10 +29,12 @@ def import_ms(rounds: int) -> dict[str, float]:
 
 def statement_ms(statement: str, rounds: int = 5) -> float:
     """Median milliseconds of one import, likewise."""
-    return statistics.median([_once_ms(statement) for _ in range(rounds + 1)][1:])
+    return statistics.median([process_ms(_TIMED.format(statement)) for _ in range(rounds + 1)][1:])
 
 
-def _once_ms(statement: str) -> float:
-    command = [sys.executable, "-W", "ignore", "-c", _TIMED.format(statement)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=keeping_compiled())
+def process_ms(code: str, *arguments: str) -> float:
+    """The seconds that a new process prints, in ms; what it compiles is always kept."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, "-W", "ignore", "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     return float(done.stdout) * 1e3

@@ -48,8 +48,8 @@ class Answer:
     """Reads one answer. `read()` gives batches of events until `over`.
 
     watchdog: of the attempt, which tells this answer from now on
-    follow: the decoder, where it is one of answers that are kept
-    reopen: finds the rest of such an answer after a break
+    follow:   the decoder, where it is one of answers that are kept
+    reopen:   finds the rest of such an answer after a break
 
     over:  finish has been given
     waits_for_content: none has come yet

@@ -34,8 +34,7 @@ class Conversation:
         self.messages = [Message.system(system), *messages] if system else list(messages)
         given: dict[str, Any] = {k: v for k, v in options.items() if k != "system"}
         self.options = cast(Options, given)
-        wanted = options.get("response_format")
-        self.output = None if wanted is None else _as_structured(wanted)
+        self.output = _as_structured(options.get("response_format"))
         if "tools" in given:
             given["tools"] = _wrapped(given["tools"])
         self.deadline: float | None = None

@@ -226,7 +226,6 @@ class Model:
 
     def _plan(self, request: Request, given: Options, call_id: str, **ways: Any) -> Plan:
         """What every call needs; `ways`: how to prepare, decode and find this one again."""
-        observe = given.get("observe")
         return Plan(
             provider=self.provider.name,
             decode_error=self.provider.decode_error,
@@ -240,7 +239,7 @@ class Model:
             call_id=call_id,
             limiter=self.limiter,
             max_output_tokens=request.settings.max_output_tokens or 0,
-            observe=joined(self.observe, observe) if observe is not None else self.observe,
+            observe=joined(self.observe, given.get("observe")),
             request=request,
             **ways,
         )

@@ -37,8 +37,7 @@ class Steps:
 
     def attempt(self) -> Watchdog:
         """An attempt begins. One timer watches it, up to the end of its answer."""
-        if self._watchdog is not None:
-            self.stop()
+        self.stop()
         self._passed = None
         self.started = asyncio.get_running_loop().time()
         self._watchdog = Watchdog(
@@ -90,13 +89,10 @@ class Steps:
         except TimeoutError:
             if self._left:
                 raise ConnectionLost("the stream was left while it was read", retryable=False) from None
-            if not timer.expired():
-                raise
-            if due is not None:
-                raise deadline_error(due[1], due[2]) from None
-            if self._passed is None:
-                raise
-            raise self._passed from None
+            passed = self._passed if due is None else deadline_error(due[1], due[2])
+            if passed is None or not timer.expired():
+                raise  # the step's own
+            raise passed from None
         finally:
             self._timer = None
 

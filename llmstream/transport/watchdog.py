@@ -112,10 +112,10 @@ class Watchdog:
         return sooner(((self._loop.time() if since is None else since) + limit, which, limit), self._hard)
 
     def _arm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self.stop()
         due = self._due()
-        self._timer = None if due is None else self._loop.call_at(due[0], self._fire)
+        if due is not None:
+            self._timer = self._loop.call_at(due[0], self._fire)
 
     def _fire(self) -> None:
         due = self._due()
