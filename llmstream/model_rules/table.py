@@ -1,0 +1,53 @@
+"""A table from names of models to rules: the first row whose pattern is found in the name."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+__all__ = ["Row", "Table"]
+
+T = TypeVar("T")
+
+_CACHED_NAMES: Final = 1024
+"""Programs use few names; a gateway's callers may invent many, which must not fill the memory."""
+
+
+class Row(msgspec.Struct, Generic[T], frozen=True):
+    """Rules for the models whose names match.
+
+    models: regular expression, searched in the name without regard to case
+    rules:  what these models take and refuse
+    seen:   year and month in which the sources were read
+    source: pages, issues and packages that say so
+    """
+
+    models: str
+    rules: T
+    seen: str
+    source: str
+
+
+class Table(Generic[T]):
+    """Rows in order of precedence. The last row of a family has to match all its names.
+
+    unknown: the rules for a name that no row matches
+    """
+
+    def __init__(self, *rows: Row[T], unknown: T) -> None:
+        self.rows = rows
+        self.unknown = unknown
+        self._patterns = [(re.compile(row.models, re.IGNORECASE), row.rules) for row in rows]
+        self._found: dict[str, T] = {}
+
+    def find(self, model: str) -> T:
+        """The rules for a model's name, which may carry a prefix such as "vendor/" or "us.vendor."."""
+        found = self._found.get(model)
+        if found is None:
+            found = next((rules for pattern, rules in self._patterns if pattern.search(model)), self.unknown)
+            if len(self._found) >= _CACHED_NAMES:
+                self._found.clear()
+            self._found[model] = found
+        return found
