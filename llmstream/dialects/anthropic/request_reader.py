@@ -19,6 +19,7 @@ from llmstream.dialects.anthropic.request_checks import (
 from llmstream.dialects.anthropic.tools import betas_of_tools
 from llmstream.dialects.anthropic.turn_reader import TurnReader, read_system
 from llmstream.exchange import HttpRequest
+from llmstream.model_rules.claude import CLAUDE, ClaudeRules
 from llmstream.request import (
     NamedTool,
     ProviderTool,
@@ -87,7 +88,7 @@ def decode_request(http: HttpRequest, *, quirks: Quirks) -> Request:
         response_format=_format(body.output_config),
         reasoning=_reasoning(body),
     )
-    options |= _leftovers(body)
+    options |= _leftovers(body, CLAUDE.find(model))
     betas = [beta for beta in _betas(http, body) if beta not in betas_of_tools(request)]
     if betas:
         options["betas"] = betas
@@ -156,12 +157,13 @@ def _reasoning(body: _Body) -> Reasoning | None:
     return None
 
 
-def _leftovers(body: _Body) -> dict[str, Any]:
+def _leftovers(body: _Body, rules: ClaudeRules) -> dict[str, Any]:
     """What our settings do not say again when the request is sent on."""
     out: dict[str, Any] = {}
     reasoning = _reasoning(body)
     thinking = dict(body.thinking or {})
-    if reasoning is not None:
+    hidden = rules.display and "display" not in thinking
+    if reasoning is not None and not (hidden and thinking.get("type") in ("enabled", "adaptive")):
         thinking = {k: v for k, v in thinking.items() if k not in ("type", "budget_tokens")}
     if thinking:
         out["thinking"] = thinking

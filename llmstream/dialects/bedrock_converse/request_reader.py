@@ -19,8 +19,8 @@ from llmstream.dialects.bedrock_converse.request_checks import (
 )
 from llmstream.dialects.bedrock_converse.tools import CACHE_POINT, SYSTEM_TOOL
 from llmstream.dialects.bedrock_converse.turn_reader import TurnReader, read_system
-from llmstream.dialects.claude_models import abilities
 from llmstream.exchange import HttpRequest
+from llmstream.model_rules.claude import CLAUDE
 from llmstream.request import (
     NamedTool,
     ProviderTool,
@@ -77,7 +77,7 @@ def decode_request(http: HttpRequest) -> Request:
     fields = dict(body.additional_model_request_fields or {})
     output = dict(body.output_config or {})
     wanted = _format(output)
-    reasoning = _reasoning(fields, output, can, by_budget=abilities(model).thinking in ("budget", "either"))
+    reasoning = _reasoning(fields, output, can, by_budget=CLAUDE.find(model).thinking in ("budget", "either"))
     top_k = _top_k(fields, can)
     inference = body.inference_config or _Inference()
     options = {name: value for name, value in rest.items() if name not in _OWN and value is not None}

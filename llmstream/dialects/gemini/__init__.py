@@ -22,10 +22,10 @@ from llmstream.dialects.gemini.request import encode_request
 from llmstream.dialects.gemini.request_reader import decode_request
 from llmstream.dialects.google_errors import encode_error
 from llmstream.dialects.google_media import is_at_google
-from llmstream.dialects.google_models import abilities
 from llmstream.dialects.vendor_errors import vendor_error
 from llmstream.errors import ErrorInfo, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.model_rules.gemini import GEMINI
 from llmstream.request import Request
 
 __all__ = ["VERTEX", "Gemini", "GeminiDecoder"]
@@ -64,7 +64,7 @@ class Gemini(msgspec.Struct, frozen=True):
 
     def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
         """What the model can be held to; see `dialects.base.KnowsOutput`."""
-        if request.tools and abilities(request.model).mixes_tools is False:
+        if request.tools and GEMINI.find(request.model).mixes_tools is False:
             return ("tool",)
         return ("json_schema", "tool", "json_object")
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from llmstream.dialects.gemini.part_writer import SIDE_FIELDS, camel
 from llmstream.dialects.google_errors import refusal
-from llmstream.dialects.google_models import Abilities
+from llmstream.model_rules.gemini import GeminiRules
 
 __all__ = ["check_config", "check_contents", "check_tools"]
 
@@ -25,7 +25,7 @@ _LACKS_SIGNATURE: Final = (
 )
 
 
-def check_contents(contents: list[dict[str, Any]], can: Abilities, *, vertex: bool) -> None:
+def check_contents(contents: list[dict[str, Any]], rules: GeminiRules, *, vertex: bool) -> None:
     """Roles, parts, signatures, and that the results of calls follow them one for one.
 
     raises: BadRequest
@@ -43,12 +43,12 @@ def check_contents(contents: list[dict[str, Any]], can: Abilities, *, vertex: bo
             _check_part(f"contents[{number}].parts[{place}]", part, vertex)
     turns = _turns(contents)
     _check_calls(turns)
-    if can.signs_calls:
+    if rules.signs_calls:
         _check_signatures(turns)
 
 
 def check_tools(
-    declarations: list[dict[str, Any]], hosted: bool, body: dict[str, Any], can: Abilities
+    declarations: list[dict[str, Any]], hosted: bool, body: dict[str, Any], rules: GeminiRules
 ) -> None:
     """Names of functions, and what an older model does not combine.
 
@@ -70,7 +70,7 @@ def check_tools(
     for name in names:
         if names.count(name) > 1:
             raise refusal(f"Duplicate function declaration found: {name}")
-    if declarations and hosted and can.mixes_tools is False:
+    if declarations and hosted and rules.mixes_tools is False:
         raise refusal("Tool use with function calling is unsupported")
     calling = (body.get("toolConfig") or {}).get("functionCallingConfig") or {}
     if not declarations and calling.get("mode") not in (None, "MODE_UNSPECIFIED", "NONE"):
@@ -84,7 +84,7 @@ def check_tools(
             )
 
 
-def check_config(config: dict[str, Any], declarations: bool, can: Abilities) -> None:
+def check_config(config: dict[str, Any], declarations: bool, rules: GeminiRules) -> None:
     """Ranges and kinds of the settings.
 
     raises: BadRequest
@@ -118,7 +118,7 @@ def check_config(config: dict[str, Any], declarations: bool, can: Abilities) -> 
     thinking = config.get("thinkingConfig") or {}
     if thinking.get("thinkingBudget") is not None and thinking.get("thinkingLevel") is not None:
         raise refusal("You can only set only one of thinking budget and thinking level.")
-    if declarations and config.get("responseMimeType") == "application/json" and can.mixes_tools is False:
+    if declarations and config.get("responseMimeType") == "application/json" and rules.mixes_tools is False:
         raise refusal("Function calling with a response mime type: 'application/json' is unsupported")
 
 

@@ -9,13 +9,14 @@ import msgspec
 from llmstream.dialects.base import Encoded
 from llmstream.dialects.gemini_interactions.conversation import Conversation
 from llmstream.dialects.gemini_interactions.steps import KEY
-from llmstream.dialects.google_models import abilities, thinking_level
+from llmstream.dialects.google_settings import drop_ignored, thinking_level
 from llmstream.dialects.json_wishes import described_schema
 from llmstream.dialects.options import merged, options_of
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.exchange import HttpRequest
-from llmstream.request import NamedTool, ProviderTool, Request, Settings, ToolSpec
+from llmstream.model_rules.gemini import GEMINI, GeminiRules
+from llmstream.request import NamedTool, ProviderTool, Reasoning, Request, Settings, ToolSpec
 
 __all__ = ["PATH", "encode_request"]
 
@@ -46,8 +47,8 @@ def encode_request(request: Request, *, provider: str) -> Encoded:
 
 
 def _body(request: Request, provider: str, warnings: list[Warning]) -> dict[str, Any]:
-    can = abilities(request.model)
-    conversation = Conversation(provider=provider, fetches_urls=can.fetches_urls, warnings=warnings)
+    rules = GEMINI.find(request.model)
+    conversation = Conversation(provider=provider, fetches_urls=rules.fetches_urls, warnings=warnings)
     conversation.read(request.messages)
     body: dict[str, Any] = {"model": request.model.removeprefix("models/"), "input": conversation.steps}
     if conversation.system:
@@ -59,7 +60,7 @@ def _body(request: Request, provider: str, warnings: list[Warning]) -> dict[str,
         if request.response_format.schema is not None:
             wanted["schema"] = described_schema(request.response_format)
         body["response_format"] = wanted
-    config = {**_sampling(request.settings, warnings), **_thinking(request, warnings)}
+    config = {**_sampling(request.settings, rules, warnings), **_thinking(request.reasoning, rules, warnings)}
     choice = _tool_choice(request, warnings)
     if choice is not None:
         config["tool_choice"] = choice
@@ -98,7 +99,7 @@ def _tool_choice(request: Request, warnings: list[Warning]) -> Any:
     return "any" if choice == "required" else choice
 
 
-def _sampling(settings: Settings, warnings: list[Warning]) -> dict[str, Any]:
+def _sampling(settings: Settings, rules: GeminiRules, warnings: list[Warning]) -> dict[str, Any]:
     for name in ("presence_penalty", "frequency_penalty"):
         if getattr(settings, name) is not None:
             warnings.append(UnsupportedSetting(name))
@@ -107,10 +108,10 @@ def _sampling(settings: Settings, warnings: list[Warning]) -> dict[str, Any]:
         fitting = min(2.0, max(0.0, temperature))
         warnings.append(OtherWarning(f"temperature {temperature:g} became {fitting:g}: the API takes 0 to 2"))
         temperature = fitting
+    sampling = {"temperature": temperature, "top_p": settings.top_p, "top_k": settings.top_k}
+    drop_ignored(sampling, rules, warnings)
     fields = {
-        "temperature": temperature,
-        "top_p": settings.top_p,
-        "top_k": settings.top_k,
+        **sampling,
         "seed": settings.seed,
         "stop_sequences": list(settings.stop) or None,
         "max_output_tokens": settings.max_output_tokens,
@@ -118,18 +119,17 @@ def _sampling(settings: Settings, warnings: list[Warning]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _thinking(request: Request, warnings: list[Warning]) -> dict[str, Any]:
+def _thinking(reasoning: Reasoning | None, rules: GeminiRules, warnings: list[Warning]) -> dict[str, Any]:
     """This wire knows levels only, also for models that take a budget elsewhere."""
-    reasoning, can = request.reasoning, abilities(request.model)
     if reasoning is None:
         return {}
-    if can.thinking == "none":
+    if rules.thinking == "none":
         if reasoning.effort != "none":
             warnings.append(UnsupportedSetting("reasoning", "this model does not reason"))
         return {}
     if reasoning.budget_tokens is not None:
         words = "this API takes an effort and no budget"
         warnings.append(UnsupportedSetting("reasoning.budget_tokens", words))
-    level = thinking_level(reasoning, can, warnings)
+    level = thinking_level(reasoning, rules, warnings)
     shown = {} if reasoning.effort == "none" else {"thinking_summaries": "auto"}
     return {**({} if level is None else {"thinking_level": level}), **shown}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.dialects.google_models import abilities, thinking_level
+from llmstream.dialects.google_settings import thinking_level
+from llmstream.model_rules.gemini import GEMINI
 from llmstream.request import Reasoning
 
 
@@ -24,8 +25,8 @@ from llmstream.request import Reasoning
     ],
 )
 def test_models(model, thinking, signs, mixes):
-    can = abilities(model)
-    assert (can.thinking, can.signs_calls, can.mixes_tools) == (thinking, signs, mixes)
+    rules = GEMINI.find(model)
+    assert (rules.thinking, rules.signs_calls, rules.mixes_tools) == (thinking, signs, mixes)
 
 
 @pytest.mark.parametrize(
@@ -38,4 +39,4 @@ def test_models(model, thinking, signs, mixes):
 )
 def test_levels(model, levels):
     efforts = ("none", "minimal", "low", "medium", "high", "max")
-    assert [thinking_level(Reasoning(effort=e), abilities(model), []) for e in efforts] == levels
+    assert [thinking_level(Reasoning(effort=e), GEMINI.find(model), []) for e in efforts] == levels
