@@ -415,7 +415,7 @@ def test_rules_by_model_name_quirks() -> None:
         ("copilot", "claude-sonnet-4.5", "high", None),
         ("copilot", "claude-sonnet-4.6", "max", "max"),
         ("copilot", "claude-opus-4.8", "xhigh", "xhigh"),
-        ("copilot", "claude-sonnet-4.6", "xhigh", "high"),
+        ("copilot", "claude-sonnet-4.6", "xhigh", "max"),
         ("copilot", "gpt-5", "minimal", "minimal"),
         ("zai", "glm-4.7", "high", None),
         ("zai", "glm-5.2", "xhigh", "max"),

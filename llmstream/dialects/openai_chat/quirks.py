@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from llmstream.events import FinishReason
+from llmstream.model_rules.open_models import OPEN_MODELS, OpenModelRules
 
 __all__ = ["ModelQuirks", "Quirks"]
+
+_SWITCHES: Final = frozenset({"thinking", "thinking-effort", "enable-thinking", "chat-template"})
+"""Styles that say on or off; elsewhere an effort stands for "on" at hosts of models without efforts."""
 
 
 class ModelQuirks(msgspec.Struct, frozen=True):
@@ -91,9 +95,22 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         "openrouter" `reasoning{effort|max_tokens}`; "thinking" `thinking{type}` (Z.ai, Moonshot);
         "thinking-effort" the same with `reasoning_effort` (DeepSeek V4, GLM-5.2);
         "enable-thinking" `enable_thinking`, `thinking_budget` (Qwen);
+        "chat-template" `chat_template_kwargs{SWITCH}`, for servers that pass it to the model's
+        template (vLLM, SGLang, NIM);
         "groq" `reasoning_effort` and `reasoning_format: parsed`; "none" cannot be asked for
-    efforts:             our effort -> the vendor's word, where they differ (Fireworks has no minimal)
-    always_thinks:       effort "none" cannot be asked for (Kimi K2 Thinking)
+    template_switch:     the variable of the model's template that turns thinking on ("thinking":
+        DeepSeek, Kimi, Granite)
+    switch_values:       what that variable holds for off and on
+    effort_beside_switch: whether `reasoning_effort` goes along with the switch, where models know efforts
+    budget_field:        field of the body for a budget, beside switch or effort; None where there is none
+    known_efforts:       the efforts that are known, in order, "none" among them where thinking can be
+        switched off; others become the next higher, else the highest. None where any may be sent
+    efforts:             our effort -> the vendor's word, where they differ (Inception: instant)
+    open_model_rules:    the model's name says by `model_rules/open_models.py` which efforts it knows,
+        whether it can be kept from thinking, and its switch: for hosts of open models. What `by_model`
+        says of a model wins
+    always_thinks:       effort "none" cannot be asked for (Kimi K2 Thinking); the lowest of the known
+        efforts is sent in its place
     reasoning_field:     under which name reasoning goes back, and is written in reverse; "think-tags"
         puts it into the content, as it came (MiniMax)
     echo:                which assistant messages get their reasoning back: "current-turn" are those
@@ -155,10 +172,17 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         "thinking",
         "thinking-effort",
         "enable-thinking",
+        "chat-template",
         "groq",
         "none",
     ] = "effort"
-    efforts: Mapping[str, str] = msgspec.field(default_factory=lambda: {"max": "xhigh"})
+    template_switch: str = "enable_thinking"
+    switch_values: tuple[bool | str, bool | str] = (False, True)
+    effort_beside_switch: bool = False
+    budget_field: str | None = None
+    known_efforts: tuple[str, ...] | None = None
+    efforts: Mapping[str, str] = {}
+    open_model_rules: bool = False
     always_thinks: bool = False
     reasoning_field: Literal["none", "reasoning_content", "reasoning", "reasoning_details", "think-tags"] = (
         "none"
@@ -179,4 +203,22 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         for rule in self.by_model:
             if re.search(rule.pattern, model, re.IGNORECASE):
                 changes.update(rule.changes)
+        if changes.get("open_model_rules", self.open_model_rules):
+            style = changes.get("reasoning_style", self.reasoning_style)
+            changes = {**_of_open_model(OPEN_MODELS.find(model), style), **changes}
         return msgspec.structs.replace(self, **changes) if changes else self
+
+
+def _of_open_model(rules: OpenModelRules, style: str) -> dict[str, Any]:
+    """What the rules for an open model change, at a host that asks for thinking in this style."""
+    if not rules.thinks:
+        return {"reasoning_style": "none"}
+    changes: dict[str, Any] = {"always_thinks": not rules.can_stop_thinking}
+    if rules.efforts is not None and (rules.efforts or style in _SWITCHES):
+        changes["known_efforts"] = (*(("none",) if rules.can_stop_thinking else ()), *rules.efforts)
+    if style == "chat-template" and rules.switch is None:
+        changes["reasoning_style"] = "effort" if rules.efforts else "none"
+    elif rules.switch is not None:
+        changes["template_switch"] = rules.switch
+        changes["switch_values"] = rules.switch_values
+    return changes
