@@ -24,6 +24,7 @@ class GPTRules(msgspec.Struct, frozen=True, kw_only=True):
     efforts:           those it knows, () where it takes none; None where the name does not say. Chat
                        Completions refuses `max` on every model (pydantic-ai-slim 2.68, litellm-docs#1173)
     sampling:          whether temperature, top_p and penalties may be set: always, at the effort none, never
+    summaries:         whether Responses gives summaries of its reasoning (not: o1, o3-mini, computer-use)
     stop:              whether Chat Completions takes stop sequences (refused: gpt-6-astra, live,
                        bolna-ai/bolna#1019; o3 and o4-mini, openai 3.54; gpt-5 and later, litellm 1.109)
     chat:              whether Chat Completions serves it at all
@@ -37,6 +38,7 @@ class GPTRules(msgspec.Struct, frozen=True, kw_only=True):
     reasons: bool = False
     efforts: tuple[str, ...] | None = None
     sampling: Literal["always", "at-none", "never"] = "always"
+    summaries: bool = True
     stop: bool = True
     chat: bool = True
     chat_tools: Literal["always", "without-effort", "at-none", "never"] = "always"
@@ -109,8 +111,9 @@ GPT: Final = Table(
     _row(r"gpt-5\.[23]", _AT_REQUEST),
     _row(r"gpt-5(?!\d|\.\d)", _GPT_5),
     _row(r"o1-(?:mini|preview)", msgspec.structs.replace(_O_SERIES, efforts=()), _PAGES),
+    _row(r"o1-pro", msgspec.structs.replace(_responses_only(_O_SERIES, "low medium high"), summaries=False)),
     _row(r"o\d-pro|o\d(?:-mini)?-deep-research", _responses_only(_O_SERIES, "low medium high"), _PAGES),
-    _row(r"o1|o3-mini", msgspec.structs.replace(_O_SERIES, stop=True)),
+    _row(r"o1|o3-mini", msgspec.structs.replace(_O_SERIES, stop=True, summaries=False)),
     _row(r"o\d", _O_SERIES),
     # "Model incompatible request argument supplied: temperature" (@ai-sdk/openai 4.0.118).
     _row(r"gpt-4o(?:-mini)?-search-preview", msgspec.structs.replace(_PLAIN, sampling="never"), _PAGES),
@@ -125,7 +128,7 @@ GPT: Final = Table(
         _PAGES,
     ),
     _row(r"gpt-[34](?!\d)", _PLAIN, _PAGES),
-    _row(r"computer-use|codex-mini", msgspec.structs.replace(_REASONS, chat=False), _PAGES),
+    _row(r"computer-use|codex-mini", msgspec.structs.replace(_REASONS, chat=False, summaries=False), _PAGES),
     # gpt-6-astra, gpt-6.1-sol and gpt-6.2-* by their pages; others are newer than this table.
     _row(r"gpt-(?:[5-9]|\d\d)|gpt-(?:daybreak|rosalind)", _NEWEST),
     unknown=GPTRules(),

@@ -40,9 +40,10 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     path:        of the endpoint below the base URL
     system_role: name of the system role. "auto" says `developer` to OpenAI's reasoning models
         (o-series, gpt-5 and later), which rank it above the user; others know only `system`
-    reasoning_model_rules: OpenAI's reasoning models refuse temperature, top_p and penalties
-        (gpt-5.1 and later take them at effort "none"), each knows some efforts only, and other models
-        none; what they refuse is left out with a warning
+    reasoning_model_rules: OpenAI's models refuse settings and efforts that they do not know, see
+        `model_rules/gpt.py`; these are left out with a warning
+    reasoning_tool_rules: the newest of them take function tools at the effort "none" only, or not at
+        all: checked by OpenAI and Azure, by nobody else
     by_model:    what is different for some models; where several fit, later ones win
 
     Fields of the request:
@@ -132,6 +133,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     path: str = "/chat/completions"
     system_role: Literal["system", "developer", "auto"] = "auto"
     reasoning_model_rules: bool = True
+    reasoning_tool_rules: bool = False
     by_model: tuple[ModelQuirks, ...] = ()
 
     max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"

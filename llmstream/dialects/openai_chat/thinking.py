@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from llmstream.dialects.openai_chat.quirks import Quirks
-from llmstream.dialects.openai_models import known_efforts
+from llmstream.errors import Unsupported
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.model_rules.efforts import nearest_effort
+from llmstream.model_rules.gpt import GPT
 from llmstream.request import NamedTool, Request
 
-__all__ = ["encode_thinking", "thinks"]
+__all__ = ["beside_tools", "encode_thinking", "thinks"]
 
 _ALWAYS = "this model always thinks"
 _ON_OR_OFF = "thinking was switched on; how much cannot be said"
@@ -41,6 +42,28 @@ def encode_thinking(
 ) -> dict[str, Any]:
     """The fields of the body that say it; {} where there is nothing to say."""
     return _Writer(request, quirks, provider, warnings).write()
+
+
+def beside_tools(
+    fields: dict[str, Any], request: Request, *, provider: str, warnings: list[Warning]
+) -> dict[str, Any]:
+    """What `encode_thinking` gave, as OpenAI takes it beside function tools.
+
+    raises: Unsupported where this model takes no function tools here, whatever its effort
+    """
+    model, when = request.model, GPT.find(request.model).chat_tools
+    effort = fields.get("reasoning_effort")
+    if when == "always" or effort == "none" or (when == "without-effort" and effort is None):
+        return fields
+    elsewhere = f'"{provider.removesuffix("-chat")}-responses:{model}"'
+    if when == "never":
+        raise Unsupported(
+            f"{model} takes no function tools in Chat Completions, for it always reasons. Use {elsewhere}.",
+            provider=provider,
+        )
+    words = f"Chat Completions takes function tools of {model} without reasoning only; use {elsewhere}"
+    warnings.append(UnsupportedSetting("reasoning.effort", words))
+    return {**fields, "reasoning_effort": "none"}
 
 
 class _Writer:
@@ -96,7 +119,7 @@ class _Writer:
         """The vendor's word for it; None where it knows none."""
         if effort is None:
             return None
-        known = known_efforts(self.request.model) if self.quirks.reasoning_model_rules else None
+        known = GPT.find(self.request.model).chat_efforts if self.quirks.reasoning_model_rules else None
         if known:
             sent = nearest_effort(effort, known)
         elif known is not None:

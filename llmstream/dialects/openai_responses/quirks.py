@@ -22,8 +22,9 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         wants them) or as the first message
     system_role:    role of system messages in the input; "auto" says `developer` to OpenAI's
         reasoning models, which rank it above the user
-    reasoning_model_rules: OpenAI's reasoning models refuse temperature and top_p (gpt-5.1 and
-        later take them at effort "none"); they are left out with a warning
+    reasoning_model_rules: OpenAI's models refuse sampling and efforts that they do not know, see
+        `model_rules/gpt.py`; these are left out with a warning. Text of their reasoning comes where a
+        summary is asked for
     unsupported_settings: names of `Settings` fields the wire has no word for
     efforts:        our effort -> the vendor's word, where they differ
     item_ids:       whether items go back with their ids (Copilot gives a new one in every event)
@@ -46,7 +47,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     unsupported_settings: frozenset[str] = frozenset(
         {"top_k", "stop", "seed", "presence_penalty", "frequency_penalty"}
     )
-    efforts: Mapping[str, str] = msgspec.field(default_factory=lambda: {"max": "xhigh"})
+    efforts: Mapping[str, str] = {}
     item_ids: bool = True
     plain_reasoning: bool = False
     strict_tools: bool = True

@@ -292,13 +292,54 @@ def test_a_loose_schema_with_its_description():
 
 
 def test_efforts_and_budgets():
-    assert body(model="gpt-5", reasoning=Reasoning(effort="minimal"))["reasoning"] == {"effort": "minimal"}
+    assert body(model="gpt-5", reasoning=Reasoning(effort="minimal"))["reasoning"] == {
+        "effort": "minimal",
+        "summary": "auto",
+    }
     most = encode(model="gpt-5", reasoning=Reasoning(effort="max"))
-    assert most.http.json()["reasoning"] == {"effort": "xhigh"}
-    assert most.warnings == [OtherWarning("reasoning effort 'max' was sent as 'xhigh'")]
+    assert most.http.json()["reasoning"] == {"effort": "high", "summary": "auto"}
+    assert most.warnings == [OtherWarning("reasoning effort 'max' was sent as 'high'")]
     budget = encode(model="gpt-5", reasoning=Reasoning(budget_tokens=100))
     assert "reasoning" not in budget.http.json()
     assert budget.warnings[0].setting == "reasoning.budget_tokens"
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "sent"),
+    [
+        ("gpt-6-astra", "none", "low"),
+        ("gpt-6-astra", "max", "max"),
+        ("gpt-6.1-sol", "minimal", "low"),
+        ("gpt-6-sol", "none", "none"),
+        ("gpt-5.6", "max", "max"),
+        ("gpt-5.5", "max", "xhigh"),
+        ("gpt-5.1-chat-latest", "high", "medium"),
+        ("o3", "none", "low"),
+        ("gpt-4.1", "high", None),
+        ("my-deployment", "max", "xhigh"),
+        ("my-deployment", "low", "low"),
+    ],
+)
+def test_an_effort_becomes_the_nearest_that_the_model_knows(model, effort, sent):
+    encoded = encode(model=model, reasoning=Reasoning(effort=effort))
+    assert encoded.http.json().get("reasoning", {}).get("effort") == sent
+    assert len(encoded.warnings) == (sent != effort)
+
+
+def test_text_of_the_reasoning_is_asked_for():
+    asked = {"effort": "high", "summary": "auto"}
+    assert body(model="gpt-6-astra", reasoning=Reasoning(effort="high"))["reasoning"] == asked
+    assert body(model="gpt-5.6", reasoning=Reasoning(effort="none"))["reasoning"] == {"effort": "none"}
+    assert body(model="o1", reasoning=Reasoning(effort="high"))["reasoning"] == {"effort": "high"}
+    unasked = {"openai": {"reasoning": {"summary": None}}}
+    sent = body(model="gpt-6-astra", reasoning=Reasoning(effort="high"), provider_options=unasked)
+    assert sent["reasoning"] == {"effort": "high"}
+
+
+def test_chat_variants_take_no_sampling():
+    encoded = encode(model="gpt-5.3-chat-latest", settings=Settings(temperature=0.5, top_p=0.5))
+    assert not {"temperature", "top_p"} & set(encoded.http.json())
+    assert [w.setting for w in encoded.warnings] == ["temperature", "top_p"]
 
 
 def test_an_empty_conversation_is_refused_unless_it_goes_on():
