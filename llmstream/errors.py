@@ -90,6 +90,8 @@ class ErrorInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True,
     message:  keeps the vendor's words
     status:   HTTP status, also where it arrived inside a 200
     reason:   the finer cause: the vendor's own code, or the name of the deadline
+    param:    the field of the request that the vendor blames, in its words
+    details:  what else the vendor says of the error, as it came (OpenAI: `misalignment`)
     """
 
     code: str
@@ -100,13 +102,15 @@ class ErrorInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True,
     retry_after_s: float | None = None
     request_id: str | None = None
     reason: str | None = None
+    param: str | None = None
+    details: dict[str, Any] | None = None
 
 
 _BY_CODE: dict[str, type[LLMStreamError]] = {}
 
 
 class LLMStreamError(Exception):
-    """Base of everything the package raises.
+    """Base of everything the package raises. Its fields are those of `ErrorInfo`, and four more.
 
     partial:  the message as far as it came (a `chats.Message`), or None
     usage:    tokens used as far as the vendor said
@@ -127,6 +131,8 @@ class LLMStreamError(Exception):
         retry_after_s: float | None = None,
         request_id: str | None = None,
         reason: str | None = None,
+        param: str | None = None,
+        details: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -136,6 +142,8 @@ class LLMStreamError(Exception):
         self.retry_after_s = retry_after_s
         self.request_id = request_id
         self.reason = reason
+        self.param = param
+        self.details = details
         self.partial: Any = None
         self.usage: Usage | None = None
         self.attempts = 1
@@ -172,6 +180,8 @@ class LLMStreamError(Exception):
             retry_after_s=self.retry_after_s,
             request_id=self.request_id,
             reason=self.reason,
+            param=self.param,
+            details=self.details,
         )
 
 
@@ -185,6 +195,8 @@ def error_from_info(info: ErrorInfo) -> LLMStreamError:
         retry_after_s=info.retry_after_s,
         request_id=info.request_id,
         reason=info.reason,
+        param=info.param,
+        details=info.details,
     )
 
 

@@ -53,7 +53,8 @@ def check_effort(param: str, effort: str, known: tuple[str, ...] | None) -> None
 def error_object(error: ErrorInfo) -> dict[str, Any]:
     """The `error` object of an answer."""
     _, kind, code = _ANSWERS.get(error.code, _ELSE)
-    return {"message": error.message, "type": kind, "param": None, "code": error.reason or code}
+    named = {"message": error.message, "type": kind, "param": error.param, "code": error.reason or code}
+    return named | (error.details or {})
 
 
 def error_response(error: ErrorInfo) -> HttpResponse:

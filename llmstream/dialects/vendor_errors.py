@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream import errors
-from llmstream.dialects.surrogates import without_lone_surrogates
+from llmstream.dialects.surrogates import mended_value, without_lone_surrogates
 
 __all__ = ["error_from_value", "is_error_body", "is_json", "request_id", "retry_after_s", "vendor_error"]
 
@@ -32,6 +32,13 @@ _REQUEST_ID_HEADERS: Final = (
 )
 
 _STATUS_OF_WORD: Final[tuple[tuple[str, int], ...]] = (
+    # OpenAI's own codes first: the words beside them may hold any of the others (openai-node 7.57).
+    ("bio_policy", 400),
+    ("cyber_policy", 400),
+    ("misalignment_policy", 400),
+    ("content_policy", 400),
+    ("data_residency_mismatch", 400),
+    ("slow_down", 429),
     ("rate_limit", 429),
     ("insufficient_quota", 429),
     ("throttling", 429),
@@ -77,7 +84,19 @@ _CONTEXT_WORDS: Final = re.compile(
     r"reduce the length|context_length|exceed_context|too_many_(prompt_)?tokens|input tokens exceeds",
     re.IGNORECASE | re.DOTALL,
 )
-_FILTER_WORDS: Final = re.compile(r"content[_ -]?(filter|policy)|responsibleai|moderation", re.IGNORECASE)
+_FILTER_WORDS: Final = re.compile(
+    r"content[_ -]?(filter|policy)|(bio|cyber|misalignment)_policy|responsibleai|moderation", re.IGNORECASE
+)
+"""OpenAI's policy blocks end a request for good: what is asked again is refused again (openai-node 7.57)."""
+_SLOW_DOWN: Final = "slow_down"
+"""OpenAI: this account sends faster than before, also where the status is 503."""
+_DETAILS: Final = ("misalignment",)
+"""What an error object may say beside its words, and is kept as it came."""
+_CLASS_TYPES: Final = re.compile(
+    r"(invalid_request|authentication|permission|not_found|rate_limit|overloaded|timeout|server|api"
+    r"|service_unavailable)?_?error"
+)
+"""Types of errors that say no more than the status does."""
 _QUOTA_WORDS: Final = ("insufficient_quota", "billing", "credit", "balance")
 _KEY_WORDS: Final = re.compile(
     r"api[_ ]?key[_ ](in|not )?valid|incorrect api key|invalid api key", re.IGNORECASE
@@ -150,6 +169,8 @@ def error_from_value(
         retry_after_s=wait,
         request_id=request_id(headers) or said.request_id,
         reason=said.reason,
+        param=said.param,
+        details=said.details or None,
     )
 
 
@@ -184,6 +205,8 @@ class _Said(msgspec.Struct):
     status: int | None = None
     request_id: str | None = None
     retry_after_s: float | None = None
+    param: str | None = None
+    details: dict[str, Any] = msgspec.field(default_factory=dict)
 
     @classmethod
     def read(cls, value: object) -> _Said:
@@ -215,6 +238,9 @@ class _Said(msgspec.Struct):
                 self.status = self.status or value[key]
         if isinstance(value.get("request_id"), str):
             self.request_id = self.request_id or value["request_id"]
+        if isinstance(value.get("param"), str) and value["param"]:
+            self.param = self.param or without_lone_surrogates(value["param"])
+        self._take_details(value)
         details = value.get("details")
         for detail in details if isinstance(details, list) else ():
             self._take_detail(detail)
@@ -236,6 +262,15 @@ class _Said(msgspec.Struct):
         elif isinstance(code, str) and code and code != "error":
             self.reason = self.reason or without_lone_surrogates(code)
             self.words += f"{code} "
+
+    def _take_details(self, value: dict[str, Any]) -> None:
+        """What stands beside message and code; the type where it says more than status and code."""
+        for name in _DETAILS:
+            if value.get(name):
+                self.details.setdefault(name, mended_value(value[name]))
+        kind = value.get("type")
+        if isinstance(kind, str) and kind != self.reason and not _CLASS_TYPES.fullmatch(kind):
+            self.details.setdefault("type", without_lone_surrogates(kind))
 
     def _take_detail(self, detail: object) -> None:
         """Google's details: ErrorInfo with a reason, RetryInfo with a delay such as "37s"."""
@@ -282,6 +317,10 @@ def _status_of(words: str) -> int:
 
 def _class_of(status: int, said: _Said) -> type[errors.ProviderError]:
     words = f"{said.reason or ''} {said.message}"
+    if said.reason == _SLOW_DOWN and status in (429, 503):
+        return errors.RateLimited
+    if status == 403 and _FILTER_WORDS.search(said.reason or ""):
+        return errors.ContentFiltered
     if status in (400, 413, 422):
         if _CONTEXT_WORDS.search(words):
             return errors.ContextTooLong

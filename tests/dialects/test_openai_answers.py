@@ -55,3 +55,8 @@ def test_a_refusal_is_a_bad_request_in_the_vendors_words():
         "unknown_parameter",
         "Unknown parameter: 'x'.",
     )
+
+
+def test_the_blamed_field_and_details_are_written():
+    info = errors.ContentFiltered("no", reason="bio_policy", param="input", details={"type": "block"}).info
+    assert error_object(info) == {"message": "no", "type": "block", "param": "input", "code": "bio_policy"}

@@ -239,3 +239,53 @@ def test_the_field_that_a_server_complains_about_is_named() -> None:
 
 def test_an_answer_without_a_body_is_said_to_be_empty() -> None:
     assert "Its body is empty" in vendor_error(200, {}, b"", provider="x").message
+
+
+POLICY_CODES = ["bio_policy", "cyber_policy", "misalignment_policy_violation", "content_policy_violation"]
+
+
+@pytest.mark.parametrize("code", POLICY_CODES)
+@pytest.mark.parametrize("status", [None, 400, 403])
+def test_a_policy_block_is_no_fault_to_retry(code: str, status: int | None) -> None:
+    told = {"error": {"code": code, "message": "The service is unavailable for this.", "param": None}}
+    error = error_from_value(told, provider="openai", status=status)
+    assert type(error) is errors.ContentFiltered
+    assert (error.status, error.retryable, error.reason) == (status or 400, False, code)
+
+
+def test_a_wrong_data_residency_is_the_callers_fault() -> None:
+    told = {"error": {"code": "data_residency_mismatch", "message": "Use the endpoint of your region."}}
+    error = error_from_value(told, provider="openai")
+    assert (type(error), error.status, error.retryable) == (errors.BadRequest, 400, False)
+
+
+@pytest.mark.parametrize(("status", "said"), [(None, 429), (429, 429), (503, 503)])
+def test_slow_down_is_a_rate_limit(status: int | None, said: int) -> None:
+    told = {"error": {"code": "slow_down", "message": "Your request rate rose too fast."}}
+    error = error_from_value(told, provider="openai", status=status)
+    assert (type(error), error.status, error.retryable) == (errors.RateLimited, said, True)
+
+
+def test_the_field_that_is_blamed_is_kept() -> None:
+    error = answer(400, {"error": {"message": "no", "param": "tools[0].name", "code": None}})
+    assert (error.param, error.info.param) == ("tools[0].name", "tools[0].name")
+    assert answer(400, {"error": {"message": "no", "param": None}}).param is None
+
+
+def test_details_of_a_block_are_kept() -> None:
+    block = {
+        "error_type": "other",
+        "detailed_explanation": "It would delete files.",
+        "steer": {"message": "s"},
+    }
+    told = {"error": {"message": "no", "code": "misalignment_policy_violation", "misalignment": block}}
+    error = error_from_value(told, provider="openai")
+    assert error.details == {"misalignment": block}
+    assert errors.error_from_info(error.info).info == error.info
+
+
+def test_a_type_beside_a_finer_code_is_kept() -> None:
+    told = {"error": {"message": "no", "code": "bio_policy", "type": "safety_block"}}
+    assert error_from_value(told, provider="openai").details == {"type": "safety_block"}
+    plain = {"error": {"message": "no", "code": "c", "type": "invalid_request_error"}}
+    assert error_from_value(plain, provider="openai").details is None

@@ -30,8 +30,9 @@ _ELSE: Final = (500, "server_error", None)
 def error_object(error: ErrorInfo, *, in_band: bool = False) -> dict[str, Any]:
     """The `error` object; inside a stream it says its status too, as Groq's does."""
     status, kind, code = _ANSWERS.get(error.code, _ELSE)
-    out: dict[str, Any] = {"message": error.message, "type": kind, "param": None}
+    out: dict[str, Any] = {"message": error.message, "type": kind, "param": error.param}
     out["code"] = error.reason or code
+    out |= error.details or {}
     if in_band:
         out["status_code"] = error.status or status
     return out

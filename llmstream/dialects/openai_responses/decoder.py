@@ -206,7 +206,7 @@ def _as_value(wire: WireEvent) -> dict[str, Any]:
     """An error event as an error object, whichever of its shapes it has."""
     if wire.error:
         return {"error": wire.error}
-    return {"message": wire.message, "code": wire.code, "detail": wire.detail}
+    return {"message": wire.message, "code": wire.code, "detail": wire.detail, "param": wire.param}
 
 
 def _encodable(wire: WireEvent) -> WireEvent:

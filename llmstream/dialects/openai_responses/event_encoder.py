@@ -134,7 +134,7 @@ class ResponseWriter:
             error = error_object(info)
             status = {} if info.status is None else {"status_code": info.status}
             data = self._frames.begin() + self._frames.event("error", error={**error, **status})
-            said = {"code": error["code"] or "server_error", "message": error["message"]}
+            said = {**error, "code": error["code"] or "server_error"}
             usage = None if event.usage == Usage() else write_usage(event.usage)
             return data + self._frames.end("failed", error=said, usage=usage)
         status_, why = ending(event.finish_reason, event.raw_finish_reason)

@@ -48,6 +48,7 @@ class WireEvent(msgspec.Struct, gc=False):
     error: Any = None
     message: Any = None
     detail: Any = None
+    param: Any = None
     choices: Any = None
     object: Any = None
 

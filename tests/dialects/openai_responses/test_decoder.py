@@ -9,6 +9,7 @@ import json
 import pytest
 
 from llmstream.dialects.base import Limits
+from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.events import (
     Custom,
     Error,
@@ -21,6 +22,7 @@ from llmstream.events import (
     TextStart,
     Usage,
 )
+from llmstream.request import Request
 
 USAGE = {
     "input_tokens": 30,
@@ -136,6 +138,25 @@ def test_a_failed_response_alone_is_an_error_with_its_usage(wire):
 def test_codes_have_a_status(wire, code, status):
     error = wire.answer(end="failed", error={"code": code, "message": "no"}).of(Error)[0].error
     assert (error.status, error.retryable) == (status, status >= 500)
+
+
+def test_a_flat_error_names_its_field(wire):
+    flat = {"type": "error", "code": "invalid_prompt", "message": "no", "param": "input[0]"}
+    error = wire.answer(flat, end=None).of(Error)[0].error
+    assert (error.code, error.param) == ("bad-request", "input[0]")
+
+
+@pytest.mark.parametrize("code", ["bio_policy", "cyber_policy", "misalignment_policy_violation"])
+def test_a_policy_block_is_not_retried(wire, code):
+    block = {"misalignment": {"error_type": "other", "steer": {"message": "Ask first."}}}
+    error = {"code": code, "message": "Blocked.", "param": "input", **block}
+    answer = wire.answer(*wire.message(0, "a"), end="failed", error=error)
+    told = answer.of(Error)[0].error
+    assert (told.code, told.status, told.retryable) == ("content-filtered", 400, False)
+    assert (told.reason, told.param, told.details) == (code, "input", block)
+    writer = OpenAIResponses().event_encoder(Request(model="m"))
+    again = wire.read(b"".join(writer.feed(event) for event in answer.events) + writer.close())
+    assert again.of(Error) == answer.of(Error)
 
 
 def test_a_failed_response_without_words_is_still_an_error(wire):
