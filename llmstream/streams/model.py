@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import functools
 import inspect
 import random
@@ -13,7 +15,7 @@ import msgspec
 from llmstream.dialects.base import Encoded, KeepsAnswers, Limits, Position, keeps_answers, output_abilities
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.events import Event, OtherWarning, Warning
-from llmstream.providers.base import Provider
+from llmstream.providers.base import Provider, Wire
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request
 from llmstream.streams.event_stream import EventStream
@@ -163,11 +165,28 @@ class Model:
 
     def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
         """One call, not yet made. `started`: loop time from which the total deadline counts."""
-        given: Options = options or {}
+        wire = self._wire(request)
+        if wire is None:
+            return self._call(request, options or {}, [], started)
+        model = copy.copy(self)
+        model.provider = dataclasses.replace(self.provider, dialect=wire.dialect)
+        before: list[Warning] = [] if wire.why is None else [OtherWarning(wire.why)]
+        return model._call(request, options or {}, before, started)
+
+    def _wire(self, request: Request) -> Wire | None:
+        """Another wire of the same provider, where the request needs it."""
+        choose = self.provider.wire
+        try:
+            return None if choose is None else choose(request, lambda: self.provider.address(self.base_url))
+        except LLMStreamError:  # no address: the call will say so
+            return None
+
+    def _call(self, request: Request, given: Options, before: list[Warning], started: float | None) -> Call:
         dialect, name = self.provider.dialect, self.provider.name
-        warnings: list[Warning] = []
+        warnings = before
         if given.get("resume"):
-            request, warnings = asking_to_keep(dialect, request, provider=name)
+            request, asked = asking_to_keep(dialect, request, provider=name)
+            warnings = [*before, *asked]
         way = self._asked(request)
         call_id = _new_id()
         inliner = Inliner(dialect, self.downloads)

@@ -34,8 +34,10 @@ URLS = {
     "vertex-anthropic": (
         "https://aiplatform.googleapis.com/v1/publishers/anthropic/models/some-model:streamRawPredict"
     ),
+    "azure-chat": "https://res.openai.azure.com/openai/v1/chat/completions",
     "azure-responses": "https://res.openai.azure.com/openai/v1/responses",
     "lmstudio-responses": "http://localhost:1234/v1/responses",
+    "openai-chat": "https://api.openai.com/v1/chat/completions",
     "openai-responses": "https://api.openai.com/v1/responses",
     "openrouter-responses": "https://openrouter.ai/api/v1/responses",
     "xai-responses": "https://api.x.ai/v1/responses",
@@ -84,6 +86,7 @@ URLS = {
 OWN_HEADER = {
     "anthropic": "x-api-key",
     "azure": "api-key",
+    "azure-chat": "api-key",
     "azure-responses": "api-key",
     **dict.fromkeys(("google", "google-interactions", "vertex", "vertex-anthropic"), "x-goog-api-key"),
 }

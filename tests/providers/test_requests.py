@@ -95,9 +95,24 @@ def test_a_server_of_open_models_is_sent_the_older_words() -> None:
     }
 
 
+OPENAI = {"openai", "openai-chat", "azure", "azure-chat"}
+
+
 @pytest.mark.parametrize("name", sorted(set(CHAT) - {"sim"}))
 def test_the_length_of_an_answer_has_one_name(name: str) -> None:
-    newer = {"openai", "azure", "groq", "xai", "cerebras", "moonshot", "minimax", "copilot", "github"}
+    newer = {
+        "openai",
+        "openai-chat",
+        "azure",
+        "azure-chat",
+        "groq",
+        "xai",
+        "cerebras",
+        "moonshot",
+        "minimax",
+        "copilot",
+        "github",
+    }
     sent = body(name, settings=Settings(max_output_tokens=9))
     field, other = "max_completion_tokens", "max_tokens"
     if name not in newer:
@@ -106,7 +121,7 @@ def test_the_length_of_an_answer_has_one_name(name: str) -> None:
     assert other not in sent
 
 
-@pytest.mark.parametrize("name", sorted(set(CHAT) - {"openai", "azure", "github", "sim"}))
+@pytest.mark.parametrize("name", sorted(set(CHAT) - {*OPENAI, "github", "sim"}))
 def test_only_openais_models_have_developers(name: str) -> None:
     messages = (Message.system("Be brief."), Message.user("Hi"))
     assert body(name, "gpt-5", messages=messages)["messages"][0]["role"] == "system"

@@ -42,8 +42,9 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         (o-series, gpt-5 and later), which rank it above the user; others know only `system`
     reasoning_model_rules: OpenAI's models refuse settings and efforts that they do not know, see
         `model_rules/gpt.py`; these are left out with a warning
-    reasoning_tool_rules: the newest of them take function tools at the effort "none" only, or not at
-        all: checked by OpenAI and Azure, by nobody else
+    wire_rules:  OpenAI and Azure themselves refuse function tools of models that reason, and do not serve
+        every model here (`chat_tools` and `chat` in `model_rules/gpt.py`); other servers of their
+        models do
     by_model:    what is different for some models; where several fit, later ones win
 
     Fields of the request:
@@ -133,7 +134,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     path: str = "/chat/completions"
     system_role: Literal["system", "developer", "auto"] = "auto"
     reasoning_model_rules: bool = True
-    reasoning_tool_rules: bool = False
+    wire_rules: bool = True
     by_model: tuple[ModelQuirks, ...] = ()
 
     max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"

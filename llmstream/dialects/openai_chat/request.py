@@ -14,7 +14,7 @@ from llmstream.dialects.openai_chat.moonshot_schema import moonshot_schema
 from llmstream.dialects.openai_chat.output_format import encode_output
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.role_order import alternating
-from llmstream.dialects.openai_chat.thinking import beside_tools, encode_thinking, thinks
+from llmstream.dialects.openai_chat.thinking import beside_tools, check_served, encode_thinking, thinks
 from llmstream.dialects.openai_schema import strict_schema
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
@@ -57,9 +57,12 @@ class _Writer:
         self.provider = provider
         self.warnings: list[Warning] = []
         self.body: dict[str, Any] = {"model": request.model}
+        self.checks_wire = quirks.reasoning_model_rules and quirks.wire_rules
 
     def write(self) -> Encoded:
         request, quirks, body = self.request, self.quirks, self.body
+        if self.checks_wire:
+            check_served(request.model, provider=self.provider)
         role = quirks.system_role
         if role == "auto":
             role = "developer" if GPT.find(request.model).reasons else "system"
@@ -94,8 +97,7 @@ class _Writer:
     def thinking(self) -> dict[str, Any]:
         request, provider, warnings = self.request, self.provider, self.warnings
         fields = encode_thinking(request, self.quirks, provider=provider, warnings=warnings)
-        tools = self.body.get("tools", ())
-        if self.quirks.reasoning_tool_rules and any(tool["type"] == "function" for tool in tools):
+        if self.checks_wire and any(tool["type"] == "function" for tool in self.body.get("tools", ())):
             return beside_tools(fields, request, provider=provider, warnings=warnings)
         return fields
 

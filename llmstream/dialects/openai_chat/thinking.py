@@ -11,7 +11,7 @@ from llmstream.model_rules.efforts import nearest_effort
 from llmstream.model_rules.gpt import GPT
 from llmstream.request import NamedTool, Request
 
-__all__ = ["beside_tools", "encode_thinking", "thinks"]
+__all__ = ["beside_tools", "check_served", "encode_thinking", "thinks"]
 
 _ALWAYS = "this model always thinks"
 _ON_OR_OFF = "thinking was switched on; how much cannot be said"
@@ -44,6 +44,16 @@ def encode_thinking(
     return _Writer(request, quirks, provider, warnings).write()
 
 
+def check_served(model: str, *, provider: str) -> None:
+    """Refuses a model that only Responses serves.
+
+    raises: Unsupported
+    """
+    if not GPT.find(model).chat:
+        elsewhere = _in_responses(model, provider)
+        raise Unsupported(f"Chat Completions does not serve {model}. Use {elsewhere}.", provider=provider)
+
+
 def beside_tools(
     fields: dict[str, Any], request: Request, *, provider: str, warnings: list[Warning]
 ) -> dict[str, Any]:
@@ -55,7 +65,7 @@ def beside_tools(
     effort = fields.get("reasoning_effort")
     if when == "always" or effort == "none" or (when == "without-effort" and effort is None):
         return fields
-    elsewhere = f'"{provider.removesuffix("-chat")}-responses:{model}"'
+    elsewhere = _in_responses(model, provider)
     if when == "never":
         raise Unsupported(
             f"{model} takes no function tools in Chat Completions, for it always reasons. Use {elsewhere}.",
@@ -64,6 +74,10 @@ def beside_tools(
     words = f"Chat Completions takes function tools of {model} without reasoning only; use {elsewhere}"
     warnings.append(UnsupportedSetting("reasoning.effort", words))
     return {**fields, "reasoning_effort": "none"}
+
+
+def _in_responses(model: str, provider: str) -> str:
+    return f'"{provider.removesuffix("-chat")}-responses:{model}"'
 
 
 class _Writer:

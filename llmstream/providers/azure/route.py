@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from llmstream.exchange import HttpRequest
-from llmstream.providers.base import bearer, join, path_segment
+from llmstream.providers.base import Wire, bearer, join, path_segment
+from llmstream.providers.openai.wire import other_wire
+from llmstream.request import Request
 
-__all__ = ["azure_route", "key_or_token"]
+__all__ = ["azure_route", "azure_wire", "key_or_token"]
 
 _VERSION_ENV: Final = ("OPENAI_API_VERSION", "AZURE_OPENAI_API_VERSION")
 _TOKEN: Final = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+=*")
@@ -34,7 +37,7 @@ def azure_route(base_url: str, http: HttpRequest, model: str, env: Mapping[str, 
     base = base.rstrip("/")
     fields = dict(parse_qsl(query))
     own = fields.get("api-version")
-    version = own or next((env[name].strip() for name in _VERSION_ENV if env.get(name, "").strip()), None)
+    version = own or _version(env)
     path = urlsplit(base).path
     if "/deployments/" in path:
         sent = version
@@ -50,3 +53,25 @@ def azure_route(base_url: str, http: HttpRequest, model: str, env: Mapping[str, 
         fields["api-version"] = sent
     rest = f"?{urlencode(fields, quote_via=quote)}" if fields else ""
     return join(base + rest, http, model, env)
+
+
+def azure_wire(request: Request, address: Callable[[], str]) -> Wire | None:
+    """Responses where Azure serves the request only there, and the address is not of the older, dated API.
+
+    The dated API has other models, whose names are those of deployments; it is asked as it is.
+    """
+    return other_wire(request, lambda: _serves_responses(address(), os.environ), provider="azure")
+
+
+def _serves_responses(base_url: str, env: Mapping[str, str]) -> bool:
+    base, _, query = base_url.partition("?")
+    path = urlsplit(base.rstrip("/")).path
+    if path.endswith("/v1"):
+        return True
+    version = dict(parse_qsl(query)).get("api-version") or _version(env)
+    dated = version is not None and version[:1].isdigit()
+    return not dated and "/deployments/" not in path and not path.endswith("/models")
+
+
+def _version(env: Mapping[str, str]) -> str | None:
+    return next((env[name].strip() for name in _VERSION_ENV if env.get(name, "").strip()), None)
