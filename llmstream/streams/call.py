@@ -178,6 +178,8 @@ class Call:
                 raise
             else:
                 budget.give_back()
+                if plan.adapter is not None:
+                    plan.adapter.confirm()
                 return events
 
     async def _attempt(self) -> list[Event]:
@@ -254,6 +256,8 @@ class Call:
         rejected = [error for error in self.retried if isinstance(error, AuthenticationError)]
         if isinstance(failure, AuthenticationError) and self._plan.new_keys and not rejected:
             return 0.0  # keys are rotated: the function that gives them is asked once more
+        if self._plan.adapter is not None and self._plan.adapter.learn(failure):
+            return 0.0
         wait_s = wait_before_retry_s(self._plan.retry, failure, self.attempts)
         return None if wait_s is not None and self.steps.past_total(wait_s) else wait_s
 

@@ -18,6 +18,7 @@ from llmstream.events import Event, OtherWarning, Warning
 from llmstream.providers.base import Provider, Wire
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request
+from llmstream.streams.adapting import Adapter
 from llmstream.streams.event_stream import EventStream
 from llmstream.streams.history import is_plain, mended
 from llmstream.streams.inlining import Inliner
@@ -190,6 +191,8 @@ class Model:
         way = self._asked(request)
         call_id = _new_id()
         inliner = Inliner(dialect, self.downloads)
+        adapts = given.get("adapt", True)
+        adapter = Adapter((name, self.base_url, request.model), dialect) if adapts else None
         keeping = dialect if keeps_answers(dialect) else None
         if keeping is not None and not keeping.is_kept(request, provider=name):
             keeping = None
@@ -198,7 +201,8 @@ class Model:
             request,
             given,
             call_id,
-            prepare=lambda: self._prepare(way.request, call_id, inliner, warnings),
+            prepare=lambda: self._prepare(way.request, call_id, inliner, warnings, adapter),
+            adapter=adapter,
             decoder=lambda: way.reading(
                 making(provider=name, include_raw=request.include_raw, limits=self.limits)
             ),
@@ -264,7 +268,12 @@ class Model:
         )
 
     async def _prepare(
-        self, request: Request, call_id: str, inliner: Inliner | None = None, before: Iterable[Warning] = ()
+        self,
+        request: Request,
+        call_id: str,
+        inliner: Inliner | None = None,
+        before: Iterable[Warning] = (),
+        adapter: Adapter | None = None,
     ) -> Prepared:
         """The request as it is sent; `call_id` stays the same over all attempts of a call."""
         warnings: list[OtherWarning] = []
@@ -277,6 +286,8 @@ class Model:
         encoded = self.provider.dialect.encode(request, provider=self.provider.name)
         if before or warnings:
             encoded = msgspec.structs.replace(encoded, warnings=[*before, *warnings, *encoded.warnings])
+        if adapter is not None:
+            encoded = adapter.fit(encoded)
         return await self._addressed(encoded, request, self._call_headers(call_id))
 
     def _kept(self, keeping: KeepsAnswers, request: Request) -> KeptAnswer:

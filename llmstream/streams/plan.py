@@ -11,6 +11,7 @@ from llmstream.dialects.base import Decoder, Encoded, Position
 from llmstream.errors import LLMStreamError
 from llmstream.exchange import HttpRequest, carries_secret
 from llmstream.request import Request
+from llmstream.streams.adapting import Adapter
 from llmstream.streams.observations import Observe
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.limiter import Limiter
@@ -68,6 +69,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     new_keys:    whether `prepare` may give another key after a refusal
     model, call_id: what observations of the call are told by
     request: what is asked, for observers that want content
+    adapter:     fits requests to what the model refuses; None where refusals stand
     kept:        the ways to an answer that is kept, where it is to be read on after a break
     follows:     whether `decoder` may make one of answers that are kept
     max_output_tokens: what the request may be answered with, for the limiter's estimate
@@ -83,6 +85,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     session: aiohttp.ClientSession | None = None
     include_raw: bool = False
     new_keys: bool = False
+    adapter: Adapter | None = None
     kept: KeptAnswer | None = None
     follows: bool = True
     model: str = ""

@@ -12,6 +12,7 @@ from typing import Final, Literal
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
+from llmstream.dialects.anthropic.binding import dropping_bound_thinking
 from llmstream.dialects.anthropic.decoder import AnthropicDecoder
 from llmstream.dialects.anthropic.error_words import encode_error
 from llmstream.dialects.anthropic.event_encoder import AnthropicEventEncoder
@@ -72,6 +73,10 @@ class Anthropic(msgspec.Struct, frozen=True):
         """Whether the model goes on with an answer that is begun for it; none does that while it thinks."""
         thinks = request.reasoning is not None and request.reasoning.effort != "none"
         return not thinks and CLAUDE.find(request.model).prefix
+
+    def repaired(self, http: HttpRequest, error: LLMStreamError) -> HttpRequest | None:
+        """The request as the vendor would take it; None where the error is about something else."""
+        return dropping_bound_thinking(http, error, betas_in_body=self.quirks.betas_in_body)
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
