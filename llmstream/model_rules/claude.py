@@ -14,7 +14,12 @@ import msgspec
 
 from llmstream.model_rules.table import Row, Table
 
-__all__ = ["CLAUDE", "ClaudeRules", "sampling_refusal"]
+__all__ = ["CLAUDE", "NO_SAMPLING_SINCE", "ClaudeRules", "sampling_refusal"]
+
+NO_SAMPLING_SINCE: Final = "2026-10-21"
+"""Versions of Anthropic's API from this on refuse sampling settings for every model, even at their defaults.
+source: platform.claude.com/docs/en/api/migration-2026-10-21
+"""
 
 
 class ClaudeRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +35,7 @@ class ClaudeRules(msgspec.Struct, frozen=True, kw_only=True):
     schemas:           answers and tool inputs can be held to a JSON schema
     bedrock_schemas:   on Amazon Bedrock too
     prefix:            the model continues an assistant message at the end of the conversation
-    system_turns:      a message of the role `system` may stand inside `messages`
+    system_turns:      what becomes of a message of the role `system` inside `messages`
     context_tokens:    of input and output together; None where no source says
     max_output_tokens: more is refused; None where no source says
     default_tokens:    `max_tokens` where the request sets none, since the API requires one
@@ -46,7 +51,7 @@ class ClaudeRules(msgspec.Struct, frozen=True, kw_only=True):
     schemas: bool = True
     bedrock_schemas: bool = True
     prefix: bool = False
-    system_turns: bool = False
+    system_turns: Literal["honoured", "ignored", "refused"] = "refused"
     context_tokens: int | None = None
     max_output_tokens: int | None = None
     default_tokens: int = 8_192
@@ -71,7 +76,7 @@ _V4_6: Final = ClaudeRules(
 _V4_7: Final = msgspec.structs.replace(
     _V4_6, thinking="adaptive", efforts=("low", "medium", "high", "xhigh", "max"), sampling=False
 )
-_ALWAYS_THINKS: Final = msgspec.structs.replace(_V4_7, off="never", system_turns=True)
+_ALWAYS_THINKS: Final = msgspec.structs.replace(_V4_7, off="never", system_turns="honoured")
 _NEWEST: Final = msgspec.structs.replace(_ALWAYS_THINKS, forced_tools=False)
 _SDK: Final = "pydantic-ai-slim 2.68, @ai-sdk/anthropic 4.0.105, platform.claude.com"
 
@@ -83,16 +88,15 @@ def _row(version: str, rules: ClaudeRules, *, kind: str = "opus|sonnet|haiku|ins
 
 CLAUDE: Final = Table(
     _row("5[-.][5-9]|[6-9]", msgspec.structs.replace(_NEWEST, off="between_tools"), kind="sonnet"),
-    _row("[5-9]", msgspec.structs.replace(_V4_7, system_turns=True), kind="haiku"),
+    _row("[5-9]", msgspec.structs.replace(_V4_7, system_turns="honoured"), kind="haiku"),
     _row("5[-.][1-9]|[6-9]", msgspec.structs.replace(_NEWEST, bedrock_schemas=False), kind="fable"),
     _row("5", msgspec.structs.replace(_ALWAYS_THINKS, bedrock_schemas=False), kind="fable"),
     _row("5[-.][1-9]|[6-9]", _NEWEST, kind="mythos"),
     _row("5|preview", _ALWAYS_THINKS, kind="mythos"),
     _row("5[-.][5-9]|[6-9]", _NEWEST, kind="opus"),
-    _row("5", msgspec.structs.replace(_V4_7, system_turns=True), kind="opus"),
-    # The role `system` inside `messages` is accepted by Sonnet 5 and then ignored.
-    _row("5", _V4_7, kind="sonnet"),
-    _row("4[-.]8", msgspec.structs.replace(_V4_7, system_turns=True), kind="opus"),
+    _row("5", msgspec.structs.replace(_V4_7, system_turns="honoured"), kind="opus"),
+    _row("5", msgspec.structs.replace(_V4_7, system_turns="ignored"), kind="sonnet"),
+    _row("4[-.]8", msgspec.structs.replace(_V4_7, system_turns="honoured"), kind="opus"),
     _row("4[-.][789]", _V4_7),
     _row("4[-.]6", _V4_6),
     _row("4[-.][2-5]", _V4_5),

@@ -247,6 +247,8 @@ class Simulator:
             check_stream_asked(dialect, http)
             number, self._answered = self._answered, self._answered + 1
             turn = self._script.turn(request, number)
+            if request.settings.max_output_tokens == 0:  # Anthropic's way to fill the cache ahead
+                turn = Turn(finish_reason="length")
             if isinstance(turn.fault, Refuse):
                 return _whole(_refusal(dialect, _refused(turn.fault), received))
             kept = isinstance(dialect, KeepsAnswers) and dialect.is_kept(request, provider=_VENDOR)

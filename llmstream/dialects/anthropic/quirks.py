@@ -23,6 +23,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     betas_in_body:      beta features go to the field `anthropic_beta` instead of the header
     stream_field:       the body says `stream: true`
     url_sources:        images and documents may be given by URL or file id
+    system_turns:       models that know them get later system messages in their places, which keeps
+                        the cached prompt; elsewhere these move to the top
     unsigned_thinking:  what becomes of reasoning that carries no signature, such as another vendor's
     schemas:            whose list says which models can be held to a schema: Anthropic's, Bedrock's
                         shorter one, or "forced-tools-first": a forced tool takes the schema's place
@@ -36,6 +38,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     betas_in_body: bool = False
     stream_field: bool = True
     url_sources: bool = True
+    system_turns: bool = True
     unsigned_thinking: Literal["drop", "text", "keep"] = "drop"
     schemas: Literal["anthropic", "bedrock", "forced-tools-first"] = "anthropic"
     default_max_tokens: int | None = None
@@ -71,6 +74,7 @@ BEDROCK_INVOKE_QUIRKS: Final = Quirks(
     stream_field=False,
     url_sources=False,
     schemas="bedrock",
+    system_turns=False,
 )
 """source: Amazon Bedrock user guide, Anthropic Claude Messages API"""
 
@@ -78,6 +82,7 @@ VERTEX_QUIRKS: Final = Quirks(
     path="/models/{model}:streamRawPredict",
     body_version="vertex-2023-10-16",
     schemas="forced-tools-first",
+    system_turns=False,
 )
 """The address ends in `/projects/{p}/locations/{l}/publishers/anthropic`.
 

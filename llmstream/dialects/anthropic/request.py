@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -19,15 +19,10 @@ from llmstream.dialects.json_wishes import described_schema
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.exchange import HttpRequest
-from llmstream.model_rules.claude import CLAUDE, ClaudeRules, sampling_refusal
+from llmstream.model_rules.claude import CLAUDE, NO_SAMPLING_SINCE, ClaudeRules, sampling_refusal
 from llmstream.request import ProviderTool, Request, Settings
 
 __all__ = ["encode_request"]
-
-_NO_SAMPLING_SINCE: Final = "2026-10-21"
-"""Versions of the API from this on refuse sampling settings for every model, even at their defaults.
-source: platform.claude.com/docs/en/api/migration-2026-10-21
-"""
 
 
 def encode_request(request: Request, *, provider: str, quirks: Quirks) -> Encoded:
@@ -66,7 +61,8 @@ def _body(
     request: Request, options: dict[str, Any], provider: str, quirks: Quirks, warnings: list[Warning]
 ) -> dict[str, Any]:
     rules = CLAUDE.find(request.model)
-    conversation = Conversation(provider=provider, quirks=quirks, warnings=warnings)
+    inline = quirks.system_turns and rules.system_turns == "honoured"
+    conversation = Conversation(provider=provider, quirks=quirks, system_turns=inline, warnings=warnings)
     conversation.read(request.messages)
     if request.response_format is not None and _drop_citations(conversation.messages):
         warnings.append(
@@ -105,7 +101,7 @@ def _body(
     if container is not None:
         body["container"] = container
     version = _header(request, "anthropic-version") or quirks.version
-    if quirks.body_version is None and version >= _NO_SAMPLING_SINCE:
+    if quirks.body_version is None and version >= NO_SAMPLING_SINCE:
         rules = msgspec.structs.replace(rules, sampling=False)
     return {**body, **_sampling(request.settings, rules, thinks, warnings)}
 

@@ -19,6 +19,7 @@ from llmstream.dialects.bedrock_converse.request_checks import (
 )
 from llmstream.dialects.bedrock_converse.tools import CACHE_POINT, SYSTEM_TOOL
 from llmstream.dialects.bedrock_converse.turn_reader import TurnReader, read_system
+from llmstream.dialects.claude_refusals import claude_refusal
 from llmstream.exchange import HttpRequest
 from llmstream.model_rules.claude import CLAUDE
 from llmstream.request import (
@@ -73,6 +74,7 @@ def decode_request(http: HttpRequest) -> Request:
         raise refusal("The provided model identifier is invalid.")
     check_inference(rest.get("inferenceConfig") or {})
     check_tools(body.tool_config, check_turns(body.messages))
+    _check_claude(model, rest)
     can = traits(model)
     fields = dict(body.additional_model_request_fields or {})
     output = dict(body.output_config or {})
@@ -100,6 +102,25 @@ def decode_request(http: HttpRequest) -> Request:
         reasoning=reasoning,
         provider_options={KEY: options} if options else {},
     )
+
+
+def _check_claude(model: str, body: dict[str, Any]) -> None:
+    """What a Claude refuses; other vendors' models are not told apart.
+
+    raises: BadRequest
+    """
+    fields, inference = body.get("additionalModelRequestFields") or {}, body.get("inferenceConfig") or {}
+    choice = (body.get("toolConfig") or {}).get("toolChoice") or {}
+    sampling = [name for name in ("temperature", "topP") if inference.get(name) is not None]
+    words = claude_refusal(
+        model,
+        thinking=fields.get("thinking") or {},
+        effort=(body.get("outputConfig") or {}).get("effort"),
+        forced="any" in choice or "tool" in choice,
+        sampling=[*sampling, *(["top_k"] if fields.get("top_k") is not None else [])],
+    )
+    if words is not None:
+        raise refusal(f"The model returned the following errors: {words}")
 
 
 def _tool(tool: dict[str, Any]) -> ToolSpec | ProviderTool:

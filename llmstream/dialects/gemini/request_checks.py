@@ -17,6 +17,7 @@ __all__ = ["check_config", "check_contents", "check_tools"]
 _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 _BESIDE: Final = frozenset(camel(name) for name in SIDE_FIELDS) | {"thought"}
 _RANGES: Final = {"temperature": (0.0, 2.0), "topP": (0.0, 1.0)}
+_PENALTIES: Final = ("presencePenalty", "frequencyPenalty")
 _INTEGERS: Final = ("maxOutputTokens", "topK", "seed", "candidateCount")
 _LACKS_SIGNATURE: Final = (
     "Function call is missing a thought_signature in functionCall parts. This is required for tools to work "
@@ -42,6 +43,10 @@ def check_contents(contents: list[dict[str, Any]], rules: GeminiRules, *, vertex
         for place, part in enumerate(parts):
             _check_part(f"contents[{number}].parts[{place}]", part, vertex)
     turns = _turns(contents)
+    if turns[-1][0] and not rules.prefix:
+        raise refusal(
+            "Please ensure that single turn requests end with a user role or the role field is empty."
+        )
     _check_calls(turns)
     if rules.signs_calls:
         _check_signatures(turns)
@@ -104,6 +109,11 @@ def check_config(config: dict[str, Any], declarations: bool, rules: GeminiRules)
         value = config.get(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
             raise _wrong_kind(name, "TYPE_INT32", value)
+    level = (config.get("thinkingConfig") or {}).get("thinkingLevel")
+    if rules.thinking == "level" and isinstance(level, str) and level.lower() not in rules.levels:
+        raise refusal(f"Thinking level {level.upper()} is not supported for this model.")
+    if not rules.penalties and any(config.get(name) is not None for name in _PENALTIES):
+        raise refusal("Penalty is not enabled for this model")
     cap = config.get("maxOutputTokens")
     if cap is not None and cap < 1:
         raise refusal(

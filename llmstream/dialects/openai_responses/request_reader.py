@@ -165,7 +165,7 @@ def _settings(body: dict[str, Any], quirks: Quirks) -> Settings:
                 f"decimal_{'below_min' if value < low else 'above_max'}_value",
             )
         if quirks.reasoning_model_rules and not samples:
-            raise refused(f"Unsupported parameter: '{name}' is not supported with this model.")
+            raise refused(f"Unsupported parameter: '{name}' is not supported with this model.", None, name)
         found[name] = value
     most = body.get("max_output_tokens")
     if most is not None:
