@@ -217,6 +217,7 @@ class GeminiDecoder(PartDecoder):
 
     def fail(self, error: LLMStreamError) -> None:
         """The stream cannot go on, unless it is a response that can be asked for again."""
+        self._notice(self.out[self._place_at :])
         if self._responses.count and error.retryable and self.continuation is not None:
             self.gap = error
         else:
