@@ -83,6 +83,8 @@ class ContinuedAnswers:
         events = sentence_of(turn, request, number=number, now=now)
         cut, *later = turn.continues
         before, after = events[: cut.after_events], events[cut.after_events :]
+        if not after:
+            return turn
         name = next((e for e in before if isinstance(e, ResponseMetadata)), ResponseMetadata())
         self._count += 1
         place = Continuation(base64.b64encode(b"place-%d" % self._count).decode(), name.id)

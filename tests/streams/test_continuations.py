@@ -24,7 +24,8 @@ from llmstream.events import (
 )
 from llmstream.grammar import check
 from llmstream.middleware import Ask, wrap
-from llmstream.simulator import Call, Continue, Cut, Refuse, Script, Simulator, Stall, Turn
+from llmstream.request import ResponseFormat
+from llmstream.simulator import Call, Continue, Cut, Pace, Refuse, Script, Simulator, Stall, Turn
 from llmstream.testing import no_leaks
 
 QUICK = ls.Retry(max_retries=2, max_wait_s=0.0)
@@ -415,3 +416,25 @@ async def test_each_request_asks_for_its_key(serve) -> None:
     model = ls.Model("google:m", base_url=await serve(counting), api_key=lambda: next(fresh))
     await model.stream("Hi").collect()
     assert keys == ["key-one", "key-two", "key-three"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_answer_that_comes_as_a_call_is_cut_too(kind) -> None:
+    given = Turn(calls=(Call("reply", {"city": "Bergen, Norway"}),), continues=(Continue(after_events=3),))
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    wanted = ResponseFormat(schema, name="reply", mode="tool")
+    async with simulated(kind, given) as (simulator, model):
+        events = await read(model().events("Hi", response_format=wanted))
+    assert json.loads(text_of(events)) == {"city": "Bergen, Norway"}
+    assert len([e for e in events if isinstance(e, TextStart)]) == 1
+    assert len(simulator.requests) == 2
+    assert isinstance(events[-1], Finish)
+    assert events[-1].finish_reason == "stop"
+    assert events[-1].provider_metadata["google"]["continuations"] == 1
+
+
+async def test_the_step_deadline_counts_in_each_response(llm_virtual_clock) -> None:
+    async with simulated("google", cut(6, pace=Pace(delta_s=10))) as (_, model):
+        events = await read(model(deadlines=ls.Deadlines(step_s=60)).events("Hi"))
+    assert text_of(events) == TEXT
+    assert llm_virtual_clock.elapsed_s > 60
