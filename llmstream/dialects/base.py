@@ -20,7 +20,6 @@ from llmstream.request import Request
 
 __all__ = [
     "ChoosesUrls",
-    "Continuation",
     "ContinuesAnswers",
     "ContinuingDecoder",
     "Decoder",
@@ -32,6 +31,7 @@ __all__ = [
     "KnowsOutput",
     "Limits",
     "OutputAbility",
+    "Place",
     "Position",
     "TakesPrefix",
     "continues_answers",
@@ -300,7 +300,7 @@ def goes_on(decoder: Decoder) -> TypeGuard[FollowingDecoder]:
     return hasattr(decoder, "reconnect")
 
 
-class Continuation(msgspec.Struct, frozen=True):
+class Place(msgspec.Struct, frozen=True):
     """Where another request continues an answer that its vendor cut into several responses.
 
     token:       the vendor's own, opaque
@@ -325,7 +325,7 @@ class ContinuingDecoder(Decoder, Protocol):
         ...
 
     @property
-    def continuation(self) -> Continuation | None:
+    def next_place(self) -> Place | None:
         """Asks for exactly what follows the events so far; None where the vendor gave no such place."""
         ...
 
@@ -335,7 +335,7 @@ class ContinuingDecoder(Decoder, Protocol):
         ...
 
     def go_on(self) -> None:
-        """Another body follows: the response to a request with `continuation`."""
+        """Another body follows: the response to a request with `next_place`."""
         ...
 
 
@@ -347,15 +347,15 @@ class ContinuesAnswers(Protocol):
         """Whether the answer is to be continued without being asked; its decoder is a ContinuingDecoder."""
         ...
 
-    def continued(self, request: Request, place: Continuation, *, provider: str) -> Request:
+    def continued(self, request: Request, place: Place, *, provider: str) -> Request:
         """The request for what follows a place in the answer to `request`."""
         ...
 
-    def place_of(self, request: Request) -> Continuation | None:
+    def place_of(self, request: Request) -> Place | None:
         """The reverse of `continued`: where a request continues an answer; None for any other request."""
         ...
 
-    def cut_off(self, place: Continuation, usage: Usage) -> Finish:
+    def cut_off(self, place: Place, usage: Usage) -> Finish:
         """The finish of a response that another one continues."""
         ...
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.base import Continuation
+from llmstream.dialects.base import Place
 from llmstream.dialects.options import options_of
 from llmstream.events import Usage
 from llmstream.request import Request
@@ -31,21 +31,21 @@ class Responses:
     """
 
     def __init__(self) -> None:
-        self.last: Continuation | None = None
+        self.last: Place | None = None
         self.spoken = False
         self.count = 0
-        self._asked: Continuation | None = None
+        self._asked: Place | None = None
         self._usages: list[Usage] = []
 
     @property
-    def next(self) -> Continuation | None:
+    def next(self) -> Place | None:
         """What asks for exactly what follows the content so far."""
         return None if self.spoken else self.last
 
     def place(self, token: Any, response_id: str | None = None) -> None:
         """The vendor gave a token; anything but a text says nothing."""
         if isinstance(token, str) and token:
-            self.last = Continuation(token, response_id)
+            self.last = Place(token, response_id)
             self.spoken = False
 
     def forget(self) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from llmstream.dialects.base import Continuation, ContinuesAnswers
+from llmstream.dialects.base import ContinuesAnswers, Place
 from llmstream.errors import BadRequest
 from llmstream.events import (
     Event,
@@ -56,7 +56,7 @@ class ContinuedAnswers:
         self._rests: dict[str, _Rest] = {}
         self._count = 0
 
-    def rest(self, place: Continuation) -> tuple[Turn, Request]:
+    def rest(self, place: Place) -> tuple[Turn, Request]:
         """What is answered to a request that names a place, and what was asked first.
 
         raises: BadRequest for a token that is no such place
@@ -87,7 +87,7 @@ class ContinuedAnswers:
             return turn
         name = next((e for e in before if isinstance(e, ResponseMetadata)), ResponseMetadata())
         self._count += 1
-        place = Continuation(base64.b64encode(b"place-%d" % self._count).decode(), name.id)
+        place = Place(base64.b64encode(b"place-%d" % self._count).decode(), name.id)
         opened = _still_open(before)
         another = msgspec.structs.replace(name, id=f"{name.id}-{self._count}")
         rest = [another, *opened, *(e for e in after if not isinstance(e, ResponseMetadata))]

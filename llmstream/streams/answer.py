@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
-from llmstream.dialects.base import Continuation, ContinuingDecoder, FollowingDecoder, Position
+from llmstream.dialects.base import ContinuingDecoder, FollowingDecoder, Place, Position
 from llmstream.dialects.sentence import Sentence
 from llmstream.dialects.vendor_errors import is_error_body, is_json, vendor_error
 from llmstream.errors import DeadlineExceeded, DecodeError, IncompleteStream, LLMStreamError
@@ -43,7 +43,7 @@ Between two slices other tasks may run, so a body that comes at once does not ho
 Reopen: TypeAlias = Callable[[LLMStreamError, Position], Awaitable[Rest | None]]
 """(why the answer broke off, how far it was read) to the rest of it, or None where it is not to be had."""
 
-Continue: TypeAlias = Callable[[Continuation, LLMStreamError | None], Awaitable[tuple[Response, Watchdog]]]
+Continue: TypeAlias = Callable[[Place, LLMStreamError | None], Awaitable[tuple[Response, Watchdog]]]
 """(where the answer goes on, why it broke off) to the next response of it, and what watches that."""
 
 
@@ -111,9 +111,9 @@ class Answer:
         return self._reopen is not None and self._follow is not None and self._follow.position is not None
 
     @property
-    def _place(self) -> Continuation | None:
+    def _place(self) -> Place | None:
         """Where another response goes on; None where none is to be asked for."""
-        return self._more.continuation if self._more is not None else None
+        return self._more.next_place if self._more is not None else None
 
     def close(self) -> None:
         """Leaves now: the socket closes unless the body is over."""
@@ -248,7 +248,7 @@ class Answer:
         self._watchdog.go_on()
         return []
 
-    async def _next_response(self, place: Continuation, failure: LLMStreamError | None) -> list[Event]:
+    async def _next_response(self, place: Place, failure: LLMStreamError | None) -> list[Event]:
         """The answer goes on in another response, or ends in an error."""
         assert self._more is not None  # by _place
         assert self._go_on is not None

@@ -28,7 +28,7 @@ from llmstream.events import (
     Usage,
 )
 from llmstream.streams.answer import Answer
-from llmstream.streams.continuations import Continuer
+from llmstream.streams.next_response import Continuer
 from llmstream.streams.plan import Plan, Prepared
 from llmstream.streams.reopening import Reopener
 from llmstream.streams.reporting import Reporter

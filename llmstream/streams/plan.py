@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from llmstream.dialects.base import Continuation, Decoder, Encoded, Position
+from llmstream.dialects.base import Decoder, Encoded, Place, Position
 from llmstream.errors import LLMStreamError
 from llmstream.exchange import HttpRequest, carries_secret
 from llmstream.request import Request
@@ -48,7 +48,7 @@ def secrets_of(key: str | None, headers: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted([s for s in found if len(s) >= _SHORTEST_SECRET], key=len, reverse=True))
 
 
-Continued: TypeAlias = Callable[[Continuation], Awaitable[Prepared]]
+Continued: TypeAlias = Callable[[Place], Awaitable[Prepared]]
 """Makes the request for what follows a place in an answer that its vendor cut."""
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from llmstream import events as ev
-from llmstream.dialects.base import Continuation, Decoder, takes_more
+from llmstream.dialects.base import Decoder, Place, takes_more
 from llmstream.errors import LLMStreamError
 
 __all__ = ["ANSWER_KEY", "OutputToolDecoder"]
@@ -42,9 +42,9 @@ class OutputToolDecoder:
         return self._told(self.decoder.close())
 
     @property
-    def continuation(self) -> Continuation | None:
+    def next_place(self) -> Place | None:
         """As the decoder inside says; see `ContinuingDecoder`."""
-        return self.decoder.continuation if takes_more(self.decoder) else None
+        return self.decoder.next_place if takes_more(self.decoder) else None
 
     @property
     def gap(self) -> LLMStreamError | None:

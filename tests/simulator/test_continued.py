@@ -7,7 +7,7 @@ import pytest
 
 import llmstream as ls
 from llmstream.chats.message import Message
-from llmstream.dialects.base import Continuation
+from llmstream.dialects.base import Place
 from llmstream.dialects.gemini import Gemini
 from llmstream.errors import BadRequest
 from llmstream.events import (
@@ -41,7 +41,7 @@ def parts(turn: Turn) -> list[tuple[Event, ...]]:
         if finish.raw_finish_reason != "CONTINUATION":
             return out
         token = finish.provider_metadata["google"]["continuation_token"]
-        turn, request = answers.rest(Continuation(token))
+        turn, request = answers.rest(Place(token))
         first = answers.first(dialect, turn, request, number=0, now=NOW)
 
 
@@ -97,7 +97,7 @@ def test_faults_meet_the_first_requests_for_the_rest() -> None:
     answers = ContinuedAnswers()
     turn = Turn(text="a b c", continues=(Continue(after_events=3, faults=(Refuse(status=503), Cut())),))
     finish = answers.first(Gemini(), turn, ASKED, number=0, now=NOW).events[-1]
-    place = Continuation(finish.provider_metadata["google"]["continuation_token"])
+    place = Place(finish.provider_metadata["google"]["continuation_token"])
     assert [answers.rest(place)[0].fault for _ in range(4)] == [Refuse(status=503), Cut(), None, None]
 
 
@@ -106,8 +106,8 @@ def test_a_token_is_good_for_its_answer_only() -> None:
     turn = Turn(text="a b c", continues=(Continue(after_events=3),))
     finish = answers.first(Gemini(), turn, ASKED, number=0, now=NOW).events[-1]
     token = finish.provider_metadata["google"]["continuation_token"]
-    assert answers.rest(Continuation(token, "sim-0"))
-    for place in (Continuation("x"), Continuation(token, "sim-7")):
+    assert answers.rest(Place(token, "sim-0"))
+    for place in (Place("x"), Place(token, "sim-7")):
         with pytest.raises(BadRequest):
             answers.rest(place)
 

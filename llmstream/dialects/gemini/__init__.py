@@ -13,7 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.dialects.base import Continuation, Encoded, Limits, OutputAbility
+from llmstream.dialects.base import Encoded, Limits, OutputAbility, Place
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.gemini.decoder import GeminiDecoder
 from llmstream.dialects.gemini.event_encoder import GeminiEventEncoder
@@ -111,16 +111,16 @@ class Gemini(msgspec.Struct, frozen=True):
         """Whether long answers are continued; see `dialects.base.ContinuesAnswers`."""
         return asked_for(request, KEY, provider)
 
-    def continued(self, request: Request, place: Continuation, *, provider: str) -> Request:
+    def continued(self, request: Request, place: Place, *, provider: str) -> Request:
         """The same request with the token. `maxOutputTokens` stays: it counts over all responses."""
         return with_options(request, provider, {"continuationToken": place.token})
 
-    def place_of(self, request: Request) -> Continuation | None:
+    def place_of(self, request: Request) -> Place | None:
         """The place that a request names."""
         token = options_of(request, KEY, KEY).get("continuationToken")
-        return Continuation(token) if isinstance(token, str) else None
+        return Place(token) if isinstance(token, str) else None
 
-    def cut_off(self, place: Continuation, usage: Usage) -> Finish:
+    def cut_off(self, place: Place, usage: Usage) -> Finish:
         """The finish of a response that another one continues."""
         return Finish("length", usage, CONTINUATION, {KEY: {"continuation_token": place.token}})
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.base import Continuation, Limits
+from llmstream.dialects.base import Limits, Place
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.gemini.array_framing import GeminiFraming
 from llmstream.dialects.gemini.finish import CONTINUATION, finish_reason, is_block_reason
@@ -186,7 +186,7 @@ class GeminiDecoder(PartDecoder):
     # long answers, which come in several responses
 
     @property
-    def continuation(self) -> Continuation | None:
+    def next_place(self) -> Place | None:
         """See `ContinuingDecoder`. The vendor also gives places in the middle of a response."""
         if self._blocked is not None or (self.complete and self._raw_reason != CONTINUATION):
             return None
@@ -218,7 +218,7 @@ class GeminiDecoder(PartDecoder):
     def fail(self, error: LLMStreamError) -> None:
         """The stream cannot go on, unless it is a response that can be asked for again."""
         self._notice(self.out[self._place_at :])
-        if self._responses.count and error.retryable and self.continuation is not None:
+        if self._responses.count and error.retryable and self.next_place is not None:
             self.gap = error
         else:
             super().fail(error)

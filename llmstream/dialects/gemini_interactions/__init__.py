@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.dialects.base import Continuation, Encoded, Limits
+from llmstream.dialects.base import Encoded, Limits, Place
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.gemini_interactions.decoder import InteractionsDecoder
 from llmstream.dialects.gemini_interactions.event_encoder import InteractionsEventEncoder
@@ -96,20 +96,20 @@ class GeminiInteractions(msgspec.Struct, frozen=True):
         left_to_google = options.get("background") or "agent" in options or "agent_config" in options
         return asked_for(request, KEY, provider) and not left_to_google
 
-    def continued(self, request: Request, place: Continuation, *, provider: str) -> Request:
+    def continued(self, request: Request, place: Place, *, provider: str) -> Request:
         """The request with the token; Google knows the conversation, unless it was not to store it."""
         options: dict[str, object] = {"continuation_token": place.token}
         if place.response_id and options_of(request, KEY, provider).get("store") is not False:
             options["previous_interaction_id"] = place.response_id
         return with_options(request, provider, options)
 
-    def place_of(self, request: Request) -> Continuation | None:
+    def place_of(self, request: Request) -> Place | None:
         """The place that a request names."""
         options = options_of(request, KEY, KEY)
         token, owner = options.get("continuation_token"), options.get("previous_interaction_id")
-        return Continuation(token, owner) if isinstance(token, str) else None
+        return Place(token, owner) if isinstance(token, str) else None
 
-    def cut_off(self, place: Continuation, usage: Usage) -> Finish:
+    def cut_off(self, place: Place, usage: Usage) -> Finish:
         """The finish of an interaction that another one continues."""
         return Finish("length", usage, CONTINUATION, {KEY: {"continuation_token": place.token}})
 

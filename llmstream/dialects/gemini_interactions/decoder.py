@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.base import Continuation, Limits
+from llmstream.dialects.base import Limits, Place
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.gemini_interactions.step_decoder import StepDecoder
 from llmstream.dialects.gemini_interactions.steps import (
@@ -94,7 +94,7 @@ class InteractionsDecoder(StepDecoder):
             self._conclude((wire.interaction or {}).get("status") or self._status or "completed")
             if not (wire.interaction or {}).get("continuation_token"):
                 self._responses.forget()
-            if self.continuation is None:
+            if self.next_place is None:
                 self._finish()
         elif kind == "error" or (not kind and wire.error is not None):
             self.fail(error_from_value({"error": wire.error}, provider=self.provider))
@@ -168,7 +168,7 @@ class InteractionsDecoder(StepDecoder):
     # long answers, which come in several interactions
 
     @property
-    def continuation(self) -> Continuation | None:
+    def next_place(self) -> Place | None:
         """See `ContinuingDecoder`. The vendor also gives places in the middle of an interaction."""
         if self.complete and self._status != CONTINUATION:
             return None
@@ -192,7 +192,7 @@ class InteractionsDecoder(StepDecoder):
 
     def fail(self, error: LLMStreamError) -> None:
         """The stream cannot go on, unless it is an interaction that can be asked for again."""
-        if self._responses.count and error.retryable and self.continuation is not None:
+        if self._responses.count and error.retryable and self.next_place is not None:
             self.gap = error
         else:
             super().fail(error)

@@ -8,7 +8,7 @@ import pytest
 
 from llmstream import grammar
 from llmstream.chats.message import Message
-from llmstream.dialects.base import Continuation
+from llmstream.dialects.base import Place
 from llmstream.dialects.gemini import VERTEX, Gemini
 from llmstream.dialects.sentence import Sentence
 from llmstream.errors import Overloaded
@@ -53,7 +53,7 @@ def read(*bodies, cuts=()):
     events = made.start()
     for number, body in enumerate(bodies):
         if number:
-            assert made.decoder.continuation is not None
+            assert made.decoder.next_place is not None
             made.decoder.go_on()
         for start, end in itertools.pairwise([0, *(at for at in cuts if at < len(body)), len(body)]):
             events = events + made.feed(body[start:end])
@@ -107,7 +107,7 @@ def test_an_end_by_the_limit_of_the_request_is_no_cut(wire) -> None:
     """MAX_TOKENS may bring a token too; whether to go on is up to the caller then."""
     made = sentence()
     made.feed(wire.body(wire.chunk("a", finish="MAX_TOKENS", continuationToken=TOKEN)))
-    assert made.decoder.continuation is None
+    assert made.decoder.next_place is None
     (*_, finish) = made.close()
     assert (finish.finish_reason, finish.raw_finish_reason) == ("length", "MAX_TOKENS")
     assert finish.provider_metadata == {"google": {"continuation_token": TOKEN}}
@@ -124,25 +124,25 @@ def test_a_normal_end_forgets_the_token(wire) -> None:
 def test_without_a_token_nothing_is_continued(wire, token) -> None:
     made = sentence()
     made.feed(wire.body(cut(wire, "a", token=token)))
-    assert made.decoder.continuation is None
+    assert made.decoder.next_place is None
     assert made.close()[-1].finish_reason == "length"
 
 
 def test_a_place_in_the_middle_holds_until_content_comes(wire) -> None:
     made = sentence()
     made.feed(wire.body(wire.chunk("a"), wire.chunk("b", continuationToken=TOKEN)))
-    assert made.decoder.continuation == Continuation(TOKEN)
+    assert made.decoder.next_place == Place(TOKEN)
     made.feed(wire.body({"usageMetadata": usage(1, 1)}))
-    assert made.decoder.continuation == Continuation(TOKEN)
+    assert made.decoder.next_place == Place(TOKEN)
     made.feed(wire.body(wire.chunk("c")))
-    assert made.decoder.continuation is None
+    assert made.decoder.next_place is None
     assert made.decoder.unfinished == {"google": {"continuation_token": TOKEN}}
 
 
 def test_content_behind_a_place_in_the_same_piece_counts(wire) -> None:
     made = sentence()
     made.feed(wire.body(wire.chunk("b", continuationToken=TOKEN), wire.chunk("c")))
-    assert made.decoder.continuation is None
+    assert made.decoder.next_place is None
 
 
 def test_reasoning_goes_on_and_turns_into_text(wire) -> None:
@@ -197,7 +197,7 @@ def test_a_response_that_fails_at_once_can_be_asked_for_again(wire, two) -> None
     made.decoder.go_on()
     assert made.feed(wire.body({"error": {"code": 503, "status": "UNAVAILABLE", "message": "busy"}})) == []
     assert isinstance(made.decoder.gap, Overloaded)
-    assert made.decoder.continuation == Continuation(TOKEN)
+    assert made.decoder.next_place == Place(TOKEN)
     made.decoder.go_on()
     assert made.decoder.gap is None
     made.feed(two[1])
@@ -257,7 +257,7 @@ def asking(options=None):
 def test_the_next_request_is_the_same_with_the_token(dialect, provider) -> None:
     request = asking({provider: {"labels": {"a": "b"}, "continuationToken": "old"}})
     before = dialect.encode(request, provider=provider).http
-    after = dialect.continued(request, Continuation(TOKEN), provider=provider)
+    after = dialect.continued(request, Place(TOKEN), provider=provider)
     again = dialect.encode(after, provider=provider).http
     assert (again.url, again.json()) == (before.url, {**before.json(), "continuationToken": TOKEN})
     assert request.provider_options[provider]["continuationToken"] == "old"
@@ -275,16 +275,16 @@ def test_the_option_stays_here(key) -> None:
 
 
 def test_the_reverse_reads_tokens_and_writes_cuts() -> None:
-    asked = Gemini().continued(asking(), Continuation(TOKEN), provider="google")
+    asked = Gemini().continued(asking(), Place(TOKEN), provider="google")
     http = Gemini().encode(asked, provider="google").http
-    assert Gemini().place_of(Gemini().decode_request(http)) == Continuation(TOKEN)
+    assert Gemini().place_of(Gemini().decode_request(http)) == Place(TOKEN)
     assert (
         Gemini().place_of(Gemini().decode_request(Gemini().encode(asking(), provider="google").http)) is None
     )
     snake = HttpRequest(http.url, http.body.replace(b"continuationToken", b"continuation_token"))
-    assert Gemini().place_of(Gemini().decode_request(snake)) == Continuation(TOKEN)
+    assert Gemini().place_of(Gemini().decode_request(snake)) == Place(TOKEN)
     encoder = Gemini().event_encoder(asking())
-    events = [TextStart("0"), TextDelta("a", "0"), Gemini().cut_off(Continuation(TOKEN), Usage(1, 1, 2))]
+    events = [TextStart("0"), TextDelta("a", "0"), Gemini().cut_off(Place(TOKEN), Usage(1, 1, 2))]
     body = b"".join(encoder.feed(event) for event in events) + encoder.close()
     assert read(body)[-1].provider_metadata == {"google": {"continuation_token": TOKEN}}
 

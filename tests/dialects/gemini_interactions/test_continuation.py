@@ -8,7 +8,7 @@ import pytest
 
 from llmstream import grammar
 from llmstream.chats.message import Message
-from llmstream.dialects.base import Continuation
+from llmstream.dialects.base import Place
 from llmstream.dialects.gemini_interactions import GeminiInteractions
 from llmstream.dialects.sentence import Sentence
 from llmstream.errors import BadRequest, Overloaded
@@ -61,7 +61,7 @@ def read(*bodies, cuts=()):
     events = made.start()
     for number, body in enumerate(bodies):
         if number:
-            assert made.decoder.continuation is not None
+            assert made.decoder.next_place is not None
             made.decoder.go_on()
         for start, end in itertools.pairwise([0, *(at for at in cuts if at < len(body)), len(body)]):
             events = events + made.feed(body[start:end])
@@ -121,7 +121,7 @@ def test_a_status_says_it_as_well(wire) -> None:
     made = sentence()
     made.feed(wire.body(created(), wire.text("a"), told))
     assert made.complete
-    assert made.decoder.continuation == Continuation(TOKEN, "v7")
+    assert made.decoder.next_place == Place(TOKEN, "v7")
 
 
 def place(token=TOKEN):
@@ -132,10 +132,10 @@ def place(token=TOKEN):
 def test_a_place_in_the_middle_holds_until_content_comes(wire) -> None:
     made = sentence()
     made.feed(wire.body(created(), wire.start(0, "model_output"), text(wire, "a"), place()))
-    assert made.decoder.continuation == Continuation(TOKEN, "v1")
+    assert made.decoder.next_place == Place(TOKEN, "v1")
     assert not made.complete
     made.feed(wire.body(text(wire, "b")))
-    assert made.decoder.continuation is None
+    assert made.decoder.next_place is None
     assert made.decoder.unfinished == {"google": {"interaction_id": "v1", "continuation_token": TOKEN}}
     made.feed(wire.body(wire.stop(0), wire.completed(id="v1")))
     assert made.decoder.unfinished is None
@@ -238,7 +238,7 @@ def test_an_interaction_that_fails_at_once_can_be_asked_for_again(wire, two) -> 
     failed = {"event_type": "error", "error": {"message": "busy", "code": "service_unavailable"}}
     assert made.feed(wire.body(created("v2"), failed)) == []
     assert isinstance(made.decoder.gap, Overloaded)
-    assert made.decoder.continuation == Continuation(TOKEN, "v1")  # v2 gave no token
+    assert made.decoder.next_place == Place(TOKEN, "v1")  # v2 gave no token
     made.decoder.go_on()
     made.feed(two[1])
     assert made.decoder.done
@@ -281,7 +281,7 @@ def encoded(request, provider="google"):
 
 def test_the_next_request_names_what_google_has_stored() -> None:
     before = asking(previous_interaction_id="v0")
-    after = DIALECT.continued(before, Continuation(TOKEN, "v1"), provider="google")
+    after = DIALECT.continued(before, Place(TOKEN, "v1"), provider="google")
     body = {**encoded(before), "continuation_token": TOKEN, "previous_interaction_id": "v1"}
     del body["input"]
     assert encoded(after) == body
@@ -289,7 +289,7 @@ def test_the_next_request_names_what_google_has_stored() -> None:
 
 def test_what_is_not_stored_is_sent_again() -> None:
     before = asking(store=False)
-    after = DIALECT.continued(before, Continuation(TOKEN, "v1"), provider="google")
+    after = DIALECT.continued(before, Place(TOKEN, "v1"), provider="google")
     assert encoded(after) == {**encoded(before), "continuation_token": TOKEN}
 
 
@@ -309,17 +309,17 @@ def test_google_itself_continues_in_the_background(options, yes) -> None:
 
 
 def test_the_reverse_reads_tokens_and_writes_cuts() -> None:
-    asked = DIALECT.continued(asking(), Continuation(TOKEN, "v1"), provider="google")
+    asked = DIALECT.continued(asking(), Place(TOKEN, "v1"), provider="google")
     http = DIALECT.encode(asked, provider="google").http
     request = DIALECT.decode_request(http)
-    assert (DIALECT.place_of(request), request.messages) == (Continuation(TOKEN, "v1"), ())
+    assert (DIALECT.place_of(request), request.messages) == (Place(TOKEN, "v1"), ())
     assert DIALECT.place_of(asking()) is None
     encoder = DIALECT.event_encoder(asking())
     events = [
         TextStart("0"),
         TextDelta("a", "0"),
         TextEnd("0"),
-        DIALECT.cut_off(Continuation(TOKEN), Usage(1, 1)),
+        DIALECT.cut_off(Place(TOKEN), Usage(1, 1)),
     ]
     body = b"".join(encoder.feed(event) for event in events) + encoder.close()
     finish = read(body)[-1]

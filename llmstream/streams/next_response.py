@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from llmstream.dialects.base import Continuation
+from llmstream.dialects.base import Place
 from llmstream.errors import (
     ConnectionLost,
     DeadlineExceeded,
@@ -41,11 +41,11 @@ class Continuer:
         self._plan = plan
         self._continued = continued
         self._report = report
-        self._asked: Continuation | None = None
+        self._asked: Place | None = None
         self._count = 0
         self._failures = 0
 
-    async def find(self, place: Continuation, failure: LLMStreamError | None) -> tuple[Response, Watchdog]:
+    async def find(self, place: Place, failure: LLMStreamError | None) -> tuple[Response, Watchdog]:
         """The response that goes on at a place, and what watches it.
 
         failure: why the one before ended; None where the vendor ended it there
@@ -68,7 +68,7 @@ class Continuer:
                 error = call.scrubbed(again)
                 call.slow_down(error)
 
-    def _get_on(self, place: Continuation, failure: LLMStreamError | None) -> None:
+    def _get_on(self, place: Place, failure: LLMStreamError | None) -> None:
         """Counts the responses; the same place twice is progress for nobody."""
         if place == self._asked:
             if failure is None:
