@@ -20,7 +20,7 @@ from llmstream.dialects.gemini_interactions.steps import (
 from llmstream.dialects.gemini_interactions.usage import merge_usage, read_usage
 from llmstream.dialects.gemini_interactions.wire import ALIASES, WireEvent
 from llmstream.dialects.google_continuation import Responses
-from llmstream.dialects.json_text import mended
+from llmstream.dialects.json_text import is_json, mended
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import LLMStreamError
 from llmstream.events import Error, Finish, FinishReason, Metadata, ResponseMetadata, Usage
@@ -67,7 +67,7 @@ class InteractionsDecoder(StepDecoder):
     def on(self, wire: WireEvent) -> None:
         """Turns one event into ours."""
         kind = wire.event_type
-        if kind == "step.delta" and self._joiner is None and not self._held:
+        if kind == "step.delta" and self._joiner is None and not self._held and not self._cut:
             self._responses.spoken = True
             self.step_delta(wire.index, wire.delta)
             if wire.metadata is not None:
@@ -84,6 +84,9 @@ class InteractionsDecoder(StepDecoder):
         if kind == "step.start":
             self._start(wire.index, wire.step or wire.content)
         elif kind == "step.delta":
+            if self._cut and wire.index not in self.open_steps:  # it goes on without another start
+                self.open_steps[wire.index] = self._cut.pop()
+                self._end_cut()
             self.step_delta(wire.index, wire.delta)
         elif kind == "step.stop":
             self._stop(wire.index)
@@ -214,7 +217,7 @@ class InteractionsDecoder(StepDecoder):
     def _stop(self, index: Hashable) -> None:
         """A step is over, or cut: nothing on the wire tells one from the other."""
         step = self.open_steps.get(index)
-        if step is not None and (step.kind == "output" or (step.kind == "thought" and not step.signature)):
+        if step is not None and _may_be_cut(step):
             self._held = [index]
         else:
             self.step_stop(index)
@@ -236,17 +239,26 @@ class InteractionsDecoder(StepDecoder):
                 self.step_stop(index)
 
 
+def _may_be_cut(step: OpenStep) -> bool:
+    """Whether more may come of a step that is over: none does of signed thoughts and complete inputs."""
+    match step.kind:
+        case "output":
+            return True
+        case "thought":
+            return step.signature is None
+        case "call":
+            return bool(step.inputs) and not is_json("".join(step.inputs))
+        case _:
+            return False
+
+
 def _goes_on(cut: OpenStep, wire: dict[str, Any]) -> bool:
     """Whether a step that opens is the rest of one that was cut."""
     if wire.get("type") != cut.type:
         return False
-    match cut.kind:
-        case "output":
-            return True
-        case "thought":
-            return cut.signature is None
-        case _:
-            return bool(wire.get("id")) and wire.get("id") == cut.wire.get("id")
+    if cut.kind in ("output", "thought"):
+        return _may_be_cut(cut)
+    return bool(wire.get("id")) and wire.get("id") == cut.wire.get("id")
 
 
 def _list(value: Any) -> list[dict[str, Any]]:

@@ -44,7 +44,9 @@ def cut(wire, *parts, token=TOKEN, **fields):
 
 
 def sentence():
-    return Sentence(Gemini().decoder(provider="google"), provider="google")
+    numbers = itertools.count(1)
+    dialect = Gemini(new_call_id=lambda: f"made-{next(numbers)}")
+    return Sentence(dialect.decoder(provider="google"), provider="google")
 
 
 def read(*bodies, cuts=()):
@@ -94,6 +96,16 @@ def test_any_cut_of_the_bodies_gives_the_same(two) -> None:
     assert read(*two, cuts=range(1, max(map(len, two)))) == whole
     for place in range(1, max(map(len, two))):
         assert read(*two, cuts=[place]) == whole
+
+
+def test_a_cut_after_any_chunk_of_a_recording_is_not_seen(wire, recording) -> None:
+    body = recording.read_bytes()
+    chunks = [chunk + b"\n\n" for chunk in body.replace(b"\r", b"").split(b"\n\n") if chunk.strip()]
+    *expected, finish = read(body)
+    for count in range(1, len(chunks)):
+        first = b"".join(chunks[:count]) + wire.body(cut(wire))
+        *events, last = read(first, b"".join(chunks[count:]))
+        assert (events, last.finish_reason) == (expected, finish.finish_reason)
 
 
 def test_a_cut_answer_that_nobody_continues_has_the_token(two) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 import pytest
 
@@ -103,6 +104,30 @@ def test_any_cut_of_the_bodies_gives_the_same(two) -> None:
         assert read(*two, cuts=[place]) == whole
 
 
+def test_a_cut_inside_any_text_of_a_recording_is_not_seen(wire, recording) -> None:
+    """Each step that is open is closed, and opened again by the next interaction."""
+    frames = [frame for frame in recording.read_bytes().split(b"\n\n") if b"data: {" in frame]
+    told = [json.loads(frame.partition(b"data: ")[2]) for frame in frames]
+    *expected, finish = read(recording.read_bytes())
+    opened: dict[int, str] = {}
+    for count, event in enumerate(told, 1):
+        match event:
+            case {"event_type": "step.start", "index": index, "step": {"type": kind}}:
+                opened[index] = kind
+            case {"event_type": "step.stop", "index": index}:
+                del opened[index]
+            case {"event_type": "interaction.completed" | "error"}:
+                break
+        if {*opened.values()} - {"model_output"}:
+            continue
+        ends = [wire.stop(index) for index in opened]
+        again = [wire.start(index, kind) for index, kind in opened.items()]
+        *events, last = read(
+            wire.body(*told[:count], ends, cut(wire)), wire.body(created("v2"), again, *told[count:])
+        )
+        assert (events, last.finish_reason) == (expected, finish.finish_reason)
+
+
 def test_a_cut_answer_that_nobody_continues_has_the_token(two) -> None:
     finish = read(two[0])[-1]
     assert (finish.finish_reason, finish.raw_finish_reason) == ("length", "requires_continuation")
@@ -201,11 +226,24 @@ def opened_call(wire, index=0, call_id="c1"):
     return [wire.start(index, "function_call", id=call_id, name="f", arguments={}), *pieces]
 
 
-def test_a_call_goes_on_with_its_arguments(wire) -> None:
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_call_goes_on_with_its_arguments(wire, closed, opened) -> None:
+    """How Google cuts inside a call is not known, so every way is read."""
     more = {"type": "arguments_delta", "arguments": 'lo"}'}
-    rest = wire.step(0, "function_call", more, id="c1", name="f", arguments={})
-    events = read(wire.body(opened_call(wire), cut(wire)), wire.body(rest, wire.completed("requires_action")))
+    rest = wire.step(0, "function_call", more, id="c1", name="f", arguments={})[0 if opened else 1 :]
+    first = [*opened_call(wire), wire.stop(0)] if closed else opened_call(wire)
+    events = read(wire.body(first, cut(wire)), wire.body(rest, wire.completed("requires_action")))
     assert [e.input for e in events if isinstance(e, ToolCall)] == ['{"city":"Oslo"}']
+    assert not [e for e in events if isinstance(e, Error)]
+
+
+def test_text_goes_on_without_another_start(wire) -> None:
+    first = wire.body(created(), wire.text("It ra"), cut(wire))
+    rest = [text(wire, "ins."), wire.stop(0), wire.start(1, "thought")]
+    events = read(first, wire.body(rest, wire.completed()))
+    assert [e.delta for e in events if isinstance(e, TextDelta)] == ["It ra", "ins."]
+    assert not [e for e in events if isinstance(e, Error)]
 
 
 def test_a_call_that_stays_open_is_incomplete(wire) -> None:
