@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from llmstream.simulator import (
         Break,
         Call,
+        Continue,
         Cut,
         Fault,
         Pace,
