@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from llmstream.dialects.base import Decoder
+from llmstream.dialects.base import Decoder, takes_more
 from llmstream.dialects.foreign_reasoning import with_origin
 from llmstream.errors import IncompleteStream, LLMStreamError, error_from_info
 from llmstream.events import Event, Warning
@@ -82,7 +82,8 @@ class Sentence:
             if self.error.provider is None:
                 self.error.provider = self._provider
             self.error.usage = self.decoder.usage
-            events = self._guard.close(self.decoder.usage, self.error.info)
+            place = self.decoder.unfinished if takes_more(self.decoder) else None
+            events = self._guard.close(self.decoder.usage, self.error.info, place)
         elif self._guard.errors and self.error is None:
             self.error = error_from_info(self._guard.errors[0])
             self.error.usage = self.decoder.usage

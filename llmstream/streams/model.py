@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
 
 import msgspec
 
-from llmstream.dialects.base import Encoded, KeepsAnswers, Limits, Position, keeps_answers, output_abilities
+from llmstream.dialects.base import (
+    Encoded,
+    KeepsAnswers,
+    Limits,
+    Position,
+    continues_answers,
+    keeps_answers,
+    output_abilities,
+)
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.events import Event, OtherWarning, Warning
 from llmstream.providers.base import Provider, Wire
@@ -25,7 +33,7 @@ from llmstream.streams.inlining import Inliner
 from llmstream.streams.observations import Observe
 from llmstream.streams.observers import joined
 from llmstream.streams.options import Options, Prompt, as_messages, make_request
-from llmstream.streams.plan import KeptAnswer, Plan, Prepared, secrets_of
+from llmstream.streams.plan import Continued, KeptAnswer, Plan, Prepared, secrets_of
 from llmstream.streams.resuming import ResumeToken, asking_to_keep, dialect_that_keeps, end_kept
 from llmstream.structured.modes import Asked, asked
 from llmstream.transport.deadlines import Deadlines
@@ -208,6 +216,7 @@ class Model:
             ),
             kept=self._kept(keeping, request) if keeping and given.get("resume") else None,
             follows=keeping is not None,
+            continued=self._continued(way.request, inliner, adapter) if keeping is None else None,
         )
         return _calls()(plan, total_started=started)
 
@@ -296,6 +305,16 @@ class Model:
             lambda position: self._addressed(Encoded(keeping.resume(position)), request),
             lambda position: self._addressed(Encoded(keeping.look_up(position.response_id)), request),
             keeping.is_made,
+        )
+
+    def _continued(self, request: Request, inliner: Inliner, adapter: Adapter | None) -> Continued | None:
+        """How the next request is made, where long answers to this one are to be continued."""
+        dialect, name = self.provider.dialect, self.provider.name
+        if not (continues_answers(dialect) and dialect.continues(request, provider=name)):
+            return None
+        # An id of its own: with that of the call, a vendor could take it for the same request.
+        return lambda place: self._prepare(
+            dialect.continued(request, place, provider=name), _new_id(), inliner, adapter=adapter
         )
 
     async def _addressed(

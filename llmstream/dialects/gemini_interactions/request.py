@@ -28,15 +28,19 @@ def encode_request(request: Request, *, provider: str) -> Encoded:
 
     The whole conversation is sent each time. To go on from a stored interaction, pass its id as
     `provider_options={"google": {"previous_interaction_id": ...}}` and the new turn alone; it is in
-    the metadata of the last finish as `interaction_id`. An `agent` there takes the model's place.
+    the metadata of the last finish as `interaction_id`. An `agent` there takes the model's place. With
+    a `continuation_token` beside the id no input is sent: Google goes on with the answer it has stored.
 
     raises: InvalidRequest, Unsupported
     """
     warnings: list[Warning] = []
     options = options_of(request, KEY, provider)
     body = merged(_body(request, provider, warnings), options)
+    stored = options.get("store") is not False
     if "agent" in options:
         body.pop("model", None)
+    if options.get("continuation_token") and options.get("previous_interaction_id") and stored:
+        body.pop("input")
     try:
         data = msgspec.json.encode(body)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
