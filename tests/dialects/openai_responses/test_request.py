@@ -261,6 +261,20 @@ def test_allowed_tools_are_an_option():
     assert sent["tool_choice"] == allowed
 
 
+@pytest.mark.parametrize("choice", ["required", NamedTool("weather")])
+def test_a_tool_is_not_forced_where_none_can_be(choice):
+    quirks = Quirks(tool_choice=frozenset({"auto"}))
+    encoded = encode(quirks, provider="meta", tools=(WEATHER,), tool_choice=choice)
+    assert "tool_choice" not in encoded.http.json()
+    assert encoded.http.json()["tools"]
+    assert encoded.warnings == [UnsupportedSetting("tool_choice", "meta lets no tool be forced")]
+
+
+def test_no_tools_are_sent_where_none_cannot_be_said():
+    sent = body(Quirks(tool_choice=frozenset({"auto"})), tools=(WEATHER,), tool_choice="none")
+    assert set(sent) == {"model", "input", "store", "stream"}
+
+
 def test_without_tools_there_is_no_choice():
     sent = body(tool_choice="auto", settings=Settings(parallel_tool_calls=True))
     assert set(sent) == {"model", "input", "store", "stream"}
