@@ -113,6 +113,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         says of a model wins
     always_thinks:       effort "none" cannot be asked for (Kimi K2 Thinking); the lowest of the known
         efforts is sent in its place
+    off_unasked:         the model thinks only where it is asked to, and has no word for effort "none",
+        for which nothing is sent (Claude at Snowflake)
     reasoning_field:     under which name reasoning goes back, and is written in reverse; "think-tags"
         puts it into the content, as it came (MiniMax)
     echo:                which assistant messages get their reasoning back: "current-turn" are those
@@ -187,6 +189,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     efforts: Mapping[str, str] = {}
     open_model_rules: bool = False
     always_thinks: bool = False
+    off_unasked: bool = False
     reasoning_field: Literal["none", "reasoning_content", "reasoning", "reasoning_details", "think-tags"] = (
         "none"
     )
