@@ -73,7 +73,7 @@ MODELS: dict[str, tuple[str, ...]] = {
     "vertex": ("gemini-2.5-flash", "gemini-3-pro-preview"),
     "vertex-anthropic": ("claude-sonnet-4-5@20250929",),
     "bedrock-messages": ("anthropic.claude-sonnet-4-5",),
-    "bedrock-openai": ("openai.gpt-oss-120b-1:0", "openai.gpt-5.6-luna"),
+    "bedrock-openai": ("openai.gpt-oss-120b-1:0", "openai.gpt-5.6-luna", "xai.grok-4.7"),
     "bedrock-responses": ("openai.gpt-5.6-luna",),
     "chutes": ("Qwen/Qwen3-32B", "zai-org/GLM-5.2-TEE"),
     "copilot-anthropic": ("claude-sonnet-4.5",),

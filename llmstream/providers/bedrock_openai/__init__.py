@@ -1,6 +1,6 @@
 """Chat Completions on Amazon Bedrock."""
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
 from llmstream.providers.address_forms import with_path
 from llmstream.providers.bedrock.provider import BedrockProvider
 from llmstream.providers.bedrock.region import ADDRESS, bedrock_route
@@ -15,6 +15,25 @@ BEDROCK_OPENAI = BedrockProvider(
             open_model_rules=True,
             files=False,
             audio_formats=frozenset(),
+            # Tried by litellm on 2026-10-09: GPT-5.6, GPT-6 and Grok refuse stop, gpt-oss stops unseen
+            # in its thoughts; calls are numbered anew in each answer; gpt-oss is held to no schema and
+            # puts its thoughts between tags.
+            unsupported_settings=frozenset({"top_k", "stop"}),
+            numbered_call_ids=True,
+            think_tags="tags",
+            think_tag="reasoning",
+            by_model=(
+                ModelQuirks("gpt-oss", {"response_format": "none"}),
+                ModelQuirks(
+                    r"xai\.",
+                    {
+                        "reasoning_model_rules": False,
+                        "unsupported_settings": frozenset(
+                            {"top_k", "stop", "presence_penalty", "frequency_penalty"}
+                        ),
+                    },
+                ),
+            ),
         )
     ),
     base_url=f"{ADDRESS}/openai/v1",
