@@ -35,6 +35,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     tool_choice:    what may be asked for (Meta: auto only)
     strict_tools:   whether `strict` is known
     provider_tools: whether tools of the vendor's own are known
+    urls:           whether images and files may stay at their addresses (Bedrock fetches from s3 alone)
     audio:          whether recordings may be sent
     background:     whether answers can be made in the background, kept and read on
     extra_body:     fixed fields of every request
@@ -59,6 +60,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     )
     strict_tools: bool = True
     provider_tools: bool = True
+    urls: bool = True
     audio: bool = False
     background: bool = True
     extra_body: Mapping[str, Any] = {}

@@ -9,7 +9,8 @@ BEDROCK_RESPONSES = replace(
     BEDROCK_OPENAI,
     name="bedrock-responses",
     title="Amazon Bedrock (Responses)",
-    dialect=OpenAIResponses(Quirks(background=False)),  # on bedrock-runtime requests are synchronous
+    # On bedrock-runtime requests are synchronous, and images come from s3 or as bytes (seen 2026-11).
+    dialect=OpenAIResponses(Quirks(background=False, urls=False)),
     aliases=(),
     docs="https://docs.aws.amazon.com/bedrock/latest/userguide/inference-responses-api.html",
     notes="OpenAI's GPT models on AWS; as `bedrock-openai` for region and key",

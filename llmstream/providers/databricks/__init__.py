@@ -10,7 +10,16 @@ DATABRICKS = Provider(
     dialect=OpenAIChat(
         hosted(
             # Its API of Claude is Anthropic's in part: thinking is asked for by a budget (seen 2026-11).
-            by_model=(ModelQuirks("claude", {"reasoning_style": "effort-or-budget", "off_unasked": True}),),
+            by_model=(
+                ModelQuirks(
+                    "claude",
+                    {
+                        "reasoning_style": "effort-or-budget",
+                        "off_unasked": True,
+                        "response_format": "none",
+                    },
+                ),
+            ),
         )
     ),
     base_url="",  # every workspace has its own
