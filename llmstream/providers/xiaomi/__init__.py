@@ -12,7 +12,9 @@ XIAOMI = Provider(
             reasoning_style="thinking",
             # Schemas are not held to (agno, seen 2026-11; litellm's list says otherwise).
             response_format="json_object",
-            echo="current-turn",
+            # A message with calls that lacks its thoughts is a 400 in every later turn (since 2026-05,
+            # earendil-works/pi#4602, chatboxai/chatbox#3716).
+            echo="all",
         )
     ),
     base_url="https://api.xiaomimimo.com/v1",
