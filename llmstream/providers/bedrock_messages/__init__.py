@@ -9,7 +9,7 @@ from llmstream.providers.bedrock.signing import signing_for
 BEDROCK_MESSAGES = BedrockProvider(
     name="bedrock-messages",
     title="Claude on Amazon Bedrock (Messages)",
-    dialect=Anthropic(quirks=Quirks(url_sources=False)),  # Bedrock fetches nothing
+    dialect=Anthropic(quirks=Quirks(url_sources=False, schemas="bedrock")),
     base_url=f"{MANTLE}/anthropic",
     base_url_env=("ANTHROPIC_BEDROCK_MANTLE_BASE_URL",),
     normalize=without_version,

@@ -11,7 +11,7 @@ BEDROCK_RESPONSES = replace(
     title="Amazon Bedrock (Responses)",
     # On bedrock-runtime requests are synchronous, and images come from s3 or as bytes (seen 2026-11).
     dialect=OpenAIResponses(Quirks(background=False, urls=False)),
-    aliases=(),
+    aliases=("bedrock-openai-responses",),
     docs="https://docs.aws.amazon.com/bedrock/latest/userguide/inference-responses-api.html",
     notes="OpenAI's GPT models on AWS; as `bedrock-openai` for region and key",
 )

@@ -8,7 +8,7 @@ KIMI_CODING = Provider(
     name="kimi-coding",
     title="Kimi Code",
     dialect=Anthropic(
-        quirks=Quirks(url_sources=False, schemas=False, unsigned_thinking="keep"),
+        quirks=Quirks(url_sources=False, schemas="forced-tools-first", unsigned_thinking="keep"),
     ),
     base_url="https://api.kimi.com/coding",
     base_url_env=("KIMI_CODING_BASE_URL",),

@@ -8,7 +8,7 @@ MINIMAX_ANTHROPIC = Provider(
     name="minimax-anthropic",
     title="MiniMax (Messages)",
     dialect=Anthropic(
-        quirks=Quirks(url_sources=False, schemas=False, unsigned_thinking="keep"),
+        quirks=Quirks(url_sources=False, schemas="forced-tools-first", unsigned_thinking="keep"),
     ),
     base_url="https://api.minimax.io/anthropic",
     base_url_env=("MINIMAX_ANTHROPIC_BASE_URL",),
