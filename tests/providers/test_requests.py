@@ -113,6 +113,7 @@ def test_the_length_of_an_answer_has_one_name(name: str) -> None:
         "copilot",
         "github",
     }
+    newer |= {"bedrock-openai", "digitalocean", "meta-chat", "snowflake"}
     sent = body(name, settings=Settings(max_output_tokens=9))
     field, other = "max_completion_tokens", "max_tokens"
     if name not in newer:
@@ -295,7 +296,7 @@ def test_deepseek_gets_its_thoughts_back_on_every_message() -> None:
     assert echoes("deepseek", "reasoning_content") == ["old", "", "new"]
 
 
-@pytest.mark.parametrize("name", ["moonshot", "zai"])
+@pytest.mark.parametrize("name", ["moonshot", "zai", "xiaomi", "docker-model-runner", "llamafile"])
 def test_thoughts_go_back_where_there_were_some(name: str) -> None:
     assert echoes(name, "reasoning_content") == ["old", None, "new"]
 

@@ -113,6 +113,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         says of a model wins
     always_thinks:       effort "none" cannot be asked for (Kimi K2 Thinking); the lowest of the known
         efforts is sent in its place
+    off_unasked:         the model thinks only where it is asked to, and has no word for effort "none",
+        for which nothing is sent (Claude at Snowflake)
     reasoning_field:     under which name reasoning goes back, and is written in reverse; "think-tags"
         puts it into the content, as it came (MiniMax)
     echo:                which assistant messages get their reasoning back: "current-turn" are those
@@ -124,6 +126,9 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
 
     think_tags:          the model's `<think>` tags come in the content ("tags"), the first one
         maybe missing since it stands in the prompt ("opened": Qwen3, R1 templates)
+    think_tag:           what the tag is called (Bedrock: "reasoning")
+    numbered_call_ids:   ids of calls are `call_0`, `call_1`, anew in each answer; they get ids of ours,
+        since a conversation cannot tell them apart (Bedrock)
     dedupe_reasoning:    a reasoning delta equal to the one before it is a repetition (xAI)
     output_excludes_reasoning: completion_tokens leave reasoning out, whatever the total says (xAI)
     output_may_exclude_reasoning: more reasoning than completion_tokens comes on top of them (DeepInfra)
@@ -187,6 +192,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     efforts: Mapping[str, str] = {}
     open_model_rules: bool = False
     always_thinks: bool = False
+    off_unasked: bool = False
     reasoning_field: Literal["none", "reasoning_content", "reasoning", "reasoning_details", "think-tags"] = (
         "none"
     )
@@ -194,6 +200,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     echo_empty: bool = False
 
     think_tags: Literal["none", "tags", "opened"] = "none"
+    think_tag: str = "think"
+    numbered_call_ids: bool = False
     dedupe_reasoning: bool = False
     output_excludes_reasoning: bool = False
     output_may_exclude_reasoning: bool = False

@@ -100,6 +100,8 @@ class _Writer:
         if reasoning.effort == "none" and quirks.always_thinks and not quirks.known_efforts:
             self.left_out("reasoning.effort", _ALWAYS)
             return {}
+        if reasoning.effort == "none" and quirks.off_unasked:
+            return {}
         effort, budget = self.effort(reasoning.effort), reasoning.budget_tokens
         match quirks.reasoning_style:
             case "openrouter":

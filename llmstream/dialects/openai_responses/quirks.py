@@ -30,8 +30,12 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     item_ids:       whether items go back with their ids (Copilot gives a new one in every event)
     plain_reasoning: whether reasoning goes back without being encrypted (LM Studio, DeepSeek,
         vLLM: open models)
+    calls_last:     an answer's calls go back behind its other items: one between two calls parts the
+        first from its output (DeepSeek)
+    tool_choice:    what may be asked for (Meta: auto only)
     strict_tools:   whether `strict` is known
     provider_tools: whether tools of the vendor's own are known
+    urls:           whether images and files may stay at their addresses (Bedrock fetches from s3 alone)
     audio:          whether recordings may be sent
     background:     whether answers can be made in the background, kept and read on
     extra_body:     fixed fields of every request
@@ -50,8 +54,13 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     efforts: Mapping[str, str] = {}
     item_ids: bool = True
     plain_reasoning: bool = False
+    calls_last: bool = False
+    tool_choice: frozenset[Literal["auto", "none", "required", "named"]] = frozenset(
+        {"auto", "none", "required", "named"}
+    )
     strict_tools: bool = True
     provider_tools: bool = True
+    urls: bool = True
     audio: bool = False
     background: bool = True
     extra_body: Mapping[str, Any] = {}

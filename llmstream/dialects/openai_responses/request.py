@@ -135,16 +135,22 @@ class _Writer:
             else:
                 details = f"{self.provider} does not take it"
                 self.warnings.append(UnsupportedTool(tool.name or tool.type, details))
-        if not tools:
+        choice = self.request.tool_choice
+        if not tools or (choice == "none" and "none" not in self.quirks.tool_choice):
             return
         self.body["tools"] = tools
-        choice = self.request.tool_choice
-        if isinstance(choice, NamedTool):
+        self.tool_choice(choice)
+        if self.request.settings.parallel_tool_calls is not None:
+            self.body["parallel_tool_calls"] = self.request.settings.parallel_tool_calls
+
+    def tool_choice(self, choice: NamedTool | str | None) -> None:
+        kind = "named" if isinstance(choice, NamedTool) else choice
+        if choice is not None and kind not in self.quirks.tool_choice:
+            self.left_out("tool_choice", f"{self.provider} lets no tool be forced")
+        elif isinstance(choice, NamedTool):
             self.body["tool_choice"] = self.named(choice.name)
         elif choice is not None:
             self.body["tool_choice"] = choice
-        if self.request.settings.parallel_tool_calls is not None:
-            self.body["parallel_tool_calls"] = self.request.settings.parallel_tool_calls
 
     def function(self, tool: ToolSpec) -> dict[str, Any]:
         out: dict[str, Any] = {"type": "function", "name": tool.name}

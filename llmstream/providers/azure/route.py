@@ -9,20 +9,23 @@ from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from llmstream.exchange import HttpRequest
-from llmstream.providers.base import Wire, bearer, join, path_segment
+from llmstream.providers.base import Auth, Wire, bearer, join, path_segment
 from llmstream.providers.openai.wire import other_wire
 from llmstream.request import Request
 
-__all__ = ["azure_route", "azure_wire", "key_or_token"]
+__all__ = ["azure_route", "azure_wire", "key_or_token", "token_or"]
 
 _VERSION_ENV: Final = ("OPENAI_API_VERSION", "AZURE_OPENAI_API_VERSION")
 _TOKEN: Final = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+=*")
 """A JSON web token, as Entra gives them; keys have no dots."""
 
 
-def key_or_token(key: str) -> dict[str, str]:
-    """A resource's key in the header `api-key`, an Entra token as Bearer."""
-    return bearer(key) if _TOKEN.fullmatch(key) else {"api-key": key}
+def token_or(header: str) -> Auth:
+    """An Entra token as Bearer, a resource's key in the header of this name."""
+    return lambda key: bearer(key) if _TOKEN.fullmatch(key) else {header: key}
+
+
+key_or_token: Final = token_or("api-key")
 
 
 def azure_route(base_url: str, http: HttpRequest, model: str, env: Mapping[str, str]) -> HttpRequest:

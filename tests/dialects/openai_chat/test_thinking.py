@@ -131,3 +131,11 @@ def test_what_a_host_says_of_a_model_wins() -> None:
     assert encode(quirks, "GLM-5.3", effort="medium")[0] == {"reasoning_effort": "medium"}
     assert encode(quirks, "Kimi-K3", effort="medium")[0] == {"reasoning_effort": "high"}
     assert encode(quirks, "DeepSeek-V3.1", effort="medium")[0] == {"reasoning_effort": "medium"}
+
+
+def test_nothing_is_sent_for_none_where_nobody_thinks_unasked() -> None:
+    quirks = Quirks(reasoning_style="openrouter", reasoning_model_rules=False, off_unasked=True)
+    request = Request(model="m", messages=(Message.user("Hi"),), reasoning=Reasoning(effort="none"))
+    encoded = OpenAIChat(quirks).encode(request, provider="x")
+    assert "reasoning" not in encoded.http.json()
+    assert encoded.warnings == []

@@ -8,7 +8,7 @@ import pytest
 from llmstream.chats.content import Audio, Document, Image
 from llmstream.chats.message import Message
 from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
-from llmstream.errors import InvalidRequest
+from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool
 from llmstream.exchange import HttpRequest
 from llmstream.request import (
@@ -261,6 +261,20 @@ def test_allowed_tools_are_an_option():
     assert sent["tool_choice"] == allowed
 
 
+@pytest.mark.parametrize("choice", ["required", NamedTool("weather")])
+def test_a_tool_is_not_forced_where_none_can_be(choice):
+    quirks = Quirks(tool_choice=frozenset({"auto"}))
+    encoded = encode(quirks, provider="meta", tools=(WEATHER,), tool_choice=choice)
+    assert "tool_choice" not in encoded.http.json()
+    assert encoded.http.json()["tools"]
+    assert encoded.warnings == [UnsupportedSetting("tool_choice", "meta lets no tool be forced")]
+
+
+def test_no_tools_are_sent_where_none_cannot_be_said():
+    sent = body(Quirks(tool_choice=frozenset({"auto"})), tools=(WEATHER,), tool_choice="none")
+    assert set(sent) == {"model", "input", "store", "stream"}
+
+
 def test_without_tools_there_is_no_choice():
     sent = body(tool_choice="auto", settings=Settings(parallel_tool_calls=True))
     assert set(sent) == {"model", "input", "store", "stream"}
@@ -364,3 +378,15 @@ def test_images_and_files_may_stay_urls_and_recordings_may_not():
         assert known.accepts_url(part)
     assert not known.accepts_url(Audio(url="https://a.example"))
     assert OpenAIResponses().accepts_url(Audio(url="https://a.example"))
+
+
+def test_a_server_that_fetches_nothing_is_sent_bytes():
+    bedrock = OpenAIResponses(Quirks(urls=False))
+    assert not bedrock.accepts_url(Image(url="https://a.example/x.png"))
+    assert bedrock.accepts_url(Image(url="s3://bucket/x.png"))
+    assert bedrock.accepts_url(Image(data=b"x", media_type="image/png"))
+    for part in (Image(url="https://a.example/x.png"), Document(url="https://a.example/x.pdf")):
+        with pytest.raises(Unsupported, match="as bytes only"):
+            encode(Quirks(urls=False), messages=(Message.user(part),))
+    kept = encode(Quirks(urls=False), messages=(Message.user(Image(url="s3://bucket/x.png")),))
+    assert kept.http.json()["input"][0]["content"][0]["image_url"] == "s3://bucket/x.png"
