@@ -17,7 +17,7 @@ from llmstream.model_rules.open_models import OPEN_MODELS, OpenModelRules
 
 __all__ = ["ModelQuirks", "Quirks"]
 
-_SWITCHES: Final = frozenset({"thinking", "thinking-effort", "enable-thinking", "chat-template"})
+_SWITCHES: Final = frozenset({"thinking", "thinking-effort", "enable-thinking", "chat-template", "enabled"})
 """Styles that say on or off; elsewhere an effort stands for "on" at hosts of models without efforts."""
 
 
@@ -84,6 +84,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     file_urls:           True where `file_data` may be a URL (OpenRouter); OpenAI wants the bytes
     audio_formats:       None where any format goes (OpenRouter), empty where no recordings are taken;
         OpenAI knows wav and mp3
+    audio_urls:          recordings go as URLs, a recording at hand as a data URI (Qwen-Omni)
     response_format:     the most the vendor knows; a schema then goes into the prompt instead
         (DeepSeek, Z.ai: json_object)
     json_object:         False where JSON of any shape cannot be asked for beside schemas (Perplexity)
@@ -98,8 +99,10 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         "thinking-effort" the same with `reasoning_effort` (DeepSeek V4, GLM-5.2);
         "enable-thinking" `enable_thinking`, `thinking_budget` (Qwen);
         "chat-template" `chat_template_kwargs{SWITCH}`, for servers that pass it to the model's
-        template (vLLM, SGLang, NIM);
+        template (vLLM, SGLang, NIM); "enabled" `reasoning{enabled}` with `reasoning_effort` (Together);
         "groq" `reasoning_effort` and `reasoning_format: parsed`; "none" cannot be asked for
+    thinking_on:         the type of `thinking` that is not "disabled" (MiniMax: adaptive)
+    template_field:      where variables of the model's template stand (Baseten: chat_template_args)
     template_switch:     the variable of the model's template that turns thinking on ("thinking":
         DeepSeek, Kimi, Granite)
     switch_values:       what that variable holds for off and on
@@ -164,6 +167,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     files: bool = True
     file_urls: bool = False
     audio_formats: frozenset[str] | None = frozenset({"wav", "mp3"})
+    audio_urls: bool = False
     response_format: Literal["json_schema", "json_object", "none"] = "json_schema"
     json_object: bool = True
     bare_json_schema: bool = False
@@ -176,9 +180,12 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         "thinking-effort",
         "enable-thinking",
         "chat-template",
+        "enabled",
         "groq",
         "none",
     ] = "effort"
+    thinking_on: str = "enabled"
+    template_field: str = "chat_template_kwargs"
     template_switch: str = "enable_thinking"
     switch_values: tuple[bool | str, bool | str] = (False, True)
     effort_beside_switch: bool = False
@@ -219,7 +226,8 @@ def _of_open_model(rules: OpenModelRules, style: str) -> dict[str, Any]:
     changes: dict[str, Any] = {"always_thinks": not rules.can_stop_thinking}
     if rules.efforts is not None and (rules.efforts or style in _SWITCHES):
         changes["known_efforts"] = (*(("none",) if rules.can_stop_thinking else ()), *rules.efforts)
-    if style == "chat-template" and rules.switch is None:
+    without = not rules.can_stop_thinking or (style == "chat-template" and rules.switch is None)
+    if style in ("chat-template", "enabled") and without:
         changes["reasoning_style"] = "effort" if rules.efforts else "none"
     elif rules.switch is not None:
         changes["template_switch"] = rules.switch
