@@ -100,19 +100,7 @@ OPENAI = {"openai", "openai-chat", "azure", "azure-chat"}
 
 @pytest.mark.parametrize("name", sorted(set(CHAT) - {"sim"}))
 def test_the_length_of_an_answer_has_one_name(name: str) -> None:
-    newer = {
-        "openai",
-        "openai-chat",
-        "azure",
-        "azure-chat",
-        "groq",
-        "xai",
-        "cerebras",
-        "moonshot",
-        "minimax",
-        "copilot",
-        "github",
-    }
+    newer = {*OPENAI, "groq", "xai", "cerebras", "moonshot", "minimax", "copilot"}
     sent = body(name, settings=Settings(max_output_tokens=9))
     field, other = "max_completion_tokens", "max_tokens"
     if name not in newer:
@@ -121,7 +109,7 @@ def test_the_length_of_an_answer_has_one_name(name: str) -> None:
     assert other not in sent
 
 
-@pytest.mark.parametrize("name", sorted(set(CHAT) - {*OPENAI, "github", "sim"}))
+@pytest.mark.parametrize("name", sorted(set(CHAT) - {*OPENAI, "sim"}))
 def test_only_openais_models_have_developers(name: str) -> None:
     messages = (Message.system("Be brief."), Message.user("Hi"))
     assert body(name, "gpt-5", messages=messages)["messages"][0]["role"] == "system"
@@ -150,7 +138,8 @@ def test_usage_is_asked_for_where_that_does_no_harm(name: str) -> None:
         ("zai", Settings(frequency_penalty=1.0, temperature=0.3), {"frequency_penalty"}),
         ("deepseek", Settings(top_k=1, seed=1, temperature=0.3), {"top_k", "seed"}),
         ("perplexity", Settings(top_k=1, stop=("x",)), {"top_k", "stop"}),
-        ("cerebras", Settings(presence_penalty=1.0), {"presence_penalty"}),
+        ("cerebras", Settings(presence_penalty=1.0, temperature=1.8), set()),
+        ("groq", Settings(presence_penalty=1.0, stop=("x",)), {"presence_penalty"}),
         ("openrouter", Settings(top_k=1, stop=("x",)), set()),
         ("qwen", Settings(top_k=1), set()),
         ("openai", Settings(top_k=1), {"top_k"}),
@@ -267,13 +256,15 @@ def test_perplexity_takes_a_bare_schema() -> None:
         ("openrouter", Thinking(budget_tokens=100), {"reasoning": {"max_tokens": 100}}),
         ("vercel-gateway", Thinking(budget_tokens=100), {"reasoning": {"max_tokens": 100}}),
         ("deepseek", Thinking(effort="high"), {"thinking": {"type": "enabled"}, "reasoning_effort": "high"}),
-        ("deepseek", Thinking(effort="xhigh"), {"thinking": {"type": "enabled"}, "reasoning_effort": "max"}),
+        ("deepseek", Thinking(effort="xhigh"), {"thinking": {"type": "enabled"}, "reasoning_effort": "high"}),
+        ("deepseek", Thinking(effort="max"), {"thinking": {"type": "enabled"}, "reasoning_effort": "max"}),
         ("deepseek", Thinking(), {"thinking": {"type": "enabled"}}),
         ("fireworks", Thinking(budget_tokens=9), {"thinking": {"type": "enabled", "budget_tokens": 9}}),
         ("zai", Thinking(effort="none"), {"thinking": {"type": "disabled"}}),
         ("moonshot", Thinking(effort="high"), {"thinking": {"type": "enabled"}}),
         ("qwen", Thinking(budget_tokens=100), {"enable_thinking": True, "thinking_budget": 100}),
-        ("minimax", Thinking(effort="high"), {}),
+        ("minimax", Thinking(effort="high"), {"thinking": {"type": "adaptive"}}),
+        ("minimax", Thinking(effort="none"), {"thinking": {"type": "disabled"}}),
     ],
 )
 def test_thinking_is_asked_for_in_the_vendors_words(
@@ -413,10 +404,10 @@ def test_rules_by_model_name_quirks() -> None:
         ("openai", "gpt-5.1", "xhigh", "high"),
         ("openai", "my-own-server", "xhigh", "xhigh"),
         ("xai", "grok-4", "high", None),
-        ("xai", "grok-4-0709", "high", None),
+        ("xai", "grok-4-0709", "high", "high"),
         ("xai", "grok-4.20-reasoning", "high", None),
-        ("xai", "grok-4-1-fast-reasoning", "high", None),
-        ("xai", "grok-3", "high", None),
+        ("xai", "grok-4-1-fast-reasoning", "xhigh", "high"),
+        ("xai", "grok-3", "none", "none"),
         ("xai", "grok-3-mini", "medium", "high"),
         ("xai", "grok-4.3", "medium", "medium"),
         ("xai", "grok-4.3", "none", "none"),
@@ -450,7 +441,13 @@ def test_gpt_oss_at_groq_is_not_told_how_to_show_its_thoughts() -> None:
 
 @pytest.mark.parametrize(
     ("model", "stops"),
-    [("grok-3", True), ("grok-4-1-fast-non-reasoning", True), ("grok-3-mini", False), ("grok-4", False)],
+    [
+        ("grok-2", True),
+        ("grok-4.20-non-reasoning", True),
+        ("grok-3", False),
+        ("grok-3-mini", False),
+        ("grok-4", False),
+    ],
 )
 def test_only_groks_that_do_not_think_stop_at_words(model: str, stops: bool) -> None:
     assert ("stop" in body("xai", model, settings=Settings(stop=("x",)))) is stops

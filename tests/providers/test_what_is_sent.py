@@ -35,6 +35,7 @@ def no_environment(monkeypatch) -> None:
             monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("OPENAI_API_VERSION", raising=False)
     monkeypatch.setenv("AWS_REGION", REGION)
+    monkeypatch.setenv("ANTHROPIC_VERTEX_PROJECT_ID", "p1")
 
 
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
