@@ -6,12 +6,12 @@ needs hardly any of this, since the decoder goes by what the wire says.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import msgspec
 
+from llmstream.dialects.model_quirks import ModelQuirks, changes_for
 from llmstream.events import FinishReason
 from llmstream.model_rules.open_models import OPEN_MODELS, OpenModelRules
 
@@ -19,17 +19,6 @@ __all__ = ["ModelQuirks", "Quirks"]
 
 _SWITCHES: Final = frozenset({"thinking", "thinking-effort", "enable-thinking", "chat-template", "enabled"})
 """Styles that say on or off; elsewhere an effort stands for "on" at hosts of models without efforts."""
-
-
-class ModelQuirks(msgspec.Struct, frozen=True):
-    """What is different still for some of a vendor's models.
-
-    pattern: searched in the model's name, in any case
-    changes: fields of `Quirks` and their values
-    """
-
-    pattern: str
-    changes: Mapping[str, Any]
 
 
 class Quirks(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +49,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
 
     Tools:
 
-    tools:               False where the vendor has none (Perplexity)
+    tools:               False where the vendor has none (Sonar, which Perplexity ended)
     tool_choice:         what may be asked for (Z.ai: auto only; Qwen: no required)
     tool_choice_while_thinking: False where forced choice conflicts with thinking and is then
         left out (DeepSeek V4, Moonshot)
@@ -78,7 +67,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     Content:
 
     string_only_content: a message's content has to be one string (DeepSeek, older vLLM)
-    alternating_roles:   system messages first, then user and assistant by turns (Perplexity)
+    alternating_roles:   system messages first, then user and assistant by turns (Sonar)
     image_urls:          False where images have to be data URIs (Moonshot)
     files:               False where parts of the type `file` are not known; texts then go as text
     file_urls:           True where `file_data` may be a URL (OpenRouter); OpenAI wants the bytes
@@ -87,8 +76,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     audio_urls:          recordings go as URLs, a recording at hand as a data URI (Qwen-Omni)
     response_format:     the most the vendor knows; a schema then goes into the prompt instead
         (DeepSeek, Z.ai: json_object)
-    json_object:         False where JSON of any shape cannot be asked for beside schemas (Perplexity)
-    bare_json_schema:    `json_schema` holds only `schema` (Perplexity)
+    json_object:         False where JSON of any shape cannot be asked for beside schemas (Sonar)
+    bare_json_schema:    `json_schema` holds only `schema` (Sonar)
 
     Reasoning:
 
@@ -209,10 +198,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
 
     def for_model(self, model: str) -> Quirks:
         """These quirks, with what is different for one model."""
-        changes: dict[str, Any] = {}
-        for rule in self.by_model:
-            if re.search(rule.pattern, model, re.IGNORECASE):
-                changes.update(rule.changes)
+        changes = changes_for(model, self.by_model)
         if changes.get("open_model_rules", self.open_model_rules):
             style = changes.get("reasoning_style", self.reasoning_style)
             changes = {**_of_open_model(OPEN_MODELS.find(model), style), **changes}
