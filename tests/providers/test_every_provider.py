@@ -73,7 +73,7 @@ URLS = {
     "ollama-openai": "http://localhost:11434/v1/chat/completions",
     "openai": "https://api.openai.com/v1/chat/completions",
     "openrouter": "https://openrouter.ai/api/v1/chat/completions",
-    "perplexity": "https://api.perplexity.ai/chat/completions",
+    "perplexity": "https://api.perplexity.ai/v1/responses",
     "qwen": "https://dashscope-intl.aliyuncs.com/compatible-mode/v1/chat/completions",
     "sambanova": "https://api.sambanova.ai/v1/chat/completions",
     "sglang": "http://localhost:30000/v1/chat/completions",

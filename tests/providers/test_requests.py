@@ -187,10 +187,6 @@ def test_no_tools_at_all_where_none_cannot_be_said(name: str) -> None:
     assert "tools" not in body(name, tools=(SEARCH,), tool_choice="none")
 
 
-def test_perplexity_has_no_tools() -> None:
-    assert "tools" not in body("perplexity", tools=(SEARCH,))
-
-
 @pytest.mark.parametrize("name", ["deepseek", "qwen", "moonshot"])
 def test_no_tool_is_forced_while_the_model_thinks(name: str) -> None:
     choice = NamedTool("search")
@@ -233,11 +229,6 @@ def test_minimax_has_no_response_format() -> None:
     sent = body("minimax", response_format=ResponseFormat(schema=SCHEMA))
     assert "response_format" not in sent
     assert '"integer"' in sent["messages"][0]["content"]
-
-
-def test_perplexity_takes_a_bare_schema() -> None:
-    sent = body("perplexity", response_format=ResponseFormat(schema=SCHEMA))
-    assert sent["response_format"] == {"type": "json_schema", "json_schema": {"schema": SCHEMA}}
 
 
 # Reasoning.
@@ -325,7 +316,7 @@ def test_openrouters_details_go_back_as_they_came() -> None:
     assert body("openrouter", messages=messages)["messages"][1]["reasoning_details"] == details
 
 
-@pytest.mark.parametrize("name", ["openai", "azure", "xai", "qwen", "together", "perplexity"])
+@pytest.mark.parametrize("name", ["openai", "azure", "xai", "qwen", "together"])
 def test_thoughts_stay_here_where_nobody_wants_them(name: str) -> None:
     for field in ("reasoning", "reasoning_content", "reasoning_details"):
         assert echoes(name, field) == [None, None, None]
@@ -346,7 +337,7 @@ def test_geminis_signature_goes_back_on_its_call() -> None:
 # Reading.
 
 
-@pytest.mark.parametrize("name", ["fireworks", "sambanova", "perplexity", "minimax"])
+@pytest.mark.parametrize("name", ["fireworks", "sambanova", "minimax"])
 def test_thoughts_between_tags_are_split_off(name: str) -> None:
     found = events(name, {"content": "<thi"}, {"content": "nk>Hm."}, {"content": "</think>Yes"})
     assert said(found, ReasoningDelta) == "Hm."
@@ -509,17 +500,6 @@ def test_json_of_any_shape_is_asked_for_with_the_word(name: str) -> None:
     assert "JSON" in sent["messages"][0]["content"]
     said = body(name, response_format=ResponseFormat(), messages=(Message.user("Give me json."),))
     assert [message["role"] for message in said["messages"]] == ["user"]
-
-
-def test_perplexity_has_no_json_of_any_shape_and_wants_roles_by_turns() -> None:
-    messages = (Message.user("One"), Message.user("Two"))
-    sent = body("perplexity", response_format=ResponseFormat(), messages=messages)
-    assert "response_format" not in sent
-    assert [(m["role"], "JSON" in m["content"]) for m in sent["messages"]] == [
-        ("system", True),
-        ("user", False),
-    ]
-    assert sent["messages"][1]["content"] == "One\n\nTwo"
 
 
 def test_minimax_gets_its_thoughts_back_between_tags() -> None:

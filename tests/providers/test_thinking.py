@@ -11,7 +11,7 @@ from llmstream.chats.message import Message
 from llmstream.errors import Unsupported
 from llmstream.providers.registry import find_provider
 from llmstream.request import Reasoning as Thinking
-from llmstream.request import Request
+from llmstream.request import Request, Settings
 
 WORDS = (
     "reasoning",
@@ -223,3 +223,25 @@ def test_qwen_takes_recordings_as_urls() -> None:
     assert sent(Audio(data=b"abc", media_type="audio/wav")) == {"data": "data:;base64,YWJj", "format": "wav"}
     linked = Audio(url="https://a.example/x.mp3", media_type="audio/mpeg")
     assert sent(linked) == {"data": "https://a.example/x.mp3", "format": "mp3"}
+
+
+@pytest.mark.parametrize(
+    ("model", "wanted", "sent"),
+    [
+        ("grok-4.20-reasoning", "high", None),
+        ("grok-4", "none", None),
+        ("grok-4.5", "none", "low"),
+        ("grok-4.5", "xhigh", "high"),
+        ("grok-4.7", "max", "xhigh"),
+        ("grok-4.3", "none", "none"),
+        ("grok-4-0709", "minimal", "low"),
+        ("some-model", "max", "high"),
+    ],
+)
+def test_groks_other_wire_knows_the_models_too(model: str, wanted: Any, sent: str | None) -> None:
+    request = Request(
+        model=model, messages=(Message.user("Hi"),), reasoning=Thinking(effort=wanted), settings=Settings()
+    )
+    encoded = find_provider("xai-responses").dialect.encode(request, provider="xai-responses")
+    assert encoded.http.json().get("reasoning") == (sent and {"effort": sent})
+    assert bool(encoded.warnings) is (sent != wanted and not (sent is None and wanted == "none"))

@@ -1,34 +1,34 @@
-"""Perplexity's Sonar models, which search the web."""
+"""Perplexity's Agent API: models of several vendors, and a search of the web."""
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
+from llmstream.providers.address import versioned_host
 from llmstream.providers.base import Provider
 
 PERPLEXITY = Provider(
     name="perplexity",
     title="Perplexity",
-    dialect=OpenAIChat(
+    dialect=OpenAIResponses(
         Quirks(
+            # With a preset, instructions would replace its own (migration guide, seen 2026-11).
+            system="message",
             system_role="system",
             reasoning_model_rules=False,
-            files=False,
-            audio_formats=frozenset(),
-            max_tokens_field="max_tokens",
-            unsupported_settings=frozenset({"top_k", "stop", "seed"}),
-            tools=False,
-            parallel_tool_calls=False,
-            strict_tools=False,
-            bare_json_schema=True,
+            encrypted="never",
+            # A field that it does not know is a 400, nested ones too.
+            plain_items=True,
+            chat_response_format=True,
             json_object=False,
-            alternating_roles=True,
-            efforts={"none": "minimal", "xhigh": "high", "max": "high"},
-            think_tags="tags",
+            known_efforts=("minimal", "low", "medium", "high", "xhigh", "max"),
+            efforts={},
+            background=False,
         )
     ),
-    base_url="https://api.perplexity.ai",
-    base_url_env=("PERPLEXITY_BASE_URL",),
-    key_env=("PERPLEXITY_API_KEY", "PPLX_API_KEY"),
+    base_url="https://api.perplexity.ai/v1",
+    base_url_env=("PERPLEXITY_BASE_URL", "PERPLEXITY_API_BASE"),
+    normalize=versioned_host,
+    key_env=("PERPLEXITY_API_KEY", "PPLX_API_KEY", "PERPLEXITYAI_API_KEY"),
     aliases=("pplx", "sonar"),
-    docs="https://docs.perplexity.ai/docs/sonar/openai-compatibility",
-    notes="answers with sources; no tools",
+    docs="https://docs.perplexity.ai/docs/agent-api/openai-compatibility",
+    notes="models are named `vendor/model`, such as `perplexity/sonar`; searches with the tool `web_search`",
 )
-"""Perplexity's Sonar models search the web and answer with sources."""
+"""The Agent API, which took the place of Sonar's Chat Completions on 2026-09-27."""
