@@ -124,7 +124,12 @@ def test_openais_reasoning_models_have_developers_and_no_temperature() -> None:
 
 @pytest.mark.parametrize("name", CHAT)
 def test_usage_is_asked_for_where_that_does_no_harm(name: str) -> None:
-    assert ("stream_options" in body(name)) == (name != "nvidia")
+    assert "stream_options" in body(name)
+
+
+def test_models_that_see_are_not_asked_for_usage_at_nvidia() -> None:
+    assert "stream_options" not in body("nvidia", "microsoft/phi-3-vision-128k-instruct")
+    assert "stream_options" in body("nvidia", "deepseek-ai/deepseek-v4-pro")
 
 
 # Settings.

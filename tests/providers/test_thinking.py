@@ -207,7 +207,7 @@ def test_deepseeks_other_models_do_not() -> None:
 )
 def test_a_document_is_refused_before_a_host_that_takes_none_is_asked(name: str) -> None:
     with pytest.raises(Unsupported, match="pages as images"):
-        body(name, "deepseek-v4-flash", PAPER)
+        body(name, "deepseek-v4-flash" if name == "deepseek" else "some-model", PAPER)
 
 
 def test_sglang_takes_no_recordings() -> None:
@@ -245,3 +245,13 @@ def test_groks_other_wire_knows_the_models_too(model: str, wanted: Any, sent: st
     encoded = find_provider("xai-responses").dialect.encode(request, provider="xai-responses")
     assert encoded.http.json().get("reasoning") == (sent and {"effort": sent})
     assert bool(encoded.warnings) is (sent != wanted and not (sent is None and wanted == "none"))
+
+
+def test_sambanovas_models_of_text_are_sent_a_string() -> None:
+    sent = body("sambanova", "gpt-oss-120b", Text("and more"))["messages"][0]["content"]
+    assert sent == "Hi\nand more"
+    with pytest.raises(Unsupported):
+        body("sambanova", "gpt-oss-120b", PICTURE)
+    assert (
+        body("sambanova", "Llama-4-Maverick-17B", PICTURE)["messages"][0]["content"][1]["type"] == "image_url"
+    )

@@ -18,7 +18,11 @@ SAMBANOVA = Provider(
             # guides, by anomalyco/models.dev#2133, seen 2026-11).
             reasoning_style="chat-template",
             open_model_rules=True,
-            by_model=(ModelQuirks("deepseek", {"template_switch": "enable_thinking"}),),
+            by_model=(
+                ModelQuirks("deepseek", {"template_switch": "enable_thinking"}),
+                # Models of text want a string (litellm 1.109.1, seen 2026-11).
+                ModelQuirks(r"gpt-oss|deepseek|llama-3|minimax-m2", {"string_only_content": True}),
+            ),
             # Older models write thoughts between tags, newer ones send and take `reasoning`
             # (langchain-sambanova, seen 2026-11).
             think_tags="tags",
