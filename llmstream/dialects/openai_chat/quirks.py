@@ -7,13 +7,15 @@ needs hardly any of this, since the decoder goes by what the wire says.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
 from llmstream.dialects.model_quirks import ModelQuirks, changes_for
 from llmstream.events import FinishReason
-from llmstream.model_rules.open_models import OPEN_MODELS, OpenModelRules
+
+if TYPE_CHECKING:
+    from llmstream.model_rules.open_models import OpenModelRules
 
 __all__ = ["ModelQuirks", "Quirks"]
 
@@ -200,6 +202,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         """These quirks, with what is different for one model."""
         changes = changes_for(model, self.by_model)
         if changes.get("open_model_rules", self.open_model_rules):
+            from llmstream.model_rules.open_models import OPEN_MODELS  # 2 ms, for hosts of open models alone
+
             style = changes.get("reasoning_style", self.reasoning_style)
             changes = {**_of_open_model(OPEN_MODELS.find(model), style), **changes}
         return msgspec.structs.replace(self, **changes) if changes else self

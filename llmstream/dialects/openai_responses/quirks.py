@@ -9,7 +9,6 @@ import msgspec
 
 from llmstream.dialects.model_quirks import ModelQuirks, changes_for
 from llmstream.model_rules.efforts import nearest_effort
-from llmstream.model_rules.open_models import OPEN_MODELS
 
 __all__ = ["ModelQuirks", "Quirks"]
 
@@ -81,6 +80,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         """These quirks, with what is different for one model."""
         changes = changes_for(model, self.by_model)
         if self.open_model_rules:
+            from llmstream.model_rules.open_models import OPEN_MODELS  # 2 ms, for hosts of open models alone
+
             rules = OPEN_MODELS.find(model)
             if not rules.thinks or not (rules.efforts or rules.can_stop_thinking):
                 changes = {"reasoning": False, **changes}
