@@ -8,7 +8,7 @@ import pytest
 
 from llmstream.chats.content import Custom, Document, Image, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message
-from llmstream.errors import Unsupported
+from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning
 from llmstream.providers.perplexity import PERPLEXITY
 from llmstream.request import NamedTool, ProviderTool, Reasoning, Request, ResponseFormat, Settings, ToolSpec
@@ -139,3 +139,23 @@ def test_an_image_of_a_tool_is_left_out_with_a_warning() -> None:
     )
     assert sent["input"][-1]["output"] == "found"
     assert any("an image that a tool gave was left out" in words for words in said)
+
+
+@pytest.mark.parametrize(("model", "preset"), [("sonar", "fast"), ("sonar-deep-research", "medium")])
+def test_a_model_that_ended_names_what_took_its_place(model: str, preset: str) -> None:
+    def prepare(**options: Any) -> str:
+        request = Request(
+            model=model, messages=(Message.user("Hi"),), provider_options={"perplexity": options}
+        )
+        http = PERPLEXITY.dialect.encode(request, provider="perplexity").http
+        return PERPLEXITY.prepare(http, model=model, api_key="k", env={}).url
+
+    with pytest.raises(InvalidRequest, match=rf"perplexity/sonar.*{preset}"):
+        prepare()
+    assert prepare(preset=preset, model=None) == "https://api.perplexity.ai/v1/responses"
+
+
+def test_an_address_without_its_version_gets_it() -> None:
+    env = {"PERPLEXITY_API_BASE": "https://api.perplexity.ai"}
+    assert PERPLEXITY.address(None, env) == "https://api.perplexity.ai/v1"
+    assert PERPLEXITY.key(None, {"PERPLEXITYAI_API_KEY": "k"}) == "k"
