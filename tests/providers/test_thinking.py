@@ -11,7 +11,7 @@ from llmstream.chats.message import Message
 from llmstream.errors import Unsupported
 from llmstream.providers.registry import find_provider
 from llmstream.request import Reasoning as Thinking
-from llmstream.request import Request, Settings
+from llmstream.request import Request, Settings, ToolSpec
 
 WORDS = (
     "reasoning",
@@ -255,3 +255,10 @@ def test_sambanovas_models_of_text_are_sent_a_string() -> None:
     assert (
         body("sambanova", "Llama-4-Maverick-17B", PICTURE)["messages"][0]["content"][1]["type"] == "image_url"
     )
+
+
+def test_copilot_serves_openais_models_by_rules_of_its_own() -> None:
+    tool = ToolSpec("look", "Looks it up.", {"type": "object", "properties": {}})
+    sent = body("copilot", "gpt-5.6", tools=(tool,), reasoning=Thinking(effort="high"))
+    assert sent["reasoning_effort"] == "high"
+    assert [one["function"]["name"] for one in sent["tools"]] == ["look"]

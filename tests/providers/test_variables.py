@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
 from llmstream.exchange import HttpRequest
 from llmstream.providers.registry import find_provider
+from llmstream.request import Request, ToolSpec
 
 CHAT = HttpRequest("/chat/completions", b"{}")
 
@@ -196,3 +198,17 @@ def test_a_single_model_on_azure_is_below_v1() -> None:
         CHAT, model="m", api_key="k", base_url=base, env={"OPENAI_API_VERSION": "2024-10-21"}
     )
     assert found.url == f"{base}/v1/chat/completions"
+
+
+def test_a_single_model_on_azure_is_asked_in_chat_completions() -> None:
+    azure = find_provider("azure")
+    tool = ToolSpec("look", "Looks it up.", {"type": "object", "properties": {}})
+    request = Request(model="gpt-6-astra", messages=(Message.user("Hi"),), tools=(tool,))
+    assert azure.wire is not None
+    for address, name in (
+        ("https://m.eastus.models.ai.azure.com", "openai-chat"),
+        ("https://r.openai.azure.com", "openai-responses"),
+    ):
+        wire = azure.wire(request, lambda address=address: address)
+        assert wire is not None
+        assert wire.dialect.name == name

@@ -83,7 +83,10 @@ def azure_wire(request: Request, address: Callable[[], str]) -> Wire | None:
 
 def _serves_responses(base_url: str, env: Mapping[str, str]) -> bool:
     base, _, query = base_url.partition("?")
-    path = urlsplit(base.rstrip("/")).path
+    parts = urlsplit(base.rstrip("/"))
+    path = parts.path
+    if (parts.hostname or "").endswith(_SERVERLESS):
+        return False  # one model of another vendor's
     if path.endswith("/v1"):
         return True
     version = dict(parse_qsl(query)).get("api-version") or _version(env)

@@ -10,6 +10,7 @@ COPILOT = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=True,
+            wire_rules=False,  # its own lists say what a model takes (seen 2026-11, pydantic-ai 2.68.0)
             files=False,
             audio_formats=frozenset(),
             by_model=(
