@@ -162,13 +162,24 @@ OPEN_MODELS: Final = Table(
         "docs.vllm.ai reasoning outputs; model card of Qwen/Qwen3-8B",
     ),
     Row(
-        "qwen",
-        OpenModelRules(efforts=("low", "medium", "high")),
+        r"qwen-(?:omni|vl|long|coder|math|mt|doc)",
+        _ANSWERS,
         "2026-11",
-        "Qwen3.8: groq 1.7.0, cerebras-cloud-sdk 1.91.0",
+        "alibabacloud.com model-studio models",
+    ),
+    Row(
+        "qwen",
+        OpenModelRules(efforts=("low", "medium", "xhigh")),
+        "2026-11",
+        "model card of Qwen/Qwen3.8-27B, whose template refuses `high`; docs of Qwen3.8-Max; groq 1.7.0",
     ),
     # Grok of xAI: some clouds serve it.
-    Row(r"grok-3-mini", _by_effort("low", "high"), "2026-11", "docs.x.ai reasoning"),
+    Row(
+        r"grok-3-mini",
+        OpenModelRules(efforts=("low", "high"), switch=None),
+        "2026-11",
+        "docs.x.ai reasoning; pydantic-ai-slim 2.68.0 profiles/grok.py (none tried live 2026-10)",
+    ),
     Row(
         r"non-reasoning|grok-(?:2|3)",
         _ANSWERS,
@@ -176,7 +187,13 @@ OPEN_MODELS: Final = Table(
         "docs.x.ai models",
     ),
     Row(
-        r"grok-(?:code|4(?![.-]?[3-9](?!\d)))",
+        r"grok-4[.-]?5(?!\d)|grok-build-latest",
+        _by_effort("low", "medium", "high"),
+        "2026-11",
+        "@ai-sdk/xai 5.0.12; pydantic-ai-slim profiles/grok.py",
+    ),
+    Row(
+        r"grok-(?:code|build|4(?![.-]?[3-9](?!\d)))",
         _ALWAYS,
         "2026-11",
         "docs.x.ai reasoning; @ai-sdk/xai 5.0.12: grok-4, 4.1 and 4.20 refuse an effort",
@@ -188,16 +205,10 @@ OPEN_MODELS: Final = Table(
         "docs.x.ai reasoning",
     ),
     Row(
-        r"grok-4[.-]?5(?!\d)",
-        _by_effort("low", "medium", "high"),
-        "2026-11",
-        "@ai-sdk/xai 5.0.12; pydantic-ai-slim profiles/grok.py",
-    ),
-    Row(
         "grok",
         _by_effort("low", "medium", "high", "xhigh"),
         "2026-11",
-        "4.6: @ai-sdk/xai 5.0.12; 4.7: pydantic-ai-slim 2.68.0 profiles/grok.py",
+        "docs.x.ai reasoning: 4.6 and later; @ai-sdk/xai 5.0.12; farion1231/cc-switch#7584 (4.7)",
     ),
     # Others whose templates have a switch.
     Row("granite", _THINKING, "2026-11", "docs.vllm.ai reasoning outputs: Granite 3.2"),

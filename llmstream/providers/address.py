@@ -8,9 +8,19 @@ from typing import Final
 
 from llmstream.errors import InvalidRequest
 
-__all__ = ["checked_address", "extended", "is_local", "path_segment"]
+__all__ = [
+    "checked_address",
+    "extended",
+    "is_local",
+    "path_segment",
+    "split_address",
+    "versioned",
+    "versioned_host",
+    "without_version",
+]
 
 _NO_URL_CHARACTER: Final = re.compile(r"[\x00-\x20\x7f\\]")
+_VERSION: Final = re.compile(r"/v\d\w*(?:/|$)")
 _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -48,6 +58,39 @@ def is_local(url: str) -> bool:
     from urllib.parse import urlsplit
 
     return (urlsplit(url).hostname or "") in _LOCAL
+
+
+def split_address(text: str) -> tuple[str, str, str]:
+    """An address as people write it, in three: scheme and host, path without a slash at its end, query.
+
+    The scheme may be missing, and the query comes with its "?".
+    """
+    base, mark, query = text.strip().partition("?")
+    scheme, colon, rest = base.rpartition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{colon}{host}", f"{slash}{path}".rstrip("/"), f"{mark}{query}"
+
+
+def versioned(text: str) -> str:
+    """The address with /v1 at its end, unless its path has a version.
+
+    For servers whose own SDKs add /v1 to whatever they are given.
+    """
+    host, path, query = split_address(text)
+    return f"{host}{path}{query}" if _VERSION.search(path) else f"{host}{path}/v1{query}"
+
+
+def versioned_host(text: str) -> str:
+    """The address with /v1 where it is a host alone; a path (a proxy's) is kept as it is."""
+    host, path, query = split_address(text)
+    return f"{host}{path or '/v1'}{query}"
+
+
+def without_version(text: str, *versions: str) -> str:
+    """The address without a version at its end, which stands in the dialect's path already."""
+    host, path, query = split_address(text)
+    ends = next((version for version in versions if path.endswith(f"/{version}")), None)
+    return f"{host}{path if ends is None else path[: -len(ends) - 1]}{query}"
 
 
 @functools.lru_cache(maxsize=256)

@@ -20,6 +20,15 @@ __all__ = ["ENTRY_POINT_GROUP", "all_providers", "find_provider", "provider_name
 ENTRY_POINT_GROUP: Final = "llmstream.providers"
 """Entry points of this group name a `Provider`: `acme = "acme_llm:ACME"`."""
 
+_RETIRED: Final = {
+    **dict.fromkeys(
+        ("github", "github-models"),
+        "GitHub ended GitHub Models on 2026-07-30. Use copilot:MODEL with a GitHub Copilot subscription, "
+        "azure:DEPLOYMENT, or the vendor of the model.",
+    ),
+}
+"""Names of services that are gone, and what to use in their place."""
+
 _log = logging.getLogger("llmstream")
 
 
@@ -47,6 +56,8 @@ def find_provider(name: str) -> Provider:
     for provider in _loadable(entries):
         if wanted in provider.aliases:
             return provider
+    if wanted in _RETIRED:
+        raise InvalidRequest(_RETIRED[wanted])
     raise InvalidRequest(
         f"No provider is called {name!r}. {_hint(wanted)}`llmstream providers` lists all; "
         "for another OpenAI-compatible server use openai:MODEL with base_url=."

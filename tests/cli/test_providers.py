@@ -73,5 +73,5 @@ def test_the_matrix_says_what_each_may_be_asked_for(capsys):
     assert {len(line) for line in lines} == {len(heads)}
     by_name = {line[0]: dict(zip(heads, line, strict=True)) for line in lines}
     assert by_name["anthropic"]["IMAGES"] == "bytes+url"
-    assert by_name["perplexity"]["TOOLS"] == "-"
+    assert by_name["zai"]["FORCED-CALL"] == "-"
     assert listed(capsys)["openai"]["abilities"]["audio"] == ["bytes"]

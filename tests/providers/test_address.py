@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmstream.errors import InvalidRequest
-from llmstream.providers.address import checked_address, extended, is_local, path_segment
+from llmstream.providers.address import (
+    checked_address,
+    extended,
+    is_local,
+    path_segment,
+    split_address,
+    versioned,
+    versioned_host,
+    without_version,
+)
 
 
 @pytest.mark.parametrize(
@@ -115,3 +124,55 @@ def test_this_machine_is_local() -> None:
     assert is_local("http://localhost:1/v1")
     assert is_local("http://[::1]:1/v1")
     assert not is_local("https://localhost.example/v1")
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("https://a.example", ("https://a.example", "", "")),
+        (" a.example:8000/v1/?x=1/2 ", ("a.example:8000", "/v1", "?x=1/2")),
+        ("http://[::1]:1/a/b", ("http://[::1]:1", "/a/b", "")),
+        ("localhost:1/", ("localhost:1", "", "")),
+        ("", ("", "", "")),
+    ],
+)
+def test_an_address_has_three_parts(text: str, parts: tuple[str, str, str]) -> None:
+    assert split_address(text) == parts
+
+
+@pytest.mark.parametrize(
+    ("text", "anywhere", "host_alone"),
+    [
+        ("https://a.example", "https://a.example/v1", "https://a.example/v1"),
+        ("https://a.example/?x=1", "https://a.example/v1?x=1", "https://a.example/v1?x=1"),
+        ("https://a.example/llm", "https://a.example/llm/v1", "https://a.example/llm"),
+        ("https://a.example/v1/", "https://a.example/v1", "https://a.example/v1"),
+        (
+            "https://a.example/v1beta/openai",
+            "https://a.example/v1beta/openai",
+            "https://a.example/v1beta/openai",
+        ),
+        ("https://a.example/vision", "https://a.example/vision/v1", "https://a.example/vision"),
+        (
+            "https://a.example/v1/chat/completions",
+            "https://a.example/v1/chat/completions",
+            "https://a.example/v1/chat/completions",
+        ),
+    ],
+)
+def test_a_missing_version_is_added(text: str, anywhere: str, host_alone: str) -> None:
+    assert (versioned(text), versioned_host(text)) == (anywhere, host_alone)
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("https://a.example/v1/?x=1", "https://a.example?x=1"),
+        ("https://a.example/v2", "https://a.example"),
+        ("https://a.example/v9", "https://a.example/v9"),
+        ("https://a.example/gw/v1", "https://a.example/gw"),
+        ("https://a.example/mv1", "https://a.example/mv1"),
+    ],
+)
+def test_a_version_at_the_end_is_taken_off(text: str, url: str) -> None:
+    assert without_version(text, "v1", "v2") == url

@@ -37,7 +37,8 @@ URLS = {
         "https://aiplatform.googleapis.com/v1/publishers/google/models/some-model:streamGenerateContent?alt=sse"
     ),
     "vertex-anthropic": (
-        "https://aiplatform.googleapis.com/v1/publishers/anthropic/models/some-model:streamRawPredict"
+        "https://aiplatform.googleapis.com/v1/projects/p1/locations/global/publishers/anthropic"
+        "/models/some-model:streamRawPredict"
     ),
     "azure-chat": "https://res.openai.azure.com/openai/v1/chat/completions",
     "azure-responses": "https://res.openai.azure.com/openai/v1/responses",
@@ -48,6 +49,7 @@ URLS = {
     "xai-responses": "https://api.x.ai/v1/responses",
     "anthropic": "https://api.anthropic.com/v1/messages",
     "azure": "https://res.openai.azure.com/openai/v1/chat/completions",
+    "bigmodel": "https://open.bigmodel.cn/api/paas/v4/chat/completions",
     "baseten": "https://inference.baseten.co/v1/chat/completions",
     "bedrock": "https://bedrock-runtime.us-east-1.amazonaws.com/model/some-model/converse-stream",
     "bedrock-invoke": (
@@ -61,7 +63,6 @@ URLS = {
     "doubleword": "https://api.doubleword.ai/v1/chat/completions",
     "fireworks": "https://api.fireworks.ai/inference/v1/chat/completions",
     "gemini-openai": "https://generativelanguage.googleapis.com/v1beta/openai/chat/completions",
-    "github": "https://models.github.ai/inference/chat/completions",
     "groq": "https://api.groq.com/openai/v1/chat/completions",
     "huggingface": "https://router.huggingface.co/v1/chat/completions",
     "inception": "https://api.inceptionlabs.ai/v1/chat/completions",
@@ -71,17 +72,17 @@ URLS = {
     "minimax": "https://api.minimax.io/v1/chat/completions",
     "mistral": "https://api.mistral.ai/v1/chat/completions",
     "moonshot": "https://api.moonshot.ai/v1/chat/completions",
-    "nebius": "https://api.studio.nebius.com/v1/chat/completions",
+    "nebius": "https://api.tokenfactory.nebius.com/v1/chat/completions",
     "nvidia": "https://integrate.api.nvidia.com/v1/chat/completions",
     "ollama": "http://localhost:11434/api/chat",
     "ollama-openai": "http://localhost:11434/v1/chat/completions",
     "openai": "https://api.openai.com/v1/chat/completions",
     "openrouter": "https://openrouter.ai/api/v1/chat/completions",
-    "perplexity": "https://api.perplexity.ai/chat/completions",
+    "perplexity": "https://api.perplexity.ai/v1/responses",
     "qwen": "https://dashscope-intl.aliyuncs.com/compatible-mode/v1/chat/completions",
     "sambanova": "https://api.sambanova.ai/v1/chat/completions",
     "sglang": "http://localhost:30000/v1/chat/completions",
-    "together": "https://api.together.xyz/v1/chat/completions",
+    "together": "https://api.together.ai/v1/chat/completions",
     "venice": "https://api.venice.ai/api/v1/chat/completions",
     "vercel-gateway": "https://ai-gateway.vercel.sh/v1/chat/completions",
     "vllm": "http://localhost:8000/v1/chat/completions",
@@ -143,11 +144,17 @@ OWN_HEADER = {
 }
 
 
+def needs_project(provider: Provider) -> bool:
+    return provider.name == "vertex-anthropic"
+
+
 def prepared(provider: Provider, *, env: dict[str, str], base_url: str | None = None) -> HttpRequest:
     env = {**PLACES, **env}
     if not provider.base_url and base_url is None and not any(env.get(v) for v in provider.base_url_env):
         base_url = ENVIRONMENT["DATABRICKS_HOST"] if provider.name == "databricks" else AZURE
     request = Request(model="some-model", messages=(Message.user("Hi"),))
+    if needs_project(provider):
+        env = {"ANTHROPIC_VERTEX_PROJECT_ID": "p1", **env}
     http = provider.dialect.encode(request, provider=provider.name).http
     return provider.prepare(http, model=request.model, base_url=base_url, env=env)
 

@@ -60,14 +60,13 @@ def test_our_names_are_the_folders_in_alphabetical_order() -> None:
         ("kimi", "moonshot"),
         ("alibaba", "qwen"),
         ("dashscope", "qwen"),
-        ("zhipu", "zai"),
-        ("zhipuai", "zai"),
+        ("zhipu", "bigmodel"),
+        ("zhipuai", "bigmodel"),
         ("hf", "huggingface"),
         ("togetherai", "together"),
         ("together-ai", "together"),
         ("grok", "xai"),
         ("vercel", "vercel-gateway"),
-        ("github-models", "github"),
         ("lm-studio", "lmstudio"),
         ("llama.cpp", "llamacpp"),
         ("llama-cpp", "llamacpp"),
@@ -95,6 +94,12 @@ def test_an_unknown_name_suggests_a_close_one(written: str, close: str) -> None:
 @pytest.mark.parametrize("written", ["", "zzzzzz", "base", "registry", "../openai", "openai.x", "sim.server"])
 def test_what_is_no_provider_is_none(written: str) -> None:
     with pytest.raises(InvalidRequest, match="llmstream providers"):
+        find_provider(written)
+
+
+@pytest.mark.parametrize("written", ["github", "GitHub_Models"])
+def test_what_a_vendor_ended_names_what_to_use(written: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"2026-07-30.*copilot:MODEL"):
         find_provider(written)
 
 

@@ -100,19 +100,7 @@ OPENAI = {"openai", "openai-chat", "azure", "azure-chat"}
 
 @pytest.mark.parametrize("name", sorted(set(CHAT) - {"sim"}))
 def test_the_length_of_an_answer_has_one_name(name: str) -> None:
-    newer = {
-        "openai",
-        "openai-chat",
-        "azure",
-        "azure-chat",
-        "groq",
-        "xai",
-        "cerebras",
-        "moonshot",
-        "minimax",
-        "copilot",
-        "github",
-    }
+    newer = {*OPENAI, "groq", "xai", "cerebras", "moonshot", "minimax", "copilot"}
     newer |= {"bedrock-openai", "digitalocean", "meta-chat", "snowflake"}
     sent = body(name, settings=Settings(max_output_tokens=9))
     field, other = "max_completion_tokens", "max_tokens"
@@ -122,7 +110,7 @@ def test_the_length_of_an_answer_has_one_name(name: str) -> None:
     assert other not in sent
 
 
-@pytest.mark.parametrize("name", sorted(set(CHAT) - {*OPENAI, "github", "sim"}))
+@pytest.mark.parametrize("name", sorted(set(CHAT) - {*OPENAI, "sim"}))
 def test_only_openais_models_have_developers(name: str) -> None:
     messages = (Message.system("Be brief."), Message.user("Hi"))
     assert body(name, "gpt-5", messages=messages)["messages"][0]["role"] == "system"
@@ -137,7 +125,12 @@ def test_openais_reasoning_models_have_developers_and_no_temperature() -> None:
 
 @pytest.mark.parametrize("name", CHAT)
 def test_usage_is_asked_for_where_that_does_no_harm(name: str) -> None:
-    assert ("stream_options" in body(name)) == (name != "nvidia")
+    assert "stream_options" in body(name)
+
+
+def test_models_that_see_are_not_asked_for_usage_at_nvidia() -> None:
+    assert "stream_options" not in body("nvidia", "microsoft/phi-3-vision-128k-instruct")
+    assert "stream_options" in body("nvidia", "deepseek-ai/deepseek-v4-pro")
 
 
 # Settings.
@@ -151,7 +144,8 @@ def test_usage_is_asked_for_where_that_does_no_harm(name: str) -> None:
         ("zai", Settings(frequency_penalty=1.0, temperature=0.3), {"frequency_penalty"}),
         ("deepseek", Settings(top_k=1, seed=1, temperature=0.3), {"top_k", "seed"}),
         ("perplexity", Settings(top_k=1, stop=("x",)), {"top_k", "stop"}),
-        ("cerebras", Settings(presence_penalty=1.0), {"presence_penalty"}),
+        ("cerebras", Settings(presence_penalty=1.0, temperature=1.8), set()),
+        ("groq", Settings(presence_penalty=1.0, stop=("x",)), {"presence_penalty"}),
         ("openrouter", Settings(top_k=1, stop=("x",)), set()),
         ("qwen", Settings(top_k=1), set()),
         ("openai", Settings(top_k=1), {"top_k"}),
@@ -199,10 +193,6 @@ def test_no_tools_at_all_where_none_cannot_be_said(name: str) -> None:
     assert "tools" not in body(name, tools=(SEARCH,), tool_choice="none")
 
 
-def test_perplexity_has_no_tools() -> None:
-    assert "tools" not in body("perplexity", tools=(SEARCH,))
-
-
 @pytest.mark.parametrize("name", ["deepseek", "qwen", "moonshot"])
 def test_no_tool_is_forced_while_the_model_thinks(name: str) -> None:
     choice = NamedTool("search")
@@ -247,11 +237,6 @@ def test_minimax_has_no_response_format() -> None:
     assert '"integer"' in sent["messages"][0]["content"]
 
 
-def test_perplexity_takes_a_bare_schema() -> None:
-    sent = body("perplexity", response_format=ResponseFormat(schema=SCHEMA))
-    assert sent["response_format"] == {"type": "json_schema", "json_schema": {"schema": SCHEMA}}
-
-
 # Reasoning.
 
 
@@ -268,13 +253,15 @@ def test_perplexity_takes_a_bare_schema() -> None:
         ("openrouter", Thinking(budget_tokens=100), {"reasoning": {"max_tokens": 100}}),
         ("vercel-gateway", Thinking(budget_tokens=100), {"reasoning": {"max_tokens": 100}}),
         ("deepseek", Thinking(effort="high"), {"thinking": {"type": "enabled"}, "reasoning_effort": "high"}),
-        ("deepseek", Thinking(effort="xhigh"), {"thinking": {"type": "enabled"}, "reasoning_effort": "max"}),
+        ("deepseek", Thinking(effort="xhigh"), {"thinking": {"type": "enabled"}, "reasoning_effort": "high"}),
+        ("deepseek", Thinking(effort="max"), {"thinking": {"type": "enabled"}, "reasoning_effort": "max"}),
         ("deepseek", Thinking(), {"thinking": {"type": "enabled"}}),
         ("fireworks", Thinking(budget_tokens=9), {"thinking": {"type": "enabled", "budget_tokens": 9}}),
         ("zai", Thinking(effort="none"), {"thinking": {"type": "disabled"}}),
         ("moonshot", Thinking(effort="high"), {"thinking": {"type": "enabled"}}),
         ("qwen", Thinking(budget_tokens=100), {"enable_thinking": True, "thinking_budget": 100}),
-        ("minimax", Thinking(effort="high"), {}),
+        ("minimax", Thinking(effort="high"), {"thinking": {"type": "adaptive"}}),
+        ("minimax", Thinking(effort="none"), {"thinking": {"type": "disabled"}}),
     ],
 )
 def test_thinking_is_asked_for_in_the_vendors_words(
@@ -335,7 +322,7 @@ def test_openrouters_details_go_back_as_they_came() -> None:
     assert body("openrouter", messages=messages)["messages"][1]["reasoning_details"] == details
 
 
-@pytest.mark.parametrize("name", ["openai", "azure", "xai", "qwen", "together", "perplexity"])
+@pytest.mark.parametrize("name", ["openai", "azure", "xai", "qwen", "together"])
 def test_thoughts_stay_here_where_nobody_wants_them(name: str) -> None:
     for field in ("reasoning", "reasoning_content", "reasoning_details"):
         assert echoes(name, field) == [None, None, None]
@@ -356,7 +343,7 @@ def test_geminis_signature_goes_back_on_its_call() -> None:
 # Reading.
 
 
-@pytest.mark.parametrize("name", ["fireworks", "sambanova", "perplexity", "minimax"])
+@pytest.mark.parametrize("name", ["fireworks", "sambanova", "minimax"])
 def test_thoughts_between_tags_are_split_off(name: str) -> None:
     found = events(name, {"content": "<thi"}, {"content": "nk>Hm."}, {"content": "</think>Yes"})
     assert said(found, ReasoningDelta) == "Hm."
@@ -414,10 +401,10 @@ def test_rules_by_model_name_quirks() -> None:
         ("openai", "gpt-5.1", "xhigh", "high"),
         ("openai", "my-own-server", "xhigh", "xhigh"),
         ("xai", "grok-4", "high", None),
-        ("xai", "grok-4-0709", "high", None),
+        ("xai", "grok-4-0709", "high", "high"),
         ("xai", "grok-4.20-reasoning", "high", None),
-        ("xai", "grok-4-1-fast-reasoning", "high", None),
-        ("xai", "grok-3", "high", None),
+        ("xai", "grok-4-1-fast-reasoning", "xhigh", "high"),
+        ("xai", "grok-3", "none", "none"),
         ("xai", "grok-3-mini", "medium", "high"),
         ("xai", "grok-4.3", "medium", "medium"),
         ("xai", "grok-4.3", "none", "none"),
@@ -451,7 +438,13 @@ def test_gpt_oss_at_groq_is_not_told_how_to_show_its_thoughts() -> None:
 
 @pytest.mark.parametrize(
     ("model", "stops"),
-    [("grok-3", True), ("grok-4-1-fast-non-reasoning", True), ("grok-3-mini", False), ("grok-4", False)],
+    [
+        ("grok-2", True),
+        ("grok-4.20-non-reasoning", True),
+        ("grok-3", False),
+        ("grok-3-mini", False),
+        ("grok-4", False),
+    ],
 )
 def test_only_groks_that_do_not_think_stop_at_words(model: str, stops: bool) -> None:
     assert ("stop" in body("xai", model, settings=Settings(stop=("x",)))) is stops
@@ -513,17 +506,6 @@ def test_json_of_any_shape_is_asked_for_with_the_word(name: str) -> None:
     assert "JSON" in sent["messages"][0]["content"]
     said = body(name, response_format=ResponseFormat(), messages=(Message.user("Give me json."),))
     assert [message["role"] for message in said["messages"]] == ["user"]
-
-
-def test_perplexity_has_no_json_of_any_shape_and_wants_roles_by_turns() -> None:
-    messages = (Message.user("One"), Message.user("Two"))
-    sent = body("perplexity", response_format=ResponseFormat(), messages=messages)
-    assert "response_format" not in sent
-    assert [(m["role"], "JSON" in m["content"]) for m in sent["messages"]] == [
-        ("system", True),
-        ("user", False),
-    ]
-    assert sent["messages"][1]["content"] == "One\n\nTwo"
 
 
 def test_minimax_gets_its_thoughts_back_between_tags() -> None:

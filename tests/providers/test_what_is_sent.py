@@ -36,6 +36,7 @@ def no_environment(monkeypatch) -> None:
     monkeypatch.delenv("OPENAI_API_VERSION", raising=False)
     monkeypatch.setenv("AWS_REGION", REGION)
     monkeypatch.setenv("ANTHROPIC_AWS_WORKSPACE_ID", "wrkspc_1")
+    monkeypatch.setenv("ANTHROPIC_VERTEX_PROJECT_ID", "p1")
 
 
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)

@@ -34,7 +34,7 @@ def accepts_url(part: Image | Audio | Document | File, quirks: Quirks) -> bool:
     if quirks.string_only_content:
         return True  # no file is taken, whatever holds it
     if isinstance(part, Audio):
-        return quirks.audio_formats == frozenset()  # refused all the same
+        return quirks.audio_urls or quirks.audio_formats == frozenset()  # refused all the same
     if _is_image(part):
         return quirks.image_urls or part.url.startswith("data:")
     kind = part.media_type or mimetypes.guess_type(part.url.partition("?")[0])[0] or "text/plain"
@@ -73,15 +73,18 @@ def _audio(part: Audio, quirks: Quirks, provider: str) -> dict[str, Any]:
     allowed = quirks.audio_formats
     if allowed == frozenset():
         raise Unsupported(f"{provider} takes no audio. Send a transcript instead.")
-    if not part.data:
+    if not part.data and not quirks.audio_urls:
         raise Unsupported(f"{provider} takes audio as bytes only. Pass data and media_type.")
     kind = part.media_type.lower()
     name = _AUDIO_FORMATS.get(kind, kind.rpartition("/")[2])
+    if not part.data:
+        return {"data": part.url, "format": name}
     if allowed is not None and name not in allowed:
         raise Unsupported(
             f"{provider} takes no audio of type {part.media_type!r}, only {', '.join(sorted(allowed))}."
         )
-    return {"data": base64.b64encode(part.data).decode(), "format": name}
+    data = base64.b64encode(part.data).decode()
+    return {"data": f"data:;base64,{data}" if quirks.audio_urls else data, "format": name}
 
 
 def _document(

@@ -184,9 +184,7 @@ class MessageReader:
         if kind == "image_url":
             return self._image(where, inner, kept)
         if kind == "input_audio":
-            name = str(inner.get("format"))
-            data = _bytes(where, inner.get("data"))
-            return Audio(data=data, media_type=_AUDIO_TYPES.get(name, f"audio/{name}"), metadata=kept)
+            return self._audio(where, inner, kept)
         if kind == "file":
             return self._file(where, inner, kept)
         raise refused(f"Invalid value for '{where}.type': {kind!r}.", "invalid_value")
@@ -201,6 +199,16 @@ class MessageReader:
             return Image(url=url, metadata=kept)
         media_type, data = _data_uri(where, url)
         return Image(data=data, media_type=media_type, metadata=kept)
+
+    def _audio(self, where: str, audio: dict[str, Any], kept: Metadata | None) -> Audio:
+        """Bytes as base64; for some servers a URL, which may hold the bytes."""
+        name, data = str(audio.get("format")), audio.get("data")
+        media_type = _AUDIO_TYPES.get(name, f"audio/{name}")
+        if isinstance(data, str) and data.startswith(("https://", "http://")):
+            return Audio(url=data, media_type=media_type, metadata=kept)
+        if isinstance(data, str) and data.startswith("data:"):
+            return Audio(data=_data_uri(where, data)[1], media_type=media_type, metadata=kept)
+        return Audio(data=_bytes(where, data), media_type=media_type, metadata=kept)
 
     def _file(self, where: str, file: dict[str, Any], kept: Metadata | None) -> Document:
         name, data = str(file.get("filename") or ""), file.get("file_data")

@@ -6,30 +6,21 @@ needs hardly any of this, since the decoder goes by what the wire says.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
+from llmstream.dialects.model_quirks import ModelQuirks, changes_for
 from llmstream.events import FinishReason
-from llmstream.model_rules.open_models import OPEN_MODELS, OpenModelRules
+
+if TYPE_CHECKING:
+    from llmstream.model_rules.open_models import OpenModelRules
 
 __all__ = ["ModelQuirks", "Quirks"]
 
-_SWITCHES: Final = frozenset({"thinking", "thinking-effort", "enable-thinking", "chat-template"})
+_SWITCHES: Final = frozenset({"thinking", "thinking-effort", "enable-thinking", "chat-template", "enabled"})
 """Styles that say on or off; elsewhere an effort stands for "on" at hosts of models without efforts."""
-
-
-class ModelQuirks(msgspec.Struct, frozen=True):
-    """What is different still for some of a vendor's models.
-
-    pattern: searched in the model's name, in any case
-    changes: fields of `Quirks` and their values
-    """
-
-    pattern: str
-    changes: Mapping[str, Any]
 
 
 class Quirks(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +51,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
 
     Tools:
 
-    tools:               False where the vendor has none (Perplexity)
+    tools:               False where the vendor has none (Sonar, which Perplexity ended)
     tool_choice:         what may be asked for (Z.ai: auto only; Qwen: no required)
     tool_choice_while_thinking: False where forced choice conflicts with thinking and is then
         left out (DeepSeek V4, Moonshot)
@@ -78,16 +69,17 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     Content:
 
     string_only_content: a message's content has to be one string (DeepSeek, older vLLM)
-    alternating_roles:   system messages first, then user and assistant by turns (Perplexity)
+    alternating_roles:   system messages first, then user and assistant by turns (Sonar)
     image_urls:          False where images have to be data URIs (Moonshot)
     files:               False where parts of the type `file` are not known; texts then go as text
     file_urls:           True where `file_data` may be a URL (OpenRouter); OpenAI wants the bytes
     audio_formats:       None where any format goes (OpenRouter), empty where no recordings are taken;
         OpenAI knows wav and mp3
+    audio_urls:          recordings go as URLs, a recording at hand as a data URI (Qwen-Omni)
     response_format:     the most the vendor knows; a schema then goes into the prompt instead
         (DeepSeek, Z.ai: json_object)
-    json_object:         False where JSON of any shape cannot be asked for beside schemas (Perplexity)
-    bare_json_schema:    `json_schema` holds only `schema` (Perplexity)
+    json_object:         False where JSON of any shape cannot be asked for beside schemas (Sonar)
+    bare_json_schema:    `json_schema` holds only `schema` (Sonar)
 
     Reasoning:
 
@@ -98,8 +90,10 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         "thinking-effort" the same with `reasoning_effort` (DeepSeek V4, GLM-5.2);
         "enable-thinking" `enable_thinking`, `thinking_budget` (Qwen);
         "chat-template" `chat_template_kwargs{SWITCH}`, for servers that pass it to the model's
-        template (vLLM, SGLang, NIM);
+        template (vLLM, SGLang, NIM); "enabled" `reasoning{enabled}` with `reasoning_effort` (Together);
         "groq" `reasoning_effort` and `reasoning_format: parsed`; "none" cannot be asked for
+    thinking_on:         the type of `thinking` that is not "disabled" (MiniMax: adaptive)
+    template_field:      where variables of the model's template stand (Baseten: chat_template_args)
     template_switch:     the variable of the model's template that turns thinking on ("thinking":
         DeepSeek, Kimi, Granite)
     switch_values:       what that variable holds for off and on
@@ -169,6 +163,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     files: bool = True
     file_urls: bool = False
     audio_formats: frozenset[str] | None = frozenset({"wav", "mp3"})
+    audio_urls: bool = False
     response_format: Literal["json_schema", "json_object", "none"] = "json_schema"
     json_object: bool = True
     bare_json_schema: bool = False
@@ -181,9 +176,12 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         "thinking-effort",
         "enable-thinking",
         "chat-template",
+        "enabled",
         "groq",
         "none",
     ] = "effort"
+    thinking_on: str = "enabled"
+    template_field: str = "chat_template_kwargs"
     template_switch: str = "enable_thinking"
     switch_values: tuple[bool | str, bool | str] = (False, True)
     effort_beside_switch: bool = False
@@ -210,11 +208,10 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
 
     def for_model(self, model: str) -> Quirks:
         """These quirks, with what is different for one model."""
-        changes: dict[str, Any] = {}
-        for rule in self.by_model:
-            if re.search(rule.pattern, model, re.IGNORECASE):
-                changes.update(rule.changes)
+        changes = changes_for(model, self.by_model)
         if changes.get("open_model_rules", self.open_model_rules):
+            from llmstream.model_rules.open_models import OPEN_MODELS  # 2 ms, for hosts of open models alone
+
             style = changes.get("reasoning_style", self.reasoning_style)
             changes = {**_of_open_model(OPEN_MODELS.find(model), style), **changes}
         return msgspec.structs.replace(self, **changes) if changes else self
@@ -227,7 +224,8 @@ def _of_open_model(rules: OpenModelRules, style: str) -> dict[str, Any]:
     changes: dict[str, Any] = {"always_thinks": not rules.can_stop_thinking}
     if rules.efforts is not None and (rules.efforts or style in _SWITCHES):
         changes["known_efforts"] = (*(("none",) if rules.can_stop_thinking else ()), *rules.efforts)
-    if style == "chat-template" and rules.switch is None:
+    without = not rules.can_stop_thinking or (style == "chat-template" and rules.switch is None)
+    if style in ("chat-template", "enabled") and without:
         changes["reasoning_style"] = "effort" if rules.efforts else "none"
     elif rules.switch is not None:
         changes["template_switch"] = rules.switch

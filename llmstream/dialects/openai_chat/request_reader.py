@@ -63,7 +63,7 @@ def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
     choice = _tool_choice(body, tools)
     settings = _settings(body)
     response_format = _response_format(body)
-    reasoning = _reasoning(body, quirks.for_model(model).reasoning_style)
+    reasoning = _reasoning(body, quirks.for_model(model))
     _stream(body)
     own = {name: value for name, value in body.items() if value is not None}
     return Request(
@@ -216,9 +216,10 @@ def _response_format(body: dict[str, Any]) -> ResponseFormat | None:
     )
 
 
-def _reasoning(body: dict[str, Any], style: str) -> Reasoning | None:
-    """How thinking is asked for: by `reasoning_effort`, or in the fields of this style."""
-    effort = body.get("reasoning_effort")
+def _reasoning(body: dict[str, Any], quirks: Quirks) -> Reasoning | None:
+    """How thinking is asked for: by `reasoning_effort`, or in the fields of the vendor's style."""
+    style, effort = quirks.reasoning_style, body.get("reasoning_effort")
+    switch = _template_switch(body, quirks) if style == "chat-template" else None
     if effort in _EFFORTS:
         del body["reasoning_effort"]
         if style in _BY_SWITCH and body.get("thinking") == {"type": "enabled"}:
@@ -237,9 +238,22 @@ def _reasoning(body: dict[str, Any], style: str) -> Reasoning | None:
     if style in _BY_SWITCH and isinstance(thinking, dict) and set(thinking) <= {"type", "budget_tokens"}:
         del body["thinking"]
         return _thinking(thinking.get("type") != "disabled", thinking.get("budget_tokens"))
+    if switch is not None:
+        return _thinking(switch, None)
     if style == "enable-thinking" and isinstance(body.get("enable_thinking"), bool):
         return _thinking(body.pop("enable_thinking"), body.pop("thinking_budget", None))
     return None
+
+
+def _template_switch(body: dict[str, Any], quirks: Quirks) -> bool | None:
+    """What the switch of the model's template says, taken out of the body; None where it says nothing."""
+    values = body.get(quirks.template_field)
+    if not isinstance(values, dict) or set(values) != {quirks.template_switch}:
+        return None
+    if values[quirks.template_switch] not in quirks.switch_values:
+        return None
+    del body[quirks.template_field]
+    return bool(values[quirks.template_switch] == quirks.switch_values[1])
 
 
 def _thinking(enabled: bool, budget: object) -> Reasoning:

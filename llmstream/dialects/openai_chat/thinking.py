@@ -15,7 +15,6 @@ __all__ = ["beside_tools", "check_served", "encode_thinking", "thinks"]
 
 _ALWAYS = "this model always thinks"
 _ON_OR_OFF = "thinking was switched on; how much cannot be said"
-_NOT_HOW_MUCH = "this model always thinks; how much cannot be said"
 _OPENAI_EFFORTS: Final = {"max": "xhigh"}
 """OpenAI's Chat Completions refuse max for every model (seen 2026-11, BerriAI/litellm-docs#1173)."""
 _ONE_OF_BOTH = "not together with an effort, which was sent"
@@ -30,6 +29,12 @@ def thinks(request: Request, quirks: Quirks) -> bool:
 def _always_thinks(quirks: Quirks) -> bool:
     known = quirks.known_efforts
     return quirks.always_thinks or (bool(known) and "none" not in (known or ()))
+
+
+def _efforts(quirks: Quirks) -> tuple[str, ...]:
+    """The efforts that are known, "none" only where the model can be kept from thinking."""
+    known = quirks.known_efforts or ()
+    return tuple(effort for effort in known if effort != "none") if quirks.always_thinks else known
 
 
 def _on_or_off(quirks: Quirks) -> bool:
@@ -97,7 +102,7 @@ class _Writer:
             if reasoning.effort != "none" or quirks.always_thinks:
                 self.left_out("reasoning", f"{self.provider} takes no such setting for this model")
             return {}
-        if reasoning.effort == "none" and quirks.always_thinks and not quirks.known_efforts:
+        if reasoning.effort == "none" and quirks.always_thinks and not _efforts(quirks):
             self.left_out("reasoning.effort", _ALWAYS)
             return {}
         if reasoning.effort == "none" and quirks.off_unasked:
@@ -112,6 +117,8 @@ class _Writer:
                 return self.thinking(effort, budget)
             case "chat-template":
                 return self.chat_template(effort, budget)
+            case "enabled":
+                return self.switched({"reasoning": {"enabled": effort != "none"}}, effort, budget)
             case "effort-or-budget" if effort is None and budget is not None:
                 return {"thinking": {"type": "enabled", "budget_tokens": budget}}
             case "effort-or-budget":
@@ -154,8 +161,8 @@ class _Writer:
         quirks = self.quirks
         if effort in quirks.efforts:
             return quirks.efforts[effort]
-        if quirks.known_efforts and not _on_or_off(quirks):
-            effort = nearest_effort(effort, quirks.known_efforts)
+        if not _on_or_off(quirks) and _efforts(quirks):
+            effort = nearest_effort(effort, _efforts(quirks))
         elif quirks.reasoning_model_rules:
             effort = _OPENAI_EFFORTS.get(effort, effort)
         return quirks.efforts.get(effort, effort)
@@ -174,15 +181,22 @@ class _Writer:
         return {"max_tokens": budget}
 
     def enable_thinking(self, effort: str | None, budget: int | None) -> dict[str, Any]:
-        if effort not in (None, "none"):
-            self.left_out("reasoning.effort", f"{_ON_OR_OFF} but by a budget")
         fields: dict[str, Any] = {"enable_thinking": effort != "none"}
-        return fields if budget is None else {**fields, "thinking_budget": budget}
+        if budget is not None:
+            fields["thinking_budget"] = budget
+        known = bool(self.quirks.known_efforts) and not _on_or_off(self.quirks)
+        if self.quirks.effort_beside_switch and known and effort not in (None, "none"):
+            fields["reasoning_effort"] = effort
+        elif effort not in (None, "none"):
+            self.left_out("reasoning.effort", f"{_ON_OR_OFF} but by a budget")
+        return fields
 
     def thinking(self, effort: str | None, budget: int | None) -> dict[str, Any]:
         if budget is not None:
             self.left_out("reasoning.budget_tokens")
-        fields: dict[str, Any] = {"thinking": {"type": "disabled" if effort == "none" else "enabled"}}
+        fields: dict[str, Any] = {
+            "thinking": {"type": "disabled" if effort == "none" else self.quirks.thinking_on}
+        }
         if effort in (None, "none"):
             return fields
         if self.quirks.reasoning_style == "thinking-effort" and not _on_or_off(self.quirks):
@@ -192,14 +206,22 @@ class _Writer:
 
     def chat_template(self, effort: str | None, budget: int | None) -> dict[str, Any]:
         quirks = self.quirks
-        fields = self.budget(budget)
-        if not _always_thinks(quirks):
-            fields["chat_template_kwargs"] = {quirks.template_switch: quirks.switch_values[effort != "none"]}
+        on = quirks.switch_values[effort != "none"]
+        fields = self.switched({quirks.template_field: {quirks.template_switch: on}}, effort, budget)
+        if effort == "none" and quirks.effort_beside_switch and quirks.known_efforts is None:
+            # A name that says nothing of the model, as people give to their own: newer servers switch
+            # by this whatever the template's variable is called.
+            fields["reasoning_effort"] = "none"
+        return fields
+
+    def switched(self, switch: dict[str, Any], effort: str | None, budget: int | None) -> dict[str, Any]:
+        """A switch, with an effort beside it where the model knows some."""
+        fields = {**switch, **self.budget(budget)}
         if effort in (None, "none"):
             return fields
-        if quirks.effort_beside_switch and not _on_or_off(quirks):
+        if self.quirks.effort_beside_switch and not _on_or_off(self.quirks):
             return {**fields, "reasoning_effort": effort}
-        self.left_out("reasoning.effort", _NOT_HOW_MUCH if _always_thinks(quirks) else _ON_OR_OFF)
+        self.left_out("reasoning.effort", _ON_OR_OFF)
         return fields
 
     def budget(self, budget: int | None, refusal: str = "give an effort instead") -> dict[str, Any]:

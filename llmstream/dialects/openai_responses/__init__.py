@@ -19,7 +19,7 @@ from collections.abc import Mapping
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.dialects.base import Encoded, Limits, Position
+from llmstream.dialects.base import Encoded, Limits, OutputAbility, Position
 from llmstream.dialects.openai_answers import error_response
 from llmstream.dialects.openai_responses.content_parts import may_stay
 from llmstream.dialects.openai_responses.decoder import OpenAIResponsesDecoder
@@ -35,7 +35,7 @@ from llmstream.dialects.openai_responses.kept_answers import (
     resume_request,
     whole_request,
 )
-from llmstream.dialects.openai_responses.quirks import Quirks
+from llmstream.dialects.openai_responses.quirks import ModelQuirks, Quirks
 from llmstream.dialects.openai_responses.request import encode_request
 from llmstream.dialects.openai_responses.request_reader import read_request
 from llmstream.dialects.vendor_errors import vendor_error
@@ -43,7 +43,7 @@ from llmstream.errors import ErrorInfo, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.request import Request
 
-__all__ = ["OpenAIResponses", "OpenAIResponsesDecoder", "Quirks"]
+__all__ = ["ModelQuirks", "OpenAIResponses", "OpenAIResponsesDecoder", "Quirks"]
 
 _VENDOR = "openai"
 
@@ -69,6 +69,10 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
         raises: InvalidRequest, Unsupported
         """
         return encode_request(request, self.quirks, provider=provider)
+
+    def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
+        """A schema, a tool that can be forced, and JSON of any shape where that can be asked for."""
+        return ("json_schema", "tool", "json_object") if self.quirks.json_object else ("json_schema", "tool")
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()

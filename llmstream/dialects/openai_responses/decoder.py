@@ -78,7 +78,8 @@ class OpenAIResponsesDecoder(ItemDecoder):
         if handler is not None:
             handler(self, wire)
         elif kind in TERMINAL:
-            self._on_terminal(kind, wire.response)
+            # Perplexity says what failed beside the response, not in it.
+            self._on_terminal(kind, wire.response or ({"error": wire.error} if wire.error else None))
         elif kind.endswith("error"):
             self._on_error(wire)
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from llmstream.dialects.json_text import is_json
 from llmstream.dialects.openai_responses.open_item import OpenItem
-from llmstream.dialects.openai_responses.sources import KEY
+from llmstream.dialects.openai_responses.sources import KEY, pages_of
 from llmstream.dialects.openai_responses.tool_decoder import INPUT, ToolDecoder
 from llmstream.dialects.openai_responses.tool_items import RESULT_ITEMS, is_call_item, layout_of
 from llmstream.dialects.openai_responses.wire import WireEvent
@@ -89,6 +89,8 @@ class ItemDecoder(ToolDecoder):
         elif kind in RESULT_ITEMS:
             self.result_item(item)
         else:
+            for page in pages_of(item):
+                self.page(page)
             said = {"type": kind, "provider": self.provider, "item": item}
             self.out.append(Custom(f"{KEY}.{kind}", {KEY: said}))
 
@@ -148,6 +150,9 @@ class ItemDecoder(ToolDecoder):
             self.reasoning(item, slot, wire.text)
         elif wire.part is not None:
             self.reasoning(item, slot)
+
+    def _on_thought(self, wire: WireEvent) -> None:
+        self.thought(wire.thought)
 
     # Calls.
 
@@ -220,6 +225,12 @@ ITEM_EVENTS: Final[dict[str, Callable[[Any, WireEvent], None]]] = {
     "response.reasoning_summary_text.done": _I._on_reasoning,
     "response.reasoning_text.delta": _I._on_reasoning,
     "response.reasoning_text.done": _I._on_reasoning,
+    "response.reasoning.started": _I._on_thought,
+    "response.reasoning.search_queries": _I._on_thought,
+    "response.reasoning.search_results": _I._on_thought,
+    "response.reasoning.fetch_url_queries": _I._on_thought,
+    "response.reasoning.fetch_url_results": _I._on_thought,
+    "response.reasoning.stopped": _I._on_thought,
     "response.function_call_arguments.delta": _I._on_input,
     "response.function_call_arguments.done": _I._on_input_done,
     "response.custom_tool_call_input.delta": _I._on_input,

@@ -33,6 +33,7 @@ class ProseDecoder(PayloadDecoder[WireEvent]):
         self._by_id: dict[Any, OpenItem] = {}
         self._used: set[str] = set()
         self._sources = 0
+        self._pages: set[Any] = set()
         self._count = 0
 
     def find(self, wire: WireEvent) -> OpenItem | None:
@@ -102,6 +103,16 @@ class ProseDecoder(PayloadDecoder[WireEvent]):
     def cite(self, item: OpenItem, annotation: dict[str, Any]) -> None:
         """A page or document that the text rests on."""
         item.annotations.append(annotation)
+        if annotation.get("url") not in self._pages:
+            self._give_source(annotation)
+
+    def page(self, annotation: dict[str, Any]) -> None:
+        """A page that a search found, once; the text may cite it later."""
+        if annotation["url"] not in self._pages:
+            self._pages.add(annotation["url"])
+            self._give_source(annotation)
+
+    def _give_source(self, annotation: dict[str, Any]) -> None:
         source = source_of(annotation, f"source-{self._sources + 1}")
         if source is not None:
             self._sources += 1
@@ -178,6 +189,13 @@ class ProseDecoder(PayloadDecoder[WireEvent]):
         if encrypted:
             said["encrypted_content"] = encrypted
         self.close_reasoning(item, said | extras_of(wire))
+
+    def thought(self, words: object) -> None:
+        """What the model thinks beside any item, whole."""
+        if isinstance(words, str) and words:
+            block = self.fresh(f"thought-{self._count}")
+            said = {KEY: {"provider": self.provider}}
+            self.out += [ReasoningStart(block, said), ReasoningDelta(words, block), ReasoningEnd(block)]
 
     def _open_reasoning(self, item: OpenItem) -> None:
         place = item.slot[1] if item.slot is not None else 0

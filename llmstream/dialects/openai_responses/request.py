@@ -8,6 +8,7 @@ import msgspec
 
 from llmstream.dialects.base import Encoded
 from llmstream.dialects.openai_responses.input_writer import InputWriter
+from llmstream.dialects.openai_responses.plain_items import plain_items
 from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.sources import KEY
 from llmstream.dialects.openai_schema import strict_schema
@@ -46,7 +47,7 @@ def encode_request(request: Request, quirks: Quirks, *, provider: str) -> Encode
 
     raises: InvalidRequest, Unsupported
     """
-    return _Writer(request, quirks, provider).write()
+    return _Writer(request, quirks.for_model(request.model), provider).write()
 
 
 class _Writer:
@@ -92,8 +93,10 @@ class _Writer:
             raise InvalidRequest("the conversation is empty: the API wants at least one message with content")
         if writer.instructions is not None:
             self.body["instructions"] = writer.instructions
-        self.body["input"] = items
         self.warnings += writer.warnings
+        if self.quirks.plain_items:
+            items = plain_items(items, provider=self.provider, warn=self.warn)
+        self.body["input"] = items
 
     def settings(self) -> None:
         settings, sampling = self.request.settings, GPT.find(self.request.model).sampling
@@ -197,7 +200,7 @@ class _Writer:
     def effort(self, wanted: str) -> str | None:
         """The vendor's word for it; None where the model takes none."""
         known = GPT.find(self.request.model).efforts if self.quirks.reasoning_model_rules else None
-        if known == ():
+        if known == () or not self.quirks.reasoning:
             if wanted != "none":
                 self.left_out("reasoning.effort", "this model takes none")
             return None
@@ -206,9 +209,9 @@ class _Writer:
         elif self.quirks.reasoning_model_rules and wanted == "max":
             sent = "xhigh"  # known to more models than max is, should the name be a deployment's
         else:
-            sent = self.quirks.efforts.get(wanted, wanted)
+            sent = self.quirks.effort_word(wanted)
         if sent != wanted:
-            self.warnings.append(OtherWarning(f"reasoning effort {wanted!r} was sent as {sent!r}"))
+            self.warn(f"reasoning effort {wanted!r} was sent as {sent!r}")
         return sent
 
     def summary(self, effort: str) -> dict[str, str]:
@@ -222,7 +225,8 @@ class _Writer:
         if wanted is None:
             return
         if wanted.schema is None:
-            self.body["text"] = {"format": {"type": "json_object"}}
+            if self.quirks.json_object:
+                self.output_format({"type": "json_object"})
             self.say_json()
             return
         strict, schema = wanted.strict, wanted.schema
@@ -233,14 +237,23 @@ class _Writer:
             strict, schema = fitting is not None, fitting or schema
         described = {"description": wanted.description} if wanted.description else {}
         form = {"type": "json_schema", "name": wanted.name, **described, "schema": schema, "strict": strict}
-        self.body["text"] = {"format": form}
+        self.output_format(form)
+
+    def output_format(self, form: dict[str, Any]) -> None:
+        if not self.quirks.chat_response_format:
+            self.body["text"] = {"format": form}
+            return
+        schema = {name: value for name, value in form.items() if name != "type"}
+        named = {"json_schema": schema} if schema else {}
+        self.body["response_format"] = {"type": form["type"], **named}
 
     def say_json(self) -> None:
         """The API takes json_object only where the input, not the instructions, says the word."""
         if not mentions_json(self.body["input"]):
+            kind = {"type": "message"} if self.quirks.plain_items else {}
             words = {"type": "input_text", "text": "Answer with a JSON object and nothing else."}
             role = system_role(self.request.model, self.quirks)
-            self.body["input"] = [{"role": role, "content": [words]}, *self.body["input"]]
+            self.body["input"] = [{**kind, "role": role, "content": [words]}, *self.body["input"]]
             self.warnings.append(OtherWarning("a message that asks for JSON was added: the API wants it"))
 
     def merge(self) -> None:
@@ -253,6 +266,11 @@ class _Writer:
                 body.pop(name, None)
             else:
                 body[name] = value
+
+    def warn(self, message: str) -> None:
+        warning = OtherWarning(message)
+        if warning not in self.warnings:
+            self.warnings.append(warning)
 
     def left_out(self, setting: str, details: str) -> None:
         self.warnings.append(UnsupportedSetting(setting, details))

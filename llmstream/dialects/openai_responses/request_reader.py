@@ -74,7 +74,7 @@ def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
         tools=tools,
         tool_choice=read_tool_choice(body.get("tool_choice"), tools),
         settings=_settings(body, quirks),
-        response_format=_response_format(body),
+        response_format=_response_format(body, quirks),
         reasoning=_reasoning(body, quirks),
         headers={k: v for k, v in http.headers.items() if k.lower() not in _HEADERS},
     )
@@ -113,7 +113,7 @@ def _check(body: dict[str, Any], quirks: Quirks) -> None:
     if not isinstance(model, str) or not model:
         raise refused("Missing required parameter: 'model'.", "missing_required_parameter")
     for name, place in _MOVED.items():
-        if name in body:
+        if name in body and not (name == "response_format" and quirks.chat_response_format):
             raise refused(
                 f"Unsupported parameter: '{name}'. In the Responses API, this parameter has moved to "
                 f"'{place}'. Try again with the new parameter.",
@@ -183,9 +183,11 @@ def _settings(body: dict[str, Any], quirks: Quirks) -> Settings:
     return Settings(**found)
 
 
-def _response_format(body: dict[str, Any]) -> ResponseFormat | None:
+def _response_format(body: dict[str, Any], quirks: Quirks) -> ResponseFormat | None:
     text = body.get("text")
     wanted = text.get("format") if isinstance(text, dict) else None
+    if quirks.chat_response_format and isinstance(body.get("response_format"), dict):
+        wanted = {**body["response_format"], **(body["response_format"].get("json_schema") or {})}
     if wanted is None:
         return None
     kind = wanted.get("type") if isinstance(wanted, dict) else None

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 from llmstream.events import Source
 
-__all__ = ["KEY", "annotation_of", "source_of"]
+__all__ = ["KEY", "annotation_of", "pages_of", "source_of"]
 
 KEY = "openai"
 """Metadata key of this dialect, whatever the provider: what it wants back is the dialect's own."""
+
+_PAGES: Final = {
+    "search_results": "results",
+    "people_search_results": "results",
+    "fetch_url_results": "contents",
+}
+"""Items that hold pages, and where."""
 
 
 def source_of(annotation: dict[str, Any], source_id: str) -> Source | None:
@@ -23,6 +31,16 @@ def source_of(annotation: dict[str, Any], source_id: str) -> Source | None:
         media_type = "application/octet-stream" if kind == "file_path" else "text/plain"
         return Source("document", source_id, None, title, media_type, name, metadata)
     return None
+
+
+def pages_of(item: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The pages that an item of a search found, as annotations (Perplexity)."""
+    found = item.get(_PAGES.get(str(item.get("type")), ""))
+    for page in found if isinstance(found, list) else ():
+        if isinstance(page, dict) and isinstance(page.get("url"), str):
+            told = {name: page[name] for name in ("url", "title", "date") if page.get(name)}
+            number = {} if page.get("id") is None else {"result_id": page["id"]}
+            yield {"type": "url_citation", **told, **number}
 
 
 def annotation_of(source: Source) -> dict[str, Any]:

@@ -22,6 +22,7 @@ class WireEvent(msgspec.Struct, gc=False):
     item:     an output item, whole or as far as it is known
     response: the response, as far as it is known
     delta:    a fragment: text, base64, or an object (outputs of a shell)
+    thought:  what the model thinks while its vendor's tools run (Perplexity)
     choices:  only Chat Completions have them: a wrong address
     """
 
@@ -49,6 +50,7 @@ class WireEvent(msgspec.Struct, gc=False):
     message: Any = None
     detail: Any = None
     param: Any = None
+    thought: Any = None
     choices: Any = None
     object: Any = None
 

@@ -1,13 +1,13 @@
 """Anthropic's Messages."""
 
 from llmstream.dialects.anthropic import Anthropic
+from llmstream.providers.address import without_version
 from llmstream.providers.base import Provider, key_header
 
 
 def _without_version(address: str) -> str:
     """The dialect's path begins with /v1; other SDKs want it in the address."""
-    base, mark, query = address.strip().partition("?")
-    return base.rstrip("/").removesuffix("/v1") + mark + query
+    return without_version(address, "v1")
 
 
 ANTHROPIC = Provider(
@@ -15,7 +15,7 @@ ANTHROPIC = Provider(
     title="Anthropic",
     dialect=Anthropic(),
     base_url="https://api.anthropic.com",
-    base_url_env=("ANTHROPIC_BASE_URL",),
+    base_url_env=("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
     normalize=_without_version,
     key_env=("ANTHROPIC_API_KEY",),
     auth=key_header("x-api-key"),

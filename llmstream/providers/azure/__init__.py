@@ -1,7 +1,7 @@
 """Azure OpenAI (Azure AI Foundry)."""
 
 from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
-from llmstream.providers.azure.route import azure_route, azure_wire, key_or_token
+from llmstream.providers.azure.route import azure_address, azure_route, azure_wire, key_or_token
 from llmstream.providers.base import Provider
 
 AZURE = Provider(
@@ -29,14 +29,15 @@ AZURE = Provider(
         )
     ),
     base_url="",  # every resource has its own
-    base_url_env=("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_BASE_URL", "AZURE_API_BASE"),
+    base_url_env=("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_BASE_URL", "AZURE_API_BASE", "AZURE_RESOURCE_NAME"),
+    normalize=azure_address,
     key_env=("AZURE_OPENAI_API_KEY", "AZURE_API_KEY"),
     auth=key_or_token,
     token_env=("AZURE_OPENAI_AD_TOKEN", "AZURE_AD_TOKEN"),
     route=azure_route,
     wire=azure_wire,
     aliases=("azure-openai", "azureopenai"),
-    docs="https://learn.microsoft.com/en-us/azure/ai-foundry/openai/reference",
+    docs="https://learn.microsoft.com/en-us/azure/foundry/openai/reference",
     notes="MODEL is the deployment; `OPENAI_API_VERSION` picks the older, dated API",
 )
 """A resource of one's own on Azure; the model is the name of a deployment."""

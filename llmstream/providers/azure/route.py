@@ -13,9 +13,13 @@ from llmstream.providers.base import Auth, Wire, bearer, join, path_segment
 from llmstream.providers.openai.wire import other_wire
 from llmstream.request import Request
 
-__all__ = ["azure_route", "azure_wire", "key_or_token", "token_or"]
+__all__ = ["azure_address", "azure_route", "azure_wire", "key_or_token", "token_or"]
 
-_VERSION_ENV: Final = ("OPENAI_API_VERSION", "AZURE_OPENAI_API_VERSION")
+_VERSION_ENV: Final = ("OPENAI_API_VERSION", "AZURE_OPENAI_API_VERSION", "AZURE_API_VERSION")
+_MODELS_VERSION: Final = "2024-05-01-preview"
+"""Of Foundry's `/models`, which refuses requests without one (seen 2026-11, litellm, Microsoft Learn)."""
+_SERVERLESS: Final = ".models.ai.azure.com"
+"""Endpoints of single models, which refuse a version (seen 2026-11, pydantic-ai)."""
 _TOKEN: Final = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+=*")
 """A JSON web token, as Entra gives them; keys have no dots."""
 
@@ -28,11 +32,19 @@ def token_or(header: str) -> Auth:
 key_or_token: Final = token_or("api-key")
 
 
+def azure_address(text: str) -> str:
+    """The address of a resource, of which the name may stand alone (`AZURE_RESOURCE_NAME`)."""
+    name = text.strip()
+    alone = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]*", name) and name.lower() != "localhost"
+    return f"https://{name}.openai.azure.com" if alone else name
+
+
 def azure_route(base_url: str, http: HttpRequest, model: str, env: Mapping[str, str]) -> HttpRequest:
     """The whole URL: below /openai/v1, or of one deployment where a dated version is asked for.
 
     base_url: an endpoint, or an address that ends in /v1 or /models or holds /deployments/, which is
-        taken as it is; an `api-version` in its query counts before the environment's
+        taken as it is; an `api-version` in its query counts before the environment's. /models always
+        gets a version, endpoints of single models (*.models.ai.azure.com) never
     model:    the deployment
     source: learn.microsoft.com, Azure OpenAI "API version lifecycle", seen 2026-11
     """
@@ -41,10 +53,16 @@ def azure_route(base_url: str, http: HttpRequest, model: str, env: Mapping[str, 
     fields = dict(parse_qsl(query))
     own = fields.get("api-version")
     version = own or _version(env)
-    path = urlsplit(base).path
-    if "/deployments/" in path:
+    parts = urlsplit(base)
+    path = parts.path
+    if (parts.hostname or "").endswith(_SERVERLESS):
+        base = base if path else f"{base}/v1"
+        sent = own
+    elif "/deployments/" in path:
         sent = version
-    elif path.endswith(("/v1", "/models", http.url)):
+    elif path.endswith(("/models", f"/models{http.url}")):
+        sent = version if version is not None and version[:1].isdigit() else _MODELS_VERSION
+    elif path.endswith(("/v1", http.url)):
         sent = own
     elif version is None or not version[:1].isdigit():
         base = f"{base.removesuffix('/openai')}/openai/v1"
@@ -68,7 +86,10 @@ def azure_wire(request: Request, address: Callable[[], str]) -> Wire | None:
 
 def _serves_responses(base_url: str, env: Mapping[str, str]) -> bool:
     base, _, query = base_url.partition("?")
-    path = urlsplit(base.rstrip("/")).path
+    parts = urlsplit(base.rstrip("/"))
+    path = parts.path
+    if (parts.hostname or "").endswith(_SERVERLESS):
+        return False  # one model of another vendor's
     if path.endswith("/v1"):
         return True
     version = dict(parse_qsl(query)).get("api-version") or _version(env)

@@ -1,6 +1,6 @@
 """Baseten's model APIs: open models, hosted."""
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
 from llmstream.providers.base import Provider
 
 BASETEN = Provider(
@@ -13,11 +13,30 @@ BASETEN = Provider(
             max_tokens_field="max_tokens",
             unsupported_settings=frozenset(),
             max_stops=None,
+            files=False,
+            # Models think when `chat_template_args{enable_thinking}` says so; DeepSeek V4 takes an effort, up
+            # to xhigh (anomalyco/models.dev#2861, charmbracelet/catwalk#407, seen 2026-11).
+            reasoning_style="chat-template",
+            template_field="chat_template_args",
+            open_model_rules=True,
+            by_model=(
+                ModelQuirks(
+                    "kimi|deepseek|minimax",
+                    {"template_switch": "enable_thinking", "switch_values": (False, True)},
+                ),
+                ModelQuirks(
+                    "deepseek-v4",
+                    {
+                        "reasoning_style": "effort",
+                        "known_efforts": ("none", "low", "medium", "high", "xhigh"),
+                    },
+                ),
+            ),
             reasoning_field="reasoning_content",
         )
     ),
     base_url="https://inference.baseten.co/v1",
-    base_url_env=("BASETEN_BASE_URL",),
+    base_url_env=("BASETEN_BASE_URL", "BASETEN_API_BASE"),
     key_env=("BASETEN_API_KEY",),
     docs="https://docs.baseten.co/inference/model-apis/overview",
     notes="deployments of one's own have their own address",

@@ -21,6 +21,8 @@ ADDRESS: Final = "https://bedrock-runtime.{region}.amazonaws.com"
 MANTLE: Final = "https://bedrock-mantle.{region}.api.aws"
 """source: "Endpoints supported by Amazon Bedrock" in its user guide, seen 2026-11"""
 
+_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_REGION_NAME")
+"""The last one is LiteLLM's."""
 _DEFAULT: Final = "us-east-1"
 _REGION: Final = re.compile(r"[a-z]{2,}(-[a-z0-9]+)+")
 _OF_ARN: Final = re.compile(r"arn:aws[a-z-]*:(?:bedrock|sagemaker):([a-z0-9-]+):")
@@ -60,12 +62,14 @@ def service_of(url: str) -> str | None:
 
 
 def _region(env: Mapping[str, str], model: str) -> str:
-    """From the environment, an ARN of a model, the profile's configuration; else us-east-1."""
+    """From a model's ARN, the environment, the profile's configuration; else us-east-1.
+
+    What an ARN names exists in its own region only.
+    """
     arn = _OF_ARN.match(model)
     region = (
-        env.get("AWS_REGION", "").strip()
-        or env.get("AWS_DEFAULT_REGION", "").strip()
-        or (arn[1] if arn else "")
+        (arn[1] if arn else "")
+        or next((env[name].strip() for name in _VARIABLES if env.get(name, "").strip()), "")
         or _configured(env)
         or _DEFAULT
     )

@@ -1,6 +1,7 @@
 """Cerebras: open models on its own chips."""
 
 from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
+from llmstream.providers.address import versioned
 from llmstream.providers.base import Provider
 
 CEREBRAS = Provider(
@@ -12,23 +13,21 @@ CEREBRAS = Provider(
             reasoning_model_rules=False,
             files=False,
             audio_formats=frozenset(),
-            # Listed as unsupported in its notes on OpenAI compatibility (seen 2026-07).
-            unsupported_settings=frozenset({"top_k", "presence_penalty", "frequency_penalty"}),
-            temperature_range=(0.0, 1.5),
-            parallel_tool_calls=False,
-            efforts={"minimal": "low", "xhigh": "high", "max": "high"},
-            # gpt-oss cannot be kept from thinking, GLM can (seen 2026-11).
+            # cerebras-cloud-sdk 1.91.0 (seen 2026-11); gpt-oss, GLM-5.3 and Kimi K3 always think (its page on
+            # reasoning, by pydantic-ai-slim 2.68.0).
+            known_efforts=("none", "low", "medium", "high"),
+            open_model_rules=True,
             by_model=(
-                ModelQuirks(
-                    "gpt-oss",
-                    {"efforts": {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}},
-                ),
+                ModelQuirks(r"qwen-?3\.8", {"known_efforts": ("none", "low", "medium", "high")}),
+                # Thoughts of GLM go back between tags in the content (the same page).
+                ModelQuirks("glm", {"reasoning_field": "think-tags", "echo": "all"}),
             ),
             reasoning_field="reasoning",
         )
     ),
     base_url="https://api.cerebras.ai/v1",
-    base_url_env=("CEREBRAS_BASE_URL",),
+    base_url_env=("CEREBRAS_BASE_URL", "CEREBRAS_API_BASE"),
+    normalize=versioned,
     key_env=("CEREBRAS_API_KEY",),
     docs="https://inference-docs.cerebras.ai/api-reference/chat-completions",
     notes="strict schemas want `additionalProperties: false`",

@@ -1,14 +1,13 @@
 """Cohere's Command models."""
 
 from llmstream.dialects.cohere import Cohere
+from llmstream.providers.address import without_version
 from llmstream.providers.base import Provider
 
 
 def _without_version(address: str) -> str:
     """The dialect's path begins with /v2; older clients want the version in the address."""
-    base, mark, query = address.strip().partition("?")
-    base = base.rstrip("/")
-    return base.removesuffix("/v1").removesuffix("/v2") + mark + query
+    return without_version(address, "v1", "v2")
 
 
 COHERE = Provider(

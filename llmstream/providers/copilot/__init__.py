@@ -10,6 +10,7 @@ COPILOT = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=True,
+            wire_rules=False,  # its own lists say what a model takes (seen 2026-11, pydantic-ai 2.68.0)
             files=False,
             audio_formats=frozenset(),
             by_model=(
@@ -31,8 +32,12 @@ COPILOT = Provider(
     base_url="https://api.githubcopilot.com",
     base_url_env=("GITHUB_COPILOT_BASE_URL", "COPILOT_API_URL", "GITHUB_COPILOT_API_BASE"),
     key_env=("GITHUB_COPILOT_API_KEY", "GITHUB_COPILOT_API_TOKEN", "COPILOT_GITHUB_TOKEN"),
+    # Which program asks decides quota and models; hosts of companies may want to know the editor (seen
+    # 2026-09: pydantic-ai's and litellm's Copilot providers). The plain api.githubcopilot.com needs neither.
+    headers={"copilot-integration-id": "vscode-chat", "editor-version": "vscode/1.95.0"},
+    header_env={"copilot-integration-id": "GITHUB_COPILOT_INTEGRATION_ID"},
     aliases=("github-copilot",),
     docs="https://docs.github.com/en/copilot",
-    notes="needs a Copilot token of its own, not a GitHub token",
+    notes="a GitHub token that may make Copilot requests, or a Copilot token",
 )
 """GitHub Copilot serves models of several vendors to its subscribers."""

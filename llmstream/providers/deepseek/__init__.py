@@ -1,6 +1,6 @@
 """DeepSeek's own API."""
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
 from llmstream.providers.base import Provider
 
 DEEPSEEK = Provider(
@@ -19,11 +19,18 @@ DEEPSEEK = Provider(
             # A forced tool while the model thinks is a 400; V4 thinks unless told otherwise.
             tool_choice_while_thinking=False,
             thinks_unasked=True,
+            # Its flash models see images since 2026-08, the others take text alone (guides/vision and
+            # litellm 1.109.1, seen 2026-11).
             string_only_content=True,
+            files=False,
+            audio_formats=frozenset(),
+            by_model=(ModelQuirks(r"deepseek-(?:v[\d.]+-)?flash", {"string_only_content": False}),),
             response_format="json_object",
-            # Its guide to the thinking mode (seen 2026-11): low, high and max, other words become these.
+            # Its guide to the thinking mode (seen 2026-11): low, high and max; other words become these,
+            # xhigh too becomes high.
             reasoning_style="thinking-effort",
-            efforts={"minimal": "low", "medium": "high", "xhigh": "max"},
+            known_efforts=("none", "low", "high", "max"),
+            efforts={"xhigh": "high"},
             # V4 refuses a history in which an assistant message lacks the field (seen 2026-05,
             # earendil-works/pi#3636, NousResearch/hermes-agent#15228).
             reasoning_field="reasoning_content",
@@ -32,10 +39,10 @@ DEEPSEEK = Provider(
         )
     ),
     base_url="https://api.deepseek.com",
-    base_url_env=("DEEPSEEK_BASE_URL",),
+    base_url_env=("DEEPSEEK_BASE_URL", "DEEPSEEK_API_BASE"),
     key_env=("DEEPSEEK_API_KEY",),
     aliases=("deep-seek",),
     docs="https://api-docs.deepseek.com/api/create-chat-completion",
-    notes="reasoning goes back with every assistant message; text only; no JSON schema",
+    notes="reasoning goes back with every assistant message; images to the flash models only; no JSON schema",
 )
 """DeepSeek serves its own models at its own address."""

@@ -1,7 +1,17 @@
 """Fireworks AI: open models, hosted."""
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
+from llmstream.providers.address import split_address, versioned
 from llmstream.providers.base import Provider
+
+
+def _with_path(address: str) -> str:
+    """Its SDK adds /v1 to the address of inference, and counts the paths of training from the host."""
+    host, path, query = split_address(address)
+    if host.rpartition("://")[2] == "api.fireworks.ai" and not path:
+        path = "/inference"
+    return versioned(f"{host}{path}{query}")
+
 
 FIREWORKS = Provider(
     name="fireworks",
@@ -13,8 +23,17 @@ FIREWORKS = Provider(
             max_tokens_field="max_tokens",
             unsupported_settings=frozenset(),
             max_stops=None,
-            # Refuses the efforts minimal and xhigh (seen 2026-07).
-            efforts={"minimal": "low", "xhigh": "high", "max": "high"},
+            files=False,
+            # Refuses the efforts minimal and xhigh (seen 2026-07); `none` where a model always thinks (seen
+            # 2026-11, fireworks-ai 1.2.30). Kimi K3 can be kept from it here (models.dev, tried 2026-07).
+            known_efforts=("none", "low", "medium", "high"),
+            open_model_rules=True,
+            by_model=(
+                ModelQuirks(
+                    "kimi-k3",
+                    {"always_thinks": False, "known_efforts": ("none", "low", "medium", "high", "max")},
+                ),
+            ),
             # A budget stands in `thinking`, which excludes an effort (seen 2026-07).
             reasoning_style="effort-or-budget",
             reasoning_field="reasoning_content",
@@ -22,8 +41,9 @@ FIREWORKS = Provider(
         )
     ),
     base_url="https://api.fireworks.ai/inference/v1",
-    base_url_env=("FIREWORKS_BASE_URL",),
-    key_env=("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"),
+    base_url_env=("FIREWORKS_BASE_URL", "FIREWORKS_API_BASE", "FIREWORKS_AI_API_BASE"),
+    normalize=_with_path,
+    key_env=("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY", "FIREWORKSAI_API_KEY", "FIREWORKS_AI_TOKEN"),
     aliases=("fireworks-ai", "fireworksai"),
     docs="https://docs.fireworks.ai/api-reference/post-chatcompletions",
     notes="models are named `accounts/fireworks/models/...`",

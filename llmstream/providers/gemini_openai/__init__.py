@@ -11,9 +11,10 @@ GEMINI_OPENAI = Provider(
             system_role="system",
             reasoning_model_rules=False,
             max_tokens_field="max_tokens",
+            files=False,  # its page lists text, images and audio (seen 2026-11)
             # The layer does not know the penalties, and newer models refuse them (seen 2026-07).
             unsupported_settings=frozenset({"top_k", "presence_penalty", "frequency_penalty"}),
-            efforts={"xhigh": "high", "max": "high"},
+            known_efforts=("none", "minimal", "low", "medium", "high"),
         )
     ),
     base_url="https://generativelanguage.googleapis.com/v1beta/openai",

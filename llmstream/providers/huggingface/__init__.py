@@ -11,12 +11,14 @@ HUGGINGFACE = Provider(
             system_role="system",
             reasoning_model_rules=False,
             max_tokens_field="max_tokens",
+            files=False,  # no page says that `file` parts are known (seen 2026-11)
+            open_model_rules=True,
             reasoning_field="reasoning_content",
         )
     ),
     base_url="https://router.huggingface.co/v1",
     base_url_env=("HF_BASE_URL",),
-    key_env=("HF_TOKEN", "HUGGINGFACE_API_KEY", "HUGGING_FACE_HUB_TOKEN"),
+    key_env=("HF_TOKEN", "HUGGINGFACE_API_KEY", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACEHUB_API_TOKEN"),
     aliases=("hf", "hugging-face"),
     docs="https://huggingface.co/docs/inference-providers/tasks/chat-completion",
     notes="`MODEL:PROVIDER` picks who runs the model",

@@ -13,10 +13,13 @@ INCEPTION = Provider(
             files=False,
             audio_formats=frozenset(),
             max_tokens_field="max_tokens",
+            # docs.litellm.ai/docs/providers/inception and pipecat's Inception service (seen 2026-11).
+            known_efforts=("none", "low", "medium", "high"),
+            efforts={"none": "instant", "minimal": "instant"},
         )
     ),
     base_url="https://api.inceptionlabs.ai/v1",
-    base_url_env=("INCEPTION_BASE_URL",),
+    base_url_env=("INCEPTION_BASE_URL", "INCEPTION_API_BASE"),
     key_env=("INCEPTION_API_KEY",),
     aliases=("inceptionlabs", "mercury"),
     docs="https://docs.inceptionlabs.ai/",

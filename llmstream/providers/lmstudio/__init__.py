@@ -1,6 +1,7 @@
 """LM Studio's server."""
 
 from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.address import versioned_host
 from llmstream.providers.base import Provider
 
 LMSTUDIO = Provider(
@@ -21,6 +22,7 @@ LMSTUDIO = Provider(
     ),
     base_url="http://localhost:1234/v1",
     base_url_env=("LMSTUDIO_BASE_URL", "LM_STUDIO_BASE_URL", "LM_STUDIO_API_BASE"),
+    normalize=versioned_host,
     key_env=("LMSTUDIO_API_KEY", "LM_STUDIO_API_KEY", "LM_API_TOKEN"),
     key_required=False,
     aliases=("lm-studio",),

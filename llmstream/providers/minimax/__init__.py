@@ -1,6 +1,6 @@
 """MiniMax's own models."""
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
 from llmstream.providers.base import Provider
 
 MINIMAX = Provider(
@@ -19,7 +19,11 @@ MINIMAX = Provider(
             parallel_tool_calls=False,
             strict_tools=False,
             response_format="none",
-            reasoning_style="none",
+            # M3 thinks as it sees fit unless told otherwise, M2 always (platform.minimax.io, seen 2026-11).
+            reasoning_style="thinking",
+            thinking_on="adaptive",
+            open_model_rules=True,
+            by_model=(ModelQuirks(r"minimax-m[12]", {"reasoning_style": "none"}),),
             think_tags="tags",
             # Its models work worse when their thoughts do not come back where they stood (seen 2026-07).
             reasoning_field="think-tags",

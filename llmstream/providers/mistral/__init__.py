@@ -1,13 +1,13 @@
 """Mistral's models at La Plateforme."""
 
 from llmstream.dialects.mistral import Mistral
+from llmstream.providers.address import without_version
 from llmstream.providers.base import Provider
 
 
 def _without_version(address: str) -> str:
     """The dialect's path begins with /v1; clients of other vendors want it in the address."""
-    base, mark, query = address.strip().partition("?")
-    return base.rstrip("/").removesuffix("/v1") + mark + query
+    return without_version(address, "v1")
 
 
 MISTRAL = Provider(

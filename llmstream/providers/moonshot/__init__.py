@@ -24,21 +24,16 @@ MOONSHOT = Provider(
             schema_subset="moonshot",
             image_urls=False,
             reasoning_style="thinking",
+            # K2 Thinking and K2.7 cannot be kept from thinking: "only type=enabled is allowed" (seen
+            # 2026-06); K3 neither, but takes low, high and max.
+            open_model_rules=True,
             by_model=(
                 # These do not think, and sample as they are told.
                 ModelQuirks(
                     r"moonshot-v1|kimi-k2-(?:\d{4}|turbo)|kimi-latest",
-                    {"reasoning_style": "none", "unsupported_settings": frozenset({"top_k"})},
+                    {"unsupported_settings": frozenset({"top_k"})},
                 ),
-                # These cannot be kept from thinking: "only type=enabled is allowed" (seen 2026-06).
-                ModelQuirks(r"thinking|kimi-k2\.[7-9]|kimi-k3", {"always_thinks": True}),
-                ModelQuirks(
-                    "kimi-k3",
-                    {
-                        "reasoning_style": "effort",
-                        "efforts": {"minimal": "low", "medium": "high", "xhigh": "max"},
-                    },
-                ),
+                ModelQuirks(r"kimi-k(?:[3-9]|\d\d)", {"reasoning_style": "effort"}),
             ),
             # Without it: 400, reasoning_content is missing in assistant tool call message
             # (seen 2026-05, continuedev/continue#11600).
@@ -47,7 +42,7 @@ MOONSHOT = Provider(
         )
     ),
     base_url="https://api.moonshot.ai/v1",
-    base_url_env=("MOONSHOT_BASE_URL", "MOONSHOTAI_BASE_URL"),
+    base_url_env=("MOONSHOT_BASE_URL", "MOONSHOTAI_BASE_URL", "MOONSHOT_API_BASE"),
     key_env=("MOONSHOT_API_KEY", "MOONSHOTAI_API_KEY", "KIMI_API_KEY"),
     aliases=("moonshotai", "kimi", "moonshot-ai"),
     docs="https://platform.kimi.ai/docs/api/chat",

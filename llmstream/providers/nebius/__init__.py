@@ -11,15 +11,17 @@ NEBIUS = Provider(
             system_role="system",
             reasoning_model_rules=False,
             max_tokens_field="max_tokens",
+            files=False,  # no page says that `file` parts are known (seen 2026-11)
             unsupported_settings=frozenset(),
             max_stops=None,
+            open_model_rules=True,
             reasoning_field="reasoning_content",
         )
     ),
-    base_url="https://api.studio.nebius.com/v1",
-    base_url_env=("NEBIUS_BASE_URL",),
+    base_url="https://api.tokenfactory.nebius.com/v1",
+    base_url_env=("NEBIUS_BASE_URL", "NEBIUS_API_BASE"),
     key_env=("NEBIUS_API_KEY",),
     docs="https://docs.tokenfactory.nebius.com/api-reference/introduction",
-    notes="newer address: `https://api.tokenfactory.nebius.com/v1`",
+    notes="formerly AI Studio, at `https://api.studio.nebius.com/v1`",
 )
 """Nebius Token Factory, formerly AI Studio, hosts open models behind the Chat Completions wire."""

@@ -1,16 +1,14 @@
 """Ollama's Chat Completions."""
 
-from urllib.parse import urlsplit
-
 from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.address import versioned_host
 from llmstream.providers.base import Provider
 from llmstream.providers.ollama.host import ollama_address
 
 
 def _versioned(written: str) -> str:
     """OLLAMA_HOST has no path; Chat Completions are below /v1."""
-    address = ollama_address(written)
-    return address if urlsplit(address).path else f"{address}/v1"
+    return versioned_host(ollama_address(written))
 
 
 OLLAMA_OPENAI = Provider(
@@ -28,14 +26,15 @@ OLLAMA_OPENAI = Provider(
             parallel_tool_calls=False,
             strict_tools=False,
             image_urls=False,
-            efforts={"minimal": "low", "xhigh": "high", "max": "high"},
+            known_efforts=("none", "low", "medium", "high", "max"),
+            open_model_rules=True,
             # The daemon reads it as `thinking`; the model's template picks what it wants (seen 2026-11).
             reasoning_field="reasoning",
             echo="all",
         )
     ),
     base_url="http://localhost:11434/v1",
-    base_url_env=("OLLAMA_HOST", "OLLAMA_BASE_URL"),
+    base_url_env=("OLLAMA_HOST", "OLLAMA_BASE_URL", "OLLAMA_API_BASE"),
     normalize=_versioned,
     key_env=("OLLAMA_API_KEY",),
     key_required=False,

@@ -1,6 +1,6 @@
 """SambaNova Cloud: open models, hosted."""
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
 from llmstream.providers.base import Provider
 
 SAMBANOVA = Provider(
@@ -13,13 +13,27 @@ SAMBANOVA = Provider(
             max_tokens_field="max_tokens",
             unsupported_settings=frozenset(),
             max_stops=None,
+            files=False,
+            # By `chat_template_kwargs{enable_thinking}`, DeepSeek too; gpt-oss by effort (SambaNova's launch
+            # guides, by anomalyco/models.dev#2133, seen 2026-11).
+            reasoning_style="chat-template",
+            open_model_rules=True,
+            by_model=(
+                ModelQuirks("deepseek", {"template_switch": "enable_thinking"}),
+                # Models of text want a string (litellm 1.109.1, seen 2026-11).
+                ModelQuirks(r"gpt-oss|deepseek|llama-3|minimax-m2", {"string_only_content": True}),
+            ),
+            # Older models write thoughts between tags, newer ones send and take `reasoning`
+            # (langchain-sambanova, seen 2026-11).
             think_tags="tags",
+            reasoning_field="reasoning",
+            echo="current-turn",
         )
     ),
     base_url="https://api.sambanova.ai/v1",
-    base_url_env=("SAMBANOVA_BASE_URL",),
+    base_url_env=("SAMBANOVA_BASE_URL", "SAMBANOVA_API_BASE"),
     key_env=("SAMBANOVA_API_KEY",),
-    docs="https://docs.sambanova.ai/docs/api-reference/chat-completions/create-chat-based-completion",
-    notes="thoughts come between `<think>` tags",
+    docs="https://docs.sambanova.ai/docs/en/api-reference/chat-completions/create-chat-based-completion",
+    notes="older models write thoughts between `<think>` tags; penalties have no effect",
 )
 """SambaNova hosts open models on its own chips behind the Chat Completions wire."""

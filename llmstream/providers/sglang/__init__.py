@@ -1,6 +1,7 @@
 """SGLang's server."""
 
 from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.address import versioned_host
 from llmstream.providers.base import Provider
 
 SGLANG = Provider(
@@ -13,6 +14,12 @@ SGLANG = Provider(
             max_tokens_field="max_tokens",
             unsupported_settings=frozenset(),
             max_stops=None,
+            # Its protocol knows neither `file` nor `input_audio` parts (protocol.py, seen 2026-11).
+            files=False,
+            audio_formats=frozenset(),
+            reasoning_style="chat-template",
+            effort_beside_switch=True,
+            open_model_rules=True,
             # The server takes thoughts back; the model's template picks those it wants (seen 2026-11).
             reasoning_field="reasoning_content",
             echo="all",
@@ -20,9 +27,10 @@ SGLANG = Provider(
     ),
     base_url="http://localhost:30000/v1",
     base_url_env=("SGLANG_BASE_URL",),
+    normalize=versioned_host,
     key_env=("SGLANG_API_KEY",),
     key_required=False,
-    docs="https://docs.sglang.ai/basic_usage/openai_api_completions.html",
+    docs="https://docs.sglang.io/docs/basic_usage/openai_api_completions",
     notes="a server of one's own",
 )
 """SGLang serves a model of one's own behind the Chat Completions wire."""

@@ -11,6 +11,7 @@ VENICE = Provider(
             system_role="system",
             reasoning_model_rules=False,
             max_tokens_field="max_tokens",
+            files=False,  # no page says that `file` parts are known (seen 2026-11)
             unsupported_settings=frozenset(),
             max_stops=None,
             reasoning_field="reasoning_content",

@@ -19,8 +19,8 @@ VERCEL_GATEWAY = Provider(
         )
     ),
     base_url="https://ai-gateway.vercel.sh/v1",
-    base_url_env=("AI_GATEWAY_BASE_URL",),
-    key_env=("AI_GATEWAY_API_KEY", "VERCEL_OIDC_TOKEN"),
+    base_url_env=("AI_GATEWAY_BASE_URL", "VERCEL_AI_GATEWAY_API_BASE"),
+    key_env=("AI_GATEWAY_API_KEY", "VERCEL_OIDC_TOKEN", "VERCEL_AI_GATEWAY_API_KEY", "VERCEL_API_KEY"),
     aliases=("vercel", "ai-gateway", "vercel-ai-gateway"),
     docs="https://vercel.com/docs/ai-gateway/sdks-and-apis/openai-chat-completions",
     notes="models are named `vendor/model`",

@@ -6,14 +6,31 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from llmstream.errors import InvalidRequest
 from llmstream.exchange import HttpRequest
+from llmstream.providers.address import split_address
 from llmstream.providers.base import bearer, join, path_segment
 
-__all__ = ["ADDRESS", "key_or_token", "vertex_route"]
+__all__ = ["ADDRESS", "claude_route", "key_or_token", "project_address", "vertex_route"]
 
 ADDRESS: Final = "https://aiplatform.googleapis.com/v1/projects/{project}/locations/{location}"
 """Of the global location; others have hosts of their own."""
 
+_IN_PROJECT: Final = "/projects/{project}/locations/{location}"
+_PROJECTS: Final = (
+    "GOOGLE_CLOUD_PROJECT",
+    "GOOGLE_VERTEX_PROJECT",
+    "GCLOUD_PROJECT",
+    "VERTEXAI_PROJECT",
+    "ANTHROPIC_VERTEX_PROJECT_ID",
+)
+_LOCATIONS: Final = (
+    "GOOGLE_CLOUD_LOCATION",
+    "GOOGLE_VERTEX_LOCATION",
+    "VERTEXAI_LOCATION",
+    "CLOUD_ML_REGION",
+)
+"""Google's own, @ai-sdk's, LiteLLM's, those of Anthropic's SDK and of Claude Code (seen 2026-11)."""
 _TOKEN: Final = re.compile(r"ya29\..+|eyJ[\w-]+\.[\w-]+\.[\w-]+=*")
 _HOST: Final = "https://aiplatform.googleapis.com"
 
@@ -23,21 +40,51 @@ def key_or_token(key: str) -> dict[str, str]:
     return bearer(key) if _TOKEN.fullmatch(key) else {"x-goog-api-key": key}
 
 
+def project_address(text: str, publisher: str) -> str:
+    """The address with project, location and publisher, where its path has none of them.
+
+    The SDKs of Google and of Anthropic take a host, or a host and a version, and add the rest;
+    other clients take an address that has it all.
+    """
+    host, path, query = split_address(text)
+    if path and not re.fullmatch(r"(/.*)?/v\d\w*", path):
+        return f"{host}{path}{query}"
+    return f"{host}{path or '/v1'}{_IN_PROJECT}/publishers/{publisher}{query}"
+
+
 def vertex_route(base_url: str, http: HttpRequest, model: str, env: Mapping[str, str]) -> HttpRequest:
     """The whole URL, with project and location of the environment; express mode has neither.
 
     source: cloud.google.com, "Generative AI on Vertex AI locations", seen 2026-11
     """
-    if "{project}" in base_url:
-        project = _first(env, "GOOGLE_CLOUD_PROJECT", "GOOGLE_VERTEX_PROJECT", "GCLOUD_PROJECT")
-        location = _first(env, "GOOGLE_CLOUD_LOCATION", "GOOGLE_VERTEX_LOCATION") or "global"
-        if not project:
-            base_url = base_url.replace("/projects/{project}/locations/{location}", "")
-        else:
-            base_url = base_url.replace(_HOST, _host(path_segment(location)), 1)
-            base_url = base_url.replace("{project}", path_segment(project))
-            base_url = base_url.replace("{location}", path_segment(location))
-    return join(base_url, http, model, env)
+    project, location = _first(env, *_PROJECTS), _first(env, *_LOCATIONS)
+    return join(_placed(base_url, project, location), http, model, env)
+
+
+def claude_route(base_url: str, http: HttpRequest, model: str, env: Mapping[str, str]) -> HttpRequest:
+    """The same for Claude, which express mode does not have; Anthropic's own variables count first.
+
+    raises: InvalidRequest without a project
+    """
+    project, location = _first(env, *_PROJECTS[::-1]), _first(env, *_LOCATIONS[::-1])
+    if _IN_PROJECT in base_url and not project:
+        raise InvalidRequest(
+            "vertex-anthropic needs a project of Google Cloud. Set ANTHROPIC_VERTEX_PROJECT_ID or "
+            "GOOGLE_CLOUD_PROJECT, or pass a base_url= that ends in "
+            "/projects/PROJECT/locations/LOCATION/publishers/anthropic.",
+            provider="vertex-anthropic",
+        )
+    return join(_placed(base_url, project, location), http, model, env)
+
+
+def _placed(base_url: str, project: str, location: str) -> str:
+    if _IN_PROJECT not in base_url:
+        return base_url
+    if not project:
+        return base_url.replace(_IN_PROJECT, "")
+    location = location or "global"
+    base_url = base_url.replace(_HOST, _host(path_segment(location)), 1)
+    return base_url.replace("{project}", path_segment(project)).replace("{location}", path_segment(location))
 
 
 def _host(location: str) -> str:

@@ -1,6 +1,7 @@
 """vLLM's server."""
 
 from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
+from llmstream.providers.address import versioned_host
 from llmstream.providers.base import Provider
 
 VLLM = Provider(
@@ -14,6 +15,11 @@ VLLM = Provider(
             max_tokens_field="max_tokens",
             unsupported_settings=frozenset(),
             max_stops=None,
+            # The template's switch, an effort and a budget (its chat_completion/protocol.py, seen 2026-11).
+            reasoning_style="chat-template",
+            effort_beside_switch=True,
+            budget_field="thinking_token_budget",
+            open_model_rules=True,
             # Thoughts between calls go back with them: its page on interleaved thinking (seen 2026-11).
             reasoning_field="reasoning",
             echo="current-turn",
@@ -24,8 +30,9 @@ VLLM = Provider(
         )
     ),
     base_url="http://localhost:8000/v1",
-    base_url_env=("VLLM_BASE_URL", "VLLM_API_BASE"),
-    key_env=("VLLM_API_KEY",),
+    base_url_env=("VLLM_BASE_URL", "VLLM_API_BASE", "HOSTED_VLLM_API_BASE"),
+    normalize=versioned_host,
+    key_env=("VLLM_API_KEY", "HOSTED_VLLM_API_KEY"),
     key_required=False,
     aliases=("hosted-vllm",),
     docs="https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html",

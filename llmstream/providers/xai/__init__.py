@@ -3,6 +3,20 @@
 from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
 from llmstream.providers.base import Provider
 
+RETIRED_SLUGS = ModelQuirks(
+    r"grok-3(?!-mini)|grok-4-0709|grok-4-(?:1-)?fast|grok-latest",
+    {
+        "reasoning_style": "effort",
+        "known_efforts": ("none", "low", "medium", "high"),
+        "always_thinks": False,
+        "unsupported_settings": frozenset({"top_k", "stop", "presence_penalty", "frequency_penalty"}),
+    },
+)
+"""Names of 2025 that grok-4.3 answers for since 2026-05-15, with its efforts.
+
+source: docs.x.ai "May 15 retirement"; pydantic-ai-slim 2.68.0 profiles/grok.py (grok-latest tried live)
+"""
+
 XAI = Provider(
     name="xai",
     title="xAI",
@@ -14,36 +28,16 @@ XAI = Provider(
             audio_formats=frozenset(),
             # Its reasoning models, by now nearly all, refuse stop and penalties (seen 2026-07).
             unsupported_settings=frozenset({"top_k", "stop", "presence_penalty", "frequency_penalty"}),
-            efforts={"minimal": "low", "xhigh": "high", "max": "high"},
-            # Its page on reasoning (seen 2026-11): of the older models only grok-3-mini takes an effort,
-            # low or high; grok-4.3 takes none to high, and 4.5 cannot be kept from thinking.
+            # Its page on reasoning (seen 2026-11): grok-4.3 takes none to high, 4.5 and later always think.
+            known_efforts=("none", "low", "medium", "high"),
+            open_model_rules=True,
             by_model=(
                 ModelQuirks(
-                    r"grok-(?:2|3|4(?:$|-|\.1|\.20)|code)|non-reasoning", {"reasoning_style": "none"}
+                    r"grok-[12]|grok-4.*non-reasoning", {"unsupported_settings": frozenset({"top_k"})}
                 ),
-                ModelQuirks(
-                    "grok-3-mini",
-                    {
-                        "reasoning_style": "effort",
-                        "efforts": {
-                            "none": "low",
-                            "minimal": "low",
-                            "medium": "high",
-                            "xhigh": "high",
-                            "max": "high",
-                        },
-                    },
-                ),
-                ModelQuirks(
-                    r"grok-4[.-][5-9]",
-                    {
-                        "reasoning_style": "effort",
-                        "efforts": {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"},
-                    },
-                ),
-                ModelQuirks(
-                    r"grok-(?:2|3(?!-mini))|non-reasoning", {"unsupported_settings": frozenset({"top_k"})}
-                ),
+                RETIRED_SLUGS,
+                # "This model does not support parameter reasoningEffort" (seen 2026-11, @ai-sdk/xai 5.0.12).
+                ModelQuirks(r"grok-4(?:$|\.20)", {"reasoning_style": "none"}),
             ),
             reasoning_field="reasoning_content",
             # Deltas of reasoning may come twice, word for word (seen 2026-07, vercel/ai drops them too).
@@ -53,7 +47,7 @@ XAI = Provider(
         )
     ),
     base_url="https://api.x.ai/v1",
-    base_url_env=("XAI_BASE_URL",),
+    base_url_env=("XAI_BASE_URL", "XAI_API_BASE"),
     key_env=("XAI_API_KEY", "GROK_API_KEY"),
     aliases=("grok", "x-ai"),
     docs="https://docs.x.ai/docs/api-reference",

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
-from llmstream.providers.xai import XAI
+from llmstream.dialects.openai_responses import ModelQuirks, OpenAIResponses, Quirks
+from llmstream.providers.xai import RETIRED_SLUGS, XAI
 
 XAI_RESPONSES = replace(
     XAI,
@@ -15,7 +15,17 @@ XAI_RESPONSES = replace(
             system="message",
             system_role="system",
             reasoning_model_rules=False,
-            efforts={"minimal": "low", "xhigh": "high", "max": "high"},
+            # Grok 4.20 refuses `reasoning`, 4.5 and later refuse none (seen 2026-11, @ai-sdk/xai 5.0.12).
+            known_efforts=("none", "low", "medium", "high"),
+            efforts={},
+            open_model_rules=True,
+            by_model=(
+                ModelQuirks(
+                    RETIRED_SLUGS.pattern,
+                    {"reasoning": True, "known_efforts": ("none", "low", "medium", "high")},
+                ),
+                ModelQuirks(r"grok-4(?:$|\.20)", {"reasoning": False}),
+            ),
         )
     ),
     aliases=("grok-responses",),

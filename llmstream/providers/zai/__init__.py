@@ -16,33 +16,28 @@ ZAI = Provider(
             unsupported_settings=frozenset({"top_k", "presence_penalty", "frequency_penalty"}),
             temperature_range=(0.0, 1.0),
             max_stops=1,
-            # Without it a call's arguments come in one piece after minutes of silence (seen 2026-07).
+            # Without it a call's arguments come in one piece after minutes of silence (seen 2026-07); its
+            # page names GLM-4.6 and later (docs.z.ai stream-tool, seen 2026-11).
             extra_body={"tool_stream": True},
             tool_choice=frozenset({"auto"}),
             parallel_tool_calls=False,
             strict_tools=False,
             provider_tools=True,
             response_format="json_object",
-            reasoning_style="thinking",
-            # GLM-5.2 and later know the efforts high and max as well (seen 2026-11).
-            by_model=(
-                ModelQuirks(
-                    r"glm-(?:5\.[2-9]|[6-9])",
-                    {
-                        "reasoning_style": "thinking-effort",
-                        "efforts": {"minimal": "high", "low": "high", "medium": "high", "xhigh": "max"},
-                    },
-                ),
-            ),
+            # GLM-5.2 knows the efforts high and max; 5.3 low, high and max, and refuses `disabled` (seen
+            # 2026-11: pydantic-ai-slim profiles/zai.py).
+            reasoning_style="thinking-effort",
+            open_model_rules=True,
+            by_model=(ModelQuirks(r"glm-(?:[1-3z]|4(?![.-]?[6-9]))", {"extra_body": {}}),),
             reasoning_field="reasoning_content",
             echo="all",
         )
     ),
     base_url="https://api.z.ai/api/paas/v4",
-    base_url_env=("ZAI_BASE_URL",),
-    key_env=("ZAI_API_KEY", "Z_AI_API_KEY", "ZHIPUAI_API_KEY", "ZHIPU_API_KEY", "GLM_API_KEY"),
-    aliases=("z-ai", "z.ai", "zhipu", "zhipuai", "glm", "bigmodel"),
+    base_url_env=("ZAI_BASE_URL", "ZAI_API_BASE"),
+    key_env=("ZAI_API_KEY", "Z_AI_API_KEY", "GLM_API_KEY"),
+    aliases=("z-ai", "z.ai", "glm"),
     docs="https://docs.z.ai/api-reference/llm/chat-completion",
-    notes="in China `https://open.bigmodel.cn/api/paas/v4`; the coding plan is at `/api/coding/paas/v4`",
+    notes="the coding plan is at `/api/coding/paas/v4`; in China `bigmodel`",
 )
-"""Z.ai (Zhipu) serves its GLM models behind the Chat Completions wire."""
+"""Z.ai serves its GLM models behind the Chat Completions wire."""

@@ -46,7 +46,11 @@ def encode(quirks: Quirks, model: str = "m", **reasoning: Any) -> tuple[dict[str
         ("MiniMaxAI/MiniMax-M3", "none", {"chat_template_kwargs": {"thinking_mode": "disabled"}}),
         ("openai/gpt-oss-20b", "high", {"reasoning_effort": "high"}),
         ("zai-org/GLM-5.3", "medium", {"reasoning_effort": "high"}),
-        ("my-own", "none", {"chat_template_kwargs": {"enable_thinking": False}}),
+        (
+            "my-own",
+            "none",
+            {"chat_template_kwargs": {"enable_thinking": False}, "reasoning_effort": "none"},
+        ),
         (
             "my-own",
             "max",
@@ -139,3 +143,26 @@ def test_nothing_is_sent_for_none_where_nobody_thinks_unasked() -> None:
     encoded = OpenAIChat(quirks).encode(request, provider="x")
     assert "reasoning" not in encoded.http.json()
     assert encoded.warnings == []
+
+
+@pytest.mark.parametrize(("effort", "read"), [("none", "none"), ("high", "high")])
+def test_a_switch_is_read_back(effort: Any, read: str) -> None:
+    dialect = OpenAIChat(TEMPLATE)
+    request = Request(model="m", messages=(Message.user("Hi"),), reasoning=Reasoning(effort=effort))
+    found = dialect.decode_request(dialect.encode(request, provider="x").http)
+    assert found.reasoning is not None
+    assert found.reasoning.effort == read
+    again = dialect.encode(found, provider="x").http.json()
+    assert again["chat_template_kwargs"] == {"enable_thinking": effort != "none"}
+
+
+def test_variables_that_are_no_switch_stay_options() -> None:
+    dialect = OpenAIChat(TEMPLATE)
+    request = Request(
+        model="Qwen/Qwen3-8B",
+        messages=(Message.user("Hi"),),
+        provider_options={"x": {"chat_template_kwargs": {"enable_thinking": False, "other": 1}}},
+    )
+    http = dialect.encode(request, provider="x").http
+    again = dialect.encode(dialect.decode_request(http, provider="x"), provider="x").http.json()
+    assert again["chat_template_kwargs"] == {"enable_thinking": False, "other": 1}

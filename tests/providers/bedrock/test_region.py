@@ -22,8 +22,9 @@ def test_the_region_is_the_environments_the_arns_or_the_usual_one():
     assert host({"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "x"}) == (
         "bedrock-runtime.eu-west-1.amazonaws.com"
     )
-    assert host({"AWS_DEFAULT_REGION": "us-west-2"}, ARN) == "bedrock-runtime.us-west-2.amazonaws.com"
+    assert host({"AWS_REGION_NAME": "us-west-2"}) == "bedrock-runtime.us-west-2.amazonaws.com"
     assert host({}, ARN) == "bedrock-runtime.ap-south-1.amazonaws.com"
+    assert host({"AWS_REGION": "us-west-2"}, ARN) == "bedrock-runtime.ap-south-1.amazonaws.com"
     assert host({}) == "bedrock-runtime.us-east-1.amazonaws.com"
 
 

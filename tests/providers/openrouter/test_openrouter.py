@@ -27,5 +27,5 @@ def test_the_caller_can_ask_otherwise() -> None:
 def test_the_application_is_named_where_the_environment_does() -> None:
     named = headers("openai/gpt-5", OPENROUTER_APP_URL="https://app.example", OPENROUTER_APP_TITLE="App")
     assert named["http-referer"] == "https://app.example"
-    assert named["x-title"] == "App"
-    assert "x-title" not in headers("openai/gpt-5")
+    assert named["x-openrouter-title"] == "App"
+    assert "x-openrouter-title" not in headers("openai/gpt-5")
