@@ -87,8 +87,9 @@ def versioned_host(text: str) -> str:
 
 
 def without_version(text: str, *versions: str) -> str:
-    """The address without a version at its end, which stands in the dialect's path already."""
+    """The address without a version at its end ("v1" unless others are named): the dialect's path has it."""
     host, path, query = split_address(text)
+    versions = versions or ("v1",)
     ends = next((version for version in versions if path.endswith(f"/{version}")), None)
     return f"{host}{path if ends is None else path[: -len(ends) - 1]}{query}"
 

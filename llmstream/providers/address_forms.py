@@ -1,4 +1,4 @@
-"""Forms of addresses: places that variables fill, a path to add, a version to take off."""
+"""Forms of addresses: places that variables fill, a path to add."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from llmstream.errors import InvalidRequest
 from llmstream.exchange import HttpRequest
 from llmstream.providers.base import Route, join
 
-__all__ = ["filled", "with_path", "without_version"]
+__all__ = ["filled", "with_path"]
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """What may stand in a place: nothing that could lead a request, and its key, to another host."""
@@ -43,12 +43,6 @@ def with_path(path: str) -> Callable[[str], str]:
         return address if "/" in host else base.rstrip("/") + path + mark + query
 
     return extended
-
-
-def without_version(address: str) -> str:
-    """For `Provider.normalize`: Anthropic's paths begin with /v1, which other SDKs want in the address."""
-    base, mark, query = address.strip().partition("?")
-    return base.rstrip("/").removesuffix("/v1") + mark + query
 
 
 def _value(place: str, names: tuple[str, ...], rest_of_host: str, env: Mapping[str, str]) -> str:

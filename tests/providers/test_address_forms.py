@@ -6,7 +6,8 @@ import pytest
 
 from llmstream.errors import InvalidRequest
 from llmstream.exchange import HttpRequest
-from llmstream.providers.address_forms import filled, with_path, without_version
+from llmstream.providers.address import without_version
+from llmstream.providers.address_forms import filled, with_path
 
 HTTP = HttpRequest("/chat")
 HOST = "https://{account}.acme.example/v1"

@@ -31,7 +31,7 @@ from llmstream.dialects.openai_chat.media import own, write_media
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.reasoning_details import joined
 from llmstream.dialects.openai_chat.reasoning_echo import fields_of_request
-from llmstream.dialects.openai_chat.role_order import in_call_order
+from llmstream.dialects.openai_chat.result_order import in_call_order
 from llmstream.dialects.result_text import told_result
 from llmstream.dialects.short_call_ids import ShortCallIds
 from llmstream.errors import InvalidRequest, Unsupported

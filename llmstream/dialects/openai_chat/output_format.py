@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from llmstream.dialects.json_wishes import ANSWER_IN_JSON, described_schema, in_words, says_json
+from llmstream.dialects.json_wishes import ANSWER_IN_JSON, in_words, says_json
 from llmstream.dialects.openai_chat.moonshot_schema import moonshot_schema
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_schema import strict_schema
@@ -44,8 +44,6 @@ def encode_output(request: Request, quirks: Quirks, warnings: list[Warning]) -> 
 
 def _schema(wanted: ResponseFormat, quirks: Quirks, warnings: list[Warning]) -> dict[str, Any]:
     """The field `json_schema`."""
-    if quirks.bare_json_schema:
-        return {"schema": described_schema(wanted)}
     schema = wanted.schema or {}
     out: dict[str, Any] = {"name": wanted.name, "schema": schema, "strict": wanted.strict}
     if quirks.schema_subset == "moonshot":

@@ -69,7 +69,6 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     Content:
 
     string_only_content: a message's content has to be one string (DeepSeek, older vLLM)
-    alternating_roles:   system messages first, then user and assistant by turns (Sonar)
     image_urls:          False where images have to be data URIs (Moonshot)
     files:               False where parts of the type `file` are not known; texts then go as text
     file_urls:           True where `file_data` may be a URL (OpenRouter); OpenAI wants the bytes
@@ -79,7 +78,6 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     response_format:     the most the vendor knows; a schema then goes into the prompt instead
         (DeepSeek, Z.ai: json_object)
     json_object:         False where JSON of any shape cannot be asked for beside schemas (Sonar)
-    bare_json_schema:    `json_schema` holds only `schema` (Sonar)
 
     Reasoning:
 
@@ -158,7 +156,6 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     provider_tools: bool = False
 
     string_only_content: bool = False
-    alternating_roles: bool = False
     image_urls: bool = True
     files: bool = True
     file_urls: bool = False
@@ -166,7 +163,6 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     audio_urls: bool = False
     response_format: Literal["json_schema", "json_object", "none"] = "json_schema"
     json_object: bool = True
-    bare_json_schema: bool = False
 
     reasoning_style: Literal[
         "effort",

@@ -13,7 +13,6 @@ from llmstream.dialects.openai_chat.messages import MessageWriter
 from llmstream.dialects.openai_chat.moonshot_schema import moonshot_schema
 from llmstream.dialects.openai_chat.output_format import encode_output
 from llmstream.dialects.openai_chat.quirks import Quirks
-from llmstream.dialects.openai_chat.role_order import alternating
 from llmstream.dialects.openai_chat.thinking import beside_tools, check_served, encode_thinking, thinks
 from llmstream.dialects.openai_schema import strict_schema
 from llmstream.errors import InvalidRequest
@@ -77,8 +76,6 @@ class _Writer:
             body.update(self.thinking())
         if request.response_format is not None:
             self.output(role)
-        if quirks.alternating_roles:
-            body["messages"] = alternating(body["messages"], self.warnings)
         if messages.marked:
             keep_last_marks(_marked(body["messages"]), self.warnings)
         body["stream"] = True

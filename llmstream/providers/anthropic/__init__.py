@@ -4,19 +4,13 @@ from llmstream.dialects.anthropic import Anthropic
 from llmstream.providers.address import without_version
 from llmstream.providers.base import Provider, key_header
 
-
-def _without_version(address: str) -> str:
-    """The dialect's path begins with /v1; other SDKs want it in the address."""
-    return without_version(address, "v1")
-
-
 ANTHROPIC = Provider(
     name="anthropic",
     title="Anthropic",
     dialect=Anthropic(),
     base_url="https://api.anthropic.com",
     base_url_env=("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
-    normalize=_without_version,
+    normalize=without_version,
     key_env=("ANTHROPIC_API_KEY",),
     auth=key_header("x-api-key"),
     token_env=("ANTHROPIC_AUTH_TOKEN",),

@@ -1,7 +1,8 @@
 """The Claude Platform on AWS."""
 
 from llmstream.dialects.anthropic import Anthropic
-from llmstream.providers.address_forms import filled, without_version
+from llmstream.providers.address import without_version
+from llmstream.providers.address_forms import filled
 from llmstream.providers.aws_anthropic.workspace import WORKSPACE_ENV, WORKSPACE_HEADER, WorkspaceProvider
 from llmstream.providers.base import key_header
 from llmstream.providers.bedrock.signing import signing_for

@@ -1,7 +1,7 @@
 """Anthropic's Messages on Amazon Bedrock, by its endpoint Mantle."""
 
 from llmstream.dialects.anthropic import Anthropic, Quirks
-from llmstream.providers.address_forms import without_version
+from llmstream.providers.address import without_version
 from llmstream.providers.bedrock.provider import BedrockProvider
 from llmstream.providers.bedrock.region import MANTLE, bedrock_route
 from llmstream.providers.bedrock.signing import signing_for

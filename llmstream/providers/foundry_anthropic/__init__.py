@@ -1,7 +1,8 @@
 """Claude in Microsoft Foundry."""
 
 from llmstream.dialects.anthropic import Anthropic
-from llmstream.providers.address_forms import filled, without_version
+from llmstream.providers.address import without_version
+from llmstream.providers.address_forms import filled
 from llmstream.providers.azure.route import token_or
 from llmstream.providers.base import Provider
 

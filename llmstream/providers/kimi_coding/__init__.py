@@ -1,7 +1,7 @@
 """Kimi Code, Moonshot AI's plan for coding agents, by Anthropic's Messages."""
 
 from llmstream.dialects.anthropic import Anthropic, Quirks
-from llmstream.providers.address_forms import without_version
+from llmstream.providers.address import without_version
 from llmstream.providers.base import Provider, key_header
 
 KIMI_CODING = Provider(

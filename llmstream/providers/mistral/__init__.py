@@ -4,19 +4,13 @@ from llmstream.dialects.mistral import Mistral
 from llmstream.providers.address import without_version
 from llmstream.providers.base import Provider
 
-
-def _without_version(address: str) -> str:
-    """The dialect's path begins with /v1; clients of other vendors want it in the address."""
-    return without_version(address, "v1")
-
-
 MISTRAL = Provider(
     name="mistral",
     title="Mistral AI",
     dialect=Mistral(),
     base_url="https://api.mistral.ai",
     base_url_env=("MISTRAL_BASE_URL", "MISTRAL_API_BASE"),
-    normalize=_without_version,
+    normalize=without_version,
     key_env=("MISTRAL_API_KEY",),
     aliases=("mistralai", "mistral-ai"),
     docs="https://docs.mistral.ai/api/endpoint/chat",

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from llmstream.dialects.anthropic import Anthropic
-from llmstream.providers.address_forms import without_version
+from llmstream.providers.address import without_version
 from llmstream.providers.opencode import OPENCODE
 
 OPENCODE_ANTHROPIC = replace(

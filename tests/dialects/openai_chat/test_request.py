@@ -244,8 +244,6 @@ def test_a_budget_where_only_efforts_exist_is_warned_of():
 
 def test_json_formats():
     assert encode(response_format=ResponseFormat())[0]["response_format"] == {"type": "json_object"}
-    bare = encode(Quirks(bare_json_schema=True), response_format=ResponseFormat({"type": "object"}))[0]
-    assert bare["response_format"] == {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}
 
 
 @pytest.mark.parametrize(("known", "sent"), [("json_object", {"type": "json_object"}), ("none", None)])
