@@ -79,17 +79,22 @@ def image_file(image: object) -> File:
 
 
 class AudioFile:
-    """Spoken answers: base64 fragments in, one file at the end."""
+    """Spoken answers: base64 fragments in, one file at the end.
+
+    rest: what was said of a recording that did not come
+    """
 
     def __init__(self, provider: str) -> None:
+        self.rest: dict[str, Any] = {}
         self._provider = provider
-        self._id: str | None = None
         self._pieces: list[str] = []
 
     def add(self, audio: dict[str, Any]) -> str:
         """Takes a fragment; returns the words it adds to the transcript."""
         if isinstance(audio.get("id"), str):
-            self._id = audio["id"]
+            self.rest["audio_id"] = audio["id"]
+        if audio.get("expires_at") is not None:
+            self.rest["audio_expires_at"] = audio["expires_at"]
         if isinstance(audio.get("data"), str):
             self._pieces.append(audio["data"])
         words = audio.get("transcript")
@@ -110,7 +115,8 @@ class AudioFile:
                 data = base64.b64decode("".join(pieces), validate=True)
             except ValueError as error:
                 raise DecodeError(f"the audio is not base64: {error}") from None
-        metadata = {self._provider: {"audio_id": self._id}} if self._id else None
+        said, self.rest = self.rest, {}
+        metadata = {self._provider: said} if said else None
         return File(audio_type(data), data, metadata)
 
 

@@ -95,7 +95,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     efforts:             our effort -> the vendor's word, where they differ (Fireworks has no minimal)
     always_thinks:       effort "none" cannot be asked for (Kimi K2 Thinking)
     reasoning_field:     under which name reasoning goes back, and is written in reverse; "think-tags"
-        puts it into the content, as it came (MiniMax)
+        puts it into the content, as it came (MiniMax); "reasoning_text" goes with its signature,
+        `reasoning_opaque`, or not at all (Copilot, seen 2026-09)
     echo:                which assistant messages get their reasoning back: "current-turn" are those
         after the last user message (DeepSeek's old reasoner refuses earlier ones, Moonshot wants
         these); "all" (DeepSeek V4, OpenRouter)
@@ -160,9 +161,9 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     ] = "effort"
     efforts: Mapping[str, str] = msgspec.field(default_factory=lambda: {"max": "xhigh"})
     always_thinks: bool = False
-    reasoning_field: Literal["none", "reasoning_content", "reasoning", "reasoning_details", "think-tags"] = (
-        "none"
-    )
+    reasoning_field: Literal[
+        "none", "reasoning_content", "reasoning", "reasoning_details", "reasoning_text", "think-tags"
+    ] = "none"
     echo: Literal["never", "current-turn", "all"] = "never"
     echo_empty: bool = False
 

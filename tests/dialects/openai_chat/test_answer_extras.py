@@ -32,7 +32,21 @@ def stream(*chunks):
     return f"{''.join(lines)}data: {json.dumps(end)}\n\ndata: [DONE]\n\n".encode()
 
 
+MODERATION = {"input": {"type": "moderation_results", "results": [{"flagged": False}]}, "output": None}
 ANSWERS = [
+    (
+        stream(
+            chunk("a", moderation=None),
+            {"choices": [], "moderation": MODERATION},
+            chunk("b", moderation=None),
+        ),
+        {"moderation": MODERATION},
+    ),
+    (
+        stream(chunk(""), chunk("a", service_tier="flex", system_fingerprint="fp_1"), chunk("b")),
+        {"service_tier": "flex", "system_fingerprint": "fp_1"},
+    ),
+    (stream(chunk("a"), chunk("b"), chunk("c", moderation=MODERATION)), {"moderation": MODERATION}),
     (
         stream(
             chunk("a", citations=["https://a.test/"], images=PICTURES[:0]),
