@@ -19,6 +19,7 @@ from llmstream.events import (
     Event,
     File,
     Finish,
+    Metadata,
     Raw,
     ReasoningDelta,
     ReasoningEnd,
@@ -252,8 +253,10 @@ class Guard:
             self._pass(event, out)
         return out
 
-    def close(self, usage: Usage, error: ErrorInfo | None = None) -> list[Event]:
-        """Ends a sentence that has no finish yet: open blocks, the error, finish(error)."""
+    def close(
+        self, usage: Usage, error: ErrorInfo | None = None, metadata: Metadata | None = None
+    ) -> list[Event]:
+        """Ends a sentence that has no finish yet: open blocks, the error, finish(error) with its metadata."""
         if self.finished:
             return []
         out: list[Event] = []
@@ -262,7 +265,7 @@ class Guard:
             self.errors.append(error)
             out.append(Error(error))
         self.finished = True
-        out.append(Finish("error", usage))
+        out.append(Finish("error", usage, provider_metadata=metadata))
         return out
 
     def _pass(self, event: Event, out: list[Event]) -> None:

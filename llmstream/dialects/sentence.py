@@ -82,7 +82,7 @@ class Sentence:
             if self.error.provider is None:
                 self.error.provider = self._provider
             self.error.usage = self.decoder.usage
-            events = self._guard.close(self.decoder.usage, self.error.info)
+            events = self._guard.close(self.decoder.usage, self.error.info, self.error.provider_metadata)
         elif self._guard.errors and self.error is None:
             self.error = error_from_info(self._guard.errors[0])
             self.error.usage = self.decoder.usage

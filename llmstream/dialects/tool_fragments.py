@@ -20,6 +20,7 @@ __all__ = [
     "json_input",
     "json_text",
     "mint_call_id",
+    "plain_input",
 ]
 
 
@@ -102,13 +103,20 @@ def json_text(arguments: object) -> str:
         return json.dumps(arguments)
 
 
-def json_input(arguments: str, metadata: Metadata | None) -> str:
-    """The input of a call for a server that takes JSON only: plain text becomes `{"input": "the text"}`."""
+def plain_input(text: str, metadata: Metadata | None) -> str | None:
+    """The input of a call that some vendor marks as custom; None of all others."""
     for own in (metadata or {}).values():
         if isinstance(own, dict) and own.get("type") == CUSTOM_CALL:
-            text: str = own.get("input", arguments)
-            return json.dumps({"input": text}, ensure_ascii=False, separators=(",", ":"))
-    return arguments or "{}"
+            return str(own.get("input", text))
+    return None
+
+
+def json_input(text: str, metadata: Metadata | None) -> str:
+    """The input of a call for a server that takes JSON only: plain text becomes `{"input": "the text"}`."""
+    plain = plain_input(text, metadata)
+    if plain is None:
+        return text or "{}"
+    return json.dumps({"input": plain}, ensure_ascii=False, separators=(",", ":"))
 
 
 def as_id(value: Any) -> str | None:

@@ -13,7 +13,7 @@ from llmstream.dialects.openai_chat.finish import raw_reason
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.token_usage import write_usage
 from llmstream.dialects.openai_chat.vendor_answers import error_object
-from llmstream.dialects.tool_fragments import CUSTOM_CALL
+from llmstream.dialects.tool_fragments import plain_input
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,
@@ -128,9 +128,10 @@ class ChunkWriter:
 
     def _head(self, event: ToolInputStart | ToolCall, call_id: str, text: str) -> bytes:
         place = self._inputs.setdefault(call_id, len(self._inputs))
-        if _kept(event.provider_metadata, "type") == CUSTOM_CALL:
+        plain = plain_input(text, event.provider_metadata)
+        if plain is not None:
             self._custom.add(call_id)
-            custom = {"name": event.tool_name, "input": text}
+            custom = {"name": event.tool_name, "input": plain}
             return self._call(place, {"id": call_id, "type": "custom", "custom": custom})
         function = {"name": event.tool_name, "arguments": text}
         return self._call(place, {"id": call_id, "type": "function", "function": function})
@@ -151,8 +152,7 @@ class ChunkWriter:
             return b""
         out = b""
         if call.tool_call_id not in self._inputs:
-            given = [own["input"] for own in (call.provider_metadata or {}).values() if "input" in own]
-            out = self._head(call, call.tool_call_id, given[0] if given else call.input)
+            out = self._head(call, call.tool_call_id, call.input)
         extra = _kept(call.provider_metadata, _EXTRA)
         if extra:
             out += self._call(self._inputs[call.tool_call_id], {_EXTRA: extra})
