@@ -208,11 +208,15 @@ class ItemDecoder(ToolDecoder):
         item = self.find(wire)
         if item is None or item.kind != "shell_call" or item.done:
             return
+        slot: Slot = ("command", wire.command_index or 0)
         if wire.delta is not None:
+            item.told.add(slot)
             self.input(item, wire.delta, quote=True)
         elif wire.type == "response.shell_call_command.added":
             self.input(item, ',"' if wire.command_index else '"')
         else:
+            if slot not in item.told:
+                self.input(item, wire.command, quote=True)
             self.input(item, '"')
 
     def _on_running(self, wire: WireEvent) -> None:

@@ -42,6 +42,7 @@ class WireEvent(msgspec.Struct, gc=False):
     input: Any = None
     code: Any = None
     diff: Any = None
+    command: Any = None
     command_index: Place = None
     partial_image_b64: Any = None
     partial_image_index: Any = None

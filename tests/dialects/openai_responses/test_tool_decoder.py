@@ -346,6 +346,16 @@ def test_a_call_that_broke_off_shows_its_input(wire):
     assert (answer.calls, answer.errors) == ([], [])
 
 
+def test_commands_without_fragments_are_given(wire):
+    item = {"id": "sh", "type": "shell_call", "call_id": "c1", "action": {"commands": []}}
+    events = [wire.added(0, **item)]
+    for place, command in enumerate(["echo 'hi'", "ls"]):
+        events.append(wire.on(0, "shell_call_command.added", command_index=place, command=""))
+        events.append(wire.on(0, "shell_call_command.done", command_index=place, command=command))
+    events.append(wire.done(0, **item | {"action": {"commands": ["echo 'hi'", "ls"]}}))
+    assert wire.answer(*events).calls == [("shell", '{"action":{"commands":["echo \'hi\'","ls"]}}')]
+
+
 def test_a_failed_call_of_mcp_is_an_error(wire):
     item = {"name": "roll", "arguments": "{}", "error": {"type": "x"}}
     (result,) = wire.answer(*hosted(wire, "mcp_call", **item)).of(ToolResult)
