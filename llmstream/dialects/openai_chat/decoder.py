@@ -185,8 +185,12 @@ class OpenAIChatDecoder(DeltaReader):
             self._release()
 
     def fail(self, error: LLMStreamError) -> None:
-        """The stream cannot go on; text that waited for the rest of a tag is given out first."""
+        """The stream cannot go on; text that waited for the rest of a tag is given out first.
+
+        What was said beside the answer stands in the finish all the same.
+        """
         self._release()
+        error.provider_metadata = self._beside()
         super().fail(error)
 
     # Parts of a chunk.

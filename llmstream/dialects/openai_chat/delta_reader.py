@@ -71,7 +71,7 @@ class DeltaReader(LazyBlocks[Chunk]):
 
     @functools.cached_property
     def _sources(self) -> Sources:
-        return Sources()
+        return Sources(self.provider)
 
     @functools.cached_property
     def _audio(self) -> AudioFile:

@@ -38,6 +38,7 @@ __all__ = ["ChunkWriter"]
 _DETAILS = "reasoning_details"
 _EXTRA = "extra_content"
 _OPAQUE = "reasoning_opaque"
+_PLACES = ("start_index", "end_index", "content")
 _FIELDS = {"reasoning": "reasoning", "reasoning_details": "reasoning", "reasoning_text": "reasoning_text"}
 """Under which name the wire has reasoning, by the name under which it goes back."""
 _NOTHING_COUNTED = Usage()
@@ -162,7 +163,9 @@ class ChunkWriter:
         if isinstance(event, Source):
             if event.url is None:
                 return b""
-            citation = {"url": event.url, "title": event.title or ""}
+            places = {name: _kept(event.provider_metadata, name) for name in _PLACES}
+            said = {name: value for name, value in places.items() if value is not None}
+            citation = {"url": event.url, "title": event.title or "", **said}
             return self._delta({"annotations": [{"type": "url_citation", "url_citation": citation}]})
         data = event.data
         if event.media_type.startswith("audio/") and isinstance(data, bytes):
@@ -189,7 +192,8 @@ class ChunkWriter:
 
 def _kept(metadata: Metadata | None, name: str) -> Any:
     """What any vendor of this wire wants back under a name."""
-    return next((own[name] for own in (metadata or {}).values() if own.get(name)), None)
+    found = [own[name] for own in (metadata or {}).values() if own.get(name) not in (None, "", [], {})]
+    return found[0] if found else None
 
 
 def _base64(data: bytes) -> str:

@@ -78,3 +78,11 @@ def test_an_answer_alone_has_no_metadata():
     image = {"type": "image_url", "image_url": {"url": "https://a.test/1.png"}}
     delta = {"choices": [{"index": 0, "delta": {"images": [image]}}]}
     assert finish(stream(chunk("a"), delta), "acme")[1].provider_metadata is None
+
+
+def test_an_answer_that_fails_keeps_what_was_said():
+    body = stream(chunk("a", service_tier="flex"))[: -len(b"data: [DONE]\n\n")]
+    failed = json.dumps({"error": {"message": "no", "code": "server_error"}})
+    events, last = finish(body.rpartition(b"data: ")[0] + f"data: {failed}\n\n".encode(), "acme")
+    assert events[-2].error.reason == "server_error"
+    assert (last.finish_reason, last.provider_metadata) == ("error", {"acme": {"service_tier": "flex"}})

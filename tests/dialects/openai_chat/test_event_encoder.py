@@ -174,8 +174,10 @@ def test_what_vendors_want_back_survives(wire):
 
 
 def test_sources_and_files_survive(wire):
+    cited = {"acme": {"start_index": 0, "end_index": 9, "content": "It says so."}}
     beside = [
         Source("url", "source-1", "https://a.example", "A"),
+        Source("url", "source-2", "https://b.example", provider_metadata=cited),
         File("image/png", b"\1\2\3"),
         File("audio/wav", b"RIFF\0\0", {"acme": {"audio_id": "au_1", "audio_expires_at": 1790000000}}),
     ]

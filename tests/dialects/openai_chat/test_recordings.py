@@ -103,3 +103,16 @@ def test_what_stands_beside_survives_writing(wire, recordings, name):
     usage = [finish.usage for finish in events + again if isinstance(finish, Finish)]
     assert (usage[0].total_tokens, again[:-1]) == (usage[1].total_tokens, events[:-1])
     assert again[-1].provider_metadata == events[-1].provider_metadata
+
+
+def test_what_is_said_of_a_source_is_its_metadata(wire):
+    found = {
+        "url": "https://a.example",
+        "title": "A",
+        "date": "2026-01-05",
+        "snippet": "It rains.",
+        "x": None,
+    }
+    answer = wire.answer({**wire.chunk({"content": "a"}), "search_results": [found]}, wire.chunk({}, "stop"))
+    said = {"acme": {"date": "2026-01-05", "snippet": "It rains."}}
+    assert [source.provider_metadata for source in answer.of(Source)] == [said]
