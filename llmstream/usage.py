@@ -16,7 +16,7 @@ class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, rep
     output_tokens:      the whole answer, reasoning included
     cached_input_tokens: the part of the input that was read from a cache
     cache_write_tokens: the part of the input that was written to a cache
-    raw:                the vendor's own usage object
+    raw:                the vendor's own usage object; a list of them where several responses made one answer
     """
 
     input_tokens: int | None = None

@@ -14,12 +14,14 @@ import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.errors import ErrorInfo, LLMStreamError
-from llmstream.events import Event, Usage, Warning
+from llmstream.events import Event, Finish, Metadata, Usage, Warning
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.request import Request
 
 __all__ = [
     "ChoosesUrls",
+    "ContinuesAnswers",
+    "ContinuingDecoder",
     "Decoder",
     "Dialect",
     "Encoded",
@@ -29,11 +31,14 @@ __all__ = [
     "KnowsOutput",
     "Limits",
     "OutputAbility",
+    "Place",
     "Position",
     "TakesPrefix",
+    "continues_answers",
     "goes_on",
     "keeps_answers",
     "output_abilities",
+    "takes_more",
     "takes_prefix",
     "takes_url",
 ]
@@ -293,3 +298,73 @@ def keeps_answers(dialect: Dialect) -> TypeGuard[KeepsAnswers]:
 def goes_on(decoder: Decoder) -> TypeGuard[FollowingDecoder]:
     """Whether a decoder can go on with another body. Asked for each call, so one look has to do."""
     return hasattr(decoder, "reconnect")
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where another request continues an answer that its vendor cut into several responses.
+
+    token:       the vendor's own, opaque
+    response_id: of the response that gave the token, where the vendor asks for it
+    """
+
+    token: str
+    response_id: str | None = None
+
+
+@runtime_checkable
+class ContinuingDecoder(Decoder, Protocol):
+    """A decoder of an answer that may come in several responses, one body after the other.
+
+    It finishes an answer that the vendor cut off only in `close`, so that another body can follow.
+
+    """
+
+    @property
+    def gap(self) -> LLMStreamError | None:
+        """Why this body ends before it said anything, where it may be asked for again; None otherwise."""
+        ...
+
+    @property
+    def next_place(self) -> Place | None:
+        """Asks for exactly what follows the events so far; None where the vendor gave no such place."""
+        ...
+
+    @property
+    def unfinished(self) -> Metadata | None:
+        """What the finish of an answer that broke off says of where it may be continued."""
+        ...
+
+    def go_on(self) -> None:
+        """Another body follows: the response to a request with `next_place`."""
+        ...
+
+
+@runtime_checkable
+class ContinuesAnswers(Protocol):
+    """The optional part of a dialect whose vendor cuts long answers into several responses."""
+
+    def continues(self, request: Request, *, provider: str) -> bool:
+        """Whether the answer is to be continued without being asked; its decoder is a ContinuingDecoder."""
+        ...
+
+    def continued(self, request: Request, place: Place, *, provider: str) -> Request:
+        """The request for what follows a place in the answer to `request`."""
+        ...
+
+    def place_of(self, request: Request) -> Place | None:
+        """The reverse of `continued`: where a request continues an answer; None for any other request."""
+        ...
+
+    def cut_off(self, place: Place, usage: Usage) -> Finish:
+        """The finish of a response that another one continues."""
+        ...
+
+
+def continues_answers(dialect: Dialect) -> TypeGuard[ContinuesAnswers]:
+    """Whether a dialect's vendor cuts long answers. Asked for each call, so one look has to do."""
+    return hasattr(dialect, "cut_off")
+
+
+def takes_more(decoder: Decoder) -> TypeGuard[ContinuingDecoder]:
+    """Whether a decoder takes the responses that continue an answer."""
+    return hasattr(decoder, "go_on")

@@ -6,12 +6,13 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.claude_models import Abilities
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
+from llmstream.model_rules.claude import ClaudeRules
+from llmstream.model_rules.efforts import nearest_effort
 from llmstream.request import Reasoning
 
-__all__ = ["Thinking", "encode_thinking"]
+__all__ = ["Thinking", "encode_thinking", "fitting_cap"]
 
 _MIN_BUDGET: Final = 1024  # from the vendor's reference of `thinking.budget_tokens`
 _ROOM_FOR_ANSWER: Final = 4096
@@ -40,7 +41,7 @@ class Thinking(msgspec.Struct, frozen=True):
 
 
 def encode_thinking(
-    reasoning: Reasoning | None, cap: int | None, default: int, can: Abilities, warnings: list[Warning]
+    reasoning: Reasoning | None, cap: int | None, default: int, rules: ClaudeRules, warnings: list[Warning]
 ) -> Thinking:
     """Fits effort or budget to what the model knows.
 
@@ -51,24 +52,50 @@ def encode_thinking(
     plain = Thinking(default if cap is None else cap)
     if reasoning is None or (reasoning.effort is None and reasoning.budget_tokens is None):
         return plain
-    if can.thinking == "none":
+    if rules.thinking == "none":
         if reasoning.effort != "none":
             warnings.append(UnsupportedSetting("reasoning", "this model does not reason"))
         return plain
     if reasoning.effort == "none":
-        return Thinking(plain.max_tokens, {"type": "disabled"})
-    if reasoning.budget_tokens is not None and can.thinking != "adaptive":
-        effort = _effort(reasoning, can, warnings) if can.thinking == "either" else None
+        return _off(plain.max_tokens, rules, warnings)
+    if reasoning.budget_tokens is not None and rules.thinking != "adaptive":
+        effort = _effort(reasoning.effort, rules, warnings)
         if reasoning.effort is not None and effort is None:
             words = "this model takes a budget, which was sent"
             warnings.append(UnsupportedSetting("reasoning.effort", words))
-        return _by_budget(reasoning.budget_tokens, cap, default, effort, warnings)
-    if can.thinking == "budget":
+        plan = _by_budget(reasoning.budget_tokens, cap, default, effort, warnings)
+        return msgspec.structs.replace(plan, thinking={**(plan.thinking or {}), **_display(rules)})
+    if rules.thinking == "budget":
         return _by_effort(reasoning.effort or "medium", cap, default, warnings)
     if reasoning.budget_tokens is not None:
         words = "this model chooses its budget itself; give an effort instead"
         warnings.append(UnsupportedSetting("reasoning.budget_tokens", words))
-    return Thinking(plain.max_tokens, {"type": "adaptive"}, _effort(reasoning, can, warnings))
+    thinking = {"type": "adaptive", **_display(rules)}
+    return Thinking(plain.max_tokens, thinking, _effort(reasoning.effort, rules, warnings))
+
+
+def fitting_cap(cap: int | None, rules: ClaudeRules, warnings: list[Warning]) -> int | None:
+    """`max_output_tokens`, or the most that the model writes: the API refuses more."""
+    most = rules.max_output_tokens
+    if cap is None or most is None or cap <= most:
+        return cap
+    warnings.append(OtherWarning(f"max_output_tokens={cap} became {most}: this model writes no more"))
+    return most
+
+
+def _off(max_tokens: int, rules: ClaudeRules, warnings: list[Warning]) -> Thinking:
+    """No thinking, or as little as the model allows."""
+    if rules.off != "never":
+        return Thinking(max_tokens, {"type": rules.off})
+    least = nearest_effort("none", rules.efforts)
+    words = f"this model always thinks; the effort {least} was sent"
+    warnings.append(UnsupportedSetting("reasoning.effort", words))
+    return Thinking(max_tokens, None, least)
+
+
+def _display(rules: ClaudeRules) -> dict[str, str]:
+    """Without it, models that choose their budget themselves send thinking blocks without text."""
+    return {"display": "summarized"} if rules.display else {}
 
 
 def _by_budget(
@@ -97,12 +124,11 @@ def _by_effort(effort: str, cap: int | None, default: int, warnings: list[Warnin
     return _by_budget(min(budget, max(_MIN_BUDGET, cap // 2)), cap, default, None, warnings)
 
 
-def _effort(reasoning: Reasoning, can: Abilities, warnings: list[Warning]) -> str | None:
-    """The vendor's efforts begin at low, and xhigh is known to the newest models only."""
-    if reasoning.effort == "minimal":
-        warnings.append(OtherWarning("the effort minimal became low: this model does not know it"))
-        return "low"
-    if reasoning.effort == "xhigh" and not can.xhigh_effort:
-        warnings.append(OtherWarning("the effort xhigh became high: this model does not know it"))
-        return "high"
-    return reasoning.effort
+def _effort(effort: str | None, rules: ClaudeRules, warnings: list[Warning]) -> str | None:
+    """The vendor's word for it; None where the model takes no efforts, or none was asked for."""
+    if effort is None or not rules.efforts:
+        return None
+    known = nearest_effort(effort, rules.efforts)
+    if known != effort:
+        warnings.append(OtherWarning(f"the effort {effort} became {known}: this model does not know it"))
+    return known

@@ -9,7 +9,7 @@ import msgspec
 from llmstream.errors import BadRequest, ErrorInfo
 from llmstream.exchange import HttpResponse
 
-__all__ = ["error_object", "error_response", "refused"]
+__all__ = ["check_effort", "error_object", "error_response", "refused"]
 
 _ANSWERS: Final[dict[str, tuple[int, str, str | None]]] = {
     "bad-request": (400, "invalid_request_error", None),
@@ -27,9 +27,30 @@ _ANSWERS: Final[dict[str, tuple[int, str, str | None]]] = {
 _ELSE: Final = (500, "server_error", "server_error")
 
 
-def refused(message: str, code: str | None = None) -> BadRequest:
-    """The vendor's answer to a request that is wrong."""
-    return BadRequest(message, status=400, reason=code)
+def refused(message: str, code: str | None = None, param: str | None = None) -> BadRequest:
+    """The vendor's answer to a request that is wrong. `param` names the field."""
+    return BadRequest(message, status=400, reason=code, param=param)
+
+
+def check_effort(param: str, effort: str, known: tuple[str, ...] | None) -> None:
+    """Refuses an effort that the model does not know.
+
+    known:  those of the model, () where it takes none; None where its name does not say
+    raises: BadRequest in the vendor's words
+    """
+    if known == ():
+        raise refused(
+            f"Unsupported parameter: '{param}' is not supported with this model.",
+            "unsupported_parameter",
+            param,
+        )
+    if known is not None and effort not in known:
+        names = ", ".join(f"'{name}'" for name in known)
+        raise refused(
+            f"Unsupported value: '{effort}' is not supported with the model. Supported values are: {names}.",
+            "unsupported_value",
+            param,
+        )
 
 
 def error_object(error: ErrorInfo) -> dict[str, Any]:

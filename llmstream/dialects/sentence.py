@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from llmstream.dialects.base import Decoder
+from llmstream.dialects.base import Decoder, takes_more
 from llmstream.dialects.foreign_reasoning import with_origin
 from llmstream.errors import IncompleteStream, LLMStreamError, error_from_info
 from llmstream.events import Event, Warning
+from llmstream.events.base import merge_metadata
 from llmstream.grammar import Guard
 
 __all__ = ["Sentence"]
@@ -82,7 +83,9 @@ class Sentence:
             if self.error.provider is None:
                 self.error.provider = self._provider
             self.error.usage = self.decoder.usage
-            events = self._guard.close(self.decoder.usage, self.error.info, self.error.provider_metadata)
+            place = self.decoder.unfinished if takes_more(self.decoder) else None
+            metadata = merge_metadata(self.error.provider_metadata, place)
+            events = self._guard.close(self.decoder.usage, self.error.info, metadata)
         elif self._guard.errors and self.error is None:
             self.error = error_from_info(self._guard.errors[0])
             self.error.usage = self.decoder.usage

@@ -15,8 +15,21 @@ from llmstream.dialects.base import Dialect
 from llmstream.errors import AuthenticationError, InvalidRequest, LLMStreamError, MissingKey
 from llmstream.exchange import HttpRequest
 from llmstream.providers.address import checked_address, extended, path_segment
+from llmstream.request import Request
 
-__all__ = ["Auth", "Provider", "Route", "Sign", "bearer", "join", "key_header", "no_auth", "path_segment"]
+__all__ = [
+    "Auth",
+    "ChooseWire",
+    "Provider",
+    "Route",
+    "Sign",
+    "Wire",
+    "bearer",
+    "join",
+    "key_header",
+    "no_auth",
+    "path_segment",
+]
 
 Auth: TypeAlias = Callable[[str], dict[str, str]]
 """A key to the headers that carry it."""
@@ -26,6 +39,21 @@ Route: TypeAlias = Callable[[str, HttpRequest, str, Mapping[str, str]], HttpRequ
 
 Sign: TypeAlias = Callable[[HttpRequest, Mapping[str, str]], HttpRequest]
 """(request as it will be sent, environment) to the same with a signature; called for every attempt."""
+
+
+@dataclass(frozen=True)
+class Wire:
+    """Another wire of the same vendor, for one request.
+
+    why: a warning that says so; None where the wire is the same and only its rules differ
+    """
+
+    dialect: Dialect
+    why: str | None = None
+
+
+ChooseWire: TypeAlias = Callable[[Request, Callable[[], str]], Wire | None]
+"""(request, a function that gives the address) to the wire that the request needs; None for the usual."""
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -69,6 +97,7 @@ class Provider:
     headers:      sent with every request
     header_env:   header name to the variable that may hold its value
     route:        how address and path become a URL
+    wire:         picks another wire for requests that the vendor takes there only; None where there is none
     sign:         signs what will be sent where no key is set; None where there is nothing to sign with
     idempotency_header: header that lets the vendor know a request sent again from a new one
     aliases:      other names it is known by
@@ -88,6 +117,7 @@ class Provider:
     headers: Mapping[str, str] = field(default_factory=dict)
     header_env: Mapping[str, str] = field(default_factory=dict)
     route: Route = join
+    wire: ChooseWire | None = None
     sign: Sign | None = None
     idempotency_header: str = ""
     aliases: tuple[str, ...] = ()

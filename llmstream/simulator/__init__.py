@@ -9,6 +9,7 @@ from llmstream.simulator.recording import Recording
 from llmstream.simulator.script import (
     Break,
     Call,
+    Continue,
     Cut,
     Fault,
     Pace,
@@ -23,6 +24,7 @@ from llmstream.simulator.server import Simulator
 __all__ = [
     "Break",
     "Call",
+    "Continue",
     "Cut",
     "Demo",
     "Fault",

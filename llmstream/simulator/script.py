@@ -3,7 +3,8 @@
 {"turns": [
     {"fault": {"kind": "refuse", "status": 429, "retry_after_s": 2}},
     {"reasoning": "Two cities.", "calls": [{"name": "weather", "arguments": {"city": "Oslo"}}]},
-    {"text": "It is cold.", "pace": {"tokens_per_s": 40}}
+    {"text": "It is cold.", "pace": {"tokens_per_s": 40}},
+    {"text": "A very long answer.", "continues": [{"after_events": 4}]}
 ]}
 """
 
@@ -18,7 +19,19 @@ from llmstream.errors import InvalidRequest
 from llmstream.events import Event, FinishReason, Usage
 from llmstream.request import Request
 
-__all__ = ["Break", "Call", "Cut", "Fault", "Pace", "Refuse", "Script", "ScriptLike", "Stall", "Turn"]
+__all__ = [
+    "Break",
+    "Call",
+    "Continue",
+    "Cut",
+    "Fault",
+    "Pace",
+    "Refuse",
+    "Script",
+    "ScriptLike",
+    "Stall",
+    "Turn",
+]
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -81,12 +94,24 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     arguments: Any = msgspec.field(default_factory=dict)
 
 
+class Continue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The response ends after so many events of the turn, with a token for the rest of it.
+
+    faults: of the first requests for the rest, one each; the next one gets it
+    """
+
+    after_events: int
+    faults: tuple[Fault, ...] = ()
+
+
 class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """One answer: reasoning, then text, then calls.
 
     finish_reason: "tool-calls" where there are calls, else "stop"
     usage:         counted from the words where it is not given
     events:        the events themselves, in place of the short form
+    continues:     where the vendor cuts the answer into several responses, if its dialect has such a
+                   thing; a request for the rest takes no turn of the script
     """
 
     reasoning: str = ""
@@ -97,6 +122,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     pace: Pace | None = None
     fault: Fault | None = None
     events: tuple[Event, ...] = ()
+    continues: tuple[Continue, ...] = ()
 
 
 class ScriptLike(Protocol):

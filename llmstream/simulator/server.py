@@ -11,12 +11,14 @@ from types import TracebackType
 import msgspec
 from aiohttp import web
 
-from llmstream.dialects.base import Dialect, EventEncoder, KeepsAnswers
+from llmstream.dialects.base import Dialect, EventEncoder, KeepsAnswers, continues_answers
 from llmstream.dialects.openai_responses.kept_answers import KeptRequest
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import BadRequest, ErrorInfo, LLMStreamError, ServerError
 from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
+from llmstream.request import Request
 from llmstream.simulator.catalogue import lookup
+from llmstream.simulator.continued import ContinuedAnswers
 from llmstream.simulator.demo import Demo
 from llmstream.simulator.gate import (
     check_bind,
@@ -120,6 +122,7 @@ class Simulator:
         self._models = models
         self._player = Player(clock, sleep, block_bytes)
         self._kept = KeptAnswers(clock)
+        self._continued = ContinuedAnswers()
         self._now = now or (lambda: datetime.datetime.now(datetime.UTC).replace(microsecond=0))
         self._answered = 0
         self._closing = False
@@ -245,8 +248,7 @@ class Simulator:
             request = dialect.decode_request(http)
             received.request = msgspec.structs.replace(request, headers=redact_headers(request.headers))
             check_stream_asked(dialect, http)
-            number, self._answered = self._answered, self._answered + 1
-            turn = self._script.turn(request, number)
+            turn, number = self._turn(dialect, request)
             if isinstance(turn.fault, Refuse):
                 return _whole(_refusal(dialect, _refused(turn.fault), received))
             kept = isinstance(dialect, KeepsAnswers) and dialect.is_kept(request, provider=_VENDOR)
@@ -264,6 +266,21 @@ class Simulator:
         response = await self._open(incoming, 200, dialect.content_type, received)
         await self._player.play(response, pieces)
         return await self._end(incoming, response, turn)
+
+    def _turn(self, dialect: Dialect, request: Request) -> tuple[Turn, int]:
+        """What is answered, and its number: the next of the script, or the rest of an earlier one."""
+        continuing = dialect if continues_answers(dialect) else None
+        place = continuing.place_of(request) if continuing is not None else None
+        if place is not None:
+            (turn, request), number = self._continued.rest(place), self._answered
+        else:
+            number, self._answered = self._answered, self._answered + 1
+            turn = self._script.turn(request, number)
+        if request.settings.max_output_tokens == 0:  # Anthropic's way to fill the cache ahead
+            turn = Turn(finish_reason="length")
+        if continuing is not None:
+            turn = self._continued.first(continuing, turn, request, number=number, now=self._now())
+        return turn, number
 
     async def _replay(self, incoming: web.Request, received: Received) -> web.StreamResponse:
         """The next recording, whatever was asked."""

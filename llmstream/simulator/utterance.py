@@ -34,7 +34,7 @@ from llmstream.grammar import Guard
 from llmstream.request import Request, ToolSpec
 from llmstream.simulator.script import Break, Call, Cut, Pace, Stall, Turn
 
-__all__ = ["Beat", "estimated_tokens", "utter"]
+__all__ = ["Beat", "estimated_tokens", "sentence_of", "tokens_of", "utter"]
 
 _WORDS: Final = re.compile(r"\s*\S+|\s+\Z")
 _INPUT_CHARS: Final = 12
@@ -63,9 +63,21 @@ def utter(
     pace:   for a turn without its own
     now:    what the vendor would call the time of the response
     """
-    events: list[Event] = [e for e in turn.events if not isinstance(e, StreamStart)]
-    events = events or list(_sentence(turn, request, number, now))
+    events = sentence_of(turn, request, number=number, now=now)
     return list(_timed(_up_to_fault(turn, events), turn.pace or pace or Pace()))
+
+
+def sentence_of(
+    turn: Turn, request: Request, *, number: int = 0, now: datetime.datetime | None = None
+) -> list[Event]:
+    """The events of a turn, whatever its fault, without the first."""
+    events: list[Event] = [e for e in turn.events if not isinstance(e, StreamStart)]
+    return events or list(_sentence(turn, request, number, now))
+
+
+def tokens_of(request: Request) -> int:
+    """Tokens of a prompt."""
+    return sum(estimated_tokens(text) for text in _prompt_texts(request))
 
 
 def estimated_tokens(text: str) -> int:
@@ -134,7 +146,7 @@ def _timed(events: Iterable[Event], pace: Pace) -> Iterator[Beat]:
 
 
 def _usage(turn: Turn, request: Request) -> Usage:
-    given = sum(estimated_tokens(text) for text in _prompt_texts(request))
+    given = tokens_of(request)
     thought = estimated_tokens(turn.reasoning)
     made = thought + estimated_tokens(turn.text) + sum(estimated_tokens(_input(c)) for c in turn.calls)
     return Usage(given, made, given + made, reasoning_tokens=thought or None)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
-from llmstream.dialects.base import FollowingDecoder, Position
+from llmstream.dialects.base import ContinuingDecoder, FollowingDecoder, Place, Position
 from llmstream.dialects.sentence import Sentence
 from llmstream.dialects.vendor_errors import is_error_body, is_json, vendor_error
 from llmstream.errors import DeadlineExceeded, DecodeError, IncompleteStream, LLMStreamError
@@ -43,6 +43,9 @@ Between two slices other tasks may run, so a body that comes at once does not ho
 Reopen: TypeAlias = Callable[[LLMStreamError, Position], Awaitable[Rest | None]]
 """(why the answer broke off, how far it was read) to the rest of it, or None where it is not to be had."""
 
+Continue: TypeAlias = Callable[[Place, LLMStreamError | None], Awaitable[tuple[Response, Watchdog]]]
+"""(where the answer goes on, why it broke off) to the next response of it, and what watches that."""
+
 
 class Answer:
     """Reads one answer. `read()` gives batches of events until `over`.
@@ -50,9 +53,12 @@ class Answer:
     watchdog: of the attempt, which tells this answer from now on
     follow:   the decoder, where it is one of answers that are kept
     reopen:   finds the rest of such an answer after a break
+    more:     the decoder, where it is one of answers that come in several responses
+    go_on:    finds the next response of such an answer
 
     over:  finish has been given
-    waits_for_content: none has come yet
+    waits_for_content: none has come yet, of this response
+    continued: the answer went, or was to go, over to another response
     error: what iteration has to raise after it, or None
     """
 
@@ -65,13 +71,19 @@ class Answer:
         *,
         follow: FollowingDecoder | None = None,
         reopen: Reopen | None = None,
+        more: ContinuingDecoder | None = None,
+        go_on: Continue | None = None,
     ) -> None:
         self.response = response
         self.sentence = sentence
         self._plan = plan
         self._follow = follow
         self._reopen = reopen
+        self._more = more
+        self._go_on = go_on
+        self._bodies = more if follow is None else follow
         self.waits_for_content = True
+        self.continued = False
         self._loop = asyncio.get_running_loop()
         self._watchdog = watchdog
         self._silent_since = watchdog.waiting_since
@@ -94,7 +106,14 @@ class Answer:
     @property
     def named(self) -> bool:
         """Whether the answer can be read on, so that a break asks for the rest and not for another."""
+        if self._place is not None:
+            return True
         return self._reopen is not None and self._follow is not None and self._follow.position is not None
+
+    @property
+    def _place(self) -> Place | None:
+        """Where another response goes on; None where none is to be asked for."""
+        return self._more.next_place if self._more is not None else None
 
     def close(self) -> None:
         """Leaves now: the socket closes unless the body is over."""
@@ -129,15 +148,15 @@ class Answer:
 
     async def read(self) -> list[Event]:
         """Reads until something is there to be given."""
-        sentence, watchdog = self.sentence, self._watchdog
+        sentence = self.sentence
         if self._silent_since is None:
             self._silent_since = self._loop.time()
-        watchdog.waiting_since = self._silent_since
+        self._watchdog.waiting_since = self._silent_since
         try:
             while True:
                 events = await self._piece()
                 if sentence.done:
-                    watchdog.stop()
+                    self._watchdog.stop()
                     return events
                 if events:
                     if not self._plan.include_raw or any(type(event) is not Raw for event in events):
@@ -152,7 +171,7 @@ class Answer:
             self.close()
             raise
         finally:
-            watchdog.waiting_since = None
+            self._watchdog.waiting_since = None
 
     def _unforeseen(self, error: Exception) -> list[Event]:
         """A defect of our own, met by bytes that nobody has thought of: the answer fails, in a typed way."""
@@ -182,27 +201,30 @@ class Answer:
                 return sentence.fail(error)
             return await self._broken(error)
         if not chunk:
-            if self.named and not sentence.complete:
+            if self.named and (not sentence.complete or self._place is not None):
                 return await self._broken(IncompleteStream("the body ended before the answer did."))
             return self._end()
         if len(chunk) > _SLICE_BYTES:
             starts = range(0, len(chunk), _SLICE_BYTES)
             self._slices = [chunk[start : start + _SLICE_BYTES] for start in reversed(starts)]
             chunk = self._slices.pop()
-        events = sentence.feed(chunk) if self._follow is None else await self._feed(chunk)
+        events = sentence.feed(chunk) if self._bodies is None else await self._feed(chunk)
         if self._excerpt is not None:
             self._excerpt = None if events else (self._excerpt + chunk)[:_EXCERPT_BYTES]
         return events
 
     async def _feed(self, chunk: bytes) -> list[Event]:
+        """The events of a piece; where reading cannot go on in this body, it goes on in another."""
         events = self.sentence.feed(chunk)
-        if self._follow is not None and self._follow.gap is not None:
-            return events + await self._broken(self._follow.gap)
+        if self._bodies is not None and self._bodies.gap is not None:
+            return events + await self._broken(self._bodies.gap)
         return events
 
     async def _broken(self, error: LLMStreamError) -> list[Event]:
         """The body is over before the answer is: goes on in another one, or ends the sentence."""
-        follow, sentence = self._follow, self.sentence
+        follow, sentence, place = self._follow, self.sentence, self._place
+        if place is not None:
+            return await self._next_response(place, None if sentence.complete else error)
         position = follow.position if follow is not None else None
         if self._reopen is None or follow is None or position is None or sentence.complete:
             return sentence.close(error)
@@ -224,6 +246,24 @@ class Answer:
             self.response = rest
         self._silent_since = self._loop.time()
         self._watchdog.go_on()
+        return []
+
+    async def _next_response(self, place: Place, failure: LLMStreamError | None) -> list[Event]:
+        """The answer goes on in another response, or ends in an error."""
+        assert self._more is not None  # by _place
+        assert self._go_on is not None
+        self.continued = self.waits_for_content = True
+        self._watchdog.stop()
+        self.response.close()  # one that was read to its end stays open for the next request
+        try:
+            self.response, self._watchdog = await self._go_on(place, failure)
+        except LLMStreamError as error:
+            return self.sentence.fail(error)
+        self._more.go_on()
+        self._slices, self._excerpt = [], None
+        self._trailer_due, self._trailer_bytes = None, 0
+        self._silent_since = self._watchdog.waiting_since
+        self._watchdog.hand_over(self._abort)
         return []
 
     def _abort(self, error: LLMStreamError) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.base import FollowingDecoder, Position
+from llmstream.dialects.base import FollowingDecoder, Position, takes_more
 from llmstream.dialects.sentence import Sentence
 from llmstream.errors import (
     AuthenticationError,
@@ -28,6 +28,7 @@ from llmstream.events import (
     Usage,
 )
 from llmstream.streams.answer import Answer
+from llmstream.streams.next_response import Continuer
 from llmstream.streams.plan import Plan, Prepared
 from llmstream.streams.reopening import Reopener
 from llmstream.streams.reporting import Reporter
@@ -36,6 +37,7 @@ from llmstream.streams.steps import Steps
 from llmstream.transport.http import Response, send
 from llmstream.transport.limiter import Limiter, Permit
 from llmstream.transport.retry import budget_of, wait_before_retry_s
+from llmstream.transport.watchdog import Watchdog
 
 __all__ = ["Call"]
 
@@ -66,12 +68,14 @@ class Call:
         self._plan = plan
         self._follow: FollowingDecoder | None = None
         self._reopener: Reopener | None = None
+        self._continuer: Continuer | None = None
         self.steps = Steps(plan.deadlines, total_started)
         self._sentence: Sentence | None = None
         self._answer: Answer | None = None
         self._report: Reporter | None = None
         self._permit: Permit | None = None
         self.secrets: Callable[[], tuple[str, ...]] = tuple
+        self._paid = 0.0  # tokens of the answer's earlier responses
         self._told = 0
         self._held: list[Event] = []  # the sentence of an attempt that failed before its first content
         self._opened = False
@@ -133,7 +137,7 @@ class Call:
 
     def _ended(self, *, left: bool) -> None:
         """The answer is over or left: others may go, and it is said how it ended. Once."""
-        self._release(None if left else _cost(self.usage))
+        self._release(None if left else self._response_cost())
         if self._report is not None:
             self._report.ended(self.attempts, self.usage, self.error, left=left)
 
@@ -150,6 +154,8 @@ class Call:
         self._report = report = Reporter(plan.provider, plan.model, plan.call_id, plan.observe, plan.request)
         if plan.kept is not None:
             self._reopener = Reopener(self, plan, plan.kept, report)
+        if plan.continued is not None:
+            self._continuer = Continuer(self, plan, plan.continued, report)
         wait_s: float | None = None
         while True:
             try:
@@ -161,7 +167,7 @@ class Call:
             except LLMStreamError as error:
                 failure = self.scrubbed(error)
                 self._drop_answer()
-                self._slow_down(failure)
+                self.slow_down(failure)
                 wait_s = None if self._over else self._wait_s(failure)
                 if wait_s is None or not budget.take(failure):
                     report.failed(self.attempts, failure, None)
@@ -178,21 +184,15 @@ class Call:
                 raise
             else:
                 budget.give_back()
+                if plan.adapter is not None:
+                    plan.adapter.confirm()
                 return events
 
     async def _attempt(self) -> list[Event]:
         """One attempt, up to its first content; raises where it failed before that."""
-        watchdog, limiter = self.steps.attempt(), self._plan.limiter
-        if limiter is None:
-            response = await self.steps.watched(self._prepared_and_sent())
-        else:
-            prepared = await self._prepared_in_turn(limiter)
-            watchdog = self.steps.attempt()  # deadlines count from the end of the line
-            response = await self.steps.watched(self._sent(prepared))
-            limiter.learn(response.headers)
-        if self._report is not None:
-            self._report.answered(response.headers)
+        response, watchdog = await self.request(self._plan.prepare)
         assert self._sentence is not None  # by _sent
+        continuer, decoder = self._continuer, self._sentence.decoder
         self._answer = answer = Answer(
             self._plan,
             response,
@@ -200,6 +200,8 @@ class Call:
             watchdog,
             follow=self._follow,
             reopen=self._reopener.find if self._reopener is not None else None,
+            more=decoder if continuer is not None and takes_more(decoder) else None,
+            go_on=continuer.find if continuer is not None else None,
         )
         held = await answer.begin()
         shown = _has_content(held)
@@ -207,53 +209,81 @@ class Call:
         while not (shown or answer.over or answer.named):
             held += await answer.read()
             shown = _has_content(held)
-        if answer.error is not None and not shown:
+        if answer.error is not None and not (shown or answer.continued):
             self._held = held
             raise answer.error
         self._shown = shown
         return self._finished(answer, held) if answer.over else self._cleaned(answer, held)
 
-    async def _prepared(self) -> Prepared:
-        prepared = await self._plan.prepare()
+    async def request(self, prepare: Callable[[], Awaitable[Prepared]]) -> tuple[Response, Watchdog]:
+        """One request, up to the head of its answer, and what watches it from then on."""
+        if self._answer is not None:  # it goes on: its response before this one is paid
+            self._release(self._response_cost())
+            self._paid = _cost(self.usage) or 0.0
+        watchdog, limiter = self.steps.attempt(), self._plan.limiter
+        if limiter is None:
+            response = await self.steps.watched(self._prepared_and_sent(prepare))
+        else:
+            prepared = await self._prepared_in_turn(limiter, prepare)
+            watchdog = self.steps.attempt()  # deadlines count from the end of the line
+            response = await self.steps.watched(self._sent(prepared))
+            limiter.learn(response.headers)
+        if self._report is not None:
+            self._report.answered(response.headers)
+        return response, watchdog
+
+    async def _prepared(self, prepare: Callable[[], Awaitable[Prepared]]) -> Prepared:
+        prepared = await prepare()
         self.secrets = prepared.secrets
         return prepared
 
-    async def _prepared_and_sent(self) -> Response:
-        return await self._sent(await self._prepared())
+    async def _prepared_and_sent(self, prepare: Callable[[], Awaitable[Prepared]]) -> Response:
+        return await self._sent(await self._prepared(prepare))
 
     async def _sent(self, prepared: Prepared) -> Response:
         plan = self._plan
-        self._sentence = Sentence(
-            plan.decoder(), provider=plan.provider, warnings=prepared.encoded.warnings, marked=True
-        )
-        self._follow = followed(self._sentence.decoder) if plan.follows else None
+        if self._answer is None:  # else the answer that has begun goes on
+            self._paid = 0.0
+            self._sentence = Sentence(
+                plan.decoder(), provider=plan.provider, warnings=prepared.encoded.warnings, marked=True
+            )
+            self._follow = followed(self._sentence.decoder) if plan.follows else None
         return await send(prepared.http, plan.deadlines, plan.session)
 
-    async def _prepared_in_turn(self, limiter: Limiter) -> Prepared:
+    async def _prepared_in_turn(
+        self, limiter: Limiter, prepare: Callable[[], Awaitable[Prepared]]
+    ) -> Prepared:
         """Stands in line, within the total deadline only; a request that grew old there is made anew."""
         steps = self.steps
-        prepared = await steps.watched(self._prepared())
+        prepared = await steps.watched(self._prepared(prepare))
         steps.stop()
         tokens = len(prepared.http.body) / _BYTES_PER_TOKEN + self._plan.max_output_tokens
         self._permit = permit = await steps.in_time(limiter.acquire(tokens), None)
         if self._report is not None and self._report.watch is not None:
             self._report.watch.paced_s += permit.waited_s
         if permit.waited_s > _FRESH_S:
-            prepared = await steps.in_time(self._prepared(), None)
+            prepared = await steps.in_time(self._prepared(prepare), None)
         return prepared
 
-    def _slow_down(self, failure: LLMStreamError) -> None:
+    def slow_down(self, failure: LLMStreamError) -> None:
         """An attempt failed: its place is free, and where the vendor asks to wait, everybody waits."""
         self._release(0.0 if isinstance(failure, ConnectionFailed) else None)
         limiter, wait_s = self._plan.limiter, failure.retry_after_s
         if limiter is not None and wait_s and failure.retryable and isinstance(failure, RateLimited):
             limiter.pause(wait_s)
 
+    def _response_cost(self) -> float | None:
+        """What the response that is read counts for in a limiter; None where the vendor did not say."""
+        cost = _cost(self.usage)
+        return None if cost is None else cost - self._paid
+
     def _wait_s(self, failure: LLMStreamError) -> float | None:
         """How long to wait before the next attempt; None where there is to be none."""
         rejected = [error for error in self.retried if isinstance(error, AuthenticationError)]
         if isinstance(failure, AuthenticationError) and self._plan.new_keys and not rejected:
             return 0.0  # keys are rotated: the function that gives them is asked once more
+        if self._plan.adapter is not None and self._plan.adapter.learn(failure):
+            return 0.0
         wait_s = wait_before_retry_s(self._plan.retry, failure, self.attempts)
         return None if wait_s is not None and self.steps.past_total(wait_s) else wait_s
 
@@ -282,6 +312,8 @@ class Call:
         error.args = (error.message,)
         error.reason = error.reason and self._without_secrets(error.reason)
         error.request_id = error.request_id and self._without_secrets(error.request_id)
+        error.param = error.param and self._without_secrets(error.param)
+        error.details = error.details and self._masked(error.details)
         # What led to it holds the request in its frames; it has said its words in the message.
         error.__cause__ = error.__context__ = None
         return error.with_traceback(None)
@@ -300,8 +332,18 @@ class Call:
             message=self._without_secrets(said.message),
             reason=said.reason and self._without_secrets(said.reason),
             request_id=said.request_id and self._without_secrets(said.request_id),
+            param=said.param and self._without_secrets(said.param),
+            details=said.details and self._masked(said.details),
         )
         return Error(said, event.provider_metadata)
+
+    def _masked(self, value: Any) -> Any:
+        """What a vendor says beside its message, whatever its shape; values without keys stay as they are."""
+        if isinstance(value, str):
+            return self._without_secrets(value)
+        if isinstance(value, dict):
+            return {self._masked(key): self._masked(inner) for key, inner in value.items()}
+        return [self._masked(inner) for inner in value] if isinstance(value, list) else value
 
     def _without_secrets(self, text: str) -> str:
         for secret in self.secrets():
@@ -321,7 +363,7 @@ def _has_content(events: list[Event]) -> bool:
 
 
 def _cost(usage: Usage) -> float | None:
-    """What an answer counts for in a limiter; None where the vendor did not say."""
+    """Tokens of both ways; None where the vendor did not say."""
     if usage.input_tokens is None and usage.output_tokens is None:
         return None
     return (usage.input_tokens or 0) + (usage.output_tokens or 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import functools
 import inspect
 import random
@@ -10,19 +12,28 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
 
 import msgspec
 
-from llmstream.dialects.base import Encoded, KeepsAnswers, Limits, Position, keeps_answers, output_abilities
+from llmstream.dialects.base import (
+    Encoded,
+    KeepsAnswers,
+    Limits,
+    Position,
+    continues_answers,
+    keeps_answers,
+    output_abilities,
+)
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.events import Event, OtherWarning, Warning
-from llmstream.providers.base import Provider
+from llmstream.providers.base import Provider, Wire
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request
+from llmstream.streams.adapting import Adapter
 from llmstream.streams.event_stream import EventStream
 from llmstream.streams.history import is_plain, mended
 from llmstream.streams.inlining import Inliner
 from llmstream.streams.observations import Observe
 from llmstream.streams.observers import joined
 from llmstream.streams.options import Options, Prompt, as_messages, make_request
-from llmstream.streams.plan import KeptAnswer, Plan, Prepared, secrets_of
+from llmstream.streams.plan import Continued, KeptAnswer, Plan, Prepared, secrets_of
 from llmstream.streams.resuming import ResumeToken, asking_to_keep, dialect_that_keeps, end_kept
 from llmstream.structured.modes import Asked, asked
 from llmstream.transport.deadlines import Deadlines
@@ -163,14 +174,33 @@ class Model:
 
     def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
         """One call, not yet made. `started`: loop time from which the total deadline counts."""
-        given: Options = options or {}
+        wire = self._wire(request)
+        if wire is None:
+            return self._call(request, options or {}, [], started)
+        model = copy.copy(self)
+        model.provider = dataclasses.replace(self.provider, dialect=wire.dialect)
+        before: list[Warning] = [] if wire.why is None else [OtherWarning(wire.why)]
+        return model._call(request, options or {}, before, started)
+
+    def _wire(self, request: Request) -> Wire | None:
+        """Another wire of the same provider, where the request needs it."""
+        choose = self.provider.wire
+        try:
+            return None if choose is None else choose(request, lambda: self.provider.address(self.base_url))
+        except LLMStreamError:  # no address: the call will say so
+            return None
+
+    def _call(self, request: Request, given: Options, before: list[Warning], started: float | None) -> Call:
         dialect, name = self.provider.dialect, self.provider.name
-        warnings: list[Warning] = []
+        warnings = before
         if given.get("resume"):
-            request, warnings = asking_to_keep(dialect, request, provider=name)
+            request, asked = asking_to_keep(dialect, request, provider=name)
+            warnings = [*before, *asked]
         way = self._asked(request)
         call_id = _new_id()
         inliner = Inliner(dialect, self.downloads)
+        adapts = given.get("adapt", True)
+        adapter = Adapter((name, self.base_url, request.model), dialect) if adapts else None
         keeping = dialect if keeps_answers(dialect) else None
         if keeping is not None and not keeping.is_kept(request, provider=name):
             keeping = None
@@ -179,12 +209,14 @@ class Model:
             request,
             given,
             call_id,
-            prepare=lambda: self._prepare(way.request, call_id, inliner, warnings),
+            prepare=lambda: self._prepare(way.request, call_id, inliner, warnings, adapter),
+            adapter=adapter,
             decoder=lambda: way.reading(
                 making(provider=name, include_raw=request.include_raw, limits=self.limits)
             ),
             kept=self._kept(keeping, request) if keeping and given.get("resume") else None,
             follows=keeping is not None,
+            continued=self._continued(way.request, inliner, adapter) if keeping is None else None,
         )
         return _calls()(plan, total_started=started)
 
@@ -245,7 +277,12 @@ class Model:
         )
 
     async def _prepare(
-        self, request: Request, call_id: str, inliner: Inliner | None = None, before: Iterable[Warning] = ()
+        self,
+        request: Request,
+        call_id: str,
+        inliner: Inliner | None = None,
+        before: Iterable[Warning] = (),
+        adapter: Adapter | None = None,
     ) -> Prepared:
         """The request as it is sent; `call_id` stays the same over all attempts of a call."""
         warnings: list[OtherWarning] = []
@@ -258,6 +295,8 @@ class Model:
         encoded = self.provider.dialect.encode(request, provider=self.provider.name)
         if before or warnings:
             encoded = msgspec.structs.replace(encoded, warnings=[*before, *warnings, *encoded.warnings])
+        if adapter is not None:
+            encoded = adapter.fit(encoded)
         return await self._addressed(encoded, request, self._call_headers(call_id))
 
     def _kept(self, keeping: KeepsAnswers, request: Request) -> KeptAnswer:
@@ -266,6 +305,16 @@ class Model:
             lambda position: self._addressed(Encoded(keeping.resume(position)), request),
             lambda position: self._addressed(Encoded(keeping.look_up(position.response_id)), request),
             keeping.is_made,
+        )
+
+    def _continued(self, request: Request, inliner: Inliner, adapter: Adapter | None) -> Continued | None:
+        """How the next request is made, where long answers to this one are to be continued."""
+        dialect, name = self.provider.dialect, self.provider.name
+        if not (continues_answers(dialect) and dialect.continues(request, provider=name)):
+            return None
+        # An id of its own: with that of the call, a vendor could take it for the same request.
+        return lambda place: self._prepare(
+            dialect.continued(request, place, provider=name), _new_id(), inliner, adapter=adapter
         )
 
     async def _addressed(

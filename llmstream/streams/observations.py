@@ -85,6 +85,7 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True):
                   arrive together share the time since those before
     tokens_per_s: output tokens by the time since the first content
     paced_s:      how much of it was spent in line for a limiter
+    continuations: how many further responses the vendor cut the answer into; each is an attempt
     """
 
     call_id: str
@@ -104,11 +105,12 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True):
     inter_p99_s: float | None = None
     tokens_per_s: float | None = None
     paced_s: float = 0.0
+    continuations: int = 0
 
     @property
     def retries(self) -> int:
-        """How often the request was sent again."""
-        return max(0, self.attempts - 1)
+        """How often a request was sent again."""
+        return max(0, self.attempts - 1 - self.continuations)
 
 
 Observation: TypeAlias = AttemptStarted | AttemptFailed | FirstContent | CallFinished
@@ -134,6 +136,7 @@ class Watch:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.paced_s = 0.0
+        self.continuations = 0
         self.request_id: str | None = None
         self._observe = observe
         self._contents = Contents(request) if request is not None and wants_content(observe) else None
@@ -232,6 +235,7 @@ class Watch:
                 inter_p99_s=_quantile(self._gaps, 0.99),
                 tokens_per_s=tokens / writing_s if tokens and writing_s > 0 else None,
                 paced_s=self.paced_s,
+                continuations=self.continuations,
             )
         )
 

@@ -47,6 +47,8 @@ class Options(TypedDict, total=False):
     provider_options: fields for the vendor's own body, keyed by provider
     resume:           have the answer kept, where the vendor can (OpenAI's Responses, in the background),
                       and read it on after a break; elsewhere a warning says that it is not
+    adapt:            send a request once more without a setting that the model refuses, where that is a hint:
+                      effort, sampling, display, parallel calls, strict; True unless False is given
     observe:          called as that of the model, which it does not replace
     errors:           "raise" after finish (the default), or "events": end quietly
     """
@@ -72,6 +74,7 @@ class Options(TypedDict, total=False):
     retry: Retry | None
     deadlines: Deadlines | None
     resume: bool
+    adapt: bool
     observe: Observe
     errors: Literal["raise", "events"]
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from llmstream.dialects.base import Decoder, Encoded, Position
+from llmstream.dialects.base import Decoder, Encoded, Place, Position
 from llmstream.errors import LLMStreamError
 from llmstream.exchange import HttpRequest, carries_secret
 from llmstream.request import Request
+from llmstream.streams.adapting import Adapter
 from llmstream.streams.observations import Observe
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.limiter import Limiter
@@ -19,7 +20,7 @@ from llmstream.transport.retry import Retry
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["KeptAnswer", "Plan", "Prepared", "secrets_of"]
+__all__ = ["Continued", "KeptAnswer", "Plan", "Prepared", "secrets_of"]
 
 _SHORTEST_SECRET: Final = 6
 """Shorter keys are placeholders; masking them would mangle the vendor's words."""
@@ -48,6 +49,10 @@ def secrets_of(key: str | None, headers: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted([s for s in found if len(s) >= _SHORTEST_SECRET], key=len, reverse=True))
 
 
+Continued: TypeAlias = Callable[[Place], Awaitable[Prepared]]
+"""Makes the request for what follows a place in an answer that its vendor cut."""
+
+
 class KeptAnswer(msgspec.Struct, frozen=True):
     """The ways to an answer that its vendor keeps.
 
@@ -68,8 +73,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     new_keys:    whether `prepare` may give another key after a refusal
     model, call_id: what observations of the call are told by
     request: what is asked, for observers that want content
+    adapter:     fits requests to what the model refuses; None where refusals stand
     kept:        the ways to an answer that is kept, where it is to be read on after a break
     follows:     whether `decoder` may make one of answers that are kept
+    continued:   makes the next request, where the vendor cuts long answers and they are to be continued
     max_output_tokens: what the request may be answered with, for the limiter's estimate
     """
 
@@ -83,8 +90,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     session: aiohttp.ClientSession | None = None
     include_raw: bool = False
     new_keys: bool = False
+    adapter: Adapter | None = None
     kept: KeptAnswer | None = None
     follows: bool = True
+    continued: Continued | None = None
     model: str = ""
     call_id: str = ""
     limiter: Limiter | None = None

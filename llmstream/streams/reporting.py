@@ -60,6 +60,12 @@ class Reporter:
         if self.watch is not None:
             self.watch.attempt_failed(attempt, error, wait_s)
 
+    def continued(self) -> None:
+        """The answer is over in this response and goes on in another."""
+        _log.debug("%s: the answer goes on in another response", self._name)
+        if self.watch is not None:
+            self.watch.continuations += 1
+
     def ended(self, attempts: int, usage: Usage, error: LLMStreamError | None, *, left: bool) -> None:
         """The call is over; said once."""
         if self._over:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ResumeToken",
     "asking_to_keep",
+    "checked",
     "dialect_that_keeps",
     "end_kept",
     "followed",
@@ -105,7 +106,14 @@ async def open_kept(plan: Plan, prepared: Prepared) -> Response:
     """
     from llmstream.transport.http import send  # brings aiohttp
 
-    response = await send(prepared.http, plan.deadlines, plan.session)
+    return await checked(plan, await send(prepared.http, plan.deadlines, plan.session))
+
+
+async def checked(plan: Plan, response: Response) -> Response:
+    """The same response, if it is a stream; else it is closed.
+
+    raises: what the vendor says in place of it
+    """
     media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if response.status < 400 and media_type not in ("application/json", "text/html"):
         return response

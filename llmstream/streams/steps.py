@@ -30,6 +30,11 @@ class Steps:
         self._passed: DeadlineExceeded | None = None
         self._left = False
 
+    @property
+    def left(self) -> bool:
+        """Whether the call is left, so that nothing more is to be waited for."""
+        return self._left
+
     def begin(self) -> None:
         """The total deadline counts from now, unless it does already."""
         if self._total_started is None:

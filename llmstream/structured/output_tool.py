@@ -7,7 +7,8 @@ from typing import Final
 import msgspec
 
 from llmstream import events as ev
-from llmstream.dialects.base import Decoder
+from llmstream.dialects.base import Decoder, Place, takes_more
+from llmstream.errors import LLMStreamError
 
 __all__ = ["ANSWER_KEY", "OutputToolDecoder"]
 
@@ -30,8 +31,7 @@ class OutputToolDecoder:
         self._open: dict[str, bool] = {}  # call id -> whether it has any input yet
         self._answered = False
         self._other_calls = False
-        self.usage, self.failure = decoder.usage, decoder.failure
-        self.complete, self.done = decoder.complete, decoder.done
+        self._look()
 
     def feed(self, chunk: bytes) -> list[ev.Event]:
         """The events that any slice of the body completes."""
@@ -41,10 +41,34 @@ class OutputToolDecoder:
         """What was held back."""
         return self._told(self.decoder.close())
 
-    def _told(self, events: list[ev.Event]) -> list[ev.Event]:
+    @property
+    def next_place(self) -> Place | None:
+        """As the decoder inside says; see `ContinuingDecoder`."""
+        return self.decoder.next_place if takes_more(self.decoder) else None
+
+    @property
+    def gap(self) -> LLMStreamError | None:
+        """As the decoder inside says."""
+        return self.decoder.gap if takes_more(self.decoder) else None
+
+    @property
+    def unfinished(self) -> ev.Metadata | None:
+        """As the decoder inside says."""
+        return self.decoder.unfinished if takes_more(self.decoder) else None
+
+    def go_on(self) -> None:
+        """Another body follows."""
+        if takes_more(self.decoder):
+            self.decoder.go_on()
+            self._look()
+
+    def _look(self) -> None:
         inner = self.decoder
         self.usage, self.failure = inner.usage, inner.failure
         self.complete, self.done = inner.complete, inner.done
+
+    def _told(self, events: list[ev.Event]) -> list[ev.Event]:
+        self._look()
         out: list[ev.Event] = []
         for event in events:
             out += self._as_text(event)

@@ -76,6 +76,7 @@ def _end(span: Span, call: CallFinished) -> None:
         "error.type": call.error_code,
         "llmstream.request_id": call.request_id,
         "llmstream.retries": call.retries,
+        "llmstream.continuations": call.continuations or None,
         "llmstream.left": call.left,
         "llmstream.paced_s": call.paced_s or None,
         "llmstream.inter_token_p50_s": call.inter_p50_s,

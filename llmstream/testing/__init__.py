@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from llmstream.simulator import (
         Break,
         Call,
+        Continue,
         Cut,
         Fault,
         Pace,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "llmstream.simulator": (
-        "Break Call Cut Fault Pace Received Recording Refuse Script ScriptLike Simulator Stall Turn"
+        "Break Call Continue Cut Fault Pace Received Recording Refuse Script ScriptLike Simulator Stall Turn"
     ),
     "llmstream.testing.bodies": "check_stream cuts decode_body",
     "llmstream.testing.clock": "VirtualClock",
@@ -66,6 +67,7 @@ __all__ = [
     "Break",
     "Call",
     "Chaos",
+    "Continue",
     "Cut",
     "Do",
     "Fault",

@@ -10,7 +10,7 @@ import pytest
 
 from llmstream.dialects.gemini import VERTEX, Gemini
 from llmstream.events import Usage
-from llmstream.simulator import Break, Call, Refuse, Script, Simulator, Turn
+from llmstream.simulator import Break, Call, Continue, Cut, Refuse, Script, Simulator, Turn
 
 genai = pytest.importorskip("google.genai", reason="google-genai is not installed (extra: peers)")
 errors = pytest.importorskip("google.genai.errors")
@@ -136,3 +136,32 @@ async def test_an_error_inside_the_stream_is_its_error() -> None:
     async with connected(Turn(text="a b", fault=Break(after_events=3, message="it broke"))) as client:
         with pytest.raises(errors.APIError, match="it broke"):
             await collect(client)
+
+
+LONG = "It rains in Oslo and it will not stop today."
+
+
+@pytest.mark.parametrize("vertex", [False, True])
+async def test_it_continues_a_long_answer_by_itself(vertex: bool) -> None:
+    cuts = (Continue(after_events=4), Continue(after_events=7, faults=(Cut(after_events=0),)))
+    async with connected(Turn(text=LONG, continues=cuts, usage=Usage(10, 5, 15)), vertex=vertex) as client:
+        chunks = await collect(client)
+        bodies = [received.http.json() for received in client.received]
+    assert texts_of(chunks) == LONG
+    assert [c.candidates[0].finish_reason for c in chunks if c.candidates[0].finish_reason] == ["STOP"]
+    assert chunks[-1].usage_metadata.total_token_count == 45
+    tokens = [body.get("continuationToken") for body in bodies]
+    assert tokens[0] is None
+    assert tokens[1] != tokens[2] == tokens[3]
+    assert len({repr(body["contents"]) for body in bodies}) == 1
+
+
+async def test_without_its_automatism_it_gets_the_token() -> None:
+    async with connected(Turn(text=LONG, continues=(Continue(after_events=4),))) as client:
+        first = await collect(client, automatic_continuation=False)
+        last = first[-1].candidates[0]
+        assert last.finish_reason == "CONTINUATION"
+        rest = await collect(client, automatic_continuation=False, continuation_token=last.continuation_token)
+        with pytest.raises(errors.ClientError, match="not valid"):
+            await collect(client, continuation_token=b"none of ours")
+    assert texts_of(first) + texts_of(rest) == LONG

@@ -10,7 +10,7 @@ import pytest
 
 from llmstream.dialects.gemini_interactions import GeminiInteractions
 from llmstream.events import Usage
-from llmstream.simulator import Break, Call, Refuse, Script, Simulator, Turn
+from llmstream.simulator import Break, Call, Continue, Cut, Refuse, Script, Simulator, Turn
 
 genai = pytest.importorskip("google.genai", reason="google-genai is not installed (extra: peers)")
 
@@ -103,3 +103,34 @@ async def test_an_error_inside_the_stream_is_its_last_event() -> None:
     async with connected(turn) as interactions:
         events = await collect(interactions)
     assert (events[-1].event_type, events[-1].error.message) == ("error", "it broke")
+
+
+LONG = "It rains in Oslo and it will not stop today."
+
+
+@pytest.mark.parametrize("store", [True, False])
+async def test_it_continues_a_long_answer_by_itself(store: bool) -> None:
+    cuts = (Continue(after_events=4), Continue(after_events=7, faults=(Cut(after_events=1),)))
+    async with connected(Turn(text=LONG, continues=cuts)) as interactions:
+        events = await collect(interactions, store=store)
+    assert texts_of(events) == LONG
+    ended = [event.interaction for event in events if event.event_type == "interaction.completed"]
+    assert [one.status for one in ended] == ["requires_continuation", "requires_continuation", "completed"]
+    assert [bool(one.continuation_token) for one in ended] == [True, True, False]
+
+
+@pytest.mark.filterwarnings("ignore:Interaction stopped before completion:UserWarning")  # once a process
+async def test_without_its_automatism_it_gets_the_token() -> None:
+    async with connected(Turn(text=LONG, continues=(Continue(after_events=4),))) as interactions:
+        first = await collect(interactions, automatic_continuation=False)
+        ended = first[-1].interaction
+        rest = [
+            event
+            async for event in await interactions.create(
+                model="sim",
+                stream=True,
+                continuation_token=ended.continuation_token,
+                previous_interaction_id=ended.id,
+            )
+        ]
+    assert texts_of(first) + texts_of(rest) == LONG

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -22,6 +23,10 @@ NAMES = [name for name in provider_names() if (FOLDERS / name.replace("-", "_"))
 VENDORS = [name for name in NAMES if not isinstance(find_provider(name), SimProvider)]
 KEY = "sk-canary-0123456789"
 AZURE = "https://res.openai.azure.com"
+ENVIRONMENT: dict[str, str] = json.loads(Path(__file__).with_name("environment.json").read_text("utf-8"))
+PLACES = {name: value for name, value in ENVIRONMENT.items() if "://" not in value}
+"""What stands in the places of addresses; whole addresses are given by `prepared`."""
+
 
 URLS = {
     "google": (
@@ -34,8 +39,10 @@ URLS = {
     "vertex-anthropic": (
         "https://aiplatform.googleapis.com/v1/publishers/anthropic/models/some-model:streamRawPredict"
     ),
+    "azure-chat": "https://res.openai.azure.com/openai/v1/chat/completions",
     "azure-responses": "https://res.openai.azure.com/openai/v1/responses",
     "lmstudio-responses": "http://localhost:1234/v1/responses",
+    "openai-chat": "https://api.openai.com/v1/chat/completions",
     "openai-responses": "https://api.openai.com/v1/responses",
     "openrouter-responses": "https://openrouter.ai/api/v1/responses",
     "xai-responses": "https://api.x.ai/v1/responses",
@@ -80,18 +87,66 @@ URLS = {
     "vllm": "http://localhost:8000/v1/chat/completions",
     "xai": "https://api.x.ai/v1/chat/completions",
     "zai": "https://api.z.ai/api/paas/v4/chat/completions",
+    "aihubmix": "https://aihubmix.com/v1/chat/completions",
+    "aws-anthropic": "https://aws-external-anthropic.us-east-1.api.aws/v1/messages",
+    "bedrock-messages": "https://bedrock-mantle.us-east-1.api.aws/anthropic/v1/messages",
+    "bedrock-openai": "https://bedrock-runtime.us-east-1.amazonaws.com/openai/v1/chat/completions",
+    "bedrock-responses": "https://bedrock-runtime.us-east-1.amazonaws.com/openai/v1/responses",
+    "chutes": "https://llm.chutes.ai/v1/chat/completions",
+    "cloudflare": "https://api.cloudflare.com/client/v4/accounts/account/ai/v1/chat/completions",
+    "copilot-anthropic": "https://api.githubcopilot.com/v1/messages",
+    "copilot-responses": "https://api.githubcopilot.com/responses",
+    "crusoe": "https://api.inference.crusoecloud.com/v1/chat/completions",
+    "databricks": "https://workspace.cloud.databricks.com/ai-gateway/mlflow/v1/chat/completions",
+    "deepseek-responses": "https://api.deepseek.com/responses",
+    "digitalocean": "https://inference.do-ai.run/v1/chat/completions",
+    "docker-model-runner": "http://localhost:12434/engines/v1/chat/completions",
+    "featherless": "https://api.featherless.ai/v1/chat/completions",
+    "foundry-anthropic": "https://resource.services.ai.azure.com/anthropic/v1/messages",
+    "friendli": "https://api.friendli.ai/serverless/v1/chat/completions",
+    "gmi": "https://api.gmi-serving.com/v1/chat/completions",
+    "hyperbolic": "https://api.hyperbolic.xyz/v1/chat/completions",
+    "io-net": "https://api.intelligence.io.solutions/api/v1/chat/completions",
+    "kimi-coding": "https://api.kimi.com/coding/v1/messages",
+    "llamafile": "http://localhost:8080/v1/chat/completions",
+    "meta": "https://api.meta.ai/v1/responses",
+    "meta-chat": "https://api.meta.ai/v1/chat/completions",
+    "minimax-anthropic": "https://api.minimax.io/anthropic/v1/messages",
+    "mistral-responses": "https://api.mistral.ai/v1/responses",
+    "modelscope": "https://api-inference.modelscope.cn/v1/chat/completions",
+    "nano-gpt": "https://nano-gpt.com/api/v1/chat/completions",
+    "novita": "https://api.novita.ai/openai/v1/chat/completions",
+    "opencode": "https://opencode.ai/zen/v1/chat/completions",
+    "opencode-anthropic": "https://opencode.ai/zen/v1/messages",
+    "opencode-responses": "https://opencode.ai/zen/v1/responses",
+    "ovhcloud": "https://oai.endpoints.kepler.ai.cloud.ovh.net/v1/chat/completions",
+    "poe": "https://api.poe.com/v1/chat/completions",
+    "requesty": "https://router.requesty.ai/v1/chat/completions",
+    "scaleway": "https://api.scaleway.ai/v1/chat/completions",
+    "siliconflow": "https://api.siliconflow.com/v1/chat/completions",
+    "snowflake": "https://org-account.snowflakecomputing.com/api/v2/cortex/v1/chat/completions",
+    "stepfun": "https://api.stepfun.com/v1/chat/completions",
+    "synthetic": "https://api.synthetic.new/openai/v1/chat/completions",
+    "tencent": "https://tokenhub-intl.tencentcloudmaas.com/v1/chat/completions",
+    "upstage": "https://api.upstage.ai/v1/solar/chat/completions",
+    "volcengine": "https://ark.cn-beijing.volces.com/api/v3/chat/completions",
+    "wandb": "https://api.inference.wandb.ai/v1/chat/completions",
+    "xiaomi": "https://api.xiaomimimo.com/v1/chat/completions",
 }
 OWN_HEADER = {
     "anthropic": "x-api-key",
     "azure": "api-key",
+    "azure-chat": "api-key",
     "azure-responses": "api-key",
+    **dict.fromkeys(("aws-anthropic", "foundry-anthropic", "kimi-coding", "minimax-anthropic"), "x-api-key"),
     **dict.fromkeys(("google", "google-interactions", "vertex", "vertex-anthropic"), "x-goog-api-key"),
 }
 
 
 def prepared(provider: Provider, *, env: dict[str, str], base_url: str | None = None) -> HttpRequest:
+    env = {**PLACES, **env}
     if not provider.base_url and base_url is None and not any(env.get(v) for v in provider.base_url_env):
-        base_url = AZURE
+        base_url = ENVIRONMENT["DATABRICKS_HOST"] if provider.name == "databricks" else AZURE
     request = Request(model="some-model", messages=(Message.user("Hi"),))
     http = provider.dialect.encode(request, provider=provider.name).http
     return provider.prepare(http, model=request.model, base_url=base_url, env=env)

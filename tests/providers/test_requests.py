@@ -95,9 +95,25 @@ def test_a_server_of_open_models_is_sent_the_older_words() -> None:
     }
 
 
+OPENAI = {"openai", "openai-chat", "azure", "azure-chat"}
+
+
 @pytest.mark.parametrize("name", sorted(set(CHAT) - {"sim"}))
 def test_the_length_of_an_answer_has_one_name(name: str) -> None:
-    newer = {"openai", "azure", "groq", "xai", "cerebras", "moonshot", "minimax", "copilot", "github"}
+    newer = {
+        "openai",
+        "openai-chat",
+        "azure",
+        "azure-chat",
+        "groq",
+        "xai",
+        "cerebras",
+        "moonshot",
+        "minimax",
+        "copilot",
+        "github",
+    }
+    newer |= {"bedrock-openai", "digitalocean", "meta-chat", "snowflake"}
     sent = body(name, settings=Settings(max_output_tokens=9))
     field, other = "max_completion_tokens", "max_tokens"
     if name not in newer:
@@ -106,7 +122,7 @@ def test_the_length_of_an_answer_has_one_name(name: str) -> None:
     assert other not in sent
 
 
-@pytest.mark.parametrize("name", sorted(set(CHAT) - {"openai", "azure", "github", "sim"}))
+@pytest.mark.parametrize("name", sorted(set(CHAT) - {*OPENAI, "github", "sim"}))
 def test_only_openais_models_have_developers(name: str) -> None:
     messages = (Message.system("Be brief."), Message.user("Hi"))
     assert body(name, "gpt-5", messages=messages)["messages"][0]["role"] == "system"
@@ -280,7 +296,7 @@ def test_deepseek_gets_its_thoughts_back_on_every_message() -> None:
     assert echoes("deepseek", "reasoning_content") == ["old", "", "new"]
 
 
-@pytest.mark.parametrize("name", ["moonshot", "zai"])
+@pytest.mark.parametrize("name", ["moonshot", "zai", "xiaomi", "docker-model-runner", "llamafile"])
 def test_thoughts_go_back_where_there_were_some(name: str) -> None:
     assert echoes(name, "reasoning_content") == ["old", None, "new"]
 
@@ -415,7 +431,7 @@ def test_rules_by_model_name_quirks() -> None:
         ("copilot", "claude-sonnet-4.5", "high", None),
         ("copilot", "claude-sonnet-4.6", "max", "max"),
         ("copilot", "claude-opus-4.8", "xhigh", "xhigh"),
-        ("copilot", "claude-sonnet-4.6", "xhigh", "high"),
+        ("copilot", "claude-sonnet-4.6", "xhigh", "max"),
         ("copilot", "gpt-5", "minimal", "minimal"),
         ("zai", "glm-4.7", "high", None),
         ("zai", "glm-5.2", "xhigh", "max"),

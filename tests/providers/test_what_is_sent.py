@@ -35,11 +35,13 @@ def no_environment(monkeypatch) -> None:
             monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("OPENAI_API_VERSION", raising=False)
     monkeypatch.setenv("AWS_REGION", REGION)
+    monkeypatch.setenv("ANTHROPIC_AWS_WORKSPACE_ID", "wrkspc_1")
 
 
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
 async def test_a_stream_reaches_the_vendor_and_comes_back(vendors, provider) -> None:
-    base_url = None if provider.base_url else "https://vendor.example/v1"
+    placed = {"{account}", "{resource}"} & set(re.findall(r"\{\w+\}", provider.base_url))
+    base_url = "https://vendor.example/v1" if placed or not provider.base_url else None
     model = ls.Model(f"{provider.name}:some-model", base_url=base_url, api_key=KEY)
     sent = []
     vendors.post(

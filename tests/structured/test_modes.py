@@ -30,10 +30,11 @@ BY_SCHEMA = [
     ("anthropic", "claude-sonnet-4-5"),
     ("bedrock", "anthropic.claude-sonnet-4-5-20250929-v1:0"),
     ("bedrock-invoke", "eu.anthropic.claude-opus-4-6-v1:0"),
+    ("vertex-anthropic", "claude-opus-5-5"),
 ]
 BY_TOOL = [
     ("anthropic", "claude-3-5-haiku-latest"),
-    ("anthropic", "claude-opus-4-1"),
+    ("anthropic", "claude-opus-4-20250514"),
     ("bedrock", "anthropic.claude-3-7-sonnet-20250219-v1:0"),
     ("bedrock-invoke", "us.anthropic.claude-sonnet-4-20250514-v1:0"),
     ("vertex-anthropic", "claude-sonnet-4-5@20250929"),

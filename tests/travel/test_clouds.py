@@ -37,6 +37,9 @@ CLOUDS = {
     "vertex": ("gemini-3-pro-preview", GEMINI),
     "vertex-anthropic": ("claude-sonnet-4-5@20250929", CLAUDE),
     "bedrock-invoke": ("anthropic.claude-sonnet-4-5-20250929-v1:0", CLAUDE),
+    "bedrock-messages": ("anthropic.claude-sonnet-4-5", CLAUDE),
+    "foundry-anthropic": ("claude-sonnet-4-5", CLAUDE),
+    "aws-anthropic": ("claude-sonnet-4-5", CLAUDE),
 }
 """Each cloud's model, and what it signs its thoughts with."""
 

@@ -12,6 +12,7 @@ from typing import Final, Literal
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
+from llmstream.dialects.anthropic.binding import dropping_bound_thinking
 from llmstream.dialects.anthropic.decoder import AnthropicDecoder
 from llmstream.dialects.anthropic.error_words import encode_error
 from llmstream.dialects.anthropic.event_encoder import AnthropicEventEncoder
@@ -22,12 +23,12 @@ from llmstream.dialects.anthropic.request import encode_request
 from llmstream.dialects.anthropic.request_reader import decode_request
 from llmstream.dialects.aws_exceptions import answer_error, encode_answer
 from llmstream.dialects.base import Encoded, Limits, OutputAbility
-from llmstream.dialects.claude_models import supports_schemas, takes_prefix
 from llmstream.dialects.decoder import Framing
 from llmstream.dialects.vendor_errors import vendor_error
 from llmstream.errors import ErrorInfo, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.framing.sse import SSEDecoder
+from llmstream.model_rules.claude import CLAUDE
 from llmstream.request import Request
 
 __all__ = ["BEDROCK_INVOKE", "VERTEX", "Anthropic", "Quirks"]
@@ -62,15 +63,20 @@ class Anthropic(msgspec.Struct, frozen=True):
 
     def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
         """What the model can be held to; see `dialects.base.KnowsOutput`."""
+        rules = CLAUDE.find(request.model)
         thinks = request.reasoning is not None and request.reasoning.effort != "none"
-        if self.quirks.schemas and supports_schemas(request.model):
-            return ("json_schema",) if thinks else ("json_schema", "tool")
-        return () if thinks else ("tool",)  # with reasoning on, the API forces no tool
+        schema: tuple[OutputAbility, ...] = ("json_schema",) if self.quirks.holds_to_schemas(rules) else ()
+        # With reasoning on, the API forces no tool.
+        return schema if thinks or not rules.forced_tools else (*schema, "tool")
 
     def takes_prefix(self, request: Request) -> bool:
         """Whether the model goes on with an answer that is begun for it; none does that while it thinks."""
         thinks = request.reasoning is not None and request.reasoning.effort != "none"
-        return not thinks and takes_prefix(request.model)
+        return not thinks and CLAUDE.find(request.model).prefix
+
+    def repaired(self, http: HttpRequest, error: LLMStreamError) -> HttpRequest | None:
+        """The request as the vendor would take it; None where the error is about something else."""
+        return dropping_bound_thinking(http, error, betas_in_body=self.quirks.betas_in_body)
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()

@@ -51,11 +51,17 @@ class Conversation:
 
     system:   the blocks of the system prompt
     messages: the turns, as the body has them
+
+    system_turns: system messages inside the conversation stay there, as turns of their own
     """
 
-    def __init__(self, *, provider: str, quirks: Quirks, warnings: list[Warning]) -> None:
+    def __init__(
+        self, *, provider: str, quirks: Quirks, warnings: list[Warning], system_turns: bool = False
+    ) -> None:
         self.system: list[dict[str, Any]] = []
         self.messages: list[dict[str, Any]] = []
+        self._system_turns = system_turns
+        self._waiting: list[dict[str, Any]] = []  # instructions that came between a call and its result
         self._ids: dict[str, str] = {}
         self._provider = provider
         self._quirks = quirks
@@ -74,6 +80,9 @@ class Conversation:
                 )
             for part in message.parts:
                 self._part(role, part)
+            self._place_waiting()
+        if self._waiting:
+            self._move_up(self._waiting)
         for turn in self.messages:
             turn["content"].sort(key=_rank)
         if self.messages and self.messages[-1]["role"] == "assistant":
@@ -102,12 +111,25 @@ class Conversation:
         if not isinstance(part, Text):
             self._warn(f"a {part_kind(part)} part in a system message was left out: the API takes text there")
             return
-        if self.messages:
-            self._warn(
-                "a system message inside the conversation was moved to the top: the API has no other place"
-            )
-        if part.text.strip():
-            self.system.append({"type": "text", "text": part.text, **_told(part)})
+        blocks = [{"type": "text", "text": part.text, **_told(part)}] if part.text.strip() else []
+        if not self.messages:
+            self.system += blocks
+        elif self._system_turns:
+            self._waiting += blocks
+        else:
+            self._move_up(blocks)
+
+    def _move_up(self, blocks: list[dict[str, Any]]) -> None:
+        words = "a system message inside the conversation was moved to the top: the API has no other place"
+        self._warn(words)
+        self.system += blocks
+
+    def _place_waiting(self) -> None:
+        """Instructions follow the last turn, unless it has calls, whose results come next."""
+        last = self.messages[-1] if self.messages else None
+        if self._waiting and last and not any(block["type"] == "tool_use" for block in last["content"]):
+            self._turn("system").extend(self._waiting)
+            self._waiting = []
 
     def _block(self, role: str, part: Part) -> dict[str, Any] | None:
         match part:

@@ -13,13 +13,13 @@ from llmstream.dialects.anthropic.quirks import Quirks
 from llmstream.dialects.anthropic.tools import betas_of_tools, encode_tool_choice, encode_tools
 from llmstream.dialects.base import Encoded
 from llmstream.dialects.cache_marks import keep_last_marks
-from llmstream.dialects.claude_models import Abilities, abilities, sampling_refusal, supports_schemas
 from llmstream.dialects.claude_schema import strict_schema
-from llmstream.dialects.claude_thinking import encode_thinking
+from llmstream.dialects.claude_thinking import encode_thinking, fitting_cap
 from llmstream.dialects.json_wishes import described_schema
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.exchange import HttpRequest
+from llmstream.model_rules.claude import CLAUDE, NO_SAMPLING_SINCE, ClaudeRules, sampling_refusal
 from llmstream.request import ProviderTool, Request, Settings
 
 __all__ = ["encode_request"]
@@ -60,15 +60,20 @@ def encode_request(request: Request, *, provider: str, quirks: Quirks) -> Encode
 def _body(
     request: Request, options: dict[str, Any], provider: str, quirks: Quirks, warnings: list[Warning]
 ) -> dict[str, Any]:
-    can = abilities(request.model)
-    conversation = Conversation(provider=provider, quirks=quirks, warnings=warnings)
+    rules = CLAUDE.find(request.model)
+    inline = quirks.system_turns and rules.system_turns == "honoured"
+    conversation = Conversation(provider=provider, quirks=quirks, system_turns=inline, warnings=warnings)
     conversation.read(request.messages)
     if request.response_format is not None and _drop_citations(conversation.messages):
         warnings.append(
             OtherWarning("citations were switched off: the API does not cite in structured output")
         )
-    default = quirks.default_max_tokens or can.max_tokens
-    plan = encode_thinking(request.reasoning, request.settings.max_output_tokens, default, can, warnings)
+    default = quirks.default_max_tokens or rules.default_tokens
+    cap = fitting_cap(request.settings.max_output_tokens, rules, warnings)
+    plan = encode_thinking(request.reasoning, cap, default, rules, warnings)
+    asked = options.get("thinking")
+    if isinstance(asked, dict) and "type" in asked:  # `display` and budgets of ours do not fit every type
+        plan = msgspec.structs.replace(plan, thinking=None)
     thinking = _merged({"thinking": plan.thinking or {}}, options)["thinking"]
     thinks = isinstance(thinking, dict) and thinking.get("type") in ("enabled", "adaptive")
     body: dict[str, Any] = {} if quirks.model_in_path else {"model": request.model}
@@ -79,9 +84,12 @@ def _body(
     if quirks.stream_field:
         body["stream"] = True
     if request.tools:
-        strict_known = quirks.schemas and supports_schemas(request.model)
+        strict_known = quirks.holds_to_schemas(rules)
         body["tools"] = encode_tools(request, warnings, strict_known=strict_known)
-    choice = encode_tool_choice(request, thinking=thinks, warnings=warnings)
+    refusal = None if rules.forced_tools else "this model takes no forced tool"
+    if thinks:
+        refusal = "with reasoning on, the API forces no tool"
+    choice = encode_tool_choice(request, refusal=refusal, warnings=warnings)
     if choice is not None:
         body["tool_choice"] = choice
     if plan.thinking is not None:
@@ -92,7 +100,14 @@ def _body(
     container = _container(request)
     if container is not None:
         body["container"] = container
-    return {**body, **_sampling(request.settings, can, thinks, warnings)}
+    version = _header(request, "anthropic-version") or quirks.version
+    if quirks.body_version is None and version >= NO_SAMPLING_SINCE:
+        rules = msgspec.structs.replace(rules, sampling=False)
+    return {**body, **_sampling(request.settings, rules, thinks, warnings)}
+
+
+def _header(request: Request, name: str) -> str | None:
+    return next((value for key, value in request.headers.items() if key.lower() == name), None)
 
 
 def _blocks(body: dict[str, Any]) -> Iterator[Any]:
@@ -129,7 +144,9 @@ def _output_config(request: Request, effort: str | None, warnings: list[Warning]
     return out
 
 
-def _sampling(settings: Settings, can: Abilities, thinks: bool, warnings: list[Warning]) -> dict[str, Any]:
+def _sampling(
+    settings: Settings, rules: ClaudeRules, thinks: bool, warnings: list[Warning]
+) -> dict[str, Any]:
     """Sampling and stopping, as far as the model and its thinking allow."""
     out: dict[str, Any] = {}
     for name in ("seed", "presence_penalty", "frequency_penalty"):
@@ -144,7 +161,7 @@ def _sampling(settings: Settings, can: Abilities, thinks: bool, warnings: list[W
     for name, value in wishes.items():
         if value is None:
             continue
-        refusal = sampling_refusal(name, wishes, can, thinks=thinks)
+        refusal = sampling_refusal(name, wishes, rules, thinks=thinks)
         if refusal:
             warnings.append(UnsupportedSetting(name, refusal))
         else:

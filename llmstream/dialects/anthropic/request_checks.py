@@ -10,13 +10,18 @@ from typing import Any, Final
 
 import msgspec
 
+from llmstream.dialects.claude_refusals import claude_refusal
 from llmstream.errors import BadRequest
+from llmstream.model_rules.claude import CLAUDE, NO_SAMPLING_SINCE
 
-__all__ = ["Turn", "check_settings", "check_tools", "check_turns", "refusal", "shape_refusal"]
+__all__ = ["Turn", "check_model", "check_settings", "check_tools", "check_turns", "refusal", "shape_refusal"]
 
 _MAX_CACHED_BLOCKS: Final = 4
 _AT: Final = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(.+)`")
+_VERSION_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
+"""Of `2023-06-01`, and of `bedrock-2023-05-31` in the body at a cloud."""
+
 _PLAIN_TYPES: Final = {
     "str": "valid string",
     "int": "valid integer",
@@ -61,11 +66,15 @@ def shape_refusal(error: Exception) -> BadRequest:
     return refusal(f"{path}: {what}" if path else f"The request body is not valid JSON: {what}")
 
 
-def check_turns(turns: list[Turn]) -> None:
+def check_turns(turns: list[Turn], model: str) -> None:
     """Roles, contents, and that every call has its result.
 
     raises: BadRequest
     """
+    rules = CLAUDE.find(model)
+    told = rules is CLAUDE.unknown or rules.system_turns != "refused"
+    if not told and any(turn.role == "system" for turn in turns):
+        raise refusal("messages: role 'system' is not supported on this model")
     if not turns:
         raise refusal("messages: at least one message is required")
     for number, turn in enumerate(turns):
@@ -80,17 +89,17 @@ def check_settings(body: dict[str, Any], max_tokens: int, forced: bool) -> None:
     forced: the tool choice leaves the model none
     raises: BadRequest
     """
-    if max_tokens < 1:
-        raise refusal("max_tokens: Input should be greater than or equal to 1")
+    if max_tokens < 0:  # with 0 the prompt goes into the cache and nothing is answered
+        raise refusal("max_tokens: Input should be greater than or equal to 0")
     temperature = body.get("temperature")
     if temperature is not None and not 0 <= temperature <= 1:
         raise refusal("temperature: range: 0..1")
     thinking = body.get("thinking") or {}
     kind = thinking.get("type")
-    if kind not in (None, "enabled", "adaptive", "disabled"):
+    if kind not in (None, "enabled", "adaptive", "disabled", "between_tools"):
         raise refusal(
             f"thinking: Input tag '{kind}' found using 'type' does not match any of the expected tags: "
-            "'disabled', 'enabled', 'adaptive'"
+            "'disabled', 'enabled', 'adaptive', 'between_tools'"
         )
     if kind == "enabled":
         _check_budget(thinking.get("budget_tokens"), max_tokens)
@@ -101,6 +110,25 @@ def check_settings(body: dict[str, Any], max_tokens: int, forced: bool) -> None:
             raise refusal("`top_k` must be unset when thinking is enabled.")
         if forced:
             raise refusal("Thinking may not be enabled when tool_choice forces tool use.")
+
+
+def check_model(body: dict[str, Any], model: str, version: str, *, forced: bool) -> None:
+    """What the model, or the version of the API, does not take.
+
+    raises: BadRequest
+    """
+    if body.get("thread") is not None:
+        raise refusal("thread: message threads are not served here. Send the whole conversation in messages.")
+    sampling = [name for name in ("temperature", "top_p", "top_k") if body.get(name) is not None]
+    date = _VERSION_DATE.search(version)
+    if sampling and date is not None and date[0] >= NO_SAMPLING_SINCE:
+        raise refusal(f"{sampling[0]}: Extra inputs are not permitted")
+    output = body.get("output_config")
+    effort = output.get("effort") if isinstance(output, dict) else None
+    thinking = body.get("thinking") or {}
+    words = claude_refusal(model, thinking=thinking, effort=effort, forced=forced, sampling=sampling)
+    if words is not None:
+        raise refusal(words)
 
 
 def check_tools(tools: list[dict[str, Any]], choice: dict[str, Any] | None) -> None:
@@ -146,12 +174,7 @@ def _check_budget(budget: Any, max_tokens: int) -> None:
 
 
 def _check_role(number: int, turn: Turn) -> None:
-    if turn.role == "system":
-        raise refusal(
-            'messages: Unexpected role "system". The Messages API accepts a top-level `system` parameter, '
-            'not "system" as an input message role.'
-        )
-    if turn.role not in ("user", "assistant"):
+    if turn.role not in ("user", "assistant", "system"):
         raise refusal(f"messages.{number}.role: Input should be 'user' or 'assistant'")
 
 
@@ -206,6 +229,8 @@ def _merged(turns: list[Turn]) -> list[tuple[int, str, list[dict[str, Any]]]]:
     """Turns as the model sees them: neighbours of one role are one. First number, role, blocks."""
     out: list[tuple[int, str, list[dict[str, Any]]]] = []
     for number, turn in enumerate(turns):
+        if turn.role == "system":
+            continue  # instructions to the model, between the turns of the two
         if out and out[-1][1] == turn.role:
             out[-1][2].extend(turn.blocks)
         else:

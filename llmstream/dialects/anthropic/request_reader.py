@@ -10,6 +10,7 @@ from llmstream.dialects.anthropic.blocks import KEY
 from llmstream.dialects.anthropic.quirks import Quirks
 from llmstream.dialects.anthropic.request_checks import (
     Turn,
+    check_model,
     check_settings,
     check_tools,
     check_turns,
@@ -19,6 +20,7 @@ from llmstream.dialects.anthropic.request_checks import (
 from llmstream.dialects.anthropic.tools import betas_of_tools
 from llmstream.dialects.anthropic.turn_reader import TurnReader, read_system
 from llmstream.exchange import HttpRequest
+from llmstream.model_rules.claude import CLAUDE, ClaudeRules
 from llmstream.request import (
     NamedTool,
     ProviderTool,
@@ -73,10 +75,12 @@ def decode_request(http: HttpRequest, *, quirks: Quirks) -> Request:
     if not model:
         raise refusal("model: Field required")
     tools, choice = body.tools or [], body.tool_choice
-    check_turns(body.messages)
+    check_turns(body.messages, model)
     check_tools(tools, choice)
     forced = choice is not None and choice.get("type") in ("any", "tool")
     check_settings(rest, body.max_tokens, forced)
+    version = next((v for k, v in http.headers.items() if k.lower() == "anthropic-version"), quirks.version)
+    check_model(rest, model, body.anthropic_version or version, forced=forced)
     options = {name: value for name, value in rest.items() if name not in _OWN and value is not None}
     request = Request(
         model=model,
@@ -87,7 +91,7 @@ def decode_request(http: HttpRequest, *, quirks: Quirks) -> Request:
         response_format=_format(body.output_config),
         reasoning=_reasoning(body),
     )
-    options |= _leftovers(body)
+    options |= _leftovers(body, CLAUDE.find(model))
     betas = [beta for beta in _betas(http, body) if beta not in betas_of_tools(request)]
     if betas:
         options["betas"] = betas
@@ -151,17 +155,20 @@ def _reasoning(body: _Body) -> Reasoning | None:
             return Reasoning(effort=known, budget_tokens=thinking["budget_tokens"])
         case "adaptive" if known:
             return Reasoning(effort=known)
-        case "disabled":
+        case "disabled" | "between_tools":
             return Reasoning(effort="none")
     return None
 
 
-def _leftovers(body: _Body) -> dict[str, Any]:
+def _leftovers(body: _Body, rules: ClaudeRules) -> dict[str, Any]:
     """What our settings do not say again when the request is sent on."""
     out: dict[str, Any] = {}
     reasoning = _reasoning(body)
     thinking = dict(body.thinking or {})
-    if reasoning is not None:
+    hidden = rules.display and "display" not in thinking
+    kind = thinking.get("type")
+    other = (hidden and kind in ("enabled", "adaptive")) or (kind == "between_tools" != rules.off)
+    if reasoning is not None and not other:
         thinking = {k: v for k, v in thinking.items() if k not in ("type", "budget_tokens")}
     if thinking:
         out["thinking"] = thinking

@@ -60,8 +60,13 @@ def encode_tools(
     return out
 
 
-def encode_tool_choice(request: Request, *, thinking: bool, warnings: list[Warning]) -> dict[str, Any] | None:
-    """The field `tool_choice`; the API takes it only beside tools, and forces none while it thinks."""
+def encode_tool_choice(
+    request: Request, *, refusal: str | None, warnings: list[Warning]
+) -> dict[str, Any] | None:
+    """The field `tool_choice`, which the API takes only beside tools.
+
+    refusal: why no tool can be forced in this request, or None
+    """
     choice, parallel = request.tool_choice, request.settings.parallel_tool_calls
     if choice is None and parallel is None:
         return None
@@ -69,8 +74,8 @@ def encode_tool_choice(request: Request, *, thinking: bool, warnings: list[Warni
         if choice not in (None, "none", "auto"):
             warnings.append(OtherWarning("tool_choice was left out: the request has no tools"))
         return None
-    if thinking and (choice == "required" or isinstance(choice, NamedTool)):
-        warnings.append(OtherWarning("tool_choice became auto: with reasoning on, the API forces no tool"))
+    if refusal is not None and (choice == "required" or isinstance(choice, NamedTool)):
+        warnings.append(OtherWarning(f"tool_choice became auto: {refusal}"))
         choice = "auto"
     out: dict[str, Any]
     if isinstance(choice, NamedTool):
@@ -103,8 +108,9 @@ def _tool(tool: ToolSpec, *, strict: bool) -> dict[str, Any]:
 
 def _provider_tool(tool: ProviderTool) -> dict[str, Any]:
     out: dict[str, Any] = {"type": tool.type}
-    dated = _DATE.search(tool.type) is not None
-    name = tool.name or _FIXED_NAMES.get(tool.type) or (_DATE.sub("", tool.type) if dated else "")
-    if name:
+    stem = _DATE.sub("", tool.type)
+    name = tool.name or _FIXED_NAMES.get(tool.type) or (stem if stem != tool.type else "")
+    # Toolsets (computer_toolset_20260801, mcp_toolset) have no name: their calls carry it (anthropic 2.12).
+    if name and not stem.endswith("_toolset"):
         out["name"] = name
     return {**out, **tool.options}

@@ -53,6 +53,9 @@ class TurnReader:
             if turn.role == "assistant":
                 out.append(Message.assistant(*parts))
                 continue
+            if turn.role == "system":
+                out.append(Message("", Message.system("").role, tuple(parts)))
+                continue
             results = [part for part in parts if isinstance(part, ToolResult)]
             others = [part for part in parts if not isinstance(part, ToolResult)]
             if results:

@@ -54,7 +54,7 @@ class BedrockConverse(msgspec.Struct, frozen=True):
         can = traits(request.model)
         thinks = request.reasoning is not None and request.reasoning.effort != "none"
         schema: tuple[OutputAbility, ...] = ("json_schema",) if can.schemas else ()
-        return schema if thinks or can.tool_choice == "none" else (*schema, "tool")
+        return schema if thinks or can.tool_choice in ("auto", "none") else (*schema, "tool")
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from llmstream.dialects.claude_models import supports_schemas
+from llmstream.model_rules.claude import CLAUDE
 
 __all__ = ["Traits", "traits"]
 
@@ -22,7 +22,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
 
     caching:       it takes cache points where another vendor's cache marks stand
     citations:     texts go back with the citations they came with
-    tool_choice:   it can be told which tool to call, that it must call one, or neither
+    tool_choice:   it can be told which tool to call, that it must call one, that it may, or nothing
     result_status: results of tools may say that they failed
     lone_results:  results of tools stand alone in their turn
     short_ids:     ids of calls are nine letters and digits
@@ -35,7 +35,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
 
     caching: bool = True
     citations: bool = True
-    tool_choice: Literal["named", "any", "none"] = "named"
+    tool_choice: Literal["named", "any", "auto", "none"] = "named"
     result_status: bool = True
     lone_results: bool = False
     short_ids: bool = False
@@ -58,7 +58,6 @@ _PLAIN: Final = Traits(
 )
 
 _CLAUDE: Final = Traits(audio=False, reasoning="claude")
-_OLD_CLAUDE: Final = Traits(audio=False, reasoning="claude", schemas=False, strict_tools=False)
 _NOVA: Final = Traits(schemas=False, strict_tools=False, top_k=("inferenceConfig", "topK"), audio=False)
 _NOVA_2: Final = msgspec.structs.replace(_NOVA, reasoning="nova")
 _MISTRAL: Final = msgspec.structs.replace(
@@ -88,6 +87,9 @@ def traits(model: str) -> Traits:
     """What a model of this id can do."""
     name = model.lower()
     if "claude" in name:
-        return _CLAUDE if supports_schemas(name) else _OLD_CLAUDE
+        rules = CLAUDE.find(name)
+        schemas = rules.bedrock_schemas
+        forced: Literal["named", "auto"] = "named" if rules.forced_tools else "auto"
+        return msgspec.structs.replace(_CLAUDE, schemas=schemas, strict_tools=schemas, tool_choice=forced)
     found = next((found for pattern, found in _FAMILIES if pattern.search(name)), Traits())
     return msgspec.structs.replace(found, audio=True) if _HEARS.search(name) else found

@@ -7,9 +7,9 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.bedrock_converse.models import Traits
-from llmstream.dialects.claude_models import abilities
-from llmstream.dialects.claude_thinking import encode_thinking
+from llmstream.dialects.claude_thinking import encode_thinking, fitting_cap
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
+from llmstream.model_rules.claude import CLAUDE
 from llmstream.request import Request
 
 __all__ = ["ReasoningPlan", "encode_reasoning"]
@@ -39,11 +39,13 @@ def encode_reasoning(request: Request, can: Traits, warnings: list[Warning]) -> 
     raises: InvalidRequest where the length asked for leaves no room for the budget
     """
     wanted, cap = request.reasoning, request.settings.max_output_tokens
+    claude = CLAUDE.find(request.model)
+    if can.reasoning == "claude":
+        cap = fitting_cap(cap, claude, warnings)
     if wanted is None or (wanted.effort is None and wanted.budget_tokens is None):
         return ReasoningPlan(cap)
     if can.reasoning == "claude":
-        claude = abilities(request.model)
-        plan = encode_thinking(wanted, cap, claude.max_tokens, claude, warnings)
+        plan = encode_thinking(wanted, cap, claude.default_tokens, claude, warnings)
         fields = {} if plan.thinking is None else {"thinking": plan.thinking}
         return ReasoningPlan(cap, fields, plan.effort)
     if can.reasoning is None:

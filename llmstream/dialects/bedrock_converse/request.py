@@ -15,18 +15,17 @@ from llmstream.dialects.bedrock_converse.models import Traits, traits
 from llmstream.dialects.bedrock_converse.reasoning import ReasoningPlan, encode_reasoning
 from llmstream.dialects.bedrock_converse.tools import encode_tools, model_tools
 from llmstream.dialects.cache_marks import MOST_MARKS, too_many_marks
-from llmstream.dialects.claude_models import Abilities, abilities, sampling_refusal
 from llmstream.dialects.claude_schema import strict_schema
 from llmstream.dialects.options import merged, options_of
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.exchange import HttpRequest
+from llmstream.model_rules.claude import CLAUDE, sampling_refusal
 from llmstream.request import Request
 
 __all__ = ["encode_request", "model_of", "path_for"]
 
 _PATH: Final = re.compile(r"/model/([^/]+)/converse-stream/?$")
-_ANY_MODEL: Final = Abilities()
 _ADDITIONAL: Final = "additionalModelRequestFields"
 
 
@@ -130,7 +129,7 @@ def _inference(
     for name in ("seed", "presence_penalty", "frequency_penalty", "parallel_tool_calls"):
         if getattr(settings, name) is not None:
             warnings.append(UnsupportedSetting(name))
-    known = abilities(request.model) if can.reasoning == "claude" else _ANY_MODEL
+    claude = CLAUDE.find(request.model)
     temperature = settings.temperature
     if temperature is not None and not 0 <= temperature <= 1:
         temperature = min(1.0, max(0.0, temperature))
@@ -142,7 +141,7 @@ def _inference(
         if plan.alone:
             refusal = "not together with high reasoning effort"
         elif can.reasoning == "claude" and value is not None:
-            refusal = sampling_refusal(name, wishes, known, thinks=thinks)
+            refusal = sampling_refusal(name, wishes, claude, thinks=thinks)
         if name == "top_k" and not can.top_k:
             refusal = "this model takes no such setting here"
         if value is not None and refusal:

@@ -19,8 +19,9 @@ from llmstream.dialects.bedrock_converse.request_checks import (
 )
 from llmstream.dialects.bedrock_converse.tools import CACHE_POINT, SYSTEM_TOOL
 from llmstream.dialects.bedrock_converse.turn_reader import TurnReader, read_system
-from llmstream.dialects.claude_models import abilities
+from llmstream.dialects.claude_refusals import claude_refusal
 from llmstream.exchange import HttpRequest
+from llmstream.model_rules.claude import CLAUDE
 from llmstream.request import (
     NamedTool,
     ProviderTool,
@@ -73,11 +74,12 @@ def decode_request(http: HttpRequest) -> Request:
         raise refusal("The provided model identifier is invalid.")
     check_inference(rest.get("inferenceConfig") or {})
     check_tools(body.tool_config, check_turns(body.messages))
+    _check_claude(model, rest)
     can = traits(model)
     fields = dict(body.additional_model_request_fields or {})
     output = dict(body.output_config or {})
     wanted = _format(output)
-    reasoning = _reasoning(fields, output, can, by_budget=abilities(model).thinking in ("budget", "either"))
+    reasoning = _reasoning(fields, output, can, by_budget=CLAUDE.find(model).thinking in ("budget", "either"))
     top_k = _top_k(fields, can)
     inference = body.inference_config or _Inference()
     options = {name: value for name, value in rest.items() if name not in _OWN and value is not None}
@@ -100,6 +102,25 @@ def decode_request(http: HttpRequest) -> Request:
         reasoning=reasoning,
         provider_options={KEY: options} if options else {},
     )
+
+
+def _check_claude(model: str, body: dict[str, Any]) -> None:
+    """What a Claude refuses; other vendors' models are not told apart.
+
+    raises: BadRequest
+    """
+    fields, inference = body.get("additionalModelRequestFields") or {}, body.get("inferenceConfig") or {}
+    choice = (body.get("toolConfig") or {}).get("toolChoice") or {}
+    sampling = [name for name in ("temperature", "topP") if inference.get(name) is not None]
+    words = claude_refusal(
+        model,
+        thinking=fields.get("thinking") or {},
+        effort=(body.get("outputConfig") or {}).get("effort"),
+        forced="any" in choice or "tool" in choice,
+        sampling=[*sampling, *(["top_k"] if fields.get("top_k") is not None else [])],
+    )
+    if words is not None:
+        raise refusal(f"The model returned the following errors: {words}")
 
 
 def _tool(tool: dict[str, Any]) -> ToolSpec | ProviderTool:

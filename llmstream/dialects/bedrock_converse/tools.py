@@ -106,6 +106,9 @@ def _choice(request: Request, can: Traits, *, thinks: bool, warnings: list[Warni
     if choice is None or choice == "none":
         return None
     forced = choice != "auto"
+    if forced and can.tool_choice == "auto":
+        warnings.append(OtherWarning("tool_choice became auto: this model takes no forced tool"))
+        return {"auto": {}}
     if forced and thinks:
         warnings.append(OtherWarning("tool_choice became auto: with reasoning on, the API forces no tool"))
         return {"auto": {}}

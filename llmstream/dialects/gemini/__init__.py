@@ -13,19 +13,24 @@ from typing import Final, Literal
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.dialects.base import Encoded, Limits, OutputAbility
+from llmstream.dialects.base import Encoded, Limits, OutputAbility, Place
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.gemini.decoder import GeminiDecoder
 from llmstream.dialects.gemini.event_encoder import GeminiEventEncoder
+from llmstream.dialects.gemini.finish import CONTINUATION
+from llmstream.dialects.gemini.part_decoder import KEY
 from llmstream.dialects.gemini.paths import model_of
 from llmstream.dialects.gemini.request import encode_request
 from llmstream.dialects.gemini.request_reader import decode_request
+from llmstream.dialects.google_continuation import asked_for, with_options, without_option
 from llmstream.dialects.google_errors import encode_error
 from llmstream.dialects.google_media import is_at_google
-from llmstream.dialects.google_models import abilities
+from llmstream.dialects.options import options_of
 from llmstream.dialects.vendor_errors import vendor_error
 from llmstream.errors import ErrorInfo, LLMStreamError
+from llmstream.events import Finish, Usage
 from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.model_rules.gemini import GEMINI
 from llmstream.request import Request
 
 __all__ = ["VERTEX", "Gemini", "GeminiDecoder"]
@@ -60,11 +65,12 @@ class Gemini(msgspec.Struct, frozen=True):
         raises: InvalidRequest, Unsupported
         """
         openapi = self.schemas == "openapi"
+        request = without_option(request, KEY, provider)
         return encode_request(request, provider=provider, vertex=self.vertex, openapi=openapi)
 
     def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
         """What the model can be held to; see `dialects.base.KnowsOutput`."""
-        if request.tools and abilities(request.model).mixes_tools is False:
+        if request.tools and GEMINI.find(request.model).mixes_tools is False:
             return ("tool",)
         return ("json_schema", "tool", "json_object")
 
@@ -100,6 +106,23 @@ class Gemini(msgspec.Struct, frozen=True):
     def event_encoder(self, request: Request) -> GeminiEventEncoder:
         """The reverse of `decoder`, for the answer to one request."""
         return GeminiEventEncoder(request.model, vertex=self.vertex)
+
+    def continues(self, request: Request, *, provider: str) -> bool:
+        """Whether long answers are continued; see `dialects.base.ContinuesAnswers`."""
+        return asked_for(request, KEY, provider)
+
+    def continued(self, request: Request, place: Place, *, provider: str) -> Request:
+        """The same request with the token. `maxOutputTokens` stays: it counts over all responses."""
+        return with_options(request, provider, {"continuationToken": place.token})
+
+    def place_of(self, request: Request) -> Place | None:
+        """The place that a request names."""
+        token = options_of(request, KEY, KEY).get("continuationToken")
+        return Place(token) if isinstance(token, str) else None
+
+    def cut_off(self, place: Place, usage: Usage) -> Finish:
+        """The finish of a response that another one continues."""
+        return Finish("length", usage, CONTINUATION, {KEY: {"continuation_token": place.token}})
 
     def encode_error(self, error: ErrorInfo) -> HttpResponse:
         """The answer that the vendor would give."""

@@ -56,6 +56,7 @@ class CallDecoder(LazyBlocks[Chunk]):
         self._streaming: list[_OpenCall] = []
         self._used: set[str] = set()
         self._copies: dict[str, int] = {}
+        self._before: frozenset[str] = frozenset()  # ids of the responses before this one
 
     def next_id(self) -> str:
         """The next block id."""
@@ -80,6 +81,9 @@ class CallDecoder(LazyBlocks[Chunk]):
     def function_call(self, call: FunctionCall, metadata: Metadata | None) -> None:
         """A call, or more of the one that streams."""
         wire_id = None if call.id is None or call.id == "" else str(call.id)
+        if call.name and wire_id in self._before:
+            self._repeated(call, wire_id)
+            return
         if call.name:
             self._end_streaming(beside=wire_id)
             self._begin_call(call, wire_id, metadata)
@@ -125,6 +129,16 @@ class CallDecoder(LazyBlocks[Chunk]):
         if not goes_on:
             self._streaming.remove(opened)
             self._complete_streamed(opened)
+
+    def expect_repeats(self) -> None:
+        """Another response continues the answer; a call that is told there again is no second one."""
+        self._before = frozenset(self._used)
+
+    def _repeated(self, call: FunctionCall, wire_id: str | None) -> None:
+        """A call that was still open goes on; one that was complete has been told."""
+        opened = next((c for c in self._streaming if c.wire_id == wire_id), None)
+        if opened is not None and call.args is None:
+            self._continue_call(opened, call)
 
     def _end_streaming(self, *, beside: str | None) -> None:
         """Another call begins: those before it are over, unless ids keep them apart."""

@@ -26,10 +26,10 @@ from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
 from llmstream.dialects.gemini.function_response import encode_response
 from llmstream.dialects.gemini.part_decoder import KEY
 from llmstream.dialects.gemini.part_writer import PartWriter
-from llmstream.dialects.google_models import Abilities
 from llmstream.dialects.result_text import result_text
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, Warning
+from llmstream.model_rules.gemini import GeminiRules
 
 __all__ = ["Conversation"]
 
@@ -54,13 +54,13 @@ class Conversation:
     contents: the turns, as the body has them
     """
 
-    def __init__(self, *, provider: str, vertex: bool, can: Abilities, warnings: list[Warning]) -> None:
+    def __init__(self, *, provider: str, vertex: bool, rules: GeminiRules, warnings: list[Warning]) -> None:
         self.system: list[dict[str, Any]] = []
         self.contents: list[dict[str, Any]] = []
         self._provider = provider
-        self._can = can
+        self._rules = rules
         self._warnings = warnings
-        self._writer = PartWriter(provider=provider, vertex=vertex, can=can, warnings=warnings)
+        self._writer = PartWriter(provider=provider, vertex=vertex, rules=rules, warnings=warnings)
         self._open_calls: list[ToolCall] = []
         self._results: dict[str, ToolResult] = {}
         self._to_come: dict[str, int] = {}
@@ -90,7 +90,7 @@ class Conversation:
         if self.contents and self.contents[0]["role"] == "model":
             self._warn("the conversation begins with the assistant: a turn of the user was put before it")
             self.contents.insert(0, {"role": "user", "parts": [{"text": _OPENING}]})
-        if not self._can.system:
+        if not self._rules.system:
             self._move_system()
         if not self.contents:
             raise InvalidRequest("the conversation is empty: the API wants at least one turn with content")
@@ -129,7 +129,7 @@ class Conversation:
         content = self._turn("model")
         if isinstance(part, ToolCall) and not part.provider_executed:
             follows = bool(content) and "functionCall" in content[-1]
-            if self._can.signs_calls and not follows:
+            if self._rules.signs_calls and not follows:
                 written.setdefault("thoughtSignature", _SKIP_SIGNATURE)
             self._open_calls.append(part)
         content.append(written)
@@ -161,7 +161,7 @@ class Conversation:
                 result = ToolResult(call.id, _NO_RESULT, is_error=True)
             response: dict[str, Any] = {"name": result.name or call.name, "response": encode_response(result)}
             media = self._files(result.parts)
-            inside = [part for part in media if self._can.result_media and "inlineData" in part]
+            inside = [part for part in media if self._rules.result_media and "inlineData" in part]
             beside = [part for part in media if part not in inside]
             if inside:
                 response["parts"] = inside

@@ -8,19 +8,30 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import Limits, Place
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.gemini.array_framing import GeminiFraming
-from llmstream.dialects.gemini.finish import finish_reason, is_block_reason
+from llmstream.dialects.gemini.finish import CONTINUATION, finish_reason, is_block_reason
 from llmstream.dialects.gemini.grounding import sources_of
 from llmstream.dialects.gemini.part_decoder import KEY, PartDecoder
 from llmstream.dialects.gemini.usage import Counts
 from llmstream.dialects.gemini.wire import Candidate, Chunk, Part, PlainChunk, decode_plain_chunk
+from llmstream.dialects.google_continuation import Responses
 from llmstream.dialects.google_sources import Sources
 from llmstream.dialects.json_text import mended
 from llmstream.dialects.vendor_errors import error_from_value
-from llmstream.errors import ServerError
-from llmstream.events import Error, Finish, FinishReason, ResponseMetadata, TextDelta, Usage
+from llmstream.errors import LLMStreamError, ServerError
+from llmstream.events import (
+    Error,
+    Event,
+    Finish,
+    FinishReason,
+    Metadata,
+    Raw,
+    ResponseMetadata,
+    TextDelta,
+    Usage,
+)
 
 __all__ = ["GeminiDecoder"]
 
@@ -34,6 +45,7 @@ _REMEMBERED: Final = (
     "avg_logprobs",
 )
 _NOT_PLAIN: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+_NO_CONTENT: Final = (Raw, ResponseMetadata, Error)
 _SILENT: Final = (Part(), Part(text=""))
 
 
@@ -42,7 +54,8 @@ class GeminiDecoder(PartDecoder):
 
     The wire has no last event. A finish reason may stand in the middle (code execution on Gemini
     2.5), so finish waits for the end of the body: the last reason counts, and parts after a reason
-    that is not the last make the answer incomplete again.
+    that is not the last make the answer incomplete again. One body may follow another, where a
+    long answer comes in several responses; see `dialects.base.ContinuingDecoder`.
     """
 
     def __init__(
@@ -67,6 +80,10 @@ class GeminiDecoder(PartDecoder):
         self._blocked: str | None = None
         self._named = False
         self._last_words: dict[str, Any] = {}
+        self._earlier_words: list[dict[str, Any]] = []
+        self._responses = Responses()
+        self._place_at = 0  # how many of the events in `out` came before the latest place
+        self.gap: LLMStreamError | None = None
 
     def _read(self, payloads: list[bytes]) -> None:
         """Nearly every chunk is the next piece of the text that is open; that is all done here."""
@@ -98,6 +115,9 @@ class GeminiDecoder(PartDecoder):
             if self.done:
                 return
         self._counts.settle()
+        if self._responses.last is not None:
+            self._notice(self.out[self._place_at :])
+            self._place_at = 0
 
     def _on_plain(self, wire: PlainChunk) -> None:
         """Turns a chunk of nothing but prose into events; its counts are taken already."""
@@ -136,8 +156,8 @@ class GeminiDecoder(PartDecoder):
 
     @property
     def usage(self) -> Usage:
-        """Tokens as far as the vendor said."""
-        return self._counts.usage
+        """Tokens as far as the vendor said, of all responses."""
+        return self._responses.usage(self._counts.usage)
 
     @usage.setter
     def usage(self, usage: Usage) -> None:
@@ -161,8 +181,60 @@ class GeminiDecoder(PartDecoder):
         if reason == "error":
             self.out.append(Error(self._what_failed().info))
         self.done = True
-        metadata = {KEY: self._last_words} if self._last_words else None
-        self.out.append(Finish(reason, self.usage, self._blocked or self._raw_reason, metadata))
+        self.out.append(Finish(reason, self.usage, self._blocked or self._raw_reason, self._said()))
+
+    # long answers, which come in several responses
+
+    @property
+    def next_place(self) -> Place | None:
+        """See `ContinuingDecoder`. The vendor also gives places in the middle of a response."""
+        if self._blocked is not None or (self.complete and self._raw_reason != CONTINUATION):
+            return None
+        return self._responses.next
+
+    @property
+    def unfinished(self) -> Metadata | None:
+        """What the finish of a broken answer says, where it can be continued."""
+        return self._said() if self._responses.last is not None else None
+
+    def _said(self) -> Metadata | None:
+        """What the finish says beside the reason."""
+        earlier = {"earlier_responses": self._earlier_words} if self._earlier_words else {}
+        told = {**self._last_words, **earlier, **self._responses.metadata()}
+        return {KEY: told} if told else None
+
+    def go_on(self) -> None:
+        """Another body follows: blocks and calls stay open."""
+        self._responses.go_on(self._counts.usage)
+        self._counts = Counts()
+        if self._last_words:
+            self._earlier_words.append(self._last_words)
+            self._last_words = {}
+        self._framing = GeminiFraming(max_bytes=self.limits.max_event_bytes)
+        self._raw_reason = self.gap = None
+        self.complete = False
+        self.expect_repeats()
+
+    def fail(self, error: LLMStreamError) -> None:
+        """The stream cannot go on, unless it is a response that can be asked for again."""
+        self._notice(self.out[self._place_at :])
+        if self._responses.count and error.retryable and self.next_place is not None:
+            self.gap = error
+        else:
+            super().fail(error)
+
+    def _notice(self, events: list[Event]) -> None:
+        """Content after a place: a response from there would repeat it."""
+        if any(not isinstance(event, _NO_CONTENT) for event in events):
+            self._responses.spoken = True
+
+    def _place(self, candidate: Candidate) -> None:
+        """Where the next response begins; none does after any other end than that by length."""
+        if candidate.continuation_token is not None:
+            self._responses.place(candidate.continuation_token)
+            self._place_at = len(self.out)
+        elif candidate.finish_reason and candidate.finish_reason != CONTINUATION:
+            self._responses.forget()
 
     def _name(self, wire: Chunk | PlainChunk) -> None:
         model, number = wire.model_version, wire.response_id
@@ -194,6 +266,8 @@ class GeminiDecoder(PartDecoder):
         if candidate.finish_reason:
             self._raw_reason = str(candidate.finish_reason)
             self.complete = True
+        if candidate.finish_reason or candidate.continuation_token is not None:
+            self._place(candidate)
         if (
             candidate.grounding_metadata is not None
             or candidate.url_context_metadata is not None

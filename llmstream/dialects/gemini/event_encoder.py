@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import secrets
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -38,6 +38,10 @@ from llmstream.events import (
 )
 
 __all__ = ["GeminiEventEncoder"]
+
+
+_NOT_ON_THE_WIRE: Final = ("prompt_feedback", "continuations", "earlier_responses")
+"""What the decoder tells of an answer in several responses, and what stands elsewhere."""
 
 
 class GeminiEventEncoder:
@@ -175,7 +179,7 @@ class GeminiEventEncoder:
         reason = raw_reason(
             "error" if raw and FINISH_REASONS.get(raw) == "error" else event.finish_reason, raw
         )
-        rest = {camel(name): value for name, value in told.items() if name != "prompt_feedback"}
+        rest = {camel(name): value for name, value in told.items() if name not in _NOT_ON_THE_WIRE}
         return self._chunk({"finishReason": reason, **rest}, **more)
 
     def _fail(self, info: ErrorInfo) -> bytes:

@@ -6,11 +6,15 @@ from typing import Final
 
 from llmstream.events import FinishReason
 
-__all__ = ["FINISH_REASONS", "finish_reason", "is_block_reason", "raw_reason"]
+__all__ = ["CONTINUATION", "FINISH_REASONS", "finish_reason", "is_block_reason", "raw_reason"]
+
+CONTINUATION: Final = "CONTINUATION"
+"""The reason of a response that another one continues."""
 
 FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
+    "CONTINUATION": "length",
     "SAFETY": "content-filter",
     "RECITATION": "content-filter",
     "BLOCKLIST": "content-filter",

@@ -24,10 +24,10 @@ from llmstream.chats.content import (
 from llmstream.dialects.call_ids import is_minted
 from llmstream.dialects.gemini.part_decoder import CODE_EXECUTION, KEY
 from llmstream.dialects.google_media import media_of
-from llmstream.dialects.google_models import Abilities
 from llmstream.dialects.json_text import object_text
 from llmstream.errors import Unsupported
 from llmstream.events import OtherWarning, Warning
+from llmstream.model_rules.gemini import GeminiRules
 
 __all__ = ["SIDE_FIELDS", "PartWriter", "camel"]
 
@@ -44,10 +44,10 @@ def camel(name: str) -> str:
 class PartWriter:
     """Writes parts; what the API has no form for is left out with a warning."""
 
-    def __init__(self, *, provider: str, vertex: bool, can: Abilities, warnings: list[Warning]) -> None:
+    def __init__(self, *, provider: str, vertex: bool, rules: GeminiRules, warnings: list[Warning]) -> None:
         self._provider = provider
         self._vertex = vertex
-        self._can = can
+        self._rules = rules
         self._warnings = warnings
 
     def user_part(self, part: Part) -> dict[str, Any] | None:
@@ -92,7 +92,7 @@ class PartWriter:
 
         raises: Unsupported
         """
-        media = media_of(part, fetches_urls=self._can.fetches_urls, provider=self._provider)
+        media = media_of(part, fetches_urls=self._rules.fetches_urls, provider=self._provider)
         if media.url is None:
             data = base64.b64encode(media.data or b"").decode()
             return {"inlineData": {"mimeType": media.media_type, "data": data}, **_beside(part)}

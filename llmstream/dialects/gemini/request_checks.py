@@ -10,13 +10,14 @@ from typing import Any, Final
 
 from llmstream.dialects.gemini.part_writer import SIDE_FIELDS, camel
 from llmstream.dialects.google_errors import refusal
-from llmstream.dialects.google_models import Abilities
+from llmstream.model_rules.gemini import GeminiRules
 
 __all__ = ["check_config", "check_contents", "check_tools"]
 
 _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 _BESIDE: Final = frozenset(camel(name) for name in SIDE_FIELDS) | {"thought"}
 _RANGES: Final = {"temperature": (0.0, 2.0), "topP": (0.0, 1.0)}
+_PENALTIES: Final = ("presencePenalty", "frequencyPenalty")
 _INTEGERS: Final = ("maxOutputTokens", "topK", "seed", "candidateCount")
 _LACKS_SIGNATURE: Final = (
     "Function call is missing a thought_signature in functionCall parts. This is required for tools to work "
@@ -25,7 +26,7 @@ _LACKS_SIGNATURE: Final = (
 )
 
 
-def check_contents(contents: list[dict[str, Any]], can: Abilities, *, vertex: bool) -> None:
+def check_contents(contents: list[dict[str, Any]], rules: GeminiRules, *, vertex: bool) -> None:
     """Roles, parts, signatures, and that the results of calls follow them one for one.
 
     raises: BadRequest
@@ -42,13 +43,17 @@ def check_contents(contents: list[dict[str, Any]], can: Abilities, *, vertex: bo
         for place, part in enumerate(parts):
             _check_part(f"contents[{number}].parts[{place}]", part, vertex)
     turns = _turns(contents)
+    if turns[-1][0] and not rules.prefix:
+        raise refusal(
+            "Please ensure that single turn requests end with a user role or the role field is empty."
+        )
     _check_calls(turns)
-    if can.signs_calls:
+    if rules.signs_calls:
         _check_signatures(turns)
 
 
 def check_tools(
-    declarations: list[dict[str, Any]], hosted: bool, body: dict[str, Any], can: Abilities
+    declarations: list[dict[str, Any]], hosted: bool, body: dict[str, Any], rules: GeminiRules
 ) -> None:
     """Names of functions, and what an older model does not combine.
 
@@ -70,7 +75,7 @@ def check_tools(
     for name in names:
         if names.count(name) > 1:
             raise refusal(f"Duplicate function declaration found: {name}")
-    if declarations and hosted and can.mixes_tools is False:
+    if declarations and hosted and rules.mixes_tools is False:
         raise refusal("Tool use with function calling is unsupported")
     calling = (body.get("toolConfig") or {}).get("functionCallingConfig") or {}
     if not declarations and calling.get("mode") not in (None, "MODE_UNSPECIFIED", "NONE"):
@@ -84,7 +89,7 @@ def check_tools(
             )
 
 
-def check_config(config: dict[str, Any], declarations: bool, can: Abilities) -> None:
+def check_config(config: dict[str, Any], declarations: bool, rules: GeminiRules) -> None:
     """Ranges and kinds of the settings.
 
     raises: BadRequest
@@ -104,6 +109,11 @@ def check_config(config: dict[str, Any], declarations: bool, can: Abilities) -> 
         value = config.get(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
             raise _wrong_kind(name, "TYPE_INT32", value)
+    level = (config.get("thinkingConfig") or {}).get("thinkingLevel")
+    if rules.thinking == "level" and isinstance(level, str) and level.lower() not in rules.levels:
+        raise refusal(f"Thinking level {level.upper()} is not supported for this model.")
+    if not rules.penalties and any(config.get(name) is not None for name in _PENALTIES):
+        raise refusal("Penalty is not enabled for this model")
     cap = config.get("maxOutputTokens")
     if cap is not None and cap < 1:
         raise refusal(
@@ -118,7 +128,7 @@ def check_config(config: dict[str, Any], declarations: bool, can: Abilities) -> 
     thinking = config.get("thinkingConfig") or {}
     if thinking.get("thinkingBudget") is not None and thinking.get("thinkingLevel") is not None:
         raise refusal("You can only set only one of thinking budget and thinking level.")
-    if declarations and config.get("responseMimeType") == "application/json" and can.mixes_tools is False:
+    if declarations and config.get("responseMimeType") == "application/json" and rules.mixes_tools is False:
         raise refusal("Function calling with a response mime type: 'application/json' is unsupported")
 
 

@@ -17,9 +17,9 @@ from llmstream.dialects.gemini.paths import model_of
 from llmstream.dialects.gemini.request import encode_request
 from llmstream.dialects.gemini.request_checks import check_config, check_contents, check_tools
 from llmstream.dialects.google_errors import refusal
-from llmstream.dialects.google_models import abilities
 from llmstream.dialects.options import merged
 from llmstream.exchange import HttpRequest
+from llmstream.model_rules.gemini import GEMINI
 from llmstream.request import (
     NamedTool,
     ProviderTool,
@@ -55,12 +55,12 @@ def decode_request(
         raise refusal("Invalid JSON payload received. Unknown name: Root element must be a message.")
     body = _normal(found)
     model = model_of(http.url) or ""
-    can = abilities(model)
+    rules = GEMINI.find(model)
     declarations, hosted = _tools(body)
     config: dict[str, Any] = body.get("generationConfig") or {}
-    check_contents(body["contents"], can, vertex=vertex)
-    check_tools(declarations, bool(hosted), body, can)
-    check_config(config, bool(declarations), can)
+    check_contents(body["contents"], rules, vertex=vertex)
+    check_tools(declarations, bool(hosted), body, rules)
+    check_config(config, bool(declarations), rules)
     request = Request(
         model=model,
         messages=(

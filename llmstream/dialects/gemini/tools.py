@@ -8,8 +8,8 @@ import msgspec
 
 from llmstream.dialects.gemini.openapi_schema import openapi_schema
 from llmstream.dialects.gemini.part_writer import camel
-from llmstream.dialects.google_models import Abilities
 from llmstream.events import OtherWarning, UnsupportedTool, Warning
+from llmstream.model_rules.gemini import GeminiRules
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 
 __all__ = ["EncodedTools", "encode_tools"]
@@ -24,12 +24,12 @@ class EncodedTools(msgspec.Struct, frozen=True):
 
 
 def encode_tools(
-    request: Request, can: Abilities, *, openapi: bool, vertex: bool, warnings: list[Warning]
+    request: Request, rules: GeminiRules, *, openapi: bool, vertex: bool, warnings: list[Warning]
 ) -> EncodedTools:
     """Functions become one entry of declarations, each of the vendor's tools an entry of its own."""
     specs = [tool for tool in request.tools if isinstance(tool, ToolSpec)]
     hosted = [tool for tool in request.tools if isinstance(tool, ProviderTool)]
-    if specs and hosted and can.mixes_tools is False:
+    if specs and hosted and rules.mixes_tools is False:
         for tool in hosted:
             words = "this model takes the vendor's tools or functions, not both"
             warnings.append(UnsupportedTool(tool.name or tool.type, words))
@@ -42,7 +42,7 @@ def encode_tools(
     calling = _calling_config(request, specs, warnings)
     if calling is not None:
         config["functionCallingConfig"] = calling
-    if specs and hosted and can.mixes_tools and not vertex:
+    if specs and hosted and rules.mixes_tools and not vertex:
         config["includeServerSideToolInvocations"] = True
     if request.settings.parallel_tool_calls is False and specs:
         warnings.append(OtherWarning("parallel_tool_calls was left out: the API cannot forbid several calls"))

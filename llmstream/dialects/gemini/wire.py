@@ -89,6 +89,7 @@ class Candidate(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
     safety_ratings: Any = None
     logprobs_result: Any = None
     avg_logprobs: Any = None
+    continuation_token: Any = None
 
 
 class Chunk(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):

@@ -12,16 +12,20 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.dialects.base import Encoded, Limits
+from llmstream.dialects.base import Encoded, Limits, Place
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.gemini_interactions.decoder import InteractionsDecoder
 from llmstream.dialects.gemini_interactions.event_encoder import InteractionsEventEncoder
 from llmstream.dialects.gemini_interactions.request import PATH, encode_request
 from llmstream.dialects.gemini_interactions.request_reader import decode_request
+from llmstream.dialects.gemini_interactions.steps import CONTINUATION, KEY
+from llmstream.dialects.google_continuation import asked_for, with_options, without_option
 from llmstream.dialects.google_errors import encode_error
 from llmstream.dialects.google_media import is_at_google
+from llmstream.dialects.options import options_of
 from llmstream.dialects.vendor_errors import vendor_error
 from llmstream.errors import ErrorInfo, LLMStreamError
+from llmstream.events import Finish, Usage
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.request import Request
 
@@ -51,7 +55,7 @@ class GeminiInteractions(msgspec.Struct, frozen=True):
 
         raises: InvalidRequest, Unsupported
         """
-        return encode_request(request, provider=provider)
+        return encode_request(without_option(request, KEY, provider), provider=provider)
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
@@ -85,6 +89,29 @@ class GeminiInteractions(msgspec.Struct, frozen=True):
     def event_encoder(self, request: Request) -> InteractionsEventEncoder:
         """The reverse of `decoder`, for the answer to one request."""
         return InteractionsEventEncoder(request.model)
+
+    def continues(self, request: Request, *, provider: str) -> bool:
+        """Whether long answers are continued; those of agents and in the background Google continues."""
+        options = options_of(request, KEY, provider)
+        left_to_google = options.get("background") or "agent" in options or "agent_config" in options
+        return asked_for(request, KEY, provider) and not left_to_google
+
+    def continued(self, request: Request, place: Place, *, provider: str) -> Request:
+        """The request with the token; Google knows the conversation, unless it was not to store it."""
+        options: dict[str, object] = {"continuation_token": place.token}
+        if place.response_id and options_of(request, KEY, provider).get("store") is not False:
+            options["previous_interaction_id"] = place.response_id
+        return with_options(request, provider, options)
+
+    def place_of(self, request: Request) -> Place | None:
+        """The place that a request names."""
+        options = options_of(request, KEY, KEY)
+        token, owner = options.get("continuation_token"), options.get("previous_interaction_id")
+        return Place(token, owner) if isinstance(token, str) else None
+
+    def cut_off(self, place: Place, usage: Usage) -> Finish:
+        """The finish of an interaction that another one continues."""
+        return Finish("length", usage, CONTINUATION, {KEY: {"continuation_token": place.token}})
 
     def encode_error(self, error: ErrorInfo) -> HttpResponse:
         """The answer that the vendor would give."""

@@ -3,29 +3,43 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 import msgspec
 
+from llmstream.dialects.base import Limits, Place
+from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.gemini_interactions.step_decoder import StepDecoder
-from llmstream.dialects.gemini_interactions.steps import FINISH_REASONS, KEY
+from llmstream.dialects.gemini_interactions.steps import (
+    CONTINUATION,
+    FINISH_REASONS,
+    KEY,
+    OpenStep,
+)
 from llmstream.dialects.gemini_interactions.usage import merge_usage, read_usage
 from llmstream.dialects.gemini_interactions.wire import ALIASES, WireEvent
-from llmstream.dialects.json_text import mended
+from llmstream.dialects.google_continuation import Responses
+from llmstream.dialects.json_text import is_json, mended
 from llmstream.dialects.vendor_errors import error_from_value
-from llmstream.events import Error, Finish, FinishReason, ResponseMetadata
+from llmstream.errors import LLMStreamError
+from llmstream.events import Error, Finish, FinishReason, Metadata, ResponseMetadata, Usage
+from llmstream.framing.sse import SSEDecoder
 
 __all__ = ["InteractionsDecoder"]
 
 _BEGINNINGS: Final = frozenset({"created", "queued", "in_progress", "status_update"})
 _FALLING_SHORT: Final = ("length", "content-filter", "error")
+_OF_STEPS: Final = frozenset({"step.start", "step.delta", "step.stop"})
 
 
 class InteractionsDecoder(StepDecoder):
     """One answer; see `dialects.base.Decoder`.
 
     The answer is complete once a status other than `in_progress` was said; it ends with
-    `interaction.completed`, or with the body.
+    `interaction.completed`, or with the body. A long one comes in several interactions, which this
+    reads as one; see `dialects.base.ContinuingDecoder`. So that text goes on in its block, the end
+    of a step is held until the next event says that it was no cut.
     """
 
     _raw_usage: dict[str, Any] | None = None
@@ -35,10 +49,26 @@ class InteractionsDecoder(StepDecoder):
     _error: Any = None
     _named = False
 
+    def __init__(
+        self,
+        *,
+        provider: str,
+        include_raw: bool = False,
+        limits: Limits = Limits(),
+        new_call_id: Callable[[], str] = mint_call_id,
+    ) -> None:
+        super().__init__(provider=provider, include_raw=include_raw, limits=limits, new_call_id=new_call_id)
+        self.gap: LLMStreamError | None = None
+        self._responses = Responses()
+        self._held: list[Hashable] = []  # the step whose end is held
+        self._cut: list[OpenStep] = []  # what the last interaction left open
+        self._before: frozenset[str] = frozenset()  # ids of the interactions before this one
+
     def on(self, wire: WireEvent) -> None:
         """Turns one event into ours."""
         kind = wire.event_type
-        if kind == "step.delta" and self._joiner is None:
+        if kind == "step.delta" and self._joiner is None and not self._held and not self._cut:
+            self._responses.spoken = True
             self.step_delta(wire.index, wire.delta)
             if wire.metadata is not None:
                 self._count(wire.metadata)
@@ -47,18 +77,28 @@ class InteractionsDecoder(StepDecoder):
             wire = _encodable(wire)
         self._count(wire.metadata)
         kind = ALIASES.get(kind or "", kind)
+        self._responses.place(wire.continuation_token, wire.interaction_id or self._interaction_id)
+        if kind in _OF_STEPS or wire.error is not None:
+            self._responses.spoken = self._responses.spoken or kind in _OF_STEPS
+            self._end_held()
         if kind == "step.start":
-            self.step_start(wire.index, wire.step or wire.content)
+            self._start(wire.index, wire.step or wire.content)
         elif kind == "step.delta":
+            if self._cut and wire.index not in self.open_steps:  # it goes on without another start
+                self.open_steps[wire.index] = self._cut.pop()
+                self._end_cut()
             self.step_delta(wire.index, wire.delta)
         elif kind == "step.stop":
-            self.step_stop(wire.index)
+            self._stop(wire.index)
         elif kind == "interaction.created":
             self._interaction(wire.interaction or {})
         elif kind == "interaction.completed":
             self._interaction(wire.interaction or {})
             self._conclude((wire.interaction or {}).get("status") or self._status or "completed")
-            self._finish()
+            if not (wire.interaction or {}).get("continuation_token"):
+                self._responses.forget()
+            if self.next_place is None:
+                self._finish()
         elif kind == "error" or (not kind and wire.error is not None):
             self.fail(error_from_value({"error": wire.error}, provider=self.provider))
         elif wire.status is not None or (kind or "").startswith("interaction."):
@@ -81,6 +121,7 @@ class InteractionsDecoder(StepDecoder):
         if told.get("error"):
             self._error = told["error"]
         self._count({"usage": told.get("usage")})
+        self._responses.place(told.get("continuation_token"), self._interaction_id)
         model = told.get("model") or told.get("agent")
         if not self._named and (model or self._interaction_id):
             self._named = True
@@ -92,7 +133,7 @@ class InteractionsDecoder(StepDecoder):
         said = holder.get("usage") if isinstance(holder, dict) else None
         if said is not None:
             self._raw_usage = merge_usage(self._raw_usage or {}, said)
-            self.usage = read_usage(self._raw_usage)
+            self.usage = self._responses.usage(read_usage(self._raw_usage))
 
     def _conclude(self, status: Any) -> None:
         """A status; all but those of a beginning say that the answer is complete."""
@@ -101,6 +142,7 @@ class InteractionsDecoder(StepDecoder):
             self.complete = True
 
     def _finish(self) -> None:
+        self._end_cut()
         reason: FinishReason = FINISH_REASONS.get(self._status or "", "other")
         for index, step in list(self.open_steps.items()):
             if step.kind == "call" and reason in _FALLING_SHORT:
@@ -114,10 +156,113 @@ class InteractionsDecoder(StepDecoder):
         if reason == "error":
             told = self._error or {"message": "the interaction failed", "code": self._status}
             self.out.append(Error(error_from_value({"error": told}, provider=self.provider).info))
-        last = {"interaction_id": self._interaction_id, "service_tier": self._service_tier}
-        told = {name: value for name, value in last.items() if value is not None}
         self.complete = self.done = True
-        self.out.append(Finish(reason, self.usage, self._status, {KEY: told} if told else None))
+        self.out.append(Finish(reason, self.usage, self._status, self._last_words()))
+
+    def _last_words(self) -> Metadata | None:
+        """What the finish says beside the reason; the id is the one that goes with the token."""
+        place = self._responses.last
+        owner = place.response_id if place is not None else None
+        last = {"interaction_id": owner or self._interaction_id, "service_tier": self._service_tier}
+        told = {name: value for name, value in last.items() if value is not None}
+        told |= self._responses.metadata()
+        return {KEY: told} if told else None
+
+    # long answers, which come in several interactions
+
+    @property
+    def next_place(self) -> Place | None:
+        """See `ContinuingDecoder`. The vendor also gives places in the middle of an interaction."""
+        if self.complete and self._status != CONTINUATION:
+            return None
+        return self._responses.next
+
+    @property
+    def unfinished(self) -> Metadata | None:
+        """What the finish of a broken answer says, where it can be continued."""
+        return self._last_words() if self._responses.last is not None else None
+
+    def go_on(self) -> None:
+        """Another body follows, whose steps are counted from 0 again."""
+        self._responses.go_on(read_usage(self._raw_usage or {}))
+        self._raw_usage = self._status = self.gap = None
+        self.usage = self._responses.usage(Usage())
+        self._framing = SSEDecoder(max_bytes=self.limits.max_event_bytes)
+        self.complete = False
+        self._cut += self.open_steps.values()
+        self._before = frozenset(self._used)
+        self._held, self.open_steps = [], {}
+
+    def fail(self, error: LLMStreamError) -> None:
+        """The stream cannot go on, unless it is an interaction that can be asked for again."""
+        if self._responses.count and error.retryable and self.next_place is not None:
+            self.gap = error
+        else:
+            super().fail(error)
+
+    def _start(self, index: Hashable, wire: dict[str, Any] | None) -> None:
+        """A step opens, goes on with one that was cut, or repeats what an earlier interaction told."""
+        if self._responses.count == 0 or wire is None or wire.get("type") == "user_input":
+            self.step_start(index, wire)
+        elif self._cut and _goes_on(self._cut[-1], wire):
+            self.open_steps[index] = self._cut.pop()
+            self._end_cut()
+            for piece in [*_list(wire.get("content")), *_list(wire.get("summary"))]:
+                self.step_delta(index, piece)
+        else:
+            self._end_cut()
+            repeated = wire.get("id") in self._before or wire.get("call_id") in self._settled
+            self.step_start(index, {"type": "user_input"} if repeated else wire)
+
+    def _stop(self, index: Hashable) -> None:
+        """A step is over, or cut: nothing on the wire tells one from the other."""
+        step = self.open_steps.get(index)
+        if step is not None and _may_be_cut(step):
+            self._held = [index]
+        else:
+            self.step_stop(index)
+
+    def _end_held(self) -> None:
+        for index in self._held:
+            self.step_stop(index)
+        self._held = []
+
+    def _end_cut(self) -> None:
+        """Steps that no other goes on with: a call among them never became one."""
+        cut, self._cut = self._cut, []
+        for number, step in enumerate(cut):
+            index = ("cut", number)
+            self.open_steps[index] = step
+            if step.kind == "call":
+                self.break_off(index)
+            else:
+                self.step_stop(index)
+
+
+def _may_be_cut(step: OpenStep) -> bool:
+    """Whether more may come of a step that is over: none does of signed thoughts and complete inputs."""
+    match step.kind:
+        case "output":
+            return True
+        case "thought":
+            return step.signature is None
+        case "call":
+            return bool(step.inputs) and not is_json("".join(step.inputs))
+        case _:
+            return False
+
+
+def _goes_on(cut: OpenStep, wire: dict[str, Any]) -> bool:
+    """Whether a step that opens is the rest of one that was cut."""
+    if wire.get("type") != cut.type:
+        return False
+    if cut.kind in ("output", "thought"):
+        return _may_be_cut(cut)
+    return bool(wire.get("id")) and wire.get("id") == cut.wire.get("id")
+
+
+def _list(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _moment(text: Any) -> datetime.datetime | None:

@@ -261,8 +261,9 @@ class InteractionsEventEncoder:
             "status": raw if same else _STATUS[event.finish_reason],
             "usage": write_usage(event.usage),
         }
-        if "service_tier" in told:
-            interaction["service_tier"] = told["service_tier"]
+        for name in ("service_tier", "continuation_token"):
+            if name in told:
+                interaction[name] = told[name]
         interaction |= {"object": "interaction", "model": self._model}
         out = self._begin() + self._write("interaction.completed", interaction=interaction)
         self._over = True

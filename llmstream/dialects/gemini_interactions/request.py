@@ -9,13 +9,14 @@ import msgspec
 from llmstream.dialects.base import Encoded
 from llmstream.dialects.gemini_interactions.conversation import Conversation
 from llmstream.dialects.gemini_interactions.steps import KEY
-from llmstream.dialects.google_models import abilities, thinking_level
+from llmstream.dialects.google_settings import drop_ignored, thinking_level
 from llmstream.dialects.json_wishes import described_schema
 from llmstream.dialects.options import merged, options_of
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.exchange import HttpRequest
-from llmstream.request import NamedTool, ProviderTool, Request, Settings, ToolSpec
+from llmstream.model_rules.gemini import GEMINI, GeminiRules
+from llmstream.request import NamedTool, ProviderTool, Reasoning, Request, Settings, ToolSpec
 
 __all__ = ["PATH", "encode_request"]
 
@@ -27,15 +28,19 @@ def encode_request(request: Request, *, provider: str) -> Encoded:
 
     The whole conversation is sent each time. To go on from a stored interaction, pass its id as
     `provider_options={"google": {"previous_interaction_id": ...}}` and the new turn alone; it is in
-    the metadata of the last finish as `interaction_id`. An `agent` there takes the model's place.
+    the metadata of the last finish as `interaction_id`. An `agent` there takes the model's place. With
+    a `continuation_token` beside the id no input is sent: Google goes on with the answer it has stored.
 
     raises: InvalidRequest, Unsupported
     """
     warnings: list[Warning] = []
     options = options_of(request, KEY, provider)
     body = merged(_body(request, provider, warnings), options)
+    stored = options.get("store") is not False
     if "agent" in options:
         body.pop("model", None)
+    if options.get("continuation_token") and options.get("previous_interaction_id") and stored:
+        body.pop("input")
     try:
         data = msgspec.json.encode(body)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
@@ -46,8 +51,8 @@ def encode_request(request: Request, *, provider: str) -> Encoded:
 
 
 def _body(request: Request, provider: str, warnings: list[Warning]) -> dict[str, Any]:
-    can = abilities(request.model)
-    conversation = Conversation(provider=provider, fetches_urls=can.fetches_urls, warnings=warnings)
+    rules = GEMINI.find(request.model)
+    conversation = Conversation(provider=provider, fetches_urls=rules.fetches_urls, warnings=warnings)
     conversation.read(request.messages)
     body: dict[str, Any] = {"model": request.model.removeprefix("models/"), "input": conversation.steps}
     if conversation.system:
@@ -59,7 +64,7 @@ def _body(request: Request, provider: str, warnings: list[Warning]) -> dict[str,
         if request.response_format.schema is not None:
             wanted["schema"] = described_schema(request.response_format)
         body["response_format"] = wanted
-    config = {**_sampling(request.settings, warnings), **_thinking(request, warnings)}
+    config = {**_sampling(request.settings, rules, warnings), **_thinking(request.reasoning, rules, warnings)}
     choice = _tool_choice(request, warnings)
     if choice is not None:
         config["tool_choice"] = choice
@@ -98,7 +103,7 @@ def _tool_choice(request: Request, warnings: list[Warning]) -> Any:
     return "any" if choice == "required" else choice
 
 
-def _sampling(settings: Settings, warnings: list[Warning]) -> dict[str, Any]:
+def _sampling(settings: Settings, rules: GeminiRules, warnings: list[Warning]) -> dict[str, Any]:
     for name in ("presence_penalty", "frequency_penalty"):
         if getattr(settings, name) is not None:
             warnings.append(UnsupportedSetting(name))
@@ -107,10 +112,10 @@ def _sampling(settings: Settings, warnings: list[Warning]) -> dict[str, Any]:
         fitting = min(2.0, max(0.0, temperature))
         warnings.append(OtherWarning(f"temperature {temperature:g} became {fitting:g}: the API takes 0 to 2"))
         temperature = fitting
+    sampling = {"temperature": temperature, "top_p": settings.top_p, "top_k": settings.top_k}
+    drop_ignored(sampling, rules, warnings)
     fields = {
-        "temperature": temperature,
-        "top_p": settings.top_p,
-        "top_k": settings.top_k,
+        **sampling,
         "seed": settings.seed,
         "stop_sequences": list(settings.stop) or None,
         "max_output_tokens": settings.max_output_tokens,
@@ -118,18 +123,17 @@ def _sampling(settings: Settings, warnings: list[Warning]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _thinking(request: Request, warnings: list[Warning]) -> dict[str, Any]:
+def _thinking(reasoning: Reasoning | None, rules: GeminiRules, warnings: list[Warning]) -> dict[str, Any]:
     """This wire knows levels only, also for models that take a budget elsewhere."""
-    reasoning, can = request.reasoning, abilities(request.model)
     if reasoning is None:
         return {}
-    if can.thinking == "none":
+    if rules.thinking == "none":
         if reasoning.effort != "none":
             warnings.append(UnsupportedSetting("reasoning", "this model does not reason"))
         return {}
     if reasoning.budget_tokens is not None:
         words = "this API takes an effort and no budget"
         warnings.append(UnsupportedSetting("reasoning.budget_tokens", words))
-    level = thinking_level(reasoning, can, warnings)
+    level = thinking_level(reasoning, rules, warnings)
     shown = {} if reasoning.effort == "none" else {"thinking_summaries": "auto"}
     return {**({} if level is None else {"thinking_level": level}), **shown}

@@ -58,7 +58,7 @@ def decode_request(http: HttpRequest, *, new_call_id: Callable[[], str] = mint_c
     tools = [_tool(tool, number) for number, tool in enumerate(body.get("tools") or ())]
     request = Request(
         model=model,
-        messages=(*_system(body.get("system_instruction")), *StepReader(new_call_id).read(body.get("input"))),
+        messages=(*_system(body.get("system_instruction")), *_input(body, new_call_id)),
         tools=tuple(tools),
         tool_choice=_choice(config.get("tool_choice")),
         settings=_settings(config),
@@ -82,6 +82,13 @@ def _check(config: dict[str, Any]) -> None:
         value = config.get(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
             raise refusal(f"Invalid input at 'generation_config.{name}'.")
+
+
+def _input(body: dict[str, Any], new_call_id: Callable[[], str]) -> list[Message]:
+    """The conversation; a request that continues a stored answer has none."""
+    if "input" not in body and body.get("continuation_token") and body.get("previous_interaction_id"):
+        return []
+    return StepReader(new_call_id).read(body.get("input"))
 
 
 def _system(instruction: Any) -> list[Message]:

@@ -10,6 +10,7 @@ from llmstream.dialects.google_sources import Sources
 from llmstream.events import FinishReason, Metadata, Source
 
 __all__ = [
+    "CONTINUATION",
     "FINISH_REASONS",
     "KEY",
     "OpenStep",
@@ -26,9 +27,13 @@ FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "completed": "stop",
     "requires_action": "tool-calls",
     "incomplete": "length",
+    "requires_continuation": "length",
     "failed": "error",
     "cancelled": "other",
 }
+
+CONTINUATION: Final = "requires_continuation"
+"""The status of an interaction that another one continues."""
 
 StepKind: TypeAlias = Literal["output", "thought", "call", "vendor-call", "vendor-result", "custom"]
 

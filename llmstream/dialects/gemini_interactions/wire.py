@@ -39,6 +39,7 @@ class WireEvent(msgspec.Struct, gc=False, omit_defaults=True):
     status: str | None = None
     error: Any = None
     metadata: Any = None
+    continuation_token: Any = None
 
 
 decode_event = msgspec.json.Decoder(WireEvent)

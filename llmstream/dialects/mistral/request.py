@@ -16,6 +16,8 @@ from llmstream.dialects.options import merged, options_of
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
 from llmstream.exchange import HttpRequest
+from llmstream.model_rules.efforts import nearest_effort
+from llmstream.model_rules.mistral import MISTRAL
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 
 __all__ = ["FIELDS", "PATH", "encode_request"]
@@ -25,6 +27,7 @@ PATH: Final = "/v1/chat/completions"
 FIELDS: Final = {
     "temperature": "temperature",
     "top_p": "top_p",
+    "top_k": "top_k",
     "max_output_tokens": "max_tokens",
     "stop": "stop",
     "seed": "random_seed",
@@ -80,8 +83,6 @@ class _Writer:
 
     def settings(self) -> None:
         settings = self.request.settings
-        if settings.top_k is not None:
-            self.left_out("top_k", f"{self.provider} does not take it")
         for name, field in FIELDS.items():
             value = getattr(settings, name)
             if value is None or value == ():
@@ -118,14 +119,13 @@ class _Writer:
             self.body["parallel_tool_calls"] = request.settings.parallel_tool_calls
 
     def reasoning(self) -> None:
-        """Magistral models always think; others are asked by effort, which they know two of."""
-        reasoning = self.request.reasoning
+        reasoning, rules = self.request.reasoning, MISTRAL.find(self.request.model)
         if reasoning is None:
             return
         if reasoning.budget_tokens is not None:
             self.left_out("reasoning.budget_tokens", "give an effort instead")
         effort = reasoning.effort
-        if "magistral" in self.request.model:
+        if rules.prompt_mode:
             if effort == "none":
                 self.left_out("reasoning.effort", "this model always thinks")
             else:
@@ -133,8 +133,14 @@ class _Writer:
             if effort not in (None, "none", "high"):
                 self.left_out("reasoning.effort", "this model knows no efforts")
             return
-        wanted = effort if effort == "none" else "high"
-        if effort not in (None, wanted):
+        if not rules.efforts:
+            if effort != "none":
+                self.left_out("reasoning", "this model does not reason on request")
+            return
+        wanted = nearest_effort(effort or "high", rules.efforts)
+        if effort == "none" and wanted != effort:
+            self.left_out("reasoning.effort", f"this model always thinks; the effort {wanted} was sent")
+        elif effort not in (None, wanted):
             self.warnings.append(OtherWarning(f"reasoning effort {effort!r} was sent as {wanted!r}"))
         self.body["reasoning_effort"] = wanted
 

@@ -12,6 +12,7 @@ from llmstream.dialects.mistral.message_reader import MessageReader
 from llmstream.dialects.mistral.request import FIELDS
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest
+from llmstream.model_rules.mistral import MISTRAL
 from llmstream.request import NamedTool, Reasoning, Request, ResponseFormat, Settings, ToolChoice, ToolSpec
 
 __all__ = ["decode_request"]
@@ -19,6 +20,7 @@ __all__ = ["decode_request"]
 _OWN: Final = frozenset(
     {"stream", "n", "safe_prompt", "prediction", "prompt_mode", "reasoning_effort", "metadata", "min_tokens"}
     | {"prompt_cache_key", "guardrails", "logprobs", "top_logprobs", "service_tier"}
+    | {"prompt_logprobs", "repetition_penalty"}
 )
 """Fields that the vendor knows and `Request` has no word for."""
 
@@ -177,11 +179,16 @@ def _response_format(body: dict[str, Any]) -> ResponseFormat | None:
 
 def _reasoning(body: dict[str, Any], model: str) -> Reasoning | None:
     """How thinking is asked for, in either of the ways that `encode` knows."""
+    rules = MISTRAL.find(model)
     effort = body.get("reasoning_effort")
-    if effort in ("none", "high") and "magistral" not in model:
+    if effort is not None and effort not in rules.efforts:
+        known = " or ".join(f"'{name}'" for name in rules.efforts)
+        told = f"Input should be {known}" if known else "This model takes no reasoning effort"
+        raise unfit("body.reasoning_effort", told, "literal_error")
+    if effort is not None:
         del body["reasoning_effort"]
         return Reasoning(effort=effort)
-    if body.get("prompt_mode") == "reasoning" and "magistral" in model:
+    if body.get("prompt_mode") == "reasoning" and rules.prompt_mode:
         del body["prompt_mode"]
         return Reasoning()
     return None

@@ -1,8 +1,9 @@
-"""The `openai-chat` dialect: Chat Completions, as OpenAI and some thirty other servers speak it.
+"""The `openai-chat` dialect: Chat Completions, as OpenAI and some seventy other servers speak it.
 
 `wire.py` has the shapes, `decoder.py` and `delta_reader.py` read them, `../tool_calls.py` is the hard
 part; `request.py` and `messages.py` write requests. `request_reader.py`, `message_reader.py` and
-`event_encoder.py` are the reverse. What servers do differently is data: `quirks.py`.
+`event_encoder.py` are the reverse. What servers do differently is data: `quirks.py`;
+what many of them share, `presets.py`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from llmstream.dialects.base import Encoded, Limits, OutputAbility
 from llmstream.dialects.openai_chat.decoder import OpenAIChatDecoder
 from llmstream.dialects.openai_chat.event_encoder import ChunkWriter
 from llmstream.dialects.openai_chat.media import accepts_url
+from llmstream.dialects.openai_chat.presets import hosted
 from llmstream.dialects.openai_chat.quirks import ModelQuirks, Quirks
 from llmstream.dialects.openai_chat.request import encode_request, output_abilities
 from llmstream.dialects.openai_chat.request_reader import read_request
@@ -26,7 +28,7 @@ from llmstream.errors import ErrorInfo, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.request import Request
 
-__all__ = ["ModelQuirks", "OpenAIChat", "OpenAIChatDecoder", "Quirks"]
+__all__ = ["ModelQuirks", "OpenAIChat", "OpenAIChatDecoder", "Quirks", "hosted"]
 
 _VENDOR = "openai"
 

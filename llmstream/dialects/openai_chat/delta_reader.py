@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -24,6 +25,8 @@ from llmstream.events.base import merge_metadata
 from llmstream.framing.sse import SSEDecoder
 
 __all__ = ["DeltaReader"]
+
+_NUMBERED: Final = re.compile(r"call_\d+")
 
 
 class DeltaReader(LazyBlocks[Chunk]):
@@ -51,7 +54,9 @@ class DeltaReader(LazyBlocks[Chunk]):
         self._quirks = quirks
         self._tools = ToolCallTracker(limits=limits, new_id=new_call_id, reserved=self._is_block_id)
         self._new_call_id = new_call_id
-        self._tags = None if quirks.think_tags == "none" else ThinkTags(opened=quirks.think_tags == "opened")
+        self._tags = None
+        if quirks.think_tags != "none":
+            self._tags = ThinkTags(opened=quirks.think_tags == "opened", tag=quirks.think_tag)
         # Whether a fragment of text or reasoning is what it looks like, without a second look at it.
         self._plain = self._tags is None and not quirks.dedupe_reasoning
         self._last_reasoning = ""
@@ -159,7 +164,8 @@ class DeltaReader(LazyBlocks[Chunk]):
                 self._refused = True
                 self.text(part["refusal"])
             elif kind in ("thinking", "reasoning"):
-                self.reasoning(_words(part.get("thinking", part.get("text"))))
+                # Databricks has it as the Responses API does, in a list called summary (seen 2026-11).
+                self.reasoning(_words(part.get("thinking") or part.get("text") or part.get("summary")))
             elif kind == "image_url":
                 self._on_image(part)
 
@@ -178,6 +184,9 @@ class DeltaReader(LazyBlocks[Chunk]):
             started = tools.started
             function, custom = fragment.function, fragment.custom
             extra = fragment.extra_content
+            call_id = fragment.id
+            if self._quirks.numbered_call_ids and _NUMBERED.fullmatch(str(call_id)):
+                call_id = None
             name = function.name if function else None
             arguments = function.arguments if function else None
             if custom is not None:
@@ -185,7 +194,7 @@ class DeltaReader(LazyBlocks[Chunk]):
             try:
                 events = tools.add(
                     index=fragment.index,
-                    id=fragment.id,
+                    id=call_id,
                     name=name,
                     arguments=arguments,
                     custom=None if custom is None else self._metadata("type", CUSTOM_CALL),

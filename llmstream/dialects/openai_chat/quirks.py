@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from llmstream.events import FinishReason
+from llmstream.model_rules.open_models import OPEN_MODELS, OpenModelRules
 
 __all__ = ["ModelQuirks", "Quirks"]
+
+_SWITCHES: Final = frozenset({"thinking", "thinking-effort", "enable-thinking", "chat-template"})
+"""Styles that say on or off; elsewhere an effort stands for "on" at hosts of models without efforts."""
 
 
 class ModelQuirks(msgspec.Struct, frozen=True):
@@ -36,9 +40,11 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     path:        of the endpoint below the base URL
     system_role: name of the system role. "auto" says `developer` to OpenAI's reasoning models
         (o-series, gpt-5 and later), which rank it above the user; others know only `system`
-    reasoning_model_rules: OpenAI's reasoning models refuse temperature, top_p and penalties
-        (gpt-5.1 and later take them at effort "none"), each knows some efforts only, and other models
-        none; what they refuse is left out with a warning
+    reasoning_model_rules: OpenAI's models refuse settings and efforts that they do not know, see
+        `model_rules/gpt.py`; these are left out with a warning
+    wire_rules:  OpenAI and Azure themselves refuse function tools of models that reason, and do not serve
+        every model here (`chat_tools` and `chat` in `model_rules/gpt.py`); other servers of their
+        models do
     by_model:    what is different for some models; where several fit, later ones win
 
     Fields of the request:
@@ -91,9 +97,24 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         "openrouter" `reasoning{effort|max_tokens}`; "thinking" `thinking{type}` (Z.ai, Moonshot);
         "thinking-effort" the same with `reasoning_effort` (DeepSeek V4, GLM-5.2);
         "enable-thinking" `enable_thinking`, `thinking_budget` (Qwen);
+        "chat-template" `chat_template_kwargs{SWITCH}`, for servers that pass it to the model's
+        template (vLLM, SGLang, NIM);
         "groq" `reasoning_effort` and `reasoning_format: parsed`; "none" cannot be asked for
-    efforts:             our effort -> the vendor's word, where they differ (Fireworks has no minimal)
-    always_thinks:       effort "none" cannot be asked for (Kimi K2 Thinking)
+    template_switch:     the variable of the model's template that turns thinking on ("thinking":
+        DeepSeek, Kimi, Granite)
+    switch_values:       what that variable holds for off and on
+    effort_beside_switch: whether `reasoning_effort` goes along with the switch, where models know efforts
+    budget_field:        field of the body for a budget, beside switch or effort; None where there is none
+    known_efforts:       the efforts that are known, in order, "none" among them where thinking can be
+        switched off; others become the next higher, else the highest. None where any may be sent
+    efforts:             our effort -> the vendor's word, where they differ (Inception: instant)
+    open_model_rules:    the model's name says by `model_rules/open_models.py` which efforts it knows,
+        whether it can be kept from thinking, and its switch: for hosts of open models. What `by_model`
+        says of a model wins
+    always_thinks:       effort "none" cannot be asked for (Kimi K2 Thinking); the lowest of the known
+        efforts is sent in its place
+    off_unasked:         the model thinks only where it is asked to, and has no word for effort "none",
+        for which nothing is sent (Claude at Snowflake)
     reasoning_field:     under which name reasoning goes back, and is written in reverse; "think-tags"
         puts it into the content, as it came (MiniMax); "reasoning_text" goes with its signature,
         `reasoning_opaque`, or not at all (Copilot, seen 2026-09)
@@ -106,6 +127,9 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
 
     think_tags:          the model's `<think>` tags come in the content ("tags"), the first one
         maybe missing since it stands in the prompt ("opened": Qwen3, R1 templates)
+    think_tag:           what the tag is called (Bedrock: "reasoning")
+    numbered_call_ids:   ids of calls are `call_0`, `call_1`, anew in each answer; they get ids of ours,
+        since a conversation cannot tell them apart (Bedrock)
     dedupe_reasoning:    a reasoning delta equal to the one before it is a repetition (xAI)
     output_excludes_reasoning: completion_tokens leave reasoning out, whatever the total says (xAI)
     output_may_exclude_reasoning: more reasoning than completion_tokens comes on top of them (DeepInfra)
@@ -116,6 +140,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     path: str = "/chat/completions"
     system_role: Literal["system", "developer", "auto"] = "auto"
     reasoning_model_rules: bool = True
+    wire_rules: bool = True
     by_model: tuple[ModelQuirks, ...] = ()
 
     max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
@@ -156,11 +181,19 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         "thinking",
         "thinking-effort",
         "enable-thinking",
+        "chat-template",
         "groq",
         "none",
     ] = "effort"
-    efforts: Mapping[str, str] = msgspec.field(default_factory=lambda: {"max": "xhigh"})
+    template_switch: str = "enable_thinking"
+    switch_values: tuple[bool | str, bool | str] = (False, True)
+    effort_beside_switch: bool = False
+    budget_field: str | None = None
+    known_efforts: tuple[str, ...] | None = None
+    efforts: Mapping[str, str] = {}
+    open_model_rules: bool = False
     always_thinks: bool = False
+    off_unasked: bool = False
     reasoning_field: Literal[
         "none", "reasoning_content", "reasoning", "reasoning_details", "reasoning_text", "think-tags"
     ] = "none"
@@ -168,6 +201,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     echo_empty: bool = False
 
     think_tags: Literal["none", "tags", "opened"] = "none"
+    think_tag: str = "think"
+    numbered_call_ids: bool = False
     dedupe_reasoning: bool = False
     output_excludes_reasoning: bool = False
     output_may_exclude_reasoning: bool = False
@@ -180,4 +215,22 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         for rule in self.by_model:
             if re.search(rule.pattern, model, re.IGNORECASE):
                 changes.update(rule.changes)
+        if changes.get("open_model_rules", self.open_model_rules):
+            style = changes.get("reasoning_style", self.reasoning_style)
+            changes = {**_of_open_model(OPEN_MODELS.find(model), style), **changes}
         return msgspec.structs.replace(self, **changes) if changes else self
+
+
+def _of_open_model(rules: OpenModelRules, style: str) -> dict[str, Any]:
+    """What the rules for an open model change, at a host that asks for thinking in this style."""
+    if not rules.thinks:
+        return {"reasoning_style": "none"}
+    changes: dict[str, Any] = {"always_thinks": not rules.can_stop_thinking}
+    if rules.efforts is not None and (rules.efforts or style in _SWITCHES):
+        changes["known_efforts"] = (*(("none",) if rules.can_stop_thinking else ()), *rules.efforts)
+    if style == "chat-template" and rules.switch is None:
+        changes["reasoning_style"] = "effort" if rules.efforts else "none"
+    elif rules.switch is not None:
+        changes["template_switch"] = rules.switch
+        changes["switch_values"] = rules.switch_values
+    return changes

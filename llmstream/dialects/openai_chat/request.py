@@ -14,12 +14,12 @@ from llmstream.dialects.openai_chat.moonshot_schema import moonshot_schema
 from llmstream.dialects.openai_chat.output_format import encode_output
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.role_order import alternating
-from llmstream.dialects.openai_chat.thinking import encode_thinking, thinks
-from llmstream.dialects.openai_models import is_reasoning_model, samples_without_reasoning
+from llmstream.dialects.openai_chat.thinking import beside_tools, check_served, encode_thinking, thinks
 from llmstream.dialects.openai_schema import strict_schema
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
 from llmstream.exchange import HttpRequest
+from llmstream.model_rules.gpt import GPT
 from llmstream.request import NamedTool, ProviderTool, Request, Settings, ToolSpec
 
 __all__ = ["encode_request", "output_abilities"]
@@ -57,12 +57,15 @@ class _Writer:
         self.provider = provider
         self.warnings: list[Warning] = []
         self.body: dict[str, Any] = {"model": request.model}
+        self.checks_wire = quirks.reasoning_model_rules and quirks.wire_rules
 
     def write(self) -> Encoded:
         request, quirks, body = self.request, self.quirks, self.body
+        if self.checks_wire:
+            check_served(request.model, provider=self.provider)
         role = quirks.system_role
         if role == "auto":
-            role = "developer" if is_reasoning_model(request.model) else "system"
+            role = "developer" if GPT.find(request.model).reasons else "system"
         messages = MessageWriter(quirks, provider=self.provider, system_role=role)
         body["messages"] = messages.write(request.messages)
         self.warnings += messages.warnings
@@ -71,7 +74,7 @@ class _Writer:
         if request.tools:
             self.tools()
         if request.reasoning is not None or request.tools:
-            body.update(encode_thinking(request, quirks, provider=self.provider, warnings=self.warnings))
+            body.update(self.thinking())
         if request.response_format is not None:
             self.output(role)
         if quirks.alternating_roles:
@@ -91,13 +94,25 @@ class _Writer:
         http = HttpRequest(quirks.path, encoded, {**headers, **quirks.headers, **request.headers})
         return Encoded(http, self.warnings)
 
+    def thinking(self) -> dict[str, Any]:
+        request, provider, warnings = self.request, self.provider, self.warnings
+        fields = encode_thinking(request, self.quirks, provider=provider, warnings=warnings)
+        if self.checks_wire and any(tool["type"] == "function" for tool in self.body.get("tools", ())):
+            return beside_tools(fields, request, provider=provider, warnings=warnings)
+        return fields
+
+    def refused_by_model(self) -> set[str]:
+        """Settings that OpenAI's model would refuse."""
+        rules = GPT.find(self.request.model)
+        effort = self.request.reasoning.effort if self.request.reasoning else None
+        refused = set() if rules.stop else {"stop"}
+        if rules.sampling == "never" or (rules.sampling == "at-none" and effort != "none"):
+            refused.update(_SAMPLING)
+        return refused
+
     def settings(self) -> None:
         settings = self.request.settings
-        by_model: set[str] = set()
-        if self.quirks.reasoning_model_rules and is_reasoning_model(self.request.model):
-            effort = self.request.reasoning.effort if self.request.reasoning else None
-            if not (effort == "none" and samples_without_reasoning(self.request.model)):
-                by_model.update(_SAMPLING)
+        by_model = self.refused_by_model() if self.quirks.reasoning_model_rules else set()
         for name in settings.__struct_fields__:
             value = getattr(settings, name)
             if value is None or value == () or name == "parallel_tool_calls":

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.openai_chat.message_reader import MessageReader, refused
+from llmstream.dialects.openai_chat.model_checks import check_model
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.exchange import HttpRequest
 from llmstream.request import (
@@ -56,6 +57,8 @@ def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
     if "messages" not in body:
         raise refused("Missing required parameter: 'messages'.", "missing_required_parameter")
     messages = MessageReader(key).read(body.pop("messages"))
+    if quirks.reasoning_model_rules:
+        check_model(body, model, quirks)
     tools = _tools(body)
     choice = _tool_choice(body, tools)
     settings = _settings(body)
@@ -178,7 +181,7 @@ def _tool_choice(body: dict[str, Any], tools: tuple[ToolSpec | ProviderTool, ...
         return known
     function = choice.get("function") if isinstance(choice, dict) else None
     if not isinstance(function, dict):
-        if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
+        if isinstance(choice, dict) and choice.get("type") in ("allowed_tools", "custom"):
             return None  # no word of ours: it stays among the vendor's own fields
         raise refused(f"Invalid value for 'tool_choice': {choice!r}.", "invalid_value")
     name = str(function.get("name"))

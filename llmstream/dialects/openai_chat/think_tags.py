@@ -2,7 +2,7 @@
 
 Tags may be cut across chunks. Only tags at the beginning of the answer count, after white space
 at most, so that an answer about tags stays as it is. Qwen3 and R1 templates put the opening tag
-into the prompt: `opened=True` begins inside the reasoning.
+into the prompt: `opened=True` begins inside the reasoning. Bedrock calls the tag `reasoning`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ from collections.abc import Iterator
 
 __all__ = ["ThinkTags"]
 
-_OPEN = "<think>"
-_CLOSE = "</think>"
-
 
 class ThinkTags:
     """Content in, (is it reasoning, fragment) out."""
 
-    def __init__(self, *, opened: bool = False) -> None:
+    def __init__(self, *, opened: bool = False, tag: str = "think") -> None:
+        self._open, self._close = f"<{tag}>", f"</{tag}>"
         self._inside = opened
         self._behind = False
         self._opened = opened
@@ -54,10 +52,10 @@ class ThinkTags:
     def _beginning(self, text: str) -> str:
         """Looks for the opening tag at the beginning; holds what may become one."""
         bare = text.lstrip()
-        if bare.startswith(_OPEN):
+        if bare.startswith(self._open):
             self._inside = True
-            return bare[len(_OPEN) :]
-        if _OPEN.startswith(bare):
+            return bare[len(self._open) :]
+        if self._open.startswith(bare):
             self._held = text
             return ""
         self._behind = True
@@ -67,19 +65,22 @@ class ThinkTags:
     def _own_opening_tag(self, text: str) -> str:
         """A tag that came although the prompt was said to hold it."""
         bare = text.lstrip()
-        if bare and len(bare) < len(_OPEN) and _OPEN.startswith(bare):
+        if bare and len(bare) < len(self._open) and self._open.startswith(bare):
             self._held = text
             return ""
         if bare:
             self._opened = False
-        return bare.removeprefix(_OPEN)
+        return bare.removeprefix(self._open)
 
     def _reasoning(self, text: str) -> Iterator[tuple[bool, str]]:
         if self._strip:
             text = text.lstrip()
-        end = text.find(_CLOSE)
+        end = text.find(self._close)
         if end < 0:
-            keep = next((n for n in range(min(len(text), 7), 0, -1) if _CLOSE.startswith(text[-n:])), 0)
+            longest = len(self._close) - 1
+            keep = next(
+                (n for n in range(min(len(text), longest), 0, -1) if self._close.startswith(text[-n:])), 0
+            )
             self._held = text[len(text) - keep :]
             text = text[: len(text) - keep]
             if text:
@@ -89,7 +90,7 @@ class ThinkTags:
         if text[:end]:
             yield True, text[:end]
         self._inside, self._behind, self._strip = False, True, True
-        yield from self._text(text[end + len(_CLOSE) :])
+        yield from self._text(text[end + len(self._close) :])
 
     def _text(self, text: str) -> Iterator[tuple[bool, str]]:
         """What follows the closing tag, without the empty lines between."""

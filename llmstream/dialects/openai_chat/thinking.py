@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from llmstream.dialects.openai_chat.quirks import Quirks
-from llmstream.dialects.openai_models import known_efforts, nearest_effort
+from llmstream.errors import Unsupported
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
+from llmstream.model_rules.efforts import nearest_effort
+from llmstream.model_rules.gpt import GPT
 from llmstream.request import NamedTool, Request
 
-__all__ = ["encode_thinking", "thinks"]
+__all__ = ["beside_tools", "check_served", "encode_thinking", "thinks"]
 
 _ALWAYS = "this model always thinks"
 _ON_OR_OFF = "thinking was switched on; how much cannot be said"
+_NOT_HOW_MUCH = "this model always thinks; how much cannot be said"
+_OPENAI_EFFORTS: Final = {"max": "xhigh"}
+"""OpenAI's Chat Completions refuse max for every model (seen 2026-11, BerriAI/litellm-docs#1173)."""
 _ONE_OF_BOTH = "not together with an effort, which was sent"
 
 
 def thinks(request: Request, quirks: Quirks) -> bool:
     """Whether the request makes the model think, as far as it says."""
     reasoning = request.reasoning
-    return quirks.always_thinks or (reasoning is not None and reasoning.effort != "none")
+    return _always_thinks(quirks) or (reasoning is not None and reasoning.effort != "none")
+
+
+def _always_thinks(quirks: Quirks) -> bool:
+    known = quirks.known_efforts
+    return quirks.always_thinks or (bool(known) and "none" not in (known or ()))
+
+
+def _on_or_off(quirks: Quirks) -> bool:
+    """Whether the model knows no efforts, as far as that is known."""
+    return quirks.known_efforts in ((), ("none",))
 
 
 def encode_thinking(
@@ -27,6 +42,42 @@ def encode_thinking(
 ) -> dict[str, Any]:
     """The fields of the body that say it; {} where there is nothing to say."""
     return _Writer(request, quirks, provider, warnings).write()
+
+
+def check_served(model: str, *, provider: str) -> None:
+    """Refuses a model that only Responses serves.
+
+    raises: Unsupported
+    """
+    if not GPT.find(model).chat:
+        elsewhere = _in_responses(model, provider)
+        raise Unsupported(f"Chat Completions does not serve {model}. Use {elsewhere}.", provider=provider)
+
+
+def beside_tools(
+    fields: dict[str, Any], request: Request, *, provider: str, warnings: list[Warning]
+) -> dict[str, Any]:
+    """What `encode_thinking` gave, as OpenAI takes it beside function tools.
+
+    raises: Unsupported where this model takes no function tools here, whatever its effort
+    """
+    model, when = request.model, GPT.find(request.model).chat_tools
+    effort = fields.get("reasoning_effort")
+    if when == "always" or effort == "none" or (when == "without-effort" and effort is None):
+        return fields
+    elsewhere = _in_responses(model, provider)
+    if when == "never":
+        raise Unsupported(
+            f"{model} takes no function tools in Chat Completions, for it always reasons. Use {elsewhere}.",
+            provider=provider,
+        )
+    words = f"Chat Completions takes function tools of {model} without reasoning only; use {elsewhere}"
+    warnings.append(UnsupportedSetting("reasoning.effort", words))
+    return {**fields, "reasoning_effort": "none"}
+
+
+def _in_responses(model: str, provider: str) -> str:
+    return f'"{provider.removesuffix("-chat")}-responses:{model}"'
 
 
 class _Writer:
@@ -46,8 +97,10 @@ class _Writer:
             if reasoning.effort != "none" or quirks.always_thinks:
                 self.left_out("reasoning", f"{self.provider} takes no such setting for this model")
             return {}
-        if reasoning.effort == "none" and quirks.always_thinks:
+        if reasoning.effort == "none" and quirks.always_thinks and not quirks.known_efforts:
             self.left_out("reasoning.effort", _ALWAYS)
+            return {}
+        if reasoning.effort == "none" and quirks.off_unasked:
             return {}
         effort, budget = self.effort(reasoning.effort), reasoning.budget_tokens
         match quirks.reasoning_style:
@@ -57,6 +110,8 @@ class _Writer:
                 return self.enable_thinking(effort, budget)
             case "thinking" | "thinking-effort":
                 return self.thinking(effort, budget)
+            case "chat-template":
+                return self.chat_template(effort, budget)
             case "effort-or-budget" if effort is None and budget is not None:
                 return {"thinking": {"type": "enabled", "budget_tokens": budget}}
             case "effort-or-budget":
@@ -80,24 +135,36 @@ class _Writer:
         """The vendor's word for it; None where it knows none."""
         if effort is None:
             return None
-        sent = self.quirks.efforts.get(effort, effort)
-        known = known_efforts(self.request.model) if self.quirks.reasoning_model_rules else None
+        known = GPT.find(self.request.model).chat_efforts if self.quirks.reasoning_model_rules else None
         if known:
             sent = nearest_effort(effort, known)
         elif known is not None:
             if effort != "none":
                 self.left_out("reasoning.effort", "this model takes none")
             return None
+        else:
+            sent = self.word_for(effort)
         if sent != effort:
-            self.warnings.append(OtherWarning(f"reasoning effort {effort!r} was sent as {sent!r}"))
+            because = f": {_ALWAYS}" if effort == "none" and _always_thinks(self.quirks) else ""
+            self.warnings.append(OtherWarning(f"reasoning effort {effort!r} was sent as {sent!r}{because}"))
         return sent
+
+    def word_for(self, effort: str) -> str:
+        """An effort as this server knows it, where its models are not OpenAI's."""
+        quirks = self.quirks
+        if effort in quirks.efforts:
+            return quirks.efforts[effort]
+        if quirks.known_efforts and not _on_or_off(quirks):
+            effort = nearest_effort(effort, quirks.known_efforts)
+        elif quirks.reasoning_model_rules:
+            effort = _OPENAI_EFFORTS.get(effort, effort)
+        return quirks.efforts.get(effort, effort)
 
     def by_effort(
         self, effort: str | None, budget: int | None, refusal: str = "give an effort instead"
     ) -> dict[str, Any]:
-        if budget is not None:
-            self.left_out("reasoning.budget_tokens", refusal)
-        return {} if effort is None else {"reasoning_effort": effort}
+        fields = self.budget(budget, refusal)
+        return fields if effort is None else {**fields, "reasoning_effort": effort}
 
     def openrouter(self, effort: str | None, budget: int | None) -> dict[str, Any]:
         if budget is None:
@@ -118,10 +185,31 @@ class _Writer:
         fields: dict[str, Any] = {"thinking": {"type": "disabled" if effort == "none" else "enabled"}}
         if effort in (None, "none"):
             return fields
-        if self.quirks.reasoning_style == "thinking-effort":
+        if self.quirks.reasoning_style == "thinking-effort" and not _on_or_off(self.quirks):
             return {**fields, "reasoning_effort": effort}
         self.left_out("reasoning.effort", _ON_OR_OFF)
         return fields
+
+    def chat_template(self, effort: str | None, budget: int | None) -> dict[str, Any]:
+        quirks = self.quirks
+        fields = self.budget(budget)
+        if not _always_thinks(quirks):
+            fields["chat_template_kwargs"] = {quirks.template_switch: quirks.switch_values[effort != "none"]}
+        if effort in (None, "none"):
+            return fields
+        if quirks.effort_beside_switch and not _on_or_off(quirks):
+            return {**fields, "reasoning_effort": effort}
+        self.left_out("reasoning.effort", _NOT_HOW_MUCH if _always_thinks(quirks) else _ON_OR_OFF)
+        return fields
+
+    def budget(self, budget: int | None, refusal: str = "give an effort instead") -> dict[str, Any]:
+        """A budget in a field of its own, where there is one."""
+        if budget is None:
+            return {}
+        if self.quirks.budget_field is None:
+            self.left_out("reasoning.budget_tokens", refusal)
+            return {}
+        return {self.quirks.budget_field: budget}
 
     def left_out(self, setting: str, details: str | None = None) -> None:
         self.warnings.append(UnsupportedSetting(setting, details or f"{self.provider} does not take it"))

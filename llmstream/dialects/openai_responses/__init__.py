@@ -21,6 +21,7 @@ import msgspec
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Encoded, Limits, Position
 from llmstream.dialects.openai_answers import error_response
+from llmstream.dialects.openai_responses.content_parts import may_stay
 from llmstream.dialects.openai_responses.decoder import OpenAIResponsesDecoder
 from llmstream.dialects.openai_responses.event_encoder import ResponseWriter
 from llmstream.dialects.openai_responses.following_decoder import FollowingResponsesDecoder
@@ -130,8 +131,10 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
         return http.method == "POST" and http.url.partition("?")[0].endswith(self.quirks.path)
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
-        """Images and files may stay URLs; recordings, where they are known at all, may not."""
-        return not (isinstance(part, Audio) and self.quirks.audio)
+        """Images and files may stay URLs by the quirks; recordings, where they are known at all, may not."""
+        if isinstance(part, Audio):
+            return not self.quirks.audio
+        return may_stay(part.url, self.quirks)
 
     def decode_request(self, http: HttpRequest, *, provider: str = _VENDOR) -> Request:
         """What a client asks for; fields of the vendor's own are kept under `provider`.

@@ -46,6 +46,10 @@ def wire_id(call_id: str) -> str:
     return f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:40]}"
 
 
+def _is_call(item: dict[str, Any]) -> bool:
+    return item.get("type") in ("function_call", "custom_tool_call")
+
+
 class AnswerWriter:
     """Writes the assistant's messages of one request.
 
@@ -90,7 +94,8 @@ class AnswerWriter:
                 case _:  # results and sources that are no items
                     pass
         fresh = [self._with_fresh_id(item) for item in self._chained(items)]
-        return self._chained(fresh)  # stored reasoning that comes again is nothing without its id
+        written = self._chained(fresh)  # stored reasoning that comes again is nothing without its id
+        return sorted(written, key=_is_call) if self._quirks.calls_last else written
 
     def _text(self, part: Text, items: list[dict[str, Any]]) -> None:
         told = own(part)

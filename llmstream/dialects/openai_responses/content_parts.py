@@ -15,7 +15,7 @@ from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.sources import KEY
 from llmstream.errors import Unsupported
 
-__all__ = ["INPUT_PARTS", "own", "read_part", "write_part"]
+__all__ = ["INPUT_PARTS", "may_stay", "own", "read_part", "write_part"]
 
 INPUT_PARTS: Final = ("input_text", "input_image", "input_file", "input_audio")
 _AUDIO_FORMATS: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
@@ -29,6 +29,11 @@ def own(part: object) -> dict[str, Any]:
     return told
 
 
+def may_stay(url: str, quirks: Quirks) -> bool:
+    """Whether the server fetches from an address itself."""
+    return quirks.urls or not url.startswith(("http://", "https://"))
+
+
 def write_part(part: Part, quirks: Quirks, *, provider: str) -> dict[str, Any]:
     """The part of a user's message or of a tool's result.
 
@@ -36,6 +41,10 @@ def write_part(part: Part, quirks: Quirks, *, provider: str) -> dict[str, Any]:
     """
     told = own(part)
     extras: dict[str, Any] = {name: told[name] for name in _EXTRAS if name in told}
+    if isinstance(part, Image | Document | File) and not part.data and not may_stay(part.url, quirks):
+        raise Unsupported(
+            f"{provider} takes files as bytes only. Download it and pass data=.", provider=provider
+        )
     if isinstance(part, Text):
         return {"type": "input_text", "text": part.text, **extras}
     if isinstance(part, Image) or (isinstance(part, File) and part.media_type.startswith("image/")):

@@ -22,15 +22,20 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         wants them) or as the first message
     system_role:    role of system messages in the input; "auto" says `developer` to OpenAI's
         reasoning models, which rank it above the user
-    reasoning_model_rules: OpenAI's reasoning models refuse temperature and top_p (gpt-5.1 and
-        later take them at effort "none"); they are left out with a warning
+    reasoning_model_rules: OpenAI's models refuse sampling and efforts that they do not know, see
+        `model_rules/gpt.py`; these are left out with a warning. Text of their reasoning comes where a
+        summary is asked for
     unsupported_settings: names of `Settings` fields the wire has no word for
     efforts:        our effort -> the vendor's word, where they differ
     item_ids:       whether items go back with their ids (Copilot gives a new one in every event)
     plain_reasoning: whether reasoning goes back without being encrypted (LM Studio, DeepSeek,
         vLLM: open models)
+    calls_last:     an answer's calls go back behind its other items: one between two calls parts the
+        first from its output (DeepSeek)
+    tool_choice:    what may be asked for (Meta: auto only)
     strict_tools:   whether `strict` is known
     provider_tools: whether tools of the vendor's own are known
+    urls:           whether images and files may stay at their addresses (Bedrock fetches from s3 alone)
     audio:          whether recordings may be sent
     background:     whether answers can be made in the background, kept and read on
     extra_body:     fixed fields of every request
@@ -46,11 +51,16 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     unsupported_settings: frozenset[str] = frozenset(
         {"top_k", "stop", "seed", "presence_penalty", "frequency_penalty"}
     )
-    efforts: Mapping[str, str] = msgspec.field(default_factory=lambda: {"max": "xhigh"})
+    efforts: Mapping[str, str] = {}
     item_ids: bool = True
     plain_reasoning: bool = False
+    calls_last: bool = False
+    tool_choice: frozenset[Literal["auto", "none", "required", "named"]] = frozenset(
+        {"auto", "none", "required", "named"}
+    )
     strict_tools: bool = True
     provider_tools: bool = True
+    urls: bool = True
     audio: bool = False
     background: bool = True
     extra_body: Mapping[str, Any] = {}

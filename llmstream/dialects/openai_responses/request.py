@@ -7,7 +7,6 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.base import Encoded
-from llmstream.dialects.openai_models import is_reasoning_model, samples_without_reasoning
 from llmstream.dialects.openai_responses.input_writer import InputWriter
 from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.sources import KEY
@@ -16,6 +15,8 @@ from llmstream.dialects.options import options_of
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
 from llmstream.exchange import HttpRequest
+from llmstream.model_rules.efforts import nearest_effort
+from llmstream.model_rules.gpt import GPT
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 
 __all__ = ["CONTINUING", "MERGED", "NAMED_TOOLS", "encode_request", "system_role"]
@@ -34,7 +35,7 @@ def system_role(model: str, quirks: Quirks) -> str:
     """What a model calls the system role."""
     if quirks.system_role != "auto":
         return quirks.system_role
-    return "developer" if is_reasoning_model(model) else "system"
+    return "developer" if GPT.find(model).reasons else "system"
 
 
 def encode_request(request: Request, quirks: Quirks, *, provider: str) -> Encoded:
@@ -95,12 +96,11 @@ class _Writer:
         self.warnings += writer.warnings
 
     def settings(self) -> None:
-        settings, model = self.request.settings, self.request.model
+        settings, sampling = self.request.settings, GPT.find(self.request.model).sampling
+        effort = self.request.reasoning.effort if self.request.reasoning else None
         refuses: tuple[str, ...] = ()
-        if self.quirks.reasoning_model_rules and is_reasoning_model(model):
-            effort = self.request.reasoning.effort if self.request.reasoning else None
-            if not (effort == "none" and samples_without_reasoning(model)):
-                refuses = ("temperature", "top_p")
+        if self.quirks.reasoning_model_rules and sampling != "always":
+            refuses = () if sampling == "at-none" and effort == "none" else ("temperature", "top_p")
         for name in settings.__struct_fields__:
             value = getattr(settings, name)
             if value is None or value == () or name == "parallel_tool_calls":
@@ -121,7 +121,7 @@ class _Writer:
             return self.quirks.encrypted == "always"
         reasoning = self.request.reasoning
         asked = reasoning is not None and reasoning.effort != "none"
-        return asked or is_reasoning_model(self.request.model)
+        return asked or GPT.find(self.request.model).reasons
 
     def tools(self) -> None:
         """Tools, flat, and the choice among them; never an empty list."""
@@ -135,16 +135,22 @@ class _Writer:
             else:
                 details = f"{self.provider} does not take it"
                 self.warnings.append(UnsupportedTool(tool.name or tool.type, details))
-        if not tools:
+        choice = self.request.tool_choice
+        if not tools or (choice == "none" and "none" not in self.quirks.tool_choice):
             return
         self.body["tools"] = tools
-        choice = self.request.tool_choice
-        if isinstance(choice, NamedTool):
+        self.tool_choice(choice)
+        if self.request.settings.parallel_tool_calls is not None:
+            self.body["parallel_tool_calls"] = self.request.settings.parallel_tool_calls
+
+    def tool_choice(self, choice: NamedTool | str | None) -> None:
+        kind = "named" if isinstance(choice, NamedTool) else choice
+        if choice is not None and kind not in self.quirks.tool_choice:
+            self.left_out("tool_choice", f"{self.provider} lets no tool be forced")
+        elif isinstance(choice, NamedTool):
             self.body["tool_choice"] = self.named(choice.name)
         elif choice is not None:
             self.body["tool_choice"] = choice
-        if self.request.settings.parallel_tool_calls is not None:
-            self.body["parallel_tool_calls"] = self.request.settings.parallel_tool_calls
 
     def function(self, tool: ToolSpec) -> dict[str, Any]:
         out: dict[str, Any] = {"type": "function", "name": tool.name}
@@ -182,15 +188,34 @@ class _Writer:
         reasoning = self.request.reasoning
         if reasoning is None:
             return
-        if reasoning.effort is not None:
-            effort = self.quirks.efforts.get(reasoning.effort, reasoning.effort)
-            if effort != reasoning.effort:
-                self.warnings.append(
-                    OtherWarning(f"reasoning effort {reasoning.effort!r} was sent as {effort!r}")
-                )
-            self.body["reasoning"] = {"effort": effort}
+        effort = None if reasoning.effort is None else self.effort(reasoning.effort)
+        if effort is not None:
+            self.body["reasoning"] = {"effort": effort, **self.summary(effort)}
         if reasoning.budget_tokens is not None:
             self.left_out("reasoning.budget_tokens", "give an effort instead")
+
+    def effort(self, wanted: str) -> str | None:
+        """The vendor's word for it; None where the model takes none."""
+        known = GPT.find(self.request.model).efforts if self.quirks.reasoning_model_rules else None
+        if known == ():
+            if wanted != "none":
+                self.left_out("reasoning.effort", "this model takes none")
+            return None
+        if known:
+            sent = nearest_effort(wanted, known)
+        elif self.quirks.reasoning_model_rules and wanted == "max":
+            sent = "xhigh"  # known to more models than max is, should the name be a deployment's
+        else:
+            sent = self.quirks.efforts.get(wanted, wanted)
+        if sent != wanted:
+            self.warnings.append(OtherWarning(f"reasoning effort {wanted!r} was sent as {sent!r}"))
+        return sent
+
+    def summary(self, effort: str) -> dict[str, str]:
+        """Asks OpenAI for the text of the reasoning, which does not come unasked."""
+        rules = GPT.find(self.request.model)
+        asks = self.quirks.reasoning_model_rules and rules.reasons and rules.summaries
+        return {"summary": "auto"} if asks and effort != "none" else {}
 
     def response_format(self) -> None:
         wanted = self.request.response_format

@@ -11,8 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.chats.message import Message
-from llmstream.dialects.openai_answers import refused
-from llmstream.dialects.openai_models import is_reasoning_model, samples_without_reasoning
+from llmstream.dialects.openai_answers import check_effort, refused
 from llmstream.dialects.openai_responses.input_reader import InputReader
 from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.request import (
@@ -26,6 +25,7 @@ from llmstream.dialects.openai_responses.tools_reader import read_tool_choice, r
 from llmstream.dialects.openai_schema import strict_problem
 from llmstream.errors import RequestError
 from llmstream.exchange import HttpRequest
+from llmstream.model_rules.gpt import GPT
 from llmstream.request import (
     Reasoning,
     Request,
@@ -75,7 +75,7 @@ def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
         tool_choice=read_tool_choice(body.get("tool_choice"), tools),
         settings=_settings(body, quirks),
         response_format=_response_format(body),
-        reasoning=_reasoning(body.get("reasoning")),
+        reasoning=_reasoning(body, quirks),
         headers={k: v for k, v in http.headers.items() if k.lower() not in _HEADERS},
     )
     own = _difference(body, request, quirks, key)
@@ -149,7 +149,8 @@ def _settings(body: dict[str, Any], quirks: Quirks) -> Settings:
     found: dict[str, Any] = {}
     reasoning = body.get("reasoning")
     effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
-    samples = effort == "none" and samples_without_reasoning(body["model"])
+    sampling = GPT.find(body["model"]).sampling
+    samples = sampling == "always" or (sampling == "at-none" and effort == "none")
     for name, (low, high) in _RANGES.items():
         value = body.get(name)
         if value is None:
@@ -163,8 +164,8 @@ def _settings(body: dict[str, Any], quirks: Quirks) -> Settings:
                 f"but got {value} instead.",
                 f"decimal_{'below_min' if value < low else 'above_max'}_value",
             )
-        if quirks.reasoning_model_rules and is_reasoning_model(body["model"]) and not samples:
-            raise refused(f"Unsupported parameter: '{name}' is not supported with this model.")
+        if quirks.reasoning_model_rules and not samples:
+            raise refused(f"Unsupported parameter: '{name}' is not supported with this model.", None, name)
         found[name] = value
     most = body.get("max_output_tokens")
     if most is not None:
@@ -213,7 +214,8 @@ def _response_format(body: dict[str, Any]) -> ResponseFormat | None:
     return ResponseFormat(schema, name, wanted.get("description"), strict)
 
 
-def _reasoning(reasoning: object) -> Reasoning | None:
+def _reasoning(body: dict[str, Any], quirks: Quirks) -> Reasoning | None:
+    reasoning = body.get("reasoning")
     effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
     if effort is None:
         return None
@@ -222,4 +224,6 @@ def _reasoning(reasoning: object) -> Reasoning | None:
             f"Invalid value: {effort!r}. Supported values are: {', '.join(map(repr, _EFFORTS))}.",
             "invalid_value",
         )
+    if quirks.reasoning_model_rules:
+        check_effort("reasoning.effort", effort, GPT.find(body["model"]).efforts)
     return Reasoning(effort=effort)

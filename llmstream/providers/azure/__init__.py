@@ -1,7 +1,7 @@
 """Azure OpenAI (Azure AI Foundry)."""
 
 from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
-from llmstream.providers.azure.route import azure_route, key_or_token
+from llmstream.providers.azure.route import azure_route, azure_wire, key_or_token
 from llmstream.providers.base import Provider
 
 AZURE = Provider(
@@ -34,6 +34,7 @@ AZURE = Provider(
     auth=key_or_token,
     token_env=("AZURE_OPENAI_AD_TOKEN", "AZURE_AD_TOKEN"),
     route=azure_route,
+    wire=azure_wire,
     aliases=("azure-openai", "azureopenai"),
     docs="https://learn.microsoft.com/en-us/azure/ai-foundry/openai/reference",
     notes="MODEL is the deployment; `OPENAI_API_VERSION` picks the older, dated API",

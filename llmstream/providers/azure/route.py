@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from llmstream.exchange import HttpRequest
-from llmstream.providers.base import bearer, join, path_segment
+from llmstream.providers.base import Auth, Wire, bearer, join, path_segment
+from llmstream.providers.openai.wire import other_wire
+from llmstream.request import Request
 
-__all__ = ["azure_route", "key_or_token"]
+__all__ = ["azure_route", "azure_wire", "key_or_token", "token_or"]
 
 _VERSION_ENV: Final = ("OPENAI_API_VERSION", "AZURE_OPENAI_API_VERSION")
 _TOKEN: Final = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+=*")
 """A JSON web token, as Entra gives them; keys have no dots."""
 
 
-def key_or_token(key: str) -> dict[str, str]:
-    """A resource's key in the header `api-key`, an Entra token as Bearer."""
-    return bearer(key) if _TOKEN.fullmatch(key) else {"api-key": key}
+def token_or(header: str) -> Auth:
+    """An Entra token as Bearer, a resource's key in the header of this name."""
+    return lambda key: bearer(key) if _TOKEN.fullmatch(key) else {header: key}
+
+
+key_or_token: Final = token_or("api-key")
 
 
 def azure_route(base_url: str, http: HttpRequest, model: str, env: Mapping[str, str]) -> HttpRequest:
@@ -34,7 +40,7 @@ def azure_route(base_url: str, http: HttpRequest, model: str, env: Mapping[str, 
     base = base.rstrip("/")
     fields = dict(parse_qsl(query))
     own = fields.get("api-version")
-    version = own or next((env[name].strip() for name in _VERSION_ENV if env.get(name, "").strip()), None)
+    version = own or _version(env)
     path = urlsplit(base).path
     if "/deployments/" in path:
         sent = version
@@ -50,3 +56,25 @@ def azure_route(base_url: str, http: HttpRequest, model: str, env: Mapping[str, 
         fields["api-version"] = sent
     rest = f"?{urlencode(fields, quote_via=quote)}" if fields else ""
     return join(base + rest, http, model, env)
+
+
+def azure_wire(request: Request, address: Callable[[], str]) -> Wire | None:
+    """Responses where Azure serves the request only there, and the address is not of the older, dated API.
+
+    The dated API has other models, whose names are those of deployments; it is asked as it is.
+    """
+    return other_wire(request, lambda: _serves_responses(address(), os.environ), provider="azure")
+
+
+def _serves_responses(base_url: str, env: Mapping[str, str]) -> bool:
+    base, _, query = base_url.partition("?")
+    path = urlsplit(base.rstrip("/")).path
+    if path.endswith("/v1"):
+        return True
+    version = dict(parse_qsl(query)).get("api-version") or _version(env)
+    dated = version is not None and version[:1].isdigit()
+    return not dated and "/deployments/" not in path and not path.endswith("/models")
+
+
+def _version(env: Mapping[str, str]) -> str | None:
+    return next((env[name].strip() for name in _VERSION_ENV if env.get(name, "").strip()), None)

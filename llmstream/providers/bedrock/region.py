@@ -13,15 +13,20 @@ from llmstream.errors import InvalidRequest
 from llmstream.exchange import HttpRequest
 from llmstream.providers.base import join
 
-__all__ = ["ADDRESS", "bedrock_route", "region_of"]
+__all__ = ["ADDRESS", "MANTLE", "bedrock_route", "region_of", "service_of"]
 
 ADDRESS: Final = "https://bedrock-runtime.{region}.amazonaws.com"
 """source: "Amazon Bedrock endpoints and quotas" in the AWS General Reference"""
 
+MANTLE: Final = "https://bedrock-mantle.{region}.api.aws"
+"""source: "Endpoints supported by Amazon Bedrock" in its user guide, seen 2026-11"""
+
 _DEFAULT: Final = "us-east-1"
 _REGION: Final = re.compile(r"[a-z]{2,}(-[a-z0-9]+)+")
 _OF_ARN: Final = re.compile(r"arn:aws[a-z-]*:(?:bedrock|sagemaker):([a-z0-9-]+):")
-_OF_HOST: Final = re.compile(r"(?:^|\.)bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.")
+_OF_HOST: Final = re.compile(
+    r"(?:^|\.)(bedrock-runtime|bedrock-mantle|aws-external-anthropic)(?:-fips)?\.([a-z0-9-]+)\."
+)
 
 
 def bedrock_route(base_url: str, http: HttpRequest, model: str, env: Mapping[str, str]) -> HttpRequest:
@@ -29,8 +34,8 @@ def bedrock_route(base_url: str, http: HttpRequest, model: str, env: Mapping[str
     if "{region}" in base_url:
         region = _region(env, model)
         base_url = base_url.replace("{region}", region)
-        if region.startswith("cn-") and base_url.endswith(".amazonaws.com"):
-            base_url += ".cn"
+        if region.startswith("cn-"):
+            base_url = base_url.replace(f".{region}.amazonaws.com", f".{region}.amazonaws.com.cn")
     return join(base_url, http, model, env)
 
 
@@ -40,7 +45,18 @@ def region_of(url: str, env: Mapping[str, str]) -> str:
     raises: InvalidRequest for what is no region's name
     """
     match = _OF_HOST.search(urlsplit(url).hostname or "")
-    return match[1] if match else _region(env, "")
+    return match[2] if match else _region(env, "")
+
+
+def service_of(url: str) -> str | None:
+    """The name under which requests to a host of AWS are signed; None for any other host.
+
+    source: openai 3.54 and anthropic 2.12, seen 2026-11
+    """
+    match = _OF_HOST.search(urlsplit(url).hostname or "")
+    if match is None:
+        return None
+    return "bedrock" if match[1] == "bedrock-runtime" else match[1]
 
 
 def _region(env: Mapping[str, str], model: str) -> str:

@@ -15,48 +15,63 @@ from typing import Any, Final
 
 from llmstream.errors import MissingKey, Unsupported
 from llmstream.exchange import HttpRequest
+from llmstream.providers.base import Sign
 from llmstream.providers.bedrock.clock import CLOCK, Clock
-from llmstream.providers.bedrock.region import region_of
+from llmstream.providers.bedrock.region import region_of, service_of
 
-__all__ = ["credentials_of", "sign", "sign_for_bedrock"]
+__all__ = ["credentials_of", "sign", "sign_for_bedrock", "signing_for"]
 
 _SERVICE: Final = "bedrock"
-_VARIABLES: Final = "AWS_BEARER_TOKEN_BEDROCK, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+_KEY: Final = "AWS_BEARER_TOKEN_BEDROCK"
+_VARIABLES: Final = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
 _SIGNED: Final = frozenset({"content-type", "host"})
 """Beside `x-amz-...`; other headers may change on their way."""
 
 
-def sign_for_bedrock(http: HttpRequest, env: Mapping[str, str]) -> HttpRequest:
-    """`Provider.sign`: with the usual AWS credentials, for the region that the address names.
+def signing_for(service: str, *, key: str = _KEY) -> Sign:
+    """A `Provider.sign`: with the usual AWS credentials, for region and service that the address names.
 
-    raises: MissingKey, Unsupported, InvalidRequest
+    service: where the address names none, as behind a proxy
+    key:     the variable that would make signing needless, for errors
+    raises (the result): MissingKey, Unsupported, InvalidRequest
     """
-    return sign(http, region=region_of(http.url, env), env=env)
+
+    def signed(http: HttpRequest, env: Mapping[str, str]) -> HttpRequest:
+        region = region_of(http.url, env)
+        return sign(http, region=region, service=service_of(http.url) or service, env=env, key=key)
+
+    return signed
+
+
+sign_for_bedrock: Final = signing_for(_SERVICE)
 
 
 def sign(
     http: HttpRequest,
     *,
     region: str,
+    service: str = _SERVICE,
     env: Mapping[str, str] = os.environ,
     credentials: Any = None,
     clock: Clock = CLOCK,
+    key: str = _KEY,
 ) -> HttpRequest:
     """The same request with `authorization` and `x-amz-...` headers; valid for minutes, so sign each attempt.
 
     credentials: of botocore; found by `credentials_of` where none are given
     clock: tells the time of the signature
+    key: the variable that would make signing needless, for errors
     raises: MissingKey without credentials, Unsupported without botocore
     """
-    auth, awsrequest = _botocore("auth"), _botocore("awsrequest")
-    credentials = credentials or credentials_of(env)
+    auth, awsrequest = _botocore("auth", key), _botocore("awsrequest", key)
+    credentials = credentials or credentials_of(env, key)
     headers = {
         name: value
         for name, value in http.headers.items()
         if name.lower() in _SIGNED or name.lower().startswith("x-amz-")
     }
     request = awsrequest.AWSRequest(method=http.method, url=http.url, data=http.body, headers=headers)
-    _signer(auth, clock)(credentials, _SERVICE, region).add_auth(request)
+    _signer(auth, clock)(credentials, service, region).add_auth(request)
     signed = {name.lower(): value for name, value in request.headers.items()}
     return HttpRequest(http.url, http.body, {**http.headers, **signed}, http.method)
 
@@ -74,27 +89,27 @@ def _signer(auth: Any, clock: Clock) -> Any:
     return AtTimeOf
 
 
-def credentials_of(env: Mapping[str, str]) -> Any:
+def credentials_of(env: Mapping[str, str], key: str = _KEY) -> Any:
     """Frozen credentials of botocore: from the variables, else from wherever botocore finds them.
 
     A mapping other than the process's own environment stands for itself: no files are read then.
 
     raises: MissingKey, Unsupported
     """
-    credentials = _botocore("credentials")
-    key, secret = env.get("AWS_ACCESS_KEY_ID", "").strip(), env.get("AWS_SECRET_ACCESS_KEY", "").strip()
-    if key and secret:
+    credentials, missing = _botocore("credentials", key), f"Set {key}, {_VARIABLES}."
+    access, secret = env.get("AWS_ACCESS_KEY_ID", "").strip(), env.get("AWS_SECRET_ACCESS_KEY", "").strip()
+    if access and secret:
         token = env.get("AWS_SESSION_TOKEN", "").strip() or None
-        return credentials.ReadOnlyCredentials(key, secret, token)
+        return credentials.ReadOnlyCredentials(access, secret, token)
     if env is not os.environ:
-        raise MissingKey(f"No credentials for bedrock. Set {_VARIABLES}.")
+        raise MissingKey(f"No AWS credentials. {missing}")
     try:
         found = _session_credentials(env.get("AWS_PROFILE"))
         frozen = None if found is None else found.get_frozen_credentials()
     except _botocore("exceptions").BotoCoreError as error:
-        raise MissingKey(f"No credentials for bedrock: {error} Set {_VARIABLES}.") from error
+        raise MissingKey(f"No AWS credentials: {error} {missing}") from error
     if frozen is None or not frozen.access_key:
-        raise MissingKey(f"No credentials for bedrock. Set {_VARIABLES}.")
+        raise MissingKey(f"No AWS credentials. {missing}")
     return frozen
 
 
@@ -104,11 +119,11 @@ def _session_credentials(profile: str | None) -> Any:
     return _botocore("session").Session(profile=profile).get_credentials()
 
 
-def _botocore(module: str) -> Any:
+def _botocore(module: str, key: str = _KEY) -> Any:
     try:
         return importlib.import_module(f"botocore.{module}")
     except ImportError:
         raise Unsupported(
-            "bedrock: signing with AWS credentials needs botocore: pip install 'llmstream[bedrock]'. "
-            "A bearer key in AWS_BEARER_TOKEN_BEDROCK, or api_key=, needs nothing."
+            "Signing with AWS credentials needs botocore: pip install 'llmstream[bedrock]'. "
+            f"A key in {key}, or api_key=, needs nothing."
         ) from None

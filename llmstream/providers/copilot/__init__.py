@@ -19,8 +19,13 @@ COPILOT = Provider(
             by_model=(
                 # "model claude-sonnet-4.5 does not support reasoning effort"; 4.6 takes low to max and
                 # only Opus from 4.7 xhigh (seen 2026-06, charmbracelet/crush#2902, anomalyco/opencode#34438).
-                ModelQuirks("claude", {"efforts": {"none": "low", "minimal": "low", "xhigh": "high"}}),
-                ModelQuirks(r"claude-opus-4\.[7-9]", {"efforts": {"none": "low", "minimal": "low"}}),
+                ModelQuirks(
+                    "claude",
+                    {"reasoning_model_rules": False, "known_efforts": ("low", "medium", "high", "max")},
+                ),
+                ModelQuirks(
+                    r"claude-opus-4\.[7-9]", {"known_efforts": ("low", "medium", "high", "xhigh", "max")}
+                ),
                 ModelQuirks(
                     r"claude-(?:3|\w+-4(?:$|-|\.[0-5]))|gpt-4|gemini|grok", {"reasoning_style": "none"}
                 ),

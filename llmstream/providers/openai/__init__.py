@@ -1,7 +1,8 @@
-"""OpenAI's Chat Completions."""
+"""OpenAI's Chat Completions, and Responses for what OpenAI takes only there."""
 
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.providers.base import Provider
+from llmstream.providers.openai.wire import openai_wire
 
 OPENAI = Provider(
     name="openai",
@@ -12,6 +13,7 @@ OPENAI = Provider(
     key_env=("OPENAI_API_KEY",),
     header_env={"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"},
     idempotency_header="idempotency-key",
+    wire=openai_wire,
     docs="https://platform.openai.com/docs/api-reference/chat",
     notes="with `base_url=` any server that speaks the same",
 )

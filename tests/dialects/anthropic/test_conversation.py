@@ -9,6 +9,7 @@ import pytest
 from llmstream.chats import content as c
 from llmstream.chats.message import Message
 from llmstream.dialects.anthropic import BEDROCK_INVOKE, Anthropic, Quirks
+from llmstream.dialects.anthropic.conversation import Conversation
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning
 from llmstream.request import Request
@@ -287,3 +288,28 @@ def test_what_the_api_cannot_take_is_unsupported(part):
 def test_bedrock_takes_no_urls():
     with pytest.raises(Unsupported, match="no URLs"):
         encode(Message.user(c.Image(url="https://a.example/b.png")), dialect=BEDROCK_INVOKE)
+
+
+def placed(*messages):
+    """The prompt, the turns and the warnings for a model that knows system turns."""
+    warnings = []
+    conversation = Conversation(provider="anthropic", quirks=Quirks(), warnings=warnings, system_turns=True)
+    conversation.read(messages)
+    return [block["text"] for block in conversation.system], conversation.messages, warnings
+
+
+CALLED = Message.assistant(c.ToolCall("c1", "look", "{}"))
+LATER = Message.system("Answer in French.")
+
+
+def test_later_instructions_stay_in_place_where_the_model_knows_them():
+    result = Message.tool([c.ToolResult("c1", "found")])
+    system, turns, warnings = placed(Message.system("Be brief."), Message.user("Hi"), CALLED, LATER, result)
+    assert (system, warnings) == (["Be brief."], [])
+    assert [turn["role"] for turn in turns] == ["user", "assistant", "user", "system"]
+    assert turns[-1]["content"] == [{"type": "text", "text": "Answer in French."}]
+
+
+def test_instructions_behind_a_call_without_result_move_to_the_top():
+    system, _, warnings = placed(Message.user("Hi"), CALLED, LATER)
+    assert (system, len(warnings)) == (["Answer in French."], 1)

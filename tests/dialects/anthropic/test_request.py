@@ -216,24 +216,90 @@ def test_an_effort_without_room_is_left_out():
     [
         ("claude-opus-4-8", "minimal", "low"),
         ("claude-opus-4-8", "xhigh", "xhigh"),
-        ("claude-sonnet-4-6", "xhigh", "high"),
+        ("claude-sonnet-4-6", "xhigh", "max"),
         ("claude-sonnet-4-6", "max", "max"),
     ],
 )
 def test_an_effort_is_adaptive_where_the_model_knows_efforts(model, effort, sent):
     sent_body = body(model=model, reasoning=Reasoning(effort=effort))
-    assert sent_body["thinking"] == {"type": "adaptive"}
+    assert sent_body["thinking"] == {"type": "adaptive", "display": "summarized"}
     assert sent_body["output_config"] == {"effort": sent}
 
 
 def test_a_budget_for_an_adaptive_model_is_warned_about():
     encoded = encode(model="claude-opus-4-7", reasoning=Reasoning(budget_tokens=5000))
-    assert encoded.http.json()["thinking"] == {"type": "adaptive"}
+    assert encoded.http.json()["thinking"] == {"type": "adaptive", "display": "summarized"}
     assert [w.setting for w in encoded.warnings] == ["reasoning.budget_tokens"]
 
 
 def test_reasoning_is_switched_off_by_effort_none():
     assert body(reasoning=Reasoning(effort="none"))["thinking"] == {"type": "disabled"}
+
+
+@pytest.mark.parametrize(
+    ("model", "thinking", "effort"),
+    [
+        ("claude-opus-5-5", None, "low"),
+        ("claude-fable-5", None, "low"),
+        ("claude-fable-5-2", None, "low"),
+        ("claude-mythos-preview", None, "low"),
+        ("claude-word-of-2027", None, "low"),
+        ("claude-sonnet-5-5", {"type": "between_tools"}, None),
+        ("claude-haiku-5-5", {"type": "disabled"}, None),
+        ("claude-opus-5", {"type": "disabled"}, None),
+        ("claude-sonnet-5", {"type": "disabled"}, None),
+    ],
+)
+def test_reasoning_is_switched_off_as_the_model_allows(model, thinking, effort):
+    encoded = encode(model=model, reasoning=Reasoning(effort="none"))
+    sent = encoded.http.json()
+    assert sent.get("thinking") == thinking
+    assert sent.get("output_config", {}).get("effort") == effort
+    assert [w.setting for w in encoded.warnings] == (["reasoning.effort"] if effort else [])
+
+
+@pytest.mark.parametrize(
+    ("model", "sent"),
+    [
+        ("claude-opus-5-5", "auto"),
+        ("claude-sonnet-5-5", "auto"),
+        ("claude-mythos-5-1", "auto"),
+        ("claude-fable-5", "any"),
+        ("claude-haiku-5-5", "any"),
+    ],
+)
+def test_a_tool_is_forced_only_where_the_model_takes_it(model, sent):
+    encoded = encode(model=model, tools=(ToolSpec("t"),), tool_choice="required")
+    assert encoded.http.json()["tool_choice"] == {"type": sent}
+    assert len(encoded.warnings) == (sent == "auto")
+
+
+def test_thinking_by_option_replaces_ours():
+    thinking = {"type": "enabled", "budget_tokens": 2048}
+    sent = body(
+        model="claude-sonnet-4-6",
+        reasoning=Reasoning(effort="high"),
+        provider_options={"anthropic": {"thinking": thinking}},
+    )
+    assert sent["thinking"] == thinking
+
+
+def test_the_newest_version_of_the_api_takes_no_sampling():
+    chosen = Settings(temperature=1.0, top_p=1.0, top_k=1)
+    encoded = encode(settings=chosen, headers={"Anthropic-Version": "2026-10-21"})
+    assert not {"temperature", "top_p", "top_k"} & set(encoded.http.json())
+    assert [w.setting for w in encoded.warnings] == ["temperature", "top_p", "top_k"]
+
+
+def test_more_output_than_the_model_writes_is_cut():
+    encoded = encode(model="claude-haiku-4-5", settings=Settings(max_output_tokens=100_000))
+    assert encoded.http.json()["max_tokens"] == 64_000
+    assert len(encoded.warnings) == 1
+
+
+def test_a_toolset_has_no_name():
+    tool = ProviderTool("computer_toolset_20260801", options={"configs": {}})
+    assert body(tools=(tool,))["tools"] == [{"type": "computer_toolset_20260801", "configs": {}}]
 
 
 def test_models_that_do_not_reason_are_not_asked_to():

@@ -193,12 +193,39 @@ def test_accepts(dialect, method, url, accepted):
         ({"model": ...}, "model: Field required"),
         ({"messages": ...}, "messages: Field required"),
         ({"max_tokens": "many"}, "max_tokens: Input should be a valid integer"),
-        ({"max_tokens": 0}, "max_tokens: Input should be greater than or equal to 1"),
+        ({"max_tokens": -1}, "max_tokens: Input should be greater than or equal to 0"),
         ({"messages": []}, "messages: at least one message is required"),
         ({"messages": [{"role": "user"}]}, "messages.0.content: Field required"),
         ({"messages": [{"role": "user", "content": 5}]}, "messages.0.content: Input should be a valid "),
         ({"messages": [{"role": "critic", "content": "x"}]}, "messages.0.role: Input should be 'user' or"),
-        ({"messages": [{"role": "system", "content": "x"}]}, 'Unexpected role "system"'),
+        (
+            {"model": "claude-opus-4-5", "messages": [{"role": "system", "content": "x"}]},
+            "role 'system' is not supported on this model",
+        ),
+        ({"thread": {"type": "create"}}, "thread: message threads are not served here"),
+        (
+            {"model": "claude-opus-5-5", "thinking": {"type": "disabled"}},
+            '"thinking.type.disabled" is not supported for this model. Use "thinking.type.adaptive" and',
+        ),
+        (
+            {"model": "claude-fable-5-1", "thinking": {"type": "between_tools"}},
+            '"thinking.type.between_tools" is not supported',
+        ),
+        (
+            {
+                "model": "claude-opus-5",
+                "thinking": {"type": "enabled", "budget_tokens": 2048},
+                "max_tokens": 4096,
+            },
+            '"thinking.type.enabled" is not supported',
+        ),
+        (
+            {"model": "claude-sonnet-5-5", "tools": [TOOL], "tool_choice": {"type": "any"}},
+            "does not support forced tool use",
+        ),
+        ({"model": "claude-haiku-4-5", "output_config": {"effort": "low"}}, "does not support the effort"),
+        ({"model": "claude-sonnet-4-6", "output_config": {"effort": "xhigh"}}, "Input should be 'low'"),
+        ({"model": "claude-opus-4-7", "temperature": 1}, "`temperature` is deprecated for this model"),
         ({"messages": talk([])}, "messages.0: all messages must have non-empty content"),
         ({"messages": talk([{"text": "x"}])}, "messages.0.content.0.type: Field required"),
         ({"messages": talk([{"type": "text"}])}, "messages.0.content.0.text.text: Field required"),
@@ -265,6 +292,38 @@ def test_refusals_in_the_vendors_words(changes, words):
 def test_a_body_that_is_no_request_is_refused(body):
     with pytest.raises(BadRequest):
         Anthropic().decode_request(HttpRequest("/v1/messages", body))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"max_tokens": 0},
+        {"thinking": {"type": "between_tools"}},
+        {"model": "claude-sonnet-5-5", "thinking": {"type": "between_tools"}},
+        {"tools": [{"type": "computer_toolset_20260801", "configs": {}}]},
+    ],
+)
+def test_what_the_newest_sdk_sends_comes_back_as_it_was(body):
+    request = read(**body)
+    again = Anthropic().encode(request, provider="anthropic").http.json()
+    assert {name: again.get(name) for name in body} == body
+
+
+def test_a_system_message_in_the_middle_stays_there():
+    middle = {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
+    turns = [*PLAIN["messages"], {"role": "assistant", "content": "Hello"}, middle]
+    request = read(model="claude-opus-5-5", messages=[*turns, {"role": "user", "content": "And?"}])
+    assert [str(m.role) for m in request.messages] == ["user", "assistant", "system", "user"]
+    sent = Anthropic().encode(request, provider="anthropic").http.json()
+    assert (sent["messages"][2], "system" in sent) == (middle, False)
+
+
+def test_the_newest_version_refuses_sampling_for_every_model():
+    newest = {"anthropic-version": "2026-10-21"}
+    hot = HttpRequest("/v1/messages", json.dumps({**PLAIN, "temperature": 1}).encode(), newest)
+    with pytest.raises(BadRequest, match="temperature: Extra inputs are not permitted"):
+        Anthropic().decode_request(hot)
+    assert Anthropic().decode_request(HttpRequest("/v1/messages", json.dumps(PLAIN).encode(), newest)).model
 
 
 def test_neighbours_of_one_role_are_fine():

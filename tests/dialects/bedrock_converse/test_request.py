@@ -178,8 +178,22 @@ def test_a_budget_without_room_is_refused():
 
 def test_an_effort_for_the_newest_claude():
     sent = body("anthropic.claude-opus-4-7-v1", reasoning=Reasoning(effort="high"))
-    assert sent["additionalModelRequestFields"] == {"thinking": {"type": "adaptive"}}
+    thinking = {"type": "adaptive", "display": "summarized"}
+    assert sent["additionalModelRequestFields"] == {"thinking": thinking}
     assert sent["outputConfig"] == {"effort": "high"}
+
+
+def test_a_model_that_always_thinks_gets_the_least_effort():
+    encoded = encode("anthropic.claude-opus-5-5-v1", reasoning=Reasoning(effort="none"))
+    assert "additionalModelRequestFields" not in encoded.http.json()
+    assert encoded.http.json()["outputConfig"] == {"effort": "low"}
+    assert [w.setting for w in encoded.warnings] == ["reasoning.effort"]
+
+
+def test_a_model_that_takes_no_forced_tool_may_choose():
+    encoded = encode("anthropic.claude-sonnet-5-5-v1", tools=(ECHO,), tool_choice="required")
+    assert encoded.http.json()["toolConfig"]["toolChoice"] == {"auto": {}}
+    assert len(encoded.warnings) == 1
 
 
 def test_thinking_bars_sampling_and_forced_tools():

@@ -121,7 +121,8 @@ def test_tools_of_every_kind():
 def test_a_schema_is_read_from_its_text():
     schema = {"jsonSchema": {"schema": '{"type":"object"}', "name": "n", "description": "d"}}
     request = decode(
-        outputConfig={"textFormat": {"type": "json_schema", "structure": schema}, "effort": "low"}
+        "/model/anthropic.claude-sonnet-4-6/converse-stream",
+        outputConfig={"textFormat": {"type": "json_schema", "structure": schema}, "effort": "low"},
     )
     assert request.response_format is not None
     assert (request.response_format.schema, request.response_format.name) == ({"type": "object"}, "n")

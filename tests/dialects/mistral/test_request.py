@@ -8,7 +8,7 @@ from llmstream.chats import content as c
 from llmstream.chats.message import Message
 from llmstream.dialects.mistral import Mistral
 from llmstream.errors import InvalidRequest, Unsupported
-from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool
+from llmstream.events import OtherWarning, UnsupportedTool
 from llmstream.request import NamedTool, ProviderTool, Reasoning, Request, ResponseFormat, Settings, ToolSpec
 
 HI = (Message.user("Hi"),)
@@ -274,14 +274,11 @@ def test_settings_by_the_vendors_names():
     assert warned(settings=settings) == []
 
 
-def test_what_the_vendor_does_not_know_is_left_out_and_what_it_would_refuse_is_bent():
+def test_a_value_that_the_vendor_would_refuse_is_bent():
     settings = Settings(top_k=5, temperature=2.0)
     assert body(settings=settings)["temperature"] == 1.5
-    assert "top_k" not in body(settings=settings)
-    assert warned(settings=settings) == [
-        UnsupportedSetting("top_k", "mistral does not take it"),
-        OtherWarning("temperature 2 became 1.5: the API takes 0 to 1.5"),
-    ]
+    assert body(settings=settings)["top_k"] == 5
+    assert warned(settings=settings) == [OtherWarning("temperature 2 became 1.5: the API takes 0 to 1.5")]
 
 
 def test_tools_and_their_choice():
@@ -326,6 +323,12 @@ def test_a_tool_without_parameters_and_a_strict_one():
         ("magistral-medium-latest", Reasoning(effort="high"), {"prompt_mode": "reasoning"}, 0),
         ("magistral-medium-latest", Reasoning(effort="low"), {"prompt_mode": "reasoning"}, 1),
         ("magistral-medium-latest", Reasoning(effort="none"), {}, 1),
+        ("mistral-large-4-0", Reasoning(effort="none"), {"reasoning_effort": "low"}, 1),
+        ("mistral-large-4", Reasoning(effort="medium"), {"reasoning_effort": "medium"}, 0),
+        ("zai-glm-5-3-flash", Reasoning(effort="none"), {"reasoning_effort": "low"}, 1),
+        ("zai-glm-latest", Reasoning(effort="xhigh"), {"reasoning_effort": "max"}, 1),
+        ("zai-glm-5-2", Reasoning(effort="none"), {"reasoning_effort": "none"}, 0),
+        ("codestral-latest", Reasoning(effort="high"), {}, 1),
     ],
 )
 def test_reasoning(model, reasoning, wanted, warnings):

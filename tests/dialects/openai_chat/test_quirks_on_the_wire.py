@@ -342,3 +342,13 @@ def test_minimaxs_usage_chunk_has_a_choice_without_a_delta(wire):
 def test_hugging_faces_error_is_a_string_with_a_type_beside_it(wire):
     answer = wire.answer("a", {"error": "Input validation error: too long", "error_type": "validation"})
     assert answer.of(Error)[0].error.message.startswith("Input validation")
+
+
+def test_databricks_has_reasoning_in_a_list_called_summary(wire):
+    reasoning = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm", "signature": "s"}]}
+    answer = wire.answer(
+        wire.chunk({"content": [reasoning]}),
+        wire.chunk({"content": [{"type": "text", "text": "so"}]}),
+        wire.chunk({}, "stop"),
+    )
+    assert (answer.reasoning, answer.text, answer.errors) == ("hm", "so", [])

@@ -8,8 +8,8 @@ from llmstream.dialects.openai_chat import Quirks
 from llmstream.dialects.openai_chat.think_tags import ThinkTags
 
 
-def split(text, sizes=(), *, opened=False):
-    tags = ThinkTags(opened=opened)
+def split(text, sizes=(), *, opened=False, tag="think"):
+    tags = ThinkTags(opened=opened, tag=tag)
     out = {True: "", False: ""}
     position = 0
     for size in [*sizes, len(text)]:
@@ -42,6 +42,19 @@ def test_tags_part_reasoning_from_text_at_every_cut(text, opened, expected):
     assert split(text, [1] * len(text), opened=opened) == expected
     for cut in range(len(text)):
         assert split(text, [cut], opened=opened) == expected
+
+
+def test_a_tag_may_have_another_name():
+    text = "<reasoning>a <think> b</reasoning>c"
+    for first in range(len(text)):
+        assert split(text, (first,), tag="reasoning") == ("a <think> b", "c")
+    assert split("<think>a</think>b", tag="reasoning") == ("", "<think>a</think>b")
+
+
+def test_bedrocks_tags_are_taken_out_of_the_content(wire):
+    quirks = Quirks(think_tags="tags", think_tag="reasoning")
+    answer = wire.answer("<reason", "ing>hm</rea", "soning>yes", wire.chunk({}, "stop"), quirks=quirks)
+    assert (answer.reasoning, answer.text, answer.errors) == ("hm", "yes", [])
 
 
 def test_a_quirk_takes_tags_out_of_the_content(wire):

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmstream.dialects.base import Limits
+from llmstream.dialects.openai_chat import Quirks
 from llmstream.events import TextEnd, ToolCall, ToolInputDelta, ToolInputEnd
 
 
@@ -456,3 +457,18 @@ def test_enormous_numbers_do_no_harm(wire):
         wire.call(piece(huge, huge, "f", {"x": 10**30, "y": "\ud83d"})), wire.chunk({}, "tool_calls")
     )
     assert len(answer.calls) == 1
+
+
+def test_numbered_ids_are_replaced_where_a_vendor_counts_anew(wire):
+    """Bedrock numbers the calls of each answer from call_0; two answers of a conversation share ids then."""
+    quirks = Quirks(numbered_call_ids=True)
+    chunks = (
+        wire.call(piece(0, "call_0", "look", "")),
+        wire.call({"index": 0, "id": "call_0", "function": {"arguments": '{"x":1}'}}),
+        wire.call(piece(1, "call_1", "look", "{}"), piece(2, "call_0a2b", "look", "{}")),
+        wire.chunk({}, "tool_calls"),
+    )
+    answer = wire.answer(*chunks, quirks=quirks)
+    assert answer.calls == [("look", '{"x":1}'), ("look", "{}"), ("look", "{}")]
+    assert answer.ids == ["made-1", "made-2", "call_0a2b"]
+    assert wire.answer(*chunks).ids == ["call_0", "call_1", "call_0a2b"]

@@ -531,3 +531,17 @@ def test_anothers_custom_call_is_a_function_with_json():
     call = ToolCall("c1", "sql", "SELECT 1", metadata={"acme": {"type": "custom_tool_call"}})
     sent = items(Message.user("Hi"), Message.assistant(call), Message.tool([ToolResult("c1", "1")]))
     assert (sent[1]["type"], sent[1]["arguments"]) == ("function_call", '{"input":"SELECT 1"}')
+
+
+def test_calls_stand_together_where_the_vendor_wants_it():
+    """DeepSeek joins calls with what stands beside them, so a text between two parts them."""
+    first, second = ToolCall("c1", "look", "{}"), ToolCall("c2", "look", "{}")
+    results = Message.tool([ToolResult("c1", "one"), ToolResult("c2", "two")])
+    conversation = (Message.user("Hi"), Message.assistant(first, Text("And then."), second), results)
+
+    def kinds(quirks):
+        return [item.get("type", item.get("role")) for item in items(*conversation, quirks=quirks)]
+
+    calls, outputs = ["function_call"] * 2, ["function_call_output"] * 2
+    assert kinds(Quirks(calls_last=True)) == ["user", "message", *calls, *outputs]
+    assert kinds(Quirks()) == ["user", "function_call", "message", "function_call", *outputs]

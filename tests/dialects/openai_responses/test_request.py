@@ -8,7 +8,7 @@ import pytest
 from llmstream.chats.content import Audio, Document, Image
 from llmstream.chats.message import Message
 from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
-from llmstream.errors import InvalidRequest
+from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool
 from llmstream.exchange import HttpRequest
 from llmstream.request import (
@@ -261,6 +261,20 @@ def test_allowed_tools_are_an_option():
     assert sent["tool_choice"] == allowed
 
 
+@pytest.mark.parametrize("choice", ["required", NamedTool("weather")])
+def test_a_tool_is_not_forced_where_none_can_be(choice):
+    quirks = Quirks(tool_choice=frozenset({"auto"}))
+    encoded = encode(quirks, provider="meta", tools=(WEATHER,), tool_choice=choice)
+    assert "tool_choice" not in encoded.http.json()
+    assert encoded.http.json()["tools"]
+    assert encoded.warnings == [UnsupportedSetting("tool_choice", "meta lets no tool be forced")]
+
+
+def test_no_tools_are_sent_where_none_cannot_be_said():
+    sent = body(Quirks(tool_choice=frozenset({"auto"})), tools=(WEATHER,), tool_choice="none")
+    assert set(sent) == {"model", "input", "store", "stream"}
+
+
 def test_without_tools_there_is_no_choice():
     sent = body(tool_choice="auto", settings=Settings(parallel_tool_calls=True))
     assert set(sent) == {"model", "input", "store", "stream"}
@@ -292,13 +306,54 @@ def test_a_loose_schema_with_its_description():
 
 
 def test_efforts_and_budgets():
-    assert body(model="gpt-5", reasoning=Reasoning(effort="minimal"))["reasoning"] == {"effort": "minimal"}
+    assert body(model="gpt-5", reasoning=Reasoning(effort="minimal"))["reasoning"] == {
+        "effort": "minimal",
+        "summary": "auto",
+    }
     most = encode(model="gpt-5", reasoning=Reasoning(effort="max"))
-    assert most.http.json()["reasoning"] == {"effort": "xhigh"}
-    assert most.warnings == [OtherWarning("reasoning effort 'max' was sent as 'xhigh'")]
+    assert most.http.json()["reasoning"] == {"effort": "high", "summary": "auto"}
+    assert most.warnings == [OtherWarning("reasoning effort 'max' was sent as 'high'")]
     budget = encode(model="gpt-5", reasoning=Reasoning(budget_tokens=100))
     assert "reasoning" not in budget.http.json()
     assert budget.warnings[0].setting == "reasoning.budget_tokens"
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "sent"),
+    [
+        ("gpt-6-astra", "none", "low"),
+        ("gpt-6-astra", "max", "max"),
+        ("gpt-6.1-sol", "minimal", "low"),
+        ("gpt-6-sol", "none", "none"),
+        ("gpt-5.6", "max", "max"),
+        ("gpt-5.5", "max", "xhigh"),
+        ("gpt-5.1-chat-latest", "high", "medium"),
+        ("o3", "none", "low"),
+        ("gpt-4.1", "high", None),
+        ("my-deployment", "max", "xhigh"),
+        ("my-deployment", "low", "low"),
+    ],
+)
+def test_an_effort_becomes_the_nearest_that_the_model_knows(model, effort, sent):
+    encoded = encode(model=model, reasoning=Reasoning(effort=effort))
+    assert encoded.http.json().get("reasoning", {}).get("effort") == sent
+    assert len(encoded.warnings) == (sent != effort)
+
+
+def test_text_of_the_reasoning_is_asked_for():
+    asked = {"effort": "high", "summary": "auto"}
+    assert body(model="gpt-6-astra", reasoning=Reasoning(effort="high"))["reasoning"] == asked
+    assert body(model="gpt-5.6", reasoning=Reasoning(effort="none"))["reasoning"] == {"effort": "none"}
+    assert body(model="o1", reasoning=Reasoning(effort="high"))["reasoning"] == {"effort": "high"}
+    unasked = {"openai": {"reasoning": {"summary": None}}}
+    sent = body(model="gpt-6-astra", reasoning=Reasoning(effort="high"), provider_options=unasked)
+    assert sent["reasoning"] == {"effort": "high"}
+
+
+def test_chat_variants_take_no_sampling():
+    encoded = encode(model="gpt-5.3-chat-latest", settings=Settings(temperature=0.5, top_p=0.5))
+    assert not {"temperature", "top_p"} & set(encoded.http.json())
+    assert [w.setting for w in encoded.warnings] == ["temperature", "top_p"]
 
 
 def test_an_empty_conversation_is_refused_unless_it_goes_on():
@@ -323,3 +378,15 @@ def test_images_and_files_may_stay_urls_and_recordings_may_not():
         assert known.accepts_url(part)
     assert not known.accepts_url(Audio(url="https://a.example"))
     assert OpenAIResponses().accepts_url(Audio(url="https://a.example"))
+
+
+def test_a_server_that_fetches_nothing_is_sent_bytes():
+    bedrock = OpenAIResponses(Quirks(urls=False))
+    assert not bedrock.accepts_url(Image(url="https://a.example/x.png"))
+    assert bedrock.accepts_url(Image(url="s3://bucket/x.png"))
+    assert bedrock.accepts_url(Image(data=b"x", media_type="image/png"))
+    for part in (Image(url="https://a.example/x.png"), Document(url="https://a.example/x.pdf")):
+        with pytest.raises(Unsupported, match="as bytes only"):
+            encode(Quirks(urls=False), messages=(Message.user(part),))
+    kept = encode(Quirks(urls=False), messages=(Message.user(Image(url="s3://bucket/x.png")),))
+    assert kept.http.json()["input"][0]["content"][0]["image_url"] == "s3://bucket/x.png"

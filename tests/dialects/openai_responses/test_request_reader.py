@@ -424,14 +424,15 @@ def requests(draw):
     tools = tuple(
         ToolSpec(name, draw(words), {"type": "object"}) for name in draw(st.sets(names, max_size=2))
     )
+    model = draw(st.sampled_from(["gpt-4.1", "gpt-5.4", "grok-4"]))
     return Request(
-        model=draw(st.sampled_from(["gpt-4.1", "gpt-5.4", "grok-4"])),
+        model=model,
         messages=tuple(messages),
         tools=tools,
         tool_choice=draw(st.sampled_from([None, "auto", "required", "none"])) if tools else None,
         settings=Settings(max_output_tokens=draw(st.sampled_from([None, 16, 4096]))),
         response_format=draw(st.sampled_from([None, ResponseFormat({"type": "array"}, "n", None, False)])),
-        reasoning=draw(st.sampled_from([None, Effort(effort="low")])),
+        reasoning=None if model == "gpt-4.1" else draw(st.sampled_from([None, Effort(effort="low")])),
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from llmstream.errors import InvalidRequest
 from llmstream.exchange import HttpRequest
-from llmstream.providers.bedrock.region import ADDRESS, bedrock_route, region_of
+from llmstream.providers.bedrock.region import ADDRESS, MANTLE, bedrock_route, region_of, service_of
 
 HTTP = HttpRequest("/model/m%3A0/converse-stream")
 ARN = "arn:aws:bedrock:ap-south-1:123456789012:inference-profile/x"
@@ -45,6 +45,13 @@ def test_china_has_a_domain_of_its_own():
     assert host({"AWS_REGION": "cn-north-1"}) == "bedrock-runtime.cn-north-1.amazonaws.com.cn"
 
 
+def test_the_region_stands_in_the_middle_of_an_address_too():
+    assert host({"AWS_REGION": "cn-north-1"}, base_url=f"{ADDRESS}/openai/v1") == (
+        "bedrock-runtime.cn-north-1.amazonaws.com.cn"
+    )
+    assert host({"AWS_REGION": "eu-west-1"}, base_url=f"{MANTLE}/v1") == "bedrock-mantle.eu-west-1.api.aws"
+
+
 def test_another_address_is_taken_as_it_is():
     assert host({"AWS_REGION": "eu-west-1"}, base_url="http://localhost:8000") == "localhost:8000"
 
@@ -62,3 +69,11 @@ def test_a_signature_is_for_the_region_of_the_address():
     vpc = "https://vpce-1.bedrock-runtime.eu-central-1.vpce.amazonaws.com/x"
     assert region_of(vpc, env) == "eu-central-1"
     assert region_of("https://proxy.example/x", env) == "us-west-2"
+
+
+def test_a_signature_is_for_the_service_of_the_host():
+    assert service_of("https://bedrock-runtime.eu-west-1.amazonaws.com/x") == "bedrock"
+    assert service_of("https://bedrock-mantle.eu-west-1.api.aws/v1/x") == "bedrock-mantle"
+    assert service_of("https://aws-external-anthropic.us-east-2.api.aws/x") == "aws-external-anthropic"
+    assert service_of("https://proxy.example/x") is None
+    assert region_of("https://bedrock-mantle.eu-west-1.api.aws/v1/x", {}) == "eu-west-1"

@@ -15,7 +15,7 @@ import pytest
 from llmstream.errors import MissingKey, Unsupported
 from llmstream.exchange import HttpRequest
 from llmstream.providers.bedrock import signing
-from llmstream.providers.bedrock.signing import credentials_of, sign, sign_for_bedrock
+from llmstream.providers.bedrock.signing import credentials_of, sign, sign_for_bedrock, signing_for
 
 needs_botocore = pytest.mark.skipif(
     importlib.util.find_spec("botocore") is None, reason="botocore is not installed"
@@ -171,3 +171,24 @@ def test_without_botocore_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "botocore.auth", None)
     with pytest.raises(Unsupported, match=re.escape("pip install 'llmstream[bedrock]'")):
         sign(HttpRequest(URL, BODY), region="eu-west-3", env=ENV)
+
+
+@needs_botocore
+def test_the_address_names_the_service_else_the_provider_does():
+    """The scope of a signature is date/region/service/aws4_request."""
+    env = {**ENV, "AWS_REGION": "us-west-2"}
+    signed = signing_for("bedrock-mantle")
+    mantle = "https://bedrock-mantle.eu-west-1.api.aws/anthropic/v1/messages"
+    for url, scope in (
+        (mantle, "eu-west-1/bedrock-mantle"),
+        (URL, "eu-west-3/bedrock"),
+        ("https://proxy.example/v1/messages", "us-west-2/bedrock-mantle"),
+    ):
+        credential = fields(signed(HttpRequest(url, BODY), env))[0]
+        assert credential.endswith(f"/{scope}/aws4_request")
+
+
+@needs_botocore
+def test_what_is_missing_is_named():
+    with pytest.raises(MissingKey, match="Set ANTHROPIC_AWS_API_KEY, AWS_ACCESS_KEY_ID"):
+        signing_for("x", key="ANTHROPIC_AWS_API_KEY")(HttpRequest(URL, BODY), {})

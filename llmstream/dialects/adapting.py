@@ -1,0 +1,152 @@
+"""Hints in a request that a vendor refused: which one its error names, and the request without it.
+
+A hint says how to answer, not what: how much to think, whether to show it, how to sample, calls one
+by one, a schema held strictly. An answer without it is worse, not wrong. Messages, tools, schemas and
+limits are no hints and are never left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from llmstream.errors import BadRequest, ContentFiltered, ContextTooLong, LLMStreamError
+from llmstream.exchange import HttpRequest
+
+__all__ = ["Refused", "refused_hint", "without_hints"]
+
+Path: TypeAlias = tuple[str, ...]
+
+_FIELDS: Final[dict[str, str]] = {
+    "reasoning.display": (
+        "reasoning.summary thinking.display generationConfig.thinkingConfig.includeThoughts "
+        "generation_config.thinking_summaries additionalModelRequestFields.thinking.display"
+    ),
+    "reasoning.effort": (
+        "reasoning_effort reasoning.effort output_config.effort outputConfig.effort prompt_mode "
+        "generationConfig.thinkingConfig.thinkingLevel generationConfig.thinkingConfig.thinkingBudget "
+        "generation_config.thinking_level additionalModelRequestFields.reasoning_effort "
+        "additionalModelRequestFields.reasoningConfig additionalModelRequestFields.thinking "
+        "chat_template_kwargs enable_thinking thinking_budget reasoning_format think thinking reasoning"
+    ),
+    "top_p": "top_p p inferenceConfig.topP generationConfig.topP generation_config.top_p options.top_p",
+    "top_k": (
+        "top_k k additionalModelRequestFields.top_k generationConfig.topK generation_config.top_k "
+        "options.top_k"
+    ),
+    "temperature": (
+        "temperature inferenceConfig.temperature generationConfig.temperature generation_config.temperature "
+        "options.temperature"
+    ),
+    "presence_penalty": "presence_penalty generationConfig.presencePenalty options.presence_penalty",
+    "frequency_penalty": "frequency_penalty generationConfig.frequencyPenalty options.frequency_penalty",
+    "seed": "seed random_seed generationConfig.seed generation_config.seed options.seed",
+    "parallel_tool_calls": "parallel_tool_calls tool_choice.disable_parallel_tool_use",
+    "strict": "tools.*.function.strict tools.*.strict toolConfig.tools.*.toolSpec.strict",
+}
+"""Hints and where they stand in the bodies of the wires. More telling names stand first."""
+
+_HINTS: Final[tuple[tuple[str, Path], ...]] = tuple(
+    (hint, tuple(path.split("."))) for hint, paths in _FIELDS.items() for path in paths.split()
+)
+_SHORTEST_NAME: Final = 3
+"""Cohere's `p` and `k` are named by an error's `param` only: in prose they could be anything."""
+
+_REFUSES: Final = re.compile(
+    r"unsupported|unrecogni[sz]ed|unknown|unexpected|deprecated|incompatible|no longer|cannot|can't|"
+    r"extra (?:inputs|fields)|must be unset|may only be|only the|(?:does|do|is|are)(?:n't| not)|"
+    r"not (?:currently |yet )?(?:be )?(?:supported|allowed|permitted|enabled|available|accepted|both)",
+    re.IGNORECASE,
+)
+"""What a vendor says of a field that it does not take, and not of a value out of its range."""
+
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A field that a model does not take.
+
+    hint:  what it is called here, such as "temperature" or "reasoning.effort"
+    path:  of the field in the body; `*` stands for each item of a list
+    value: the one that was refused, where others may be taken; None where the field itself was
+    """
+
+    hint: str
+    path: Path
+    value: str | None = None
+
+
+def refused_hint(error: LLMStreamError, http: HttpRequest) -> Refused | None:
+    """The hint in the request that the error refuses; None where it is about anything else."""
+    if not isinstance(error, BadRequest) or isinstance(error, ContextTooLong | ContentFiltered):
+        return None
+    if not _REFUSES.search(error.message):
+        return None
+    body = _body(http)
+    for hint, path in _HINTS:
+        found = list(_values(body, path))
+        named = _names(error.param, path) if error.param else _mentions(error.message, path)
+        if found and named:
+            value = found[0] if isinstance(found[0], str) and found[0] in error.message else None
+            return Refused(hint, path, value)
+    return None
+
+
+def without_hints(http: HttpRequest, refused: list[Refused]) -> tuple[HttpRequest, list[Refused]]:
+    """The request without the fields, and those of them that it had."""
+    body = _body(http)
+    gone = [one for one in refused if _remove(body, one)]
+    if not gone:
+        return http, []
+    return msgspec.structs.replace(http, body=msgspec.json.encode(body)), gone
+
+
+def _body(http: HttpRequest) -> dict[str, Any]:
+    body = http.json()
+    return body if isinstance(body, dict) else {}
+
+
+def _names(param: str, path: Path) -> bool:
+    """Whether the vendor's name of a field means the path: all of it, or its end."""
+    named = [part for part in re.split(r"[.\[\]]+", param) if part and not part.isdecimal()]
+    wanted = [part for part in path if part != "*"]
+    return bool(named) and (named == wanted or named == wanted[-len(named) :])
+
+
+def _mentions(message: str, path: Path) -> bool:
+    """Whether prose names the field, in whatever spelling: `thinkingLevel`, "Thinking level"."""
+    if len(path[-1]) < _SHORTEST_NAME:
+        return False
+    wanted, words = _words(path[-1]), _words(message)
+    return any(words[i : i + len(wanted)] == wanted for i in range(len(words) - len(wanted) + 1))
+
+
+def _words(text: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(text)]
+
+
+def _values(value: Any, path: Path) -> Iterator[Any]:
+    """What stands at the path, for each item of a list that it passes."""
+    if not path:
+        yield value
+    elif path[0] == "*":
+        for item in value if isinstance(value, list) else ():
+            yield from _values(item, path[1:])
+    elif isinstance(value, dict) and path[0] in value:
+        yield from _values(value[path[0]], path[1:])
+
+
+def _remove(value: Any, refused: Refused) -> bool:
+    """Takes the field out, and objects that it leaves empty; whether it was there."""
+    *way, name = refused.path
+    removed = False
+    for parent in list(_values(value, tuple(way))):
+        if isinstance(parent, dict) and name in parent and refused.value in (None, parent[name]):
+            del parent[name]
+            removed = True
+            if not parent and way and way[-1] != "*":
+                _remove(value, Refused(refused.hint, tuple(way)))
+    return removed

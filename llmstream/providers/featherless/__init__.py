@@ -1,0 +1,24 @@
+"""Featherless hosts thousands of open models from Hugging Face."""
+
+from llmstream.dialects.openai_chat import OpenAIChat, hosted
+from llmstream.providers.base import Provider
+
+FEATHERLESS = Provider(
+    name="featherless",
+    title="Featherless",
+    dialect=OpenAIChat(
+        hosted(
+            # No tool can be forced and no format asked for (litellm 1.109.1, seen 2026-11).
+            tool_choice=frozenset({"auto", "none"}),
+            parallel_tool_calls=False,
+            response_format="none",
+        )
+    ),
+    base_url="https://api.featherless.ai/v1",
+    base_url_env=("FEATHERLESS_BASE_URL", "FEATHERLESS_AI_API_BASE", "FEATHERLESS_API_BASE"),
+    key_env=("FEATHERLESS_API_KEY", "FEATHERLESS_AI_API_KEY"),
+    aliases=("featherless-ai",),
+    docs="https://featherless.ai/docs/completions",
+    notes="open models by their names on Hugging Face; no tool can be forced",
+)
+"""Featherless hosts thousands of open models from Hugging Face."""

@@ -1,0 +1,151 @@
+"""Answers that are cut into several responses: the first of them, and the rest for whoever has its token."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+from typing import Final
+
+import msgspec
+
+from llmstream.dialects.base import ContinuesAnswers, Place
+from llmstream.errors import BadRequest
+from llmstream.events import (
+    Event,
+    Finish,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseMetadata,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolInputDelta,
+    ToolInputStart,
+    Usage,
+)
+from llmstream.request import Request
+from llmstream.simulator.script import Fault, Turn
+from llmstream.simulator.utterance import estimated_tokens, sentence_of, tokens_of
+
+__all__ = ["ContinuedAnswers"]
+
+_MOST: Final = 256
+_OPENING: Final = (TextStart, ReasoningStart, ToolInputStart)
+_DELTAS: Final = (TextDelta, ReasoningDelta, ToolInputDelta)
+
+
+class _Rest(msgspec.Struct):
+    """What follows a cut. A token is good as often as it is sent.
+
+    request: the first one, which the vendor counts each time
+    owner:   the id of the response that gave the token
+    faults:  still to come
+    """
+
+    turn: Turn
+    request: Request
+    owner: str
+    faults: list[Fault]
+
+
+class ContinuedAnswers:
+    """The rests that a simulator has in store: the latest 256."""
+
+    def __init__(self) -> None:
+        self._rests: dict[str, _Rest] = {}
+        self._count = 0
+
+    def rest(self, place: Place) -> tuple[Turn, Request]:
+        """What is answered to a request that names a place, and what was asked first.
+
+        raises: BadRequest for a token that is no such place
+        """
+        rest = self._rests.get(place.token)
+        if rest is None or place.response_id not in (None, rest.owner):
+            raise BadRequest("The continuation token is not valid for this request.", status=400)
+        fault = rest.faults.pop(0) if rest.faults else None
+        turn = rest.turn if fault is None else msgspec.structs.replace(rest.turn, fault=fault)
+        return turn, rest.request
+
+    def first(
+        self,
+        dialect: ContinuesAnswers,
+        turn: Turn,
+        request: Request,
+        *,
+        number: int,
+        now: datetime.datetime | None,
+    ) -> Turn:
+        """The turn up to its first cut; itself where it has none."""
+        if not turn.continues:
+            return turn
+        events = sentence_of(turn, request, number=number, now=now)
+        cut, *later = turn.continues
+        before, after = events[: cut.after_events], events[cut.after_events :]
+        if not after:
+            return turn
+        name = next((e for e in before if isinstance(e, ResponseMetadata)), ResponseMetadata())
+        self._count += 1
+        place = Place(base64.b64encode(b"place-%d" % self._count).decode(), name.id)
+        opened = _still_open(before)
+        another = msgspec.structs.replace(name, id=f"{name.id}-{self._count}")
+        rest = [another, *opened, *(e for e in after if not isinstance(e, ResponseMetadata))]
+        gone = len(before) - 1 - len(opened)  # in `rest`, the name and what opens again come first
+        self._keep(
+            place.token,
+            _Rest(
+                msgspec.structs.replace(
+                    turn,
+                    fault=None,
+                    events=tuple(_counted(rest, turn, request)),
+                    continues=tuple(
+                        msgspec.structs.replace(one, after_events=one.after_events - gone) for one in later
+                    ),
+                ),
+                request,
+                name.id or "",
+                list(cut.faults),
+            ),
+        )
+        ends = [_end(event) for event in opened if not isinstance(event, ToolInputStart)]
+        usage = turn.usage or _usage(before, request)
+        said = (*before, *ends, dialect.cut_off(place, usage))
+        return msgspec.structs.replace(turn, events=said, continues=())
+
+    def _keep(self, token: str, rest: _Rest) -> None:
+        self._rests[token] = rest
+        if len(self._rests) > _MOST:
+            del self._rests[next(iter(self._rests))]
+
+
+def _still_open(events: list[Event]) -> list[Event]:
+    opened: dict[str, Event] = {}
+    for event in events:
+        if isinstance(event, _OPENING):
+            opened[event.id] = event
+        elif not isinstance(event, _DELTAS):
+            opened.pop(getattr(event, "id", None) or "", None)
+    return list(opened.values())
+
+
+def _end(opened: Event) -> Event:
+    match opened:
+        case ReasoningStart(id=block_id):
+            return ReasoningEnd(block_id)
+        case TextStart(id=block_id):
+            return TextEnd(block_id)
+    raise TypeError(opened)
+
+
+def _counted(events: list[Event], turn: Turn, request: Request) -> list[Event]:
+    """The same events; the finish counts this response alone."""
+    usage = turn.usage or _usage(events, request)
+    return [msgspec.structs.replace(e, usage=usage) if isinstance(e, Finish) else e for e in events]
+
+
+def _usage(events: list[Event], request: Request) -> Usage:
+    thought = estimated_tokens("".join(e.delta for e in events if isinstance(e, ReasoningDelta)))
+    said = estimated_tokens("".join(e.delta for e in events if isinstance(e, TextDelta | ToolInputDelta)))
+    given = tokens_of(request)
+    return Usage(given, said + thought, given + said + thought, reasoning_tokens=thought or None)

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from llmstream.chats.message import Message
+from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, hosted
+from llmstream.dialects.openai_chat.presets import OPEN_MODEL_HOST
+from llmstream.request import Reasoning, Request, Settings
+
+
+def test_a_host_says_only_what_is_its_own() -> None:
+    assert hosted() == OPEN_MODEL_HOST
+    quirks = hosted(reasoning_field="reasoning", by_model=(ModelQuirks("x", {"tools": False}),))
+    assert (quirks.reasoning_field, quirks.max_tokens_field) == ("reasoning", "max_tokens")
+    assert not quirks.for_model("x").tools
+
+
+def test_a_host_of_open_models_is_sent_the_older_words() -> None:
+    request = Request(
+        model="openai/gpt-oss-120b",
+        messages=(Message.system("Be brief."), Message.user("Hi")),
+        settings=Settings(max_output_tokens=9, top_k=3, stop=("a", "b", "c", "d", "e")),
+        reasoning=Reasoning(effort="max"),
+    )
+    encoded = OpenAIChat(hosted()).encode(request, provider="host")
+    body = encoded.http.json()
+    assert body["messages"][0]["role"] == "system"
+    assert (body["max_tokens"], body["top_k"], len(body["stop"])) == (9, 3, 5)
+    assert body["reasoning_effort"] == "high"  # the most that gpt-oss knows
