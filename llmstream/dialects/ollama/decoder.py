@@ -118,7 +118,7 @@ class OllamaDecoder(LazyBlocks[Line]):
                 self.reasoning(message.thinking)
             if message.content:
                 self.text(message.content)
-            for image in message.images or ():
+            for image in message.images if isinstance(message.images, list) else ():
                 self._image(image)
             for call in message.tool_calls or ():
                 self._call(call)

@@ -40,12 +40,12 @@ class Call(msgspec.Struct, gc=False):
 
 
 class Message(msgspec.Struct, gc=False):
-    """A fragment of the answer; images are base64."""
+    """A fragment of the answer; images are a list of base64."""
 
     content: str | None = None
     thinking: str | None = None
     tool_calls: list[Call] | None = None
-    images: list[Any] | None = None
+    images: Any = None
 
 
 class Fragment(msgspec.Struct, gc=False):

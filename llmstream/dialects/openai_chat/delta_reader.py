@@ -182,22 +182,24 @@ class DeltaReader(LazyBlocks[Chunk]):
             if fragment is None:
                 continue
             started = tools.started
-            function, custom = fragment.function, fragment.custom
+            function, custom = fragment.function, None
             extra = fragment.extra_content
             call_id = fragment.id
             if self._quirks.numbered_call_ids and _NUMBERED.fullmatch(str(call_id)):
                 call_id = None
             name = function.name if function else None
             arguments = function.arguments if function else None
-            if custom is not None:
-                name, arguments = custom.name, custom.input
+            if function is None and isinstance(fragment.custom, dict):
+                custom = self._metadata("type", CUSTOM_CALL)
+                name, arguments = fragment.custom.get("name"), fragment.custom.get("input")
+                name = name if isinstance(name, str) else None
             try:
                 events = tools.add(
                     index=fragment.index,
                     id=call_id,
                     name=name,
                     arguments=arguments,
-                    custom=None if custom is None else self._metadata("type", CUSTOM_CALL),
+                    custom=custom,
                     metadata=self._metadata("extra_content", extra) if extra else None,
                 )
             except LimitExceeded as error:

@@ -14,7 +14,6 @@ import msgspec
 __all__ = [
     "Choice",
     "Chunk",
-    "Custom",
     "Delta",
     "FirstChunk",
     "Function",
@@ -35,20 +34,17 @@ class Function(msgspec.Struct, gc=False):
     arguments: Any = None
 
 
-class Custom(msgspec.Struct, gc=False):
-    """Name and input of a call of a custom tool; input is plain text."""
-
-    name: str | None = None
-    input: Any = None
-
-
 class ToolCallFragment(msgspec.Struct, gc=False):
-    """A piece of a tool call. `extra_content` is Google's, and wants to go back with the call."""
+    """A piece of a tool call.
+
+    custom:        `{name, input}` of a custom tool, whose input is plain text
+    extra_content: Google's, and wants to go back with the call
+    """
 
     index: Any = None
     id: Any = None
     function: Function | None = None
-    custom: Custom | None = None
+    custom: Any = None
     extra_content: Any = None
 
 

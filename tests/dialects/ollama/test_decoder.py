@@ -310,3 +310,9 @@ def test_log_probabilities_of_a_call_stand_in_the_finish() -> None:
     finish = decode([line(message=message, logprobs=[entry]), line(done=True)])[-1]
     assert isinstance(finish, Finish)
     assert finish.provider_metadata == {"ollama": {"logprobs": [entry]}}
+
+
+def test_images_in_another_form_say_nothing() -> None:
+    events = decode([says(content="a", images=""), says(content="b", images={}), DONE])
+    assert [type(event) for event in events if isinstance(event, (Error, File))] == []
+    assert "".join(event.delta for event in events if isinstance(event, TextDelta)) == "ab"
