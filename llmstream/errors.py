@@ -110,12 +110,13 @@ _BY_CODE: dict[str, type[LLMStreamError]] = {}
 
 
 class LLMStreamError(Exception):
-    """Base of everything the package raises. Its fields are those of `ErrorInfo`, and four more.
+    """Base of everything the package raises. Its fields are those of `ErrorInfo`, and five more.
 
     partial:  the message as far as it came (a `chats.Message`), or None
     usage:    tokens used as far as the vendor said
     attempts: how often the request was sent
     tried:    where a chain of models was asked: each that failed ("provider:model"), and why, in order
+    provider_metadata: what the vendor said of the answer beside its error; that of the finish too
     """
 
     code: ClassVar[str] = "error"
@@ -148,6 +149,7 @@ class LLMStreamError(Exception):
         self.usage: Usage | None = None
         self.attempts = 1
         self.tried: tuple[tuple[str, ErrorInfo], ...] = ()
+        self.provider_metadata: dict[str, dict[str, Any]] | None = None
 
     def __init_subclass__(cls, code: str | None = None, retryable: bool | None = None) -> None:
         super().__init_subclass__()

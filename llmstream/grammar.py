@@ -256,7 +256,7 @@ class Guard:
     def close(
         self, usage: Usage, error: ErrorInfo | None = None, metadata: Metadata | None = None
     ) -> list[Event]:
-        """Ends a sentence that has no finish yet: open blocks, the error, finish(error) with `metadata`."""
+        """Ends a sentence that has no finish yet: open blocks, the error, finish(error) with its metadata."""
         if self.finished:
             return []
         out: list[Event] = []

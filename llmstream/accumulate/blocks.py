@@ -11,6 +11,7 @@ import msgspec
 from llmstream import events
 from llmstream.chats.content import File, Metadata, Part, Reasoning, Source, Text, ToolCall, ToolResult
 from llmstream.errors import LLMStreamError
+from llmstream.events.base import merge_metadata
 
 if TYPE_CHECKING:
     from llmstream.partial_json import PartialJSON
@@ -21,18 +22,6 @@ OWN_KEY = "llmstream"
 """The metadata key for what we, not a vendor, keep on a part or message."""
 
 _encode = msgspec.json.Encoder().encode
-
-
-def merge_metadata(old: Metadata | None, new: Metadata | None) -> Metadata | None:
-    """Both, provider by provider; later keys win. Neither argument is changed."""
-    if not new:
-        return old
-    if not old:
-        return new
-    merged = dict(old)
-    for provider, values in new.items():
-        merged[provider] = {**merged.get(provider, {}), **values}
-    return merged
 
 
 class Block:

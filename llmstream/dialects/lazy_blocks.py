@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 from llmstream.dialects.decoder import PayloadDecoder
+from llmstream.dialects.logprobs import Logprobs
+from llmstream.dialects.surrogates import mended_value
 from llmstream.events import (
     Metadata,
     ReasoningDelta,
@@ -14,6 +16,7 @@ from llmstream.events import (
     TextEnd,
     TextStart,
 )
+from llmstream.events.base import merge_metadata
 
 __all__ = ["LazyBlocks"]
 
@@ -29,6 +32,13 @@ class LazyBlocks(PayloadDecoder[T]):
     _text_id: str | None = None
     _reasoning_id: str | None = None
     _blocks = 0
+    _logprobs: Logprobs | None = None  # made when the first come, which for most answers is never
+
+    def keep_logprobs(self, found: object, key: str) -> None:
+        """Log probabilities of the fragment that comes next; `key` is that of the metadata."""
+        if self._logprobs is None:
+            self._logprobs = Logprobs(key)
+        self._logprobs.add(found if self._joiner is None else mended_value(found))
 
     def text(self, delta: str) -> None:
         """A fragment of text; "" says nothing."""
@@ -38,7 +48,8 @@ class LazyBlocks(PayloadDecoder[T]):
             self.end_reasoning()
             self._text_id = self.next_id()
             self.out.append(TextStart(self._text_id))
-        self.out.append(TextDelta(delta, self._text_id))
+        said = None if self._logprobs is None else self._logprobs.of_delta()
+        self.out.append(TextDelta(delta, self._text_id, said))
 
     def reasoning(self, delta: str) -> None:
         """A fragment of reasoning; "" says nothing."""
@@ -48,17 +59,21 @@ class LazyBlocks(PayloadDecoder[T]):
             self.end_text()
             self._reasoning_id = self.next_id()
             self.out.append(ReasoningStart(self._reasoning_id))
-        self.out.append(ReasoningDelta(delta, self._reasoning_id))
+        said = None if self._logprobs is None else self._logprobs.of_delta()
+        self.out.append(ReasoningDelta(delta, self._reasoning_id, said))
 
     def end_text(self) -> None:
         """Closes the open text, if there is one."""
         if self._text_id is not None:
-            self.out.append(TextEnd(self._text_id))
+            said = None if self._logprobs is None else self._logprobs.of_block()
+            self.out.append(TextEnd(self._text_id, provider_metadata=said))
             self._text_id = None
 
     def end_reasoning(self, metadata: Metadata | None = None) -> None:
         """Closes the open reasoning, if there is one, with what the vendor wants back."""
         if self._reasoning_id is not None:
+            if self._logprobs is not None:
+                metadata = merge_metadata(metadata, self._logprobs.of_block())
             self.out.append(ReasoningEnd(self._reasoning_id, provider_metadata=metadata))
             self._reasoning_id = None
 

@@ -8,6 +8,7 @@ from llmstream.dialects.base import Decoder, takes_more
 from llmstream.dialects.foreign_reasoning import with_origin
 from llmstream.errors import IncompleteStream, LLMStreamError, error_from_info
 from llmstream.events import Event, Warning
+from llmstream.events.base import merge_metadata
 from llmstream.grammar import Guard
 
 __all__ = ["Sentence"]
@@ -83,7 +84,8 @@ class Sentence:
                 self.error.provider = self._provider
             self.error.usage = self.decoder.usage
             place = self.decoder.unfinished if takes_more(self.decoder) else None
-            events = self._guard.close(self.decoder.usage, self.error.info, place)
+            metadata = merge_metadata(self.error.provider_metadata, place)
+            events = self._guard.close(self.decoder.usage, self.error.info, metadata)
         elif self._guard.errors and self.error is None:
             self.error = error_from_info(self._guard.errors[0])
             self.error.usage = self.decoder.usage

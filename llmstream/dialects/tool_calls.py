@@ -21,6 +21,7 @@ from llmstream.dialects.tool_fragments import (
 )
 from llmstream.errors import DecodeError, LimitExceeded
 from llmstream.events import Event, Metadata, ToolCall, ToolInputDelta, ToolInputEnd, ToolInputStart
+from llmstream.events.base import merge_metadata
 
 __all__ = ["ToolCallTracker"]
 
@@ -66,11 +67,13 @@ class ToolCallTracker:
         name: str | None = None,
         arguments: object = None,
         metadata: Metadata | None = None,
+        custom: Metadata | None = None,
     ) -> list[Event]:
         """The events that one fragment gives.
 
         index, id: as on the wire; null, "" and "null" mean that there is none
         arguments: a piece of JSON text, or a whole JSON value; null and {} say nothing
+        custom:    marks a call whose input is plain text: metadata of its start and of the call
 
         raises: DecodeError where no rule says which call it belongs to, LimitExceeded
         """
@@ -95,6 +98,8 @@ class ToolCallTracker:
             call.name = without_lone_surrogates(name)
         if metadata is not None:
             call.metadata = metadata
+        if custom is not None:
+            call.custom = custom
         if name:
             call.touched = self._batch
         self._take(call, text, out)
@@ -203,7 +208,7 @@ class ToolCallTracker:
             raise LimitExceeded(f"the response holds more than {self._limits.max_blocks} tool calls")
         if self._calls:
             last = self._calls[-1]
-            if not last.closed and last.name is not None and is_json(last.input):
+            if not last.closed and last.name is not None and last.custom is None and is_json(last.input):
                 self._end(last, out)
         call = OpenCall(index)
         self._calls.append(call)
@@ -214,7 +219,7 @@ class ToolCallTracker:
 
     def _take(self, call: OpenCall, text: str, out: list[Event]) -> None:
         """Adds a piece of input, and starts the input's events once the name is known."""
-        if not call.pieces and (text == "null" or not text.strip()):
+        if not call.pieces and call.custom is None and (text == "null" or not text.strip()):
             call.placeholder |= text == "null"
             text = ""  # white space before the input, or a placeholder for what comes
         if text:
@@ -241,7 +246,7 @@ class ToolCallTracker:
         self.ids.add(wanted)
         self.started += 1
         call.id = wanted
-        out.append(ToolInputStart(call.name or "", wanted))
+        out.append(ToolInputStart(call.name or "", wanted, provider_metadata=call.custom))
         out.extend(ToolInputDelta(piece, wanted) for piece in call.pieces)
         return wanted
 
@@ -263,13 +268,14 @@ class ToolCallTracker:
             self._grow(call, "null")
             out.append(ToolInputDelta("null", call_id))
         text = call.input
-        whole = is_json(text)
+        whole = call.custom is not None or is_json(text)
         if truncated and not (whole and in_one_piece) and not keep_cut:
             out.append(ToolInputEnd(call_id, incomplete=True))
             return
         out.append(ToolInputEnd(call_id))
         invalid = not whole and (bool(text) or truncated)
-        out.append(
-            ToolCall(call.name, text or "{}", call_id, invalid=invalid, provider_metadata=call.metadata)
-        )
+        metadata = merge_metadata(call.metadata, call.custom)
+        if call.custom is not None and not text:
+            metadata = merge_metadata(metadata, {key: {"input": ""} for key in call.custom})
+        out.append(ToolCall(call.name, text or "{}", call_id, invalid=invalid, provider_metadata=metadata))
         self.called += 1

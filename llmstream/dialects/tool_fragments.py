@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import json
 import secrets
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from llmstream.dialects.surrogates import without_lone_surrogates
 from llmstream.events import Metadata
 
-__all__ = ["OpenCall", "as_id", "as_index", "is_json", "json_text", "mint_call_id"]
+__all__ = [
+    "CUSTOM_CALL",
+    "OpenCall",
+    "as_id",
+    "as_index",
+    "is_json",
+    "json_input",
+    "json_text",
+    "mint_call_id",
+    "plain_input",
+]
+
+
+CUSTOM_CALL: Final = "custom_tool_call"
+"""The `type` that metadata gives to a call whose input is plain text, as OpenAI's custom tools have it."""
 
 
 def mint_call_id() -> str:
@@ -37,10 +51,12 @@ class OpenCall:
     pieces:  the input so far, size: its bytes
     index:   where it stood first; touched: the chunk that last named it
     placeholder: the text `null` came first; it is the input only if nothing follows
+    custom:  metadata of a call whose input is plain text, not JSON; None of all others
     """
 
     __slots__ = (
         "closed",
+        "custom",
         "id",
         "index",
         "metadata",
@@ -62,6 +78,7 @@ class OpenCall:
         self.closed = False
         self.placeholder = False
         self.metadata: Metadata | None = None
+        self.custom: Metadata | None = None
         self.touched = -1
 
     @property
@@ -84,6 +101,22 @@ def json_text(arguments: object) -> str:
         return msgspec.json.encode(arguments).decode()
     except (UnicodeEncodeError, OverflowError):
         return json.dumps(arguments)
+
+
+def plain_input(text: str, metadata: Metadata | None) -> str | None:
+    """The input of a call that some vendor marks as custom; None of all others."""
+    for own in (metadata or {}).values():
+        if isinstance(own, dict) and own.get("type") == CUSTOM_CALL:
+            return str(own.get("input", text))
+    return None
+
+
+def json_input(text: str, metadata: Metadata | None) -> str:
+    """The input of a call for a server that takes JSON only: plain text becomes `{"input": "the text"}`."""
+    plain = plain_input(text, metadata)
+    if plain is None:
+        return text or "{}"
+    return json.dumps({"input": plain}, ensure_ascii=False, separators=(",", ":"))
 
 
 def as_id(value: Any) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-__all__ = ["BaseEvent", "Metadata"]
+__all__ = ["BaseEvent", "Metadata", "merge_metadata"]
 
 Metadata: TypeAlias = dict[str, dict[str, Any]]
 """What a vendor said beyond the union or wants back verbatim, keyed by provider."""
@@ -21,3 +21,15 @@ class BaseEvent(
     repr_omit_defaults=True,
 ):
     """Base of the union. Events hold values only: `decode(encode(event)) == event`."""
+
+
+def merge_metadata(old: Metadata | None, new: Metadata | None) -> Metadata | None:
+    """Both, provider by provider; later keys win. Neither argument is changed."""
+    if not new:
+        return old
+    if not old:
+        return new
+    merged = dict(old)
+    for provider, values in new.items():
+        merged[provider] = {**merged.get(provider, {}), **values}
+    return merged

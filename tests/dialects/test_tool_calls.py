@@ -47,3 +47,33 @@ def test_a_whole_input_in_a_cut_answer_is_a_call_only_where_a_call_comes_in_one_
         tracker = ToolCallTracker()
         tracker.add(index=0, id="a", name="f", arguments='{"x":1}')
         assert tracker.finish(truncated=True, in_one_piece=in_one_piece)[-1] == last
+
+
+CUSTOM = {"acme": {"type": "custom_tool_call"}}
+
+
+@pytest.mark.parametrize("pieces", [[" x = 1\n"], ["null"], ["  ", "x"], ["{", "not json"]])
+def test_plain_text_is_kept_to_the_letter(pieces):
+    tracker = ToolCallTracker()
+    events = tracker.add(index=0, id="a", name="f", arguments="", custom=CUSTOM)
+    for piece in pieces:
+        events += tracker.add(index=0, arguments=piece, custom=CUSTOM)
+    assert events[0] == ToolInputStart("f", "a", provider_metadata=CUSTOM)
+    text = "".join(pieces)
+    assert tracker.finish() == [ToolInputEnd("a"), ToolCall("f", text, "a", provider_metadata=CUSTOM)]
+
+
+def test_plain_text_that_looks_whole_goes_on():
+    tracker = ToolCallTracker()
+    tracker.add(index=0, id="a", name="f", arguments="1", custom=CUSTOM)
+    tracker.add(index=1, id="b", name="g", arguments="{}")
+    tracker.add(index=0, arguments="2", custom=CUSTOM)
+    calls = [event for event in tracker.finish() if isinstance(event, ToolCall)]
+    assert [(call.tool_name, call.input) for call in calls] == [("f", "12"), ("g", "{}")]
+
+
+def test_empty_plain_text_is_told_from_an_empty_object():
+    tracker = ToolCallTracker()
+    tracker.add(index=0, id="a", name="f", custom=CUSTOM)
+    said = {"acme": {"type": "custom_tool_call", "input": ""}}
+    assert tracker.finish()[1] == ToolCall("f", "{}", "a", provider_metadata=said)

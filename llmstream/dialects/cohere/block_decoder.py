@@ -17,7 +17,8 @@ from llmstream.dialects.cohere.finish import KEY
 from llmstream.dialects.cohere.wire import Call, Content, WireEvent, decode_event
 from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.json_text import is_json
-from llmstream.dialects.surrogates import without_lone_surrogates
+from llmstream.dialects.logprobs import Logprobs
+from llmstream.dialects.surrogates import mended_value, without_lone_surrogates
 from llmstream.dialects.tool_fragments import as_id, json_text
 from llmstream.errors import LimitExceeded
 from llmstream.events import (
@@ -78,6 +79,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         super().__init__(framing, decode_event, provider=provider, include_raw=include_raw, limits=limits)
         self.contents: dict[Hashable, _Block] = {}
         self.called = False
+        self.logprobs = Logprobs(KEY)
         self._new_call_id = new_call_id
         self._plan: str | None = None
         self._inputs: dict[Hashable, _Input] = {}
@@ -105,8 +107,10 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
                 self._open_content(key, "text")
             self._say(key, one)
 
-    def content_delta(self, index: object, content: object) -> None:
+    def content_delta(self, index: object, content: object, logprobs: object = None) -> None:
         """A fragment of content, whether its block is open or not."""
+        if logprobs is not None:
+            self.logprobs.add(logprobs if self._joiner is None else mended_value(logprobs))
         for one in _contents(content):
             self._say(_key(index), one)
 
@@ -114,7 +118,8 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         """Closes a content block, if it is open."""
         block = self.contents.pop(_key(index), None)
         if block is not None:
-            self.out.append(TextEnd(block.id) if block.kind == "text" else ReasoningEnd(block.id))
+            end = TextEnd if block.kind == "text" else ReasoningEnd
+            self.out.append(end(block.id, provider_metadata=self.logprobs.of_block()))
 
     def tool_plan(self, words: str | None) -> None:
         """A fragment of what the model says before its calls."""
@@ -129,9 +134,11 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
 
     def _say(self, key: Hashable, content: Content) -> None:
         if content.thinking:
-            self.out.append(ReasoningDelta(content.thinking, self._block(key, "thinking").id))
+            thinking = self._block(key, "thinking").id
+            self.out.append(ReasoningDelta(content.thinking, thinking, self.logprobs.of_delta()))
         if content.text:
-            self.out.append(TextDelta(content.text, self._block(key, "text").id))
+            text = self._block(key, "text").id
+            self.out.append(TextDelta(content.text, text, self.logprobs.of_delta()))
 
     def _block(self, key: Hashable, kind: Literal["text", "thinking"]) -> _Block:
         """The open block of a kind; one of another kind under the same index ends."""

@@ -8,13 +8,14 @@ from typing import Any
 from llmstream.dialects.base import Limits
 from llmstream.dialects.cohere.block_decoder import BlockDecoder
 from llmstream.dialects.cohere.citations import cited
-from llmstream.dialects.cohere.finish import finish_reason, read_usage
+from llmstream.dialects.cohere.finish import KEY, finish_reason, read_usage
 from llmstream.dialects.cohere.wire import Content, WireEvent
-from llmstream.dialects.surrogates import mended_value
+from llmstream.dialects.surrogates import mended_value, without_lone_surrogates
 from llmstream.dialects.tool_fragments import mint_call_id
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import IncompleteStream
-from llmstream.events import Error, Finish, ReasoningDelta, ResponseMetadata, TextDelta
+from llmstream.events import Error, Finish, Metadata, ReasoningDelta, ResponseMetadata, TextDelta
+from llmstream.events.base import merge_metadata
 
 __all__ = ["CohereDecoder"]
 
@@ -39,6 +40,7 @@ class CohereDecoder(BlockDecoder):
         self._raw_reason: str | None = None
         self._raw_usage: dict[str, Any] = {}
         self._error: str | None = None
+        self._prompt = ""
 
     def on(self, wire: WireEvent) -> None:
         """Turns one event into ours; the deltas of content, which are most of them, go first."""
@@ -47,14 +49,14 @@ class CohereDecoder(BlockDecoder):
         if kind == "content-delta":
             content = message.content if message is not None else None
             block = self.contents.get(wire.index) if type(wire.index) is int else None
-            if block is not None and type(content) is Content:
+            if block is not None and type(content) is Content and wire.logprobs is None:
                 if block.kind == "text" and content.text and content.thinking is None:
                     self.out.append(TextDelta(content.text, block.id))
                     return
                 if block.kind == "thinking" and content.thinking and content.text is None:
                     self.out.append(ReasoningDelta(content.thinking, block.id))
                     return
-            self.content_delta(wire.index, content)
+            self.content_delta(wire.index, content, wire.logprobs)
         elif kind == "content-start":
             self.content_start(wire.index, message.content if message is not None else None)
         elif kind == "content-end":
@@ -72,7 +74,10 @@ class CohereDecoder(BlockDecoder):
         elif kind == "message-start":
             self._name(wire.id)
         elif kind == "message-end":
+            self._name(wire.id)
             self._message_end(wire)
+        elif kind == "debug":
+            self._debug(wire.prompt)
         elif not kind or kind == "error":
             self._maybe_fail(wire)
 
@@ -100,6 +105,11 @@ class CohereDecoder(BlockDecoder):
                 self.out.extend(cited(citation, self.new_source_id))
             else:
                 self.defect("a citation-start came without a citation")
+
+    def _debug(self, prompt: object) -> None:
+        """What the model was given, as text; only where the request asks for it."""
+        if isinstance(prompt, str) and prompt:
+            self._prompt += without_lone_surrogates(prompt)
 
     def _message_end(self, wire: WireEvent) -> None:
         """The model is done: reason, counts, and the words of an error."""
@@ -151,4 +161,5 @@ class CohereDecoder(BlockDecoder):
         elif self.called and reason in ("stop", "other", "unknown"):
             reason = "tool-calls"
         self.done = True
-        self.out.append(Finish(reason, self.usage, raw))
+        said: Metadata | None = {KEY: {"debug": {"prompt": self._prompt}}} if self._prompt else None
+        self.out.append(Finish(reason, self.usage, raw, merge_metadata(said, self.logprobs.of_rest())))

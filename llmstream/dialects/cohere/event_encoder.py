@@ -8,12 +8,14 @@ import msgspec
 
 from llmstream.dialects.cohere.citations import citation_of, told_citation
 from llmstream.dialects.cohere.finish import KEY, raw_reason, write_usage
+from llmstream.dialects.logprobs import LOGPROBS
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,
     Error,
     Event,
     Finish,
+    Metadata,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
@@ -54,17 +56,17 @@ class CohereEventEncoder:
         """The bytes that say this event."""
         match event:
             case TextDelta(words):
-                return self._content_delta(event.id, {"text": words})
+                return self._content_delta(event.id, {"text": words}, event.provider_metadata)
             case ReasoningDelta(words):
                 if event.id in self._plans:
                     return self._say("tool-plan-delta", None, {"tool_plan": words})
-                return self._content_delta(event.id, {"thinking": words})
+                return self._content_delta(event.id, {"thinking": words}, event.provider_metadata)
             case ToolInputDelta(words):
                 return self._call_delta(event.id, words)
             case TextStart():
                 return self._content_start(event.id, {"type": "text", "text": ""})
             case ReasoningStart():
-                if ((event.provider_metadata or {}).get(KEY) or {}).get("tool_plan"):
+                if _own(event.provider_metadata).get("tool_plan"):
                     self._plans.add(event.id)
                     return b""
                 return self._content_start(event.id, {"type": "thinking", "thinking": ""})
@@ -97,8 +99,8 @@ class CohereEventEncoder:
         message = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
         return _frame({"id": answer_id, "type": "message-start", "delta": {"message": message}})
 
-    def _say(self, kind: str, index: int | None, message: dict[str, Any] | None = None) -> bytes:
-        event: dict[str, Any] = {"type": kind}
+    def _say(self, kind: str, index: int | None, message: dict[str, Any] | None = None, **more: Any) -> bytes:
+        event: dict[str, Any] = {"type": kind, **more}
         if index is not None:
             event["index"] = index
         if message is not None:
@@ -110,9 +112,13 @@ class CohereEventEncoder:
         self._content_count += 1
         return self._say("content-start", self._contents[block_id], {"content": content})
 
-    def _content_delta(self, block_id: str, content: dict[str, Any]) -> bytes:
+    def _content_delta(self, block_id: str, content: dict[str, Any], metadata: Metadata | None) -> bytes:
         index = self._contents.get(block_id)
-        return b"" if index is None else self._say("content-delta", index, {"content": content})
+        if index is None:
+            return b""
+        found = _own(metadata).get(LOGPROBS)  # one object a fragment, of a shape of its own
+        beside = {LOGPROBS: found[0]} if found else {}
+        return self._say("content-delta", index, {"content": content}, **beside)
 
     def _content_end(self, block_id: str) -> bytes:
         index = self._contents.get(block_id)
@@ -142,8 +148,7 @@ class CohereEventEncoder:
 
     def _cite(self, event: Source | Custom) -> bytes:
         """A citation once, with all its sources."""
-        own = (event.provider_metadata or {}).get(KEY) or {}
-        if "citation" in own:
+        if "citation" in _own(event.provider_metadata):
             citation = told_citation(event.provider_metadata)
         else:
             citation = citation_of(event) if isinstance(event, Source) else None
@@ -165,7 +170,13 @@ class CohereEventEncoder:
         if usage is not None:
             delta["usage"] = usage
         self._over = True
-        return self._begin() + _frame({"type": "message-end", "delta": delta})
+        prompt = (_own(event.provider_metadata).get("debug") or {}).get("prompt")
+        debug = self._say("debug", None, prompt=prompt) if prompt else b""
+        return self._begin() + debug + _frame({"type": "message-end", "delta": delta})
+
+
+def _own(metadata: Metadata | None) -> dict[str, Any]:
+    return (metadata or {}).get(KEY) or {}
 
 
 def _frame(event: dict[str, Any]) -> bytes:

@@ -53,7 +53,11 @@ class Delta(msgspec.Struct, gc=False):
 
 
 class WireEvent(msgspec.Struct, gc=False):
-    """One event. Those without a type are errors from somewhere before the model."""
+    """One event. Those without a type are errors from somewhere before the model.
+
+    logprobs: `{text, token_ids, logprobs}` of a fragment of content
+    prompt:   what the model was given, of an event `debug`
+    """
 
     type: Any = None
     index: Any = None
@@ -64,6 +68,8 @@ class WireEvent(msgspec.Struct, gc=False):
     error_type: Any = None
     code: Any = None
     status_code: Any = None
+    logprobs: Any = None
+    prompt: Any = None
 
 
 decode_event: Final = msgspec.json.Decoder(WireEvent)

@@ -118,8 +118,9 @@ class ContentDecoder(LazyBlocks[Chunk]):
         except ValueError as error:
             self.defect(str(error))
             return
-        name = part.get("document_name")
-        kept: Metadata | None = {KEY: {"document_name": name}} if isinstance(name, str) and name else None
+        beside = {**part, **(held if isinstance(held, dict) else {})}
+        said = {name: beside[name] for name in ("document_name", "detail") if beside.get(name)}
+        kept: Metadata | None = {KEY: said} if said else None
         if inline is None:
             self.out.append(File(usual, url, kept))
         else:

@@ -12,14 +12,15 @@ from typing import Any
 
 from llmstream.dialects.base import Limits
 from llmstream.dialects.mistral.content_decoder import ContentDecoder
-from llmstream.dialects.mistral.finish import finish_reason, read_usage
+from llmstream.dialects.mistral.finish import KEY, finish_reason, read_usage
 from llmstream.dialects.mistral.wire import CallFragment, Choice, Chunk, decode_chunk
 from llmstream.dialects.surrogates import mended_value
 from llmstream.dialects.tool_calls import ToolCallTracker
 from llmstream.dialects.tool_fragments import mint_call_id
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import DecodeError, IncompleteStream, LimitExceeded
-from llmstream.events import Error, Finish, ResponseMetadata, TextDelta
+from llmstream.events import Error, Finish, Metadata, ResponseMetadata, TextDelta
+from llmstream.events.base import merge_metadata
 from llmstream.framing.sse import SSEDecoder
 
 __all__ = ["MistralDecoder"]
@@ -48,6 +49,7 @@ class MistralDecoder(ContentDecoder):
         self._answered = False
         self._raw_reason: str | None = None
         self._raw_usage: dict[str, Any] = {}
+        self._beside: dict[str, Any] = {}
 
     def on(self, wire: Chunk) -> None:
         """Turns one chunk into events."""
@@ -114,13 +116,19 @@ class MistralDecoder(ContentDecoder):
         delta = choice.delta
         if delta is None and not self._answered:
             delta = choice.message  # a whole answer where chunks were expected
+        if choice.logprobs is not None:
+            self.keep_logprobs(choice.logprobs, KEY)
+        if choice.prompt_logprobs is not None:
+            self._say_beside("prompt_logprobs", choice.prompt_logprobs)
         if delta is not None:
             self._answered = True
+            if delta.metadata is not None:
+                self._say_beside("metadata", delta.metadata)
             content = delta.content
             if delta.reasoning_content:
                 self.content([{"type": "thinking", "thinking": delta.reasoning_content}])
             if type(content) is str:
-                if content and self._text_id is not None:
+                if content and self._text_id is not None and choice.logprobs is None:
                     self.out.append(TextDelta(content, self._text_id))
                 else:
                     self.text(content)
@@ -130,6 +138,16 @@ class MistralDecoder(ContentDecoder):
                 self._on_calls(delta.tool_calls)
         if choice.finish_reason and not self.done:
             self._on_reason(choice.finish_reason)
+
+    def _say_beside(self, name: str, value: Any) -> None:
+        """What belongs to no part of the answer; objects of several chunks are one."""
+        if not value:
+            return
+        value = value if self._joiner is None else mended_value(value)
+        known = self._beside.get(name)
+        if name == "metadata" and isinstance(known, dict) and isinstance(value, dict):
+            value = {**known, **value}
+        self._beside[name] = value
 
     def _on_calls(self, fragments: Iterable[CallFragment | None]) -> None:
         tools = self._tools
@@ -202,4 +220,7 @@ class MistralDecoder(ContentDecoder):
             told = {"message": f"the vendor ended the answer with {raw!r}", "code": raw}
             self.out.append(Error(error_from_value(told, provider=self.provider).info))
         self.done = True
-        self.out.append(Finish(reason, self.usage, raw))
+        said: Metadata | None = {KEY: self._beside} if self._beside else None
+        if self._logprobs is not None:
+            said = merge_metadata(said, self._logprobs.of_rest())
+        self.out.append(Finish(reason, self.usage, raw, said))

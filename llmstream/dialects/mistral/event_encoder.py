@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from llmstream.dialects.data_uris import data_uri
+from llmstream.dialects.logprobs import logprobs_of
 from llmstream.dialects.mistral.error_words import error_object
 from llmstream.dialects.mistral.finish import KEY, raw_reason, write_usage
 from llmstream.errors import ErrorInfo
@@ -52,10 +53,10 @@ class MistralEventEncoder:
         """The bytes that say this event."""
         match event:
             case TextDelta(words):
-                return self._delta({"content": words})
+                return self._delta({"content": words}, event.provider_metadata)
             case ReasoningDelta(words):
                 fragment = {"type": "thinking", "thinking": [{"type": "text", "text": words}]}
-                return self._delta({"content": [fragment]})
+                return self._delta({"content": [fragment]}, event.provider_metadata)
             case ReasoningEnd():
                 signature = _own(event.provider_metadata).get("signature")
                 signed: dict[str, Any] = {"type": "thinking", "thinking": [], "signature": signature}
@@ -91,11 +92,22 @@ class MistralEventEncoder:
         self._begun = True
         return self._choice({"role": "assistant", "content": ""})
 
-    def _delta(self, delta: dict[str, Any]) -> bytes:
-        return self._begin() + self._choice(delta)
+    def _delta(self, delta: dict[str, Any], metadata: Metadata | None = None) -> bytes:
+        return self._begin() + self._choice(delta, metadata=metadata)
 
-    def _choice(self, delta: dict[str, Any], reason: str | None = None, **more: Any) -> bytes:
-        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+    def _choice(
+        self,
+        delta: dict[str, Any],
+        reason: str | None = None,
+        *,
+        metadata: Metadata | None = None,
+        **more: Any,
+    ) -> bytes:
+        choice: dict[str, Any] = {"index": 0, "delta": delta, "finish_reason": reason}
+        if metadata and (found := logprobs_of(metadata)):
+            choice["logprobs"] = {"content": found}
+        if prompt := _own(metadata).get("prompt_logprobs"):
+            choice["prompt_logprobs"] = prompt
         return _data({**self._frame, "choices": [choice], **more})
 
     def _call(self, event: ToolCall) -> bytes:
@@ -109,8 +121,12 @@ class MistralEventEncoder:
         if event.finish_reason == "error" and self._error is not None and event.raw_finish_reason is None:
             return _data(error_object(self._error))
         self._over = True
+        delta: dict[str, Any] = {"content": ""}
+        if said := _own(event.provider_metadata).get("metadata"):
+            delta["metadata"] = said
         usage = write_usage(event.usage)
-        return self._begin() + self._choice({"content": ""}, raw_reason(event), usage=usage)
+        last = self._choice(delta, raw_reason(event), metadata=event.provider_metadata, usage=usage)
+        return self._begin() + last
 
 
 def _part(event: Source | File | Custom) -> dict[str, Any] | None:
@@ -122,7 +138,8 @@ def _part(event: Source | File | Custom) -> dict[str, Any] | None:
         data = event.data
         url = data if isinstance(data, str) else data_uri(data, event.media_type)
         if event.media_type.startswith("image/"):
-            return {"type": "image_url", "image_url": url}
+            detail = own.get("detail")
+            return {"type": "image_url", "image_url": {"url": url, "detail": detail} if detail else url}
         name = own.get("document_name")
         return {"type": "document_url", "document_url": url, **({"document_name": name} if name else {})}
     if "reference_ids" in own:

@@ -32,11 +32,13 @@ class Delta(msgspec.Struct, gc=False):
 
     content:           text, or a list of typed parts
     reasoning_content: of models of other makers
+    metadata:          any JSON object
     """
 
     content: Any = None
     tool_calls: list[CallFragment | None] | None = None
     reasoning_content: Any = None
+    metadata: Any = None
 
 
 class Choice(msgspec.Struct, gc=False):
@@ -46,6 +48,8 @@ class Choice(msgspec.Struct, gc=False):
     delta: Delta | None = None
     finish_reason: str | None = None
     message: Delta | None = None
+    logprobs: Any = None
+    prompt_logprobs: Any = None
 
 
 class Chunk(msgspec.Struct, gc=False):

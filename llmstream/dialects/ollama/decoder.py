@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import json
 from collections.abc import Callable, Mapping
@@ -11,11 +12,13 @@ import msgspec
 
 from llmstream.dialects.base import Limits
 from llmstream.dialects.lazy_blocks import LazyBlocks
+from llmstream.dialects.media_type import image_type
 from llmstream.dialects.ollama.wire import Call, Fragment, Line, LooseLine, decode_fragment, decode_line
 from llmstream.dialects.surrogates import without_lone_surrogates
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import LimitExceeded
 from llmstream.events import (
+    File,
     Finish,
     FinishReason,
     ResponseMetadata,
@@ -89,8 +92,10 @@ class OllamaDecoder(LazyBlocks[Line]):
                     and message.content
                     and not message.thinking
                     and message.tool_calls is None
+                    and message.images is None
                     and not line.done
                     and line.error is None
+                    and line.logprobs is None
                 ):
                     out.append(TextDelta(message.content, text_id))
                     continue
@@ -105,12 +110,16 @@ class OllamaDecoder(LazyBlocks[Line]):
             return
         if not self._named:
             self._introduce(wire)
+        if wire.logprobs:
+            self.keep_logprobs(wire.logprobs, self.provider)
         message = wire.message
         if message is not None:
             if message.thinking:
                 self.reasoning(message.thinking)
             if message.content:
                 self.text(message.content)
+            for image in message.images if isinstance(message.images, list) else ():
+                self._image(image)
             for call in message.tool_calls or ():
                 self._call(call)
         if len(self._ids) > self.limits.max_blocks:
@@ -136,6 +145,15 @@ class OllamaDecoder(LazyBlocks[Line]):
         timestamp = _timestamp(wire.created_at)
         if model or timestamp is not None:
             self.out.append(ResponseMetadata(model or None, timestamp=timestamp))
+
+    def _image(self, image: object) -> None:
+        """A picture that the model made, as base64 without its type."""
+        try:
+            data = base64.b64decode(image if isinstance(image, str) else "?", validate=True)
+        except ValueError:
+            self.defect("an image is not base64")
+            return
+        self.out.append(File(image_type(data), data))
 
     def _call(self, call: Call) -> None:
         function = call.function
@@ -176,7 +194,8 @@ class OllamaDecoder(LazyBlocks[Line]):
             reason = "tool-calls"
         self.end_reasoning()
         self.end_text()
-        self.out.append(Finish(reason, self.usage, raw))
+        said = None if self._logprobs is None else self._logprobs.of_rest()
+        self.out.append(Finish(reason, self.usage, raw, said))
 
 
 def _arguments(arguments: Any) -> tuple[str, bool]:

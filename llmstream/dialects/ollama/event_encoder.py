@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 from typing import Any, Final
 
 import msgspec
 
+from llmstream.dialects.logprobs import LOGPROBS, logprobs_of
 from llmstream.dialects.ollama.decoder import FINISH_REASONS, USAGE_FIELDS
 from llmstream.dialects.ollama.wire import object_text
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Error,
     Event,
+    File,
     Finish,
+    Metadata,
     ReasoningDelta,
     ResponseMetadata,
     TextDelta,
@@ -45,8 +49,8 @@ _encoder = msgspec.json.Encoder()
 class OllamaEventEncoder:
     """One line for each fragment and each call; the last one holds reason and counts.
 
-    The wire has no word for block ends, sources, files, calls that the vendor ran, and errors
-    after which an answer goes on. A `response-metadata` gives model and time of all lines.
+    The wire has no word for block ends, sources, files that are no pictures, calls that the vendor ran,
+    and errors after which an answer goes on. A `response-metadata` gives model and time of all lines.
     """
 
     def __init__(self, request: Request) -> None:
@@ -59,9 +63,12 @@ class OllamaEventEncoder:
         """The line that says this event, or b""."""
         match event:
             case TextDelta(delta) if delta:
-                return self._line({"content": delta})
+                return self._line({"content": delta}, **_logprobs(event.provider_metadata))
             case ReasoningDelta(delta) if delta:
-                return self._line({"content": "", "thinking": delta})
+                thought = {"content": "", "thinking": delta}
+                return self._line(thought, **_logprobs(event.provider_metadata))
+            case File(media_type, data) if media_type.startswith("image/") and isinstance(data, bytes):
+                return self._line({"content": "", "images": [base64.b64encode(data).decode()]})
             case ToolCall() if not event.provider_executed:
                 return self._call(event)
             case ResponseMetadata():
@@ -101,7 +108,7 @@ class OllamaEventEncoder:
         if event.finish_reason == "error":
             words = self._error.message if self._error is not None else "the model failed"
             return _json_line({"error": words})
-        rest: dict[str, Any] = {"done": True}
+        rest: dict[str, Any] = {"done": True, **_logprobs(event.provider_metadata)}
         reason = self._reason(event)
         if reason is not None:
             rest["done_reason"] = reason
@@ -127,6 +134,11 @@ def encode_error(error: ErrorInfo) -> HttpResponse:
     status = error.status if error.status is not None and error.status >= 400 else None
     body = _encoder.encode({"error": error.message})
     return HttpResponse(status or _STATUS.get(error.code, 500), body, headers)
+
+
+def _logprobs(metadata: Metadata | None) -> dict[str, Any]:
+    found = logprobs_of(metadata) if metadata else []
+    return {LOGPROBS: found} if found else {}
 
 
 def _counts(usage: Usage) -> dict[str, Any]:

@@ -40,11 +40,12 @@ class Call(msgspec.Struct, gc=False):
 
 
 class Message(msgspec.Struct, gc=False):
-    """A fragment of the answer."""
+    """A fragment of the answer; images are a list of base64."""
 
     content: str | None = None
     thinking: str | None = None
     tool_calls: list[Call] | None = None
+    images: Any = None
 
 
 class Fragment(msgspec.Struct, gc=False):
@@ -53,6 +54,7 @@ class Fragment(msgspec.Struct, gc=False):
     message: Message | None = None
     done: bool | None = None
     error: msgspec.Raw | None = None
+    logprobs: msgspec.Raw | None = None
 
 
 class Line(msgspec.Struct, gc=False):
@@ -75,6 +77,7 @@ class Line(msgspec.Struct, gc=False):
     load_duration: Any = None
     prompt_eval_duration: Any = None
     eval_duration: Any = None
+    logprobs: Any = None
 
 
 class LooseFunction(Function, gc=False):

@@ -1,7 +1,8 @@
 """What some vendors say beside the answer, in chunks of their own or on every chunk.
 
-Perplexity repeats the pictures it found; Azure says first what its filter made of the prompt. They
-become metadata of the finish, and go out again in a chunk without choices.
+Perplexity repeats the pictures it found; Azure says first what its filter made of the prompt; OpenAI
+says on every chunk which tier and which configuration answers, and in a chunk of its own how it judges
+prompt and answer. They become metadata of the finish, and go out again in a chunk without choices.
 """
 
 from __future__ import annotations
@@ -10,37 +11,54 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from llmstream.dialects.surrogates import mended_value
 from llmstream.events import Metadata
 
 __all__ = ["AnswerExtras", "extras_chunk"]
 
-_NAMES: Final = {name: f'"{name}"'.encode() for name in ("images", "prompt_filter_results")}
+
+class _Extras(msgspec.Struct):
+    images: Any = None
+    prompt_filter_results: Any = None
+    moderation: Any = None
+    service_tier: Any = None
+    system_fingerprint: Any = None
+
+
+_NAMES: Final = _Extras.__struct_fields__
+_QUOTED: Final = tuple([f'"{name}"'.encode() for name in _NAMES])
+_decode: Final = msgspec.json.Decoder(_Extras).decode
 
 
 class AnswerExtras:
-    """Keeps the last payload in which each name stood, and reads it once, at the end."""
+    """Keeps what was said last under each name; a null says nothing."""
 
     def __init__(self) -> None:
-        self._payloads: dict[str, bytes] = {}
+        self._said: dict[str, Any] = {}
 
     def look(self, payload: bytes) -> None:
         """A payload that may hold more than choices."""
-        for name, quoted in _NAMES.items():
-            if quoted in payload:
-                self._payloads[name] = payload
+        if any(quoted in payload for quoted in _QUOTED):
+            found = _read(payload)
+            self._said.update({name: found[name] for name in _NAMES if found.get(name)})
 
     def metadata(self, provider: str) -> Metadata | None:
         """All that was said, under the provider's name; None where nothing was."""
-        said: dict[str, Any] = {}
-        for name, payload in self._payloads.items():
-            try:
-                value = mended_value(json.loads(payload.decode("utf-8", "replace")))
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(value, dict) and isinstance(value.get(name), list) and value[name]:
-                said[name] = value[name]
-        return {provider: said} if said else None
+        return {provider: self._said} if self._said else None
+
+
+def _read(payload: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.structs.asdict(_decode(payload))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        pass
+    try:
+        value = mended_value(json.loads(payload.decode("utf-8", "replace")))
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def extras_chunk(metadata: Metadata | None) -> Mapping[str, Any]:

@@ -23,16 +23,19 @@ __all__ = ["AudioFile", "ExecutedTools", "Sources", "audio_type", "image_file"]
 
 
 _CALL_KEYS: Final = ("index", "type", "name", "arguments")
+_SAID: Final = ("url", "title", "type")
+"""What a source says itself."""
 
 
 class Sources:
     """Web pages in any of their forms, each URL once.
 
     Perplexity repeats `citations` (URLs) and `search_results` (objects) on every chunk; OpenAI
-    and OpenRouter send `annotations` of type url_citation.
+    and OpenRouter send `annotations` of type url_citation. What else they say of a page is metadata.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
         self._seen: set[str] = set()
         self._last: object = None
 
@@ -42,21 +45,23 @@ class Sources:
             return
         self._last = found
         for item in found:
-            url, title = _page(item)
-            if url and url not in self._seen:
+            page = _page(item)
+            url, title = page.get("url"), page.get("title")
+            if isinstance(url, str) and url and url not in self._seen:
                 self._seen.add(url)
-                yield Source("url", f"source-{len(self._seen)}", url, title)
+                told = {name: value for name, value in page.items() if name not in _SAID and _says(value)}
+                kept = {self._provider: told} if told else None
+                title = title if isinstance(title, str) and title else None
+                yield Source("url", f"source-{len(self._seen)}", url, title, provider_metadata=kept)
 
 
-def _page(item: object) -> tuple[str | None, str | None]:
+def _page(item: object) -> dict[str, Any]:
     if isinstance(item, str):
-        return item, None
+        return {"url": item}
     if not isinstance(item, dict):
-        return None, None
+        return {}
     page = item.get("url_citation")
-    page = page if isinstance(page, dict) else item
-    url, title = page.get("url"), page.get("title")
-    return (url if isinstance(url, str) else None), (title if isinstance(title, str) and title else None)
+    return page if isinstance(page, dict) else item
 
 
 def image_file(image: object) -> File:
@@ -79,17 +84,22 @@ def image_file(image: object) -> File:
 
 
 class AudioFile:
-    """Spoken answers: base64 fragments in, one file at the end."""
+    """Spoken answers: base64 fragments in, one file at the end.
+
+    rest: what was said of a recording that did not come
+    """
 
     def __init__(self, provider: str) -> None:
+        self.rest: dict[str, Any] = {}
         self._provider = provider
-        self._id: str | None = None
         self._pieces: list[str] = []
 
     def add(self, audio: dict[str, Any]) -> str:
         """Takes a fragment; returns the words it adds to the transcript."""
         if isinstance(audio.get("id"), str):
-            self._id = audio["id"]
+            self.rest["audio_id"] = audio["id"]
+        if audio.get("expires_at") is not None:
+            self.rest["audio_expires_at"] = audio["expires_at"]
         if isinstance(audio.get("data"), str):
             self._pieces.append(audio["data"])
         words = audio.get("transcript")
@@ -110,7 +120,8 @@ class AudioFile:
                 data = base64.b64decode("".join(pieces), validate=True)
             except ValueError as error:
                 raise DecodeError(f"the audio is not base64: {error}") from None
-        metadata = {self._provider: {"audio_id": self._id}} if self._id else None
+        said, self.rest = self.rest, {}
+        metadata = {self._provider: said} if said else None
         return File(audio_type(data), data, metadata)
 
 

@@ -27,7 +27,8 @@ from llmstream.dialects.surrogates import mended_value
 from llmstream.dialects.tool_fragments import mint_call_id
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import DecodeError, IncompleteStream, LLMStreamError
-from llmstream.events import Custom, Error, Finish, ReasoningDelta, ResponseMetadata, TextDelta
+from llmstream.events import Custom, Error, Finish, Metadata, ReasoningDelta, ResponseMetadata, TextDelta
+from llmstream.events.base import merge_metadata
 
 __all__ = ["OpenAIChatDecoder"]
 
@@ -55,6 +56,7 @@ class OpenAIChatDecoder(DeltaReader):
         self._counts: dict[str, Any] = {}
         self._raw_reason: str | None = None
         self._named = False
+        self._beginning = True
         self._answered = False
         self._payload = b""
 
@@ -89,12 +91,14 @@ class OpenAIChatDecoder(DeltaReader):
                 and chunk.citations is None
                 and chunk.search_results is None
                 and chunk.x_groq is None
+                and chunk.moderation is None
             ):
                 choice = choices[0]
                 if (
                     choice is not None
                     and choice.finish_reason is None
                     and choice.usage is None
+                    and choice.logprobs is None
                     and not choice.index
                 ):
                     delta = choice.delta
@@ -110,6 +114,8 @@ class OpenAIChatDecoder(DeltaReader):
                         and delta.audio is None
                         and delta.executed_tools is None
                         and delta.extra_content is None
+                        and delta.reasoning_text is None
+                        and delta.reasoning_opaque is None
                         and self._plain
                     ):
                         content, thought = delta.content, delta.reasoning_content
@@ -150,8 +156,8 @@ class OpenAIChatDecoder(DeltaReader):
     def on(self, wire: Chunk) -> None:
         """Turns one chunk into events."""
         choices = wire.choices
-        if not self._named and isinstance(wire, FirstChunk):
-            self._name(wire)
+        if self._beginning:
+            self._begin(wire)
         if wire.usage is not None:
             self._count(wire.usage)
         if wire.x_groq is not None:
@@ -160,7 +166,7 @@ class OpenAIChatDecoder(DeltaReader):
             self._fail_as_told()
         if self.done:
             return
-        if not choices or wire.citations is not None or wire.search_results is not None:
+        if not choices or wire.citations is not None or wire.search_results is not None or wire.moderation:
             self._extras.look(self._payload)
         for choice in choices or ():
             if choice is not None and _is_first(choice.index):
@@ -179,11 +185,25 @@ class OpenAIChatDecoder(DeltaReader):
             self._release()
 
     def fail(self, error: LLMStreamError) -> None:
-        """The stream cannot go on; text that waited for the rest of a tag is given out first."""
+        """The stream cannot go on; text that waited for the rest of a tag is given out first.
+
+        What was said beside the answer stands in the finish all the same.
+        """
         self._release()
+        error.provider_metadata = self._beside()
         super().fail(error)
 
     # Parts of a chunk.
+
+    def _begin(self, chunk: Chunk) -> None:
+        """Reads what every chunk repeats, up to the chunk with the first words."""
+        self._extras.look(self._payload)
+        if isinstance(chunk, FirstChunk) and not self._named:
+            self._name(chunk)
+            if not self._named or not _says_anything(chunk):
+                return
+        self._beginning = False
+        self._decode = wire.chunks.decode
 
     def _name(self, chunk: FirstChunk) -> None:
         """The response's names, once. Azure's prelude, which has no choices, has empty ones."""
@@ -197,7 +217,6 @@ class OpenAIChatDecoder(DeltaReader):
             when = datetime.datetime.fromtimestamp(created, datetime.UTC)
         self.out.append(ResponseMetadata(model, None if number is None else str(number), when))
         self._named = True
-        self._decode = wire.chunks.decode  # from here on the names need not be read
 
     def _count(self, usage: object) -> None:
         """Counts are cumulative: each field replaces the one before, and what is left out stays."""
@@ -233,6 +252,8 @@ class OpenAIChatDecoder(DeltaReader):
         delta = choice.delta
         if choice.usage is not None:
             self._count(choice.usage)
+        if choice.logprobs is not None:
+            self.keep_logprobs(choice.logprobs, self.provider)
         if delta is not None:
             self._answered = True
             self.read_delta(delta)
@@ -261,6 +282,7 @@ class OpenAIChatDecoder(DeltaReader):
         if self._raw_reason is None:
             self._raw_reason = raw
         self.complete = True
+        self._extras.look(self._payload)
         self._end_calls()
         self._release()
         self.end_reasoning()
@@ -302,6 +324,8 @@ class OpenAIChatDecoder(DeltaReader):
                 self.out.append(recording)
         if self._details:
             self.out.append(Custom(f"{self.provider}.reasoning_details", self._take_details()))
+        if self._opaque:
+            self.out.append(Custom(f"{self.provider}.reasoning_opaque", self._take_opaque()))
         if self._extra:
             metadata = self._metadata("extra_content", self._extra)
             self.out.append(Custom(f"{self.provider}.extra_content", metadata))
@@ -320,7 +344,20 @@ class OpenAIChatDecoder(DeltaReader):
         if unified == "error":
             told = {"message": f"the vendor ended the answer with {raw!r}", "code": raw}
             self.out.append(Error(error_from_value(told, provider=self.provider).info))
-        self.out.append(Finish(unified, self.usage, raw, self._extras.metadata(self.provider)))
+        self.out.append(Finish(unified, self.usage, raw, self._beside()))
+
+    def _beside(self) -> Metadata | None:
+        """What was said beside the answer, and belongs to no part of it."""
+        said = self._extras.metadata(self.provider)
+        if self._audio.rest:
+            said = merge_metadata(said, self._metadata("audio", self._audio.rest))
+        return said if self._logprobs is None else merge_metadata(said, self._logprobs.of_rest())
+
+
+def _says_anything(chunk: Chunk) -> bool:
+    """Whether a chunk holds words: the next one may go on with them, and is looked at no more."""
+    deltas = [choice.delta for choice in chunk.choices or () if choice is not None]
+    return any(delta is not None and (delta.content or delta.reasoning_content) for delta in deltas)
 
 
 def _is_first(index: object) -> bool:

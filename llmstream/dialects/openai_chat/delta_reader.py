@@ -18,9 +18,10 @@ from llmstream.dialects.openai_chat.reasoning_details import ReasoningDetails
 from llmstream.dialects.openai_chat.think_tags import ThinkTags
 from llmstream.dialects.openai_chat.wire import Chunk
 from llmstream.dialects.tool_calls import ToolCallTracker
-from llmstream.dialects.tool_fragments import mint_call_id
+from llmstream.dialects.tool_fragments import CUSTOM_CALL, mint_call_id
 from llmstream.errors import DecodeError, LimitExceeded
 from llmstream.events import Metadata
+from llmstream.events.base import merge_metadata
 from llmstream.framing.sse import SSEDecoder
 
 __all__ = ["DeltaReader"]
@@ -60,6 +61,7 @@ class DeltaReader(LazyBlocks[Chunk]):
         self._plain = self._tags is None and not quirks.dedupe_reasoning
         self._last_reasoning = ""
         self._extra: Any = None
+        self._opaque: Any = None
         self._refused = False
 
     # Made when the first of its kind comes, which for most answers is never.
@@ -74,7 +76,7 @@ class DeltaReader(LazyBlocks[Chunk]):
 
     @functools.cached_property
     def _sources(self) -> Sources:
-        return Sources()
+        return Sources(self.provider)
 
     @functools.cached_property
     def _audio(self) -> AudioFile:
@@ -111,9 +113,12 @@ class DeltaReader(LazyBlocks[Chunk]):
 
         Details that come alone are read themselves; beside `reasoning: ""` they repeat what was said.
         """
-        if not (delta.reasoning_content or delta.reasoning or delta.reasoning_details):
+        if delta.reasoning_opaque:
+            self._opaque = delta.reasoning_opaque
+        found = delta.reasoning_content or delta.reasoning or delta.reasoning_text
+        if not (found or delta.reasoning_details):
             return
-        said = _words(delta.reasoning_content) or _words(delta.reasoning)
+        said = _words(delta.reasoning_content) or _words(delta.reasoning) or _words(delta.reasoning_text)
         if delta.reasoning_details:
             told = self._details.add(delta.reasoning_details)
             if not said and delta.reasoning != "":
@@ -177,17 +182,24 @@ class DeltaReader(LazyBlocks[Chunk]):
             if fragment is None:
                 continue
             started = tools.started
-            function = fragment.function
+            function, custom = fragment.function, None
             extra = fragment.extra_content
             call_id = fragment.id
             if self._quirks.numbered_call_ids and _NUMBERED.fullmatch(str(call_id)):
                 call_id = None
+            name = function.name if function else None
+            arguments = function.arguments if function else None
+            if function is None and isinstance(fragment.custom, dict):
+                custom = self._metadata("type", CUSTOM_CALL)
+                name, arguments = fragment.custom.get("name"), fragment.custom.get("input")
+                name = name if isinstance(name, str) else None
             try:
                 events = tools.add(
                     index=fragment.index,
                     id=call_id,
-                    name=function.name if function else None,
-                    arguments=function.arguments if function else None,
+                    name=name,
+                    arguments=arguments,
+                    custom=custom,
                     metadata=self._metadata("extra_content", extra) if extra else None,
                 )
             except LimitExceeded as error:
@@ -203,9 +215,12 @@ class DeltaReader(LazyBlocks[Chunk]):
             self.out.extend(events)
 
     def end_reasoning(self, metadata: Metadata | None = None) -> None:
-        """Closes the open reasoning with the details that the vendor wants back."""
-        if self._reasoning_id is not None and self._details and metadata is None:
-            metadata = self._take_details()
+        """Closes the open reasoning with the details and the signature that the vendor wants back."""
+        if self._reasoning_id is not None and metadata is None:
+            if self._details:
+                metadata = self._take_details()
+            if self._opaque:
+                metadata = merge_metadata(metadata, self._take_opaque())
         super().end_reasoning(metadata)
 
     def next_id(self) -> str:
@@ -229,6 +244,11 @@ class DeltaReader(LazyBlocks[Chunk]):
     def _take_details(self) -> Metadata:
         metadata = self._metadata("reasoning_details", self._details.items)
         self._details.clear()
+        return metadata
+
+    def _take_opaque(self) -> Metadata:
+        metadata = self._metadata("reasoning_opaque", self._opaque)
+        self._opaque = None
         return metadata
 
     def _metadata(self, key: str, value: Any) -> Metadata:

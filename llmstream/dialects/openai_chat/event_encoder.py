@@ -7,11 +7,13 @@ from typing import Any
 
 import msgspec
 
+from llmstream.dialects.logprobs import logprobs_of
 from llmstream.dialects.openai_chat.answer_extras import extras_chunk
 from llmstream.dialects.openai_chat.finish import raw_reason
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.token_usage import write_usage
 from llmstream.dialects.openai_chat.vendor_answers import error_object
+from llmstream.dialects.tool_fragments import plain_input
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,
@@ -35,6 +37,10 @@ __all__ = ["ChunkWriter"]
 
 _DETAILS = "reasoning_details"
 _EXTRA = "extra_content"
+_OPAQUE = "reasoning_opaque"
+_PLACES = ("start_index", "end_index", "content")
+_FIELDS = {"reasoning": "reasoning", "reasoning_details": "reasoning", "reasoning_text": "reasoning_text"}
+"""Under which name the wire has reasoning, by the name under which it goes back."""
 _NOTHING_COUNTED = Usage()
 
 
@@ -56,33 +62,33 @@ class ChunkWriter:
             "created": 0,
             "model": model,
         }
-        by_name = quirks.reasoning_field in ("reasoning", "reasoning_details")
-        self._field = "reasoning" if by_name else "reasoning_content"
+        self._field = _FIELDS.get(quirks.reasoning_field, "reasoning_content")
         self._opened = False
         self._finished = False
         self._inputs: dict[str, int] = {}
+        self._custom: set[str] = set()
         self._error: ErrorInfo | None = None
 
     def feed(self, event: Event) -> bytes:
         """The bytes that say this event; b"" where the wire has no word for it."""
         match event:
             case TextDelta(words):
-                return self._delta({"content": words})
+                return self._delta({"content": words}, event.provider_metadata)
             case ReasoningDelta(words):
-                return self._delta({self._field: words})
+                return self._delta({self._field: words}, event.provider_metadata)
             case ToolInputDelta(words, call_id):
-                place = self._inputs.get(call_id)
-                return self._call(place, {"function": {"arguments": words}}) if place is not None else b""
-            case ToolInputStart(name, call_id):
-                return b"" if event.provider_executed else self._head(call_id, name, "")
+                return self._input(call_id, words)
+            case ToolInputStart():
+                return b"" if event.provider_executed else self._head(event, event.id, "")
             case ToolCall():
                 return self._whole(event)
             case ResponseMetadata():
                 return self._names(event)
             case ReasoningEnd() | Custom():
-                details = _kept(event.provider_metadata, _DETAILS)
-                extra = _kept(event.provider_metadata, _EXTRA)
-                said = {"reasoning": "", _DETAILS: details} if details else {_EXTRA: extra} if extra else {}
+                said = {name: _kept(event.provider_metadata, name) for name in (_DETAILS, _EXTRA, _OPAQUE)}
+                said = {name: value for name, value in said.items() if value}
+                if _DETAILS in said:
+                    said["reasoning"] = ""
                 return self._delta(said) if said else b""
             case Source() | File():
                 return self._beside(event)
@@ -113,17 +119,30 @@ class ChunkWriter:
         self._opened = True
         return self._choice({"role": "assistant", "content": ""})
 
-    def _delta(self, delta: dict[str, Any]) -> bytes:
-        return self._open() + self._choice(delta)
+    def _delta(self, delta: dict[str, Any], metadata: Metadata | None = None) -> bytes:
+        return self._open() + self._choice(delta, logprobs=logprobs_of(metadata) if metadata else [])
 
-    def _choice(self, delta: dict[str, Any], reason: str | None = None) -> bytes:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+    def _choice(self, delta: dict[str, Any], reason: str | None = None, logprobs: list[Any] = []) -> bytes:
+        told = {"content": logprobs, "refusal": None} if logprobs else None
+        choice = {"index": 0, "delta": delta, "logprobs": told, "finish_reason": reason}
         return _data({**self._frame, "choices": [choice]})
 
-    def _head(self, call_id: str, name: str, arguments: str) -> bytes:
+    def _head(self, event: ToolInputStart | ToolCall, call_id: str, text: str) -> bytes:
         place = self._inputs.setdefault(call_id, len(self._inputs))
-        function = {"name": name, "arguments": arguments}
+        plain = plain_input(text, event.provider_metadata)
+        if plain is not None:
+            self._custom.add(call_id)
+            custom = {"name": event.tool_name, "input": plain}
+            return self._call(place, {"id": call_id, "type": "custom", "custom": custom})
+        function = {"name": event.tool_name, "arguments": text}
         return self._call(place, {"id": call_id, "type": "function", "function": function})
+
+    def _input(self, call_id: str, text: str) -> bytes:
+        place = self._inputs.get(call_id)
+        if place is None:
+            return b""
+        custom = call_id in self._custom
+        return self._call(place, {"custom": {"input": text}} if custom else {"function": {"arguments": text}})
 
     def _call(self, place: int, fragment: dict[str, Any]) -> bytes:
         return self._delta({"tool_calls": [{"index": place, **fragment}]})
@@ -134,7 +153,7 @@ class ChunkWriter:
             return b""
         out = b""
         if call.tool_call_id not in self._inputs:
-            out = self._head(call.tool_call_id, call.tool_name, call.input)
+            out = self._head(call, call.tool_call_id, call.input)
         extra = _kept(call.provider_metadata, _EXTRA)
         if extra:
             out += self._call(self._inputs[call.tool_call_id], {_EXTRA: extra})
@@ -144,11 +163,14 @@ class ChunkWriter:
         if isinstance(event, Source):
             if event.url is None:
                 return b""
-            citation = {"url": event.url, "title": event.title or ""}
+            places = {name: _kept(event.provider_metadata, name) for name in _PLACES}
+            said = {name: value for name, value in places.items() if value is not None}
+            citation = {"url": event.url, "title": event.title or "", **said}
             return self._delta({"annotations": [{"type": "url_citation", "url_citation": citation}]})
         data = event.data
         if event.media_type.startswith("audio/") and isinstance(data, bytes):
             audio = {"id": _kept(event.provider_metadata, "audio_id"), "data": _base64(data)}
+            audio["expires_at"] = _kept(event.provider_metadata, "audio_expires_at")
             return self._delta({"audio": {k: v for k, v in audio.items() if v}})
         url = data if isinstance(data, str) else f"data:{event.media_type};base64,{_base64(data)}"
         return self._delta({"images": [{"type": "image_url", "image_url": {"url": url}}]})
@@ -160,7 +182,7 @@ class ChunkWriter:
         self._finished = True
         out = self._open()
         if raw is not None:
-            out += self._choice({}, raw)
+            out += self._choice({}, raw, logprobs_of(event.provider_metadata))
         if beside := extras_chunk(event.provider_metadata):
             out += _data({**self._frame, **beside})
         if self._include_usage and event.usage != _NOTHING_COUNTED:
@@ -170,7 +192,8 @@ class ChunkWriter:
 
 def _kept(metadata: Metadata | None, name: str) -> Any:
     """What any vendor of this wire wants back under a name."""
-    return next((own[name] for own in (metadata or {}).values() if own.get(name)), None)
+    found = [own[name] for own in (metadata or {}).values() if own.get(name) not in (None, "", [], {})]
+    return found[0] if found else None
 
 
 def _base64(data: bytes) -> str:

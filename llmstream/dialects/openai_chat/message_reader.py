@@ -20,11 +20,13 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message
 from llmstream.dialects.openai_chat.reasoning_echo import sent_as
+from llmstream.dialects.tool_fragments import CUSTOM_CALL
 from llmstream.errors import BadRequest
 
 __all__ = ["MessageReader", "refused"]
 
 _ROLES: Final = ("system", "assistant", "user", "tool", "developer")
+_SIGNED: Final = ("reasoning_details", "reasoning_opaque")
 _AUDIO_TYPES: Final = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 
 
@@ -120,9 +122,11 @@ class MessageReader:
     def _assistant(self, where: str, message: dict[str, Any]) -> None:
         parts: list[Part] = []
         thought, mark = sent_as(self._key, message)
-        details = message.get("reasoning_details")
-        if thought or details:
-            kept = {**(self._kept("reasoning_details", details) or {}), **mark}
+        signed = {
+            name: message[name] for name in ("reasoning_details", "reasoning_opaque") if message.get(name)
+        }
+        if thought or signed:
+            kept = {**({self._key: signed} if signed else {}), **mark}
             parts.append(Reasoning(thought, kept or None))
         parts.extend(self._marked(self._content(where, message.get("content")), message))
         if isinstance(message.get("refusal"), str) and message["refusal"]:
@@ -140,6 +144,8 @@ class MessageReader:
 
     def _call(self, where: str, call: object) -> ToolCall:
         function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(call, dict) and isinstance(call.get("custom"), dict):
+            return self._custom_call(where, call, call["custom"])
         if not isinstance(call, dict) or not isinstance(function, dict):
             raise refused(
                 f"Missing required parameter: '{where}.tool_calls[0].function'.", "missing_required_parameter"
@@ -152,6 +158,15 @@ class MessageReader:
         kept = {name: call[name] for name in ("extra_content", "cache_control") if call.get(name)}
         metadata = {self._key: kept} if kept else None
         return ToolCall(call["id"], function["name"], function["arguments"], metadata=metadata)
+
+    def _custom_call(self, where: str, call: dict[str, Any], custom: dict[str, Any]) -> ToolCall:
+        """A call whose input is plain text."""
+        for name, holder in (("id", call), ("name", custom), ("input", custom)):
+            if not isinstance(holder.get(name), str):
+                raise refused(f"Invalid type for '{where}.tool_calls[0].{name}': expected a string.")
+        self._awaited.append(call["id"])
+        self._names[call["id"]] = custom["name"]
+        return ToolCall(call["id"], custom["name"], custom["input"], metadata=self._kept("type", CUSTOM_CALL))
 
     def _content(self, where: str, content: object) -> tuple[Part, ...]:
         if isinstance(content, str):

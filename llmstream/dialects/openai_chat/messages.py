@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from llmstream.chats.content import (
     Audio,
@@ -34,10 +34,15 @@ from llmstream.dialects.openai_chat.reasoning_echo import fields_of_request
 from llmstream.dialects.openai_chat.result_order import in_call_order
 from llmstream.dialects.result_text import told_result
 from llmstream.dialects.short_call_ids import ShortCallIds
+from llmstream.dialects.tool_fragments import CUSTOM_CALL, json_input
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, Warning
 
 __all__ = ["MessageWriter"]
+
+_ECHOED: Final = (".reasoning_details", ".reasoning_opaque")
+"""Parts without text whose metadata goes back with the message."""
+_UNSIGNED: Final = "reasoning of earlier answers was left out: it came without the signature that it needs"
 
 
 class MessageWriter:
@@ -127,7 +132,7 @@ class MessageWriter:
             out["content"] = None
         if self._quirks.echo == "all" or (self._quirks.echo == "current-turn" and in_turn):
             self._echo(message, out)
-        elif any(part.text for part in _thoughts(message)):
+        elif _thoughts(message):
             self._echo_again(message, out)
         if calls:
             out["tool_calls"] = calls
@@ -139,7 +144,7 @@ class MessageWriter:
                 self._warn(f"a file of the assistant ({part_kind(part)}) cannot go back; it was left out")
             elif isinstance(part, ToolCall) and part.provider_executed:
                 self._warn(f"the vendor's own tool call {part.name!r} cannot go back; it was left out")
-            elif isinstance(part, Custom) and not part.type.endswith(".reasoning_details"):
+            elif isinstance(part, Custom) and not part.type.endswith(_ECHOED):
                 self._warn(f"a part of type {part.type!r} cannot go back; it was left out")
         self._out.append(out)
 
@@ -156,6 +161,9 @@ class MessageWriter:
             if text:
                 out["content"] = f"{tagged['text']}{said}" if isinstance(said, str) else [tagged, *said]
             return
+        if field == "reasoning_text":
+            self._echo_signed(message, out, thoughts)
+            return
         if text or self._quirks.echo_empty:
             usual = "reasoning" if field == "reasoning_details" else field
             out.update(dict.fromkeys(fields_of_request(thoughts, self._provider) or (usual,), text))
@@ -164,18 +172,44 @@ class MessageWriter:
             if details:
                 out["reasoning_details"] = details
 
+    def _echo_signed(self, message: Message, out: dict[str, Any], thoughts: list[Reasoning]) -> None:
+        """Copilot's reasoning goes back with its signature; of a request without one, as it came."""
+        text = "".join(part.text for part in thoughts)
+        signature = self._signature(message)
+        if signature:
+            out |= {"reasoning_text": text} if text else {}
+            out["reasoning_opaque"] = signature
+            return
+        fields = fields_of_request(thoughts, self._provider)
+        out.update(dict.fromkeys(fields, text))
+        if text and not fields:
+            self._warn(_UNSIGNED)
+
+    def _signature(self, message: Message) -> Any:
+        """The last signature of Copilot's in a message; its wire has one place for it."""
+        found = [self._own(part).get("reasoning_opaque") for part in message.parts]
+        return next((value for value in reversed(found) if value), None)
+
     def _echo_again(self, message: Message, out: dict[str, Any]) -> None:
         """Reasoning for a server that is not known to want any, as a request to it had it."""
         thoughts = _thoughts(message)
         fields = fields_of_request(thoughts, self._provider)
-        out.update(dict.fromkeys(fields, "".join(part.text for part in thoughts)))
-        if not fields:
+        text = "".join(part.text for part in thoughts)
+        out.update(dict.fromkeys(fields, text))
+        if signature := self._signature(message):
+            out["reasoning_opaque"] = signature
+        if text and not fields:
             self._warn("reasoning of earlier answers was left out: the API does not take it back")
 
     def _call(self, call: ToolCall) -> dict[str, Any]:
-        function = {"name": call.name, "arguments": call.arguments or "{}"}
-        out: dict[str, Any] = {"id": self._id(call.id), "type": "function", "function": function}
         own = self._own(call)
+        out: dict[str, Any] = {"id": self._id(call.id)}
+        if own.get("type") == CUSTOM_CALL:
+            custom = {"name": call.name, "input": own.get("input", call.arguments)}
+            out |= {"type": "custom", "custom": custom}
+        else:
+            arguments = json_input(call.arguments, call.metadata)
+            out |= {"type": "function", "function": {"name": call.name, "arguments": arguments}}
         self.marked = self.marked or bool(own.get("cache_control"))
         return out | {name: own[name] for name in ("extra_content", "cache_control") if own.get(name)}
 

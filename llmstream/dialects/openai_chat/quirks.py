@@ -108,7 +108,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     off_unasked:         the model thinks only where it is asked to, and has no word for effort "none",
         for which nothing is sent (Claude at Snowflake)
     reasoning_field:     under which name reasoning goes back, and is written in reverse; "think-tags"
-        puts it into the content, as it came (MiniMax)
+        puts it into the content, as it came (MiniMax); "reasoning_text" goes with its signature,
+        `reasoning_opaque`, or not at all (Copilot, seen 2026-09)
     echo:                which assistant messages get their reasoning back: "current-turn" are those
         after the last user message (DeepSeek's old reasoner refuses earlier ones, Moonshot wants
         these); "all" (DeepSeek V4, OpenRouter)
@@ -187,9 +188,9 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     open_model_rules: bool = False
     always_thinks: bool = False
     off_unasked: bool = False
-    reasoning_field: Literal["none", "reasoning_content", "reasoning", "reasoning_details", "think-tags"] = (
-        "none"
-    )
+    reasoning_field: Literal[
+        "none", "reasoning_content", "reasoning", "reasoning_details", "reasoning_text", "think-tags"
+    ] = "none"
     echo: Literal["never", "current-turn", "all"] = "never"
     echo_empty: bool = False
 

@@ -17,7 +17,7 @@ __all__ = ["fields_of_request", "sent_as"]
 
 _OURS: Final = "llmstream"
 _SENT_AS: Final = "sent_as"
-_FIELDS: Final = ("reasoning_content", "reasoning")
+_FIELDS: Final = ("reasoning_content", "reasoning", "reasoning_text")
 
 
 def sent_as(provider: str, message: Mapping[str, Any]) -> tuple[str, Metadata]:

@@ -35,11 +35,16 @@ class Function(msgspec.Struct, gc=False):
 
 
 class ToolCallFragment(msgspec.Struct, gc=False):
-    """A piece of a tool call. `extra_content` is Google's, and wants to go back with the call."""
+    """A piece of a tool call.
+
+    custom:        `{name, input}` of a custom tool, whose input is plain text
+    extra_content: Google's, and wants to go back with the call
+    """
 
     index: Any = None
     id: Any = None
     function: Function | None = None
+    custom: Any = None
     extra_content: Any = None
 
 
@@ -50,6 +55,7 @@ class Delta(msgspec.Struct, gc=False):
     reasoning_details: OpenRouter's typed reasoning, with signatures
     executed_tools:    Groq's own tool runs
     function_call:     the form of calls before 2023-11
+    reasoning_text, reasoning_opaque: Copilot's reasoning, and the signature that it wants back
     """
 
     content: Any = None
@@ -64,6 +70,8 @@ class Delta(msgspec.Struct, gc=False):
     audio: dict[str, Any] | None = None
     executed_tools: list[Any] | None = None
     extra_content: Any = None
+    reasoning_text: Any = None
+    reasoning_opaque: Any = None
 
 
 class Choice(msgspec.Struct, gc=False):
@@ -73,6 +81,7 @@ class Choice(msgspec.Struct, gc=False):
     delta: Delta | None = None
     finish_reason: str | None = None
     usage: Any = None
+    logprobs: Any = None
     message: msgspec.Raw = _NOTHING
 
 
@@ -85,10 +94,11 @@ class Chunk(msgspec.Struct, gc=False):
     citations: Any = None
     search_results: Any = None
     x_groq: Any = None
+    moderation: Any = None
 
 
 class FirstChunk(Chunk, gc=False):
-    """A chunk with the names that every chunk repeats, read until they are known."""
+    """A chunk with the names that every chunk repeats, read until they are known and text is open."""
 
     id: Any = None
     model: Any = None

@@ -28,6 +28,7 @@ from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
 from llmstream.dialects.openai_responses.content_parts import own
 from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.sources import KEY
+from llmstream.dialects.tool_fragments import json_input
 
 __all__ = ["AnswerWriter", "wire_id"]
 
@@ -163,7 +164,7 @@ class AnswerWriter:
             item["input"] = told.get("input", part.arguments)
         else:
             item = {"type": "function_call", "call_id": wire_id(part.id), "name": part.name}
-            item["arguments"] = part.arguments.strip() or "{}"
+            item["arguments"] = json_input(part.arguments.strip(), part.metadata)
         item_id = self._id(told)
         if item_id is not None and "id" not in item:
             item["id"] = item_id

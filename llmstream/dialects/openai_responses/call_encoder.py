@@ -9,6 +9,7 @@ import msgspec
 from llmstream.dialects.openai_responses.frames import Frames
 from llmstream.dialects.openai_responses.sources import KEY
 from llmstream.dialects.openai_responses.tool_items import is_whole
+from llmstream.dialects.tool_fragments import CUSTOM_CALL, plain_input
 from llmstream.events import Metadata, ToolCall, ToolInputDelta, ToolInputEnd, ToolInputStart, ToolResult
 
 __all__ = ["CallEncoder", "told_of"]
@@ -56,7 +57,9 @@ class CallEncoder:
     def start(self, event: ToolInputStart | ToolCall, call_id: str) -> bytes:
         """The item opens."""
         told = told_of(event.provider_metadata)
-        kind = told.get("type") or ("mcp_call" if event.provider_executed else "function_call")
+        usual = "mcp_call" if event.provider_executed else "function_call"
+        custom = plain_input("", event.provider_metadata) is not None
+        kind = told.get("type") or (CUSTOM_CALL if custom else usual)
         item = _opened(kind, event, call_id, told)
         place, data = self._frames.add(item)
         self._open[call_id] = _Open(kind, item, place)
@@ -104,9 +107,9 @@ class CallEncoder:
             return data
         call.settled = True
         item = {**call.item, "status": "completed", **{k: v for k, v in told.items() if k not in _OURS}}
-        item[_STREAMED[call.kind][0] if call.kind in _STREAMED else "arguments"] = told.get(
-            "input", event.input
-        )
+        plain = plain_input(event.input, event.provider_metadata)
+        field = _STREAMED[call.kind][0] if call.kind in _STREAMED else "arguments"
+        item[field] = event.input if plain is None else plain
         return data + self._frames.done(call.place, item)
 
     def result(self, event: ToolResult) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
+import logging
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ import msgspec
 from llmstream.dialects.base import Limits
 from llmstream.dialects.json_text import mended
 from llmstream.dialects.media_type import audio_type
-from llmstream.dialects.openai_responses.finish import TERMINAL, reason_of
+from llmstream.dialects.openai_responses.finish import TERMINAL, reason_of, said_beside
 from llmstream.dialects.openai_responses.item_decoder import ITEM_EVENTS, ItemDecoder
 from llmstream.dialects.openai_responses.open_item import OpenItem
 from llmstream.dialects.openai_responses.sources import KEY
@@ -25,6 +26,7 @@ from llmstream.events import (
     File,
     Finish,
     FinishReason,
+    Metadata,
     ResponseMetadata,
     TextDelta,
 )
@@ -33,7 +35,8 @@ from llmstream.framing.sse import SSEDecoder
 __all__ = ["OpenAIResponsesDecoder"]
 
 _YEAR_3000_S: Final = 32503680000
-_KEPT: Final = ("service_tier", "moderation")
+
+_log: Final = logging.getLogger("llmstream")
 
 
 class OpenAIResponsesDecoder(ItemDecoder):
@@ -131,12 +134,14 @@ class OpenAIResponsesDecoder(ItemDecoder):
         """An error event, flat or nested; a `response.failed` that follows says the same again."""
         self._fail_with(_as_value(wire))
 
-    def _fail_with(self, said: dict[str, Any]) -> None:
+    def _fail_with(self, said: dict[str, Any], response: dict[str, Any] = {}) -> None:
         inner = said.get("error")
         code = inner.get("code") if isinstance(inner, dict) else said.get("code")
         # Images that cannot be used are the caller's (image_too_large, image_file_not_found ...).
         status = 400 if isinstance(code, str) and ("image" in code or code == "invalid_prompt") else None
-        self.fail(error_from_value(said, provider=self.provider, status=status))
+        failure = error_from_value(said, provider=self.provider, status=status)
+        failure.provider_metadata = self._said_of(response)
+        self.fail(failure)
 
     def _on_terminal(self, kind: str, response: dict[str, Any] | None) -> None:
         response = response or {}
@@ -147,7 +152,7 @@ class OpenAIResponsesDecoder(ItemDecoder):
         reason, raw = reason_of(kind, response)
         if reason == "error":
             error = response.get("error") or {"message": "the response failed", "code": "server_error"}
-            self._fail_with({"error": error})
+            self._fail_with({"error": error}, response)
             return
         self._add_unseen(response.get("output"))
         self._finish(reason, raw, response)
@@ -172,10 +177,27 @@ class OpenAIResponsesDecoder(ItemDecoder):
             reason = "content-filter"
         elif self.client_called and reason in ("stop", "other", "unknown"):
             reason = "tool-calls"
-        said = {"response_id": self._response_id} if self._response_id else {}
-        said |= {name: response[name] for name in _KEPT if response.get(name) is not None}
         self.complete = self.done = True
-        self.out.append(Finish(reason, self.usage, raw, {KEY: said} if said else None))
+        self.out.append(Finish(reason, self.usage, raw, self._said_of(response)))
+
+    def _said_of(self, response: dict[str, Any]) -> Metadata | None:
+        """The metadata of the finish."""
+        said = {"response_id": self._response_id} if self._response_id else {}
+        said |= said_beside(response)
+        self._tell_forgotten(response.get("input_transformations"))
+        return {KEY: said} if said else None
+
+    def _tell_forgotten(self, changes: object) -> None:
+        """Reasoning that the vendor took out of the conversation: the answer was made without it."""
+        found = (
+            [change for change in changes if isinstance(change, dict)] if isinstance(changes, list) else []
+        )
+        reasons = {str(change.get("reason")) for change in found if change.get("action") == "removed"}
+        if reasons:
+            words = (
+                "%s: reasoning of earlier answers was not used (%s); see input_transformations of the finish"
+            )
+            _log.warning(words, self.provider, ", ".join(sorted(reasons)))
 
     # Audio.
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from llmstream.events import FinishReason
 
-__all__ = ["TERMINAL", "ending", "reason_of"]
+__all__ = ["TERMINAL", "ending", "reason_of", "said_beside"]
 
 TERMINAL: Final = {
     "response.completed": "completed",
@@ -26,7 +26,30 @@ _INCOMPLETE: Final[dict[str, FinishReason]] = {
     "max_output_tokens": "length",
     "max_tokens": "length",
     "content_filter": "content-filter",
+    "max_messages": "length",
 }
+_TOLD: Final = frozenset(
+    {"id", "object", "created_at", "model", "status", "output", "output_text", "usage", "error"}
+    | {"incomplete_details", "background"}
+)
+"""Fields of a response that other events hold, or nobody misses."""
+_ASKED: Final = frozenset(
+    {"input", "instructions", "max_output_tokens", "max_tool_calls", "metadata", "parallel_tool_calls"}
+    | {"previous_response_id", "prompt", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"}
+    | {"reasoning", "safety_identifier", "store", "temperature", "text", "tool_choice", "tools"}
+    | {"top_logprobs", "top_p", "truncation", "user", "frequency_penalty", "presence_penalty"}
+    | {"include", "stream", "stream_options", "context_management", "max_tokens", "seed", "stop"}
+)
+"""Fields that repeat the request; its tools alone may be longer than the answer."""
+
+
+def said_beside(response: dict[str, Any]) -> dict[str, Any]:
+    """What a last event says of the answer beyond it, such as `service_tier`, `tool_usage`, `moderation`."""
+    return {
+        name: value
+        for name, value in response.items()
+        if name not in _TOLD and name not in _ASKED and value not in (None, [], {})
+    }
 
 
 def reason_of(event_type: str, response: dict[str, Any]) -> tuple[FinishReason, str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from llmstream.dialects.json_text import is_json
-from llmstream.dialects.openai_responses.open_item import OpenItem
+from llmstream.dialects.openai_responses.open_item import OpenItem, Slot
 from llmstream.dialects.openai_responses.sources import KEY, pages_of
 from llmstream.dialects.openai_responses.tool_decoder import INPUT, ToolDecoder
 from llmstream.dialects.openai_responses.tool_items import RESULT_ITEMS, is_call_item, layout_of
@@ -14,6 +14,12 @@ from llmstream.dialects.openai_responses.wire import WireEvent
 from llmstream.events import Custom
 
 __all__ = ["ITEM_EVENTS", "ItemDecoder"]
+
+_DRAFT: Final = (
+    *("partial_image_b64", "partial_image_index"),
+    *("output_format", "size", "quality", "background"),
+)
+"""What is said of a picture that is not finished."""
 
 
 class ItemDecoder(ToolDecoder):
@@ -112,8 +118,15 @@ class ItemDecoder(ToolDecoder):
 
     def _on_text_done(self, wire: WireEvent) -> None:
         item, slot = self.message_of(wire), ("content", wire.content_index or 0)
-        if item.kind == "message" and not item.done and slot not in item.told:
-            self.text(item, wire.text, slot)
+        if item.kind == "message" and not item.done:
+            self._rest(item, slot, wire.text, wire.logprobs)
+
+    def _rest(self, item: OpenItem, slot: Slot, text: object, logprobs: list[Any] | None) -> None:
+        """A piece of text as a whole: gives it where no fragment came, or its log probabilities alone."""
+        if slot not in item.told:
+            self.text(item, text, slot, logprobs=logprobs)
+        elif not item.logprobs:
+            item.logprobs.extend(logprobs or ())
 
     def _on_refusal(self, wire: WireEvent) -> None:
         item, slot = self.message_of(wire), ("content", wire.content_index or 0)
@@ -128,6 +141,18 @@ class ItemDecoder(ToolDecoder):
             return
         if item.kind == "message" and item.block is None and kind in ("output_text", "refusal"):
             self.open_text(item, refusal=kind == "refusal")
+
+    def _on_part_done(self, wire: WireEvent) -> None:
+        """A piece is whole: it repeats its fragments, unless a server sends none."""
+        item, part = self.find(wire), wire.part or {}
+        slot: Slot = ("content", wire.content_index or 0)
+        if item is None or item.done or item.kind != "message" or not isinstance(wire.content_index, int):
+            return
+        if part.get("type") == "output_text":
+            logprobs = part.get("logprobs")
+            self._rest(item, slot, part.get("text"), logprobs if isinstance(logprobs, list) else None)
+        elif part.get("type") == "refusal" and slot not in item.told:
+            self.text(item, part.get("refusal"), slot, refusal=True)
 
     def _on_annotation(self, wire: WireEvent) -> None:
         if wire.annotation is not None:
@@ -148,8 +173,8 @@ class ItemDecoder(ToolDecoder):
             self.reasoning(item, slot, wire.delta)
         elif wire.text is not None and slot not in item.told:
             self.reasoning(item, slot, wire.text)
-        elif wire.part is not None:
-            self.reasoning(item, slot)
+        elif wire.part is not None and slot not in item.told:
+            self.reasoning(item, slot, wire.part.get("text") if str(wire.type).endswith(".done") else "")
 
     def _on_thought(self, wire: WireEvent) -> None:
         self.thought(wire.thought)
@@ -188,11 +213,15 @@ class ItemDecoder(ToolDecoder):
         item = self.find(wire)
         if item is None or item.kind != "shell_call" or item.done:
             return
+        slot: Slot = ("command", wire.command_index or 0)
         if wire.delta is not None:
+            item.told.add(slot)
             self.input(item, wire.delta, quote=True)
         elif wire.type == "response.shell_call_command.added":
             self.input(item, ',"' if wire.command_index else '"')
         else:
+            if slot not in item.told:
+                self.input(item, wire.command, quote=True)
             self.input(item, '"')
 
     def _on_running(self, wire: WireEvent) -> None:
@@ -206,8 +235,9 @@ class ItemDecoder(ToolDecoder):
     def _on_partial_image(self, wire: WireEvent) -> None:
         item = self.find(wire)
         if item is not None and item.kind == "image_generation_call" and not item.done:
-            draft = {"partial_image_b64": wire.partial_image_b64}
-            self.preliminary(item, {**draft, "partial_image_index": wire.partial_image_index})
+            draft = {name: getattr(wire, name) for name in _DRAFT}
+            said = {name: value for name, value in draft.items() if value is not None}
+            self.preliminary(item, said)
 
 
 _I = ItemDecoder
@@ -216,11 +246,13 @@ ITEM_EVENTS: Final[dict[str, Callable[[Any, WireEvent], None]]] = {
     "response.output_item.added": _I._on_added,
     "response.output_item.done": _I._on_done,
     "response.content_part.added": _I._on_part,
+    "response.content_part.done": _I._on_part_done,
     "response.output_text.done": _I._on_text_done,
     "response.output_text.annotation.added": _I._on_annotation,
     "response.refusal.delta": _I._on_refusal,
     "response.refusal.done": _I._on_refusal,
     "response.reasoning_summary_part.added": _I._on_reasoning,
+    "response.reasoning_summary_part.done": _I._on_reasoning,
     "response.reasoning_summary_text.delta": _I._on_reasoning,
     "response.reasoning_summary_text.done": _I._on_reasoning,
     "response.reasoning_text.delta": _I._on_reasoning,

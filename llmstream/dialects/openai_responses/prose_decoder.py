@@ -131,6 +131,9 @@ class ProseDecoder(PayloadDecoder[WireEvent]):
             if not cited:
                 for annotation in _dicts(part.get("annotations")):
                     self.cite(item, annotation)
+        whole = [one for part in content for one in _dicts(part.get("logprobs"))]
+        if len(whole) > len(item.logprobs):  # some servers say them only here
+            item.logprobs = whole
         if item.block is None and not item.told:
             self.open_text(item)
         if item.block is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from llmstream.dialects.logprobs import logprobs_of
 from llmstream.dialects.openai_responses.call_encoder import told_of
 from llmstream.dialects.openai_responses.frames import Frames
 from llmstream.dialects.openai_responses.sources import annotation_of
@@ -95,7 +96,7 @@ class ProseEncoder:
         where = {**text.where, "content_index": 0, "delta": event.delta}
         if text.refusal:
             return self._frames.event("response.refusal.delta", **where)
-        logprobs = told_of(event.provider_metadata).get("logprobs", [])
+        logprobs = logprobs_of(event.provider_metadata)
         return self._frames.event("response.output_text.delta", **where, logprobs=logprobs)
 
     def _cite(self, text: _Prose | None) -> bytes:
@@ -120,7 +121,7 @@ class ProseEncoder:
             return b""
         told = told_of(event.provider_metadata)
         words = "".join(text.words)
-        logprobs = told.get("logprobs", [])
+        logprobs = logprobs_of(event.provider_metadata)
         part = _part(text, words, logprobs)
         if "annotations" in told:
             part["annotations"] = told["annotations"]

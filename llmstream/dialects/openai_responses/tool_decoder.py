@@ -104,7 +104,7 @@ class ToolDecoder(ProseDecoder):
         if not item.ended:
             item.wire = _latest(item.wire, wire)
             if wire.get("status") == "incomplete" and not is_hosted(item.wire):
-                if item.kind in _STREAMED:
+                if item.kind in _STREAMED or not item.parts:
                     self.whole_input(item, layout_of(item.wire).text)
                 item.done = False
                 return

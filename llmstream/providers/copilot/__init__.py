@@ -13,6 +13,10 @@ COPILOT = Provider(
             wire_rules=False,  # its own lists say what a model takes (seen 2026-11, pydantic-ai 2.68.0)
             files=False,
             audio_formats=frozenset(),
+            # Claude's and Gemini's thoughts; Gemini refuses tool results whose call lost its signature
+            # (probed by pydantic-ai 2026-09; karthink/gptel#1384, anomalyco/opencode#8900).
+            reasoning_field="reasoning_text",
+            echo="all",
             by_model=(
                 # "model claude-sonnet-4.5 does not support reasoning effort"; 4.6 takes low to max and
                 # only Opus from 4.7 xhigh (seen 2026-06, charmbracelet/crush#2902, anomalyco/opencode#34438).

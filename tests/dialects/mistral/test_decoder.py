@@ -8,6 +8,7 @@ import pytest
 
 from llmstream import events as ev
 from llmstream.dialects.base import Limits
+from llmstream.dialects.mistral import Mistral
 from llmstream.events import (
     Custom,
     Error,
@@ -27,6 +28,7 @@ from llmstream.events import (
     ToolInputEnd,
     ToolInputStart,
 )
+from llmstream.request import Request
 
 
 def words(text):
@@ -464,3 +466,24 @@ def test_halves_of_a_character_are_joined(decode):
     chunk = b'data: {"choices":[{"index":0,"delta":{"content":[{"type":"text","text":%s}]}}]}\n\n'
     end = b'data: {"choices":[{"index":0,"finish_reason":"stop"}]}\n\n'
     assert text(decode(chunk % rb'"\ud83d"' + chunk % rb'"\ude42"' + end)) == "🙂"
+
+
+# what stands beside
+
+
+def test_objects_of_several_chunks_are_one(decode, stream):
+    events = decode(stream({"content": "a", "metadata": {"x": 1}}, {"content": "b", "metadata": {"y": 2}}))
+    assert events[-1].provider_metadata == {"mistral": {"metadata": {"x": 1, "y": 2}}}
+
+
+@pytest.mark.parametrize("nothing", [None, {}])
+def test_an_empty_object_says_nothing(decode, stream, nothing):
+    assert decode(stream({"content": "a", "metadata": nothing}))[-1].provider_metadata is None
+
+
+def test_the_detail_of_a_picture_survives(decode, stream):
+    part = {"type": "image_url", "image_url": {"url": "https://i.example/a.png", "detail": "high"}}
+    (file,) = of(decode(stream([part])), File)
+    assert file.provider_metadata == {"mistral": {"detail": "high"}}
+    encoder = Mistral().event_encoder(Request(model="m"))
+    assert of(decode(encoder.feed(file)), File) == [file]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 from collections.abc import Callable, Iterable
@@ -16,6 +17,7 @@ from llmstream.dialects.sentence import Sentence
 from llmstream.events import (
     Error,
     Event,
+    File,
     Finish,
     Raw,
     ReasoningDelta,
@@ -31,6 +33,7 @@ from llmstream.events import (
     ToolInputEnd,
     ToolInputStart,
 )
+from llmstream.request import Request
 
 RECORDINGS = sorted((Path(__file__).parent / "recordings").glob("*.ndjson"))
 
@@ -150,7 +153,7 @@ def test_every_cut_gives_the_same_events(path: Path) -> None:
     assert decode([body.rstrip(b"\n")]) == whole
 
 
-@pytest.mark.parametrize("name", ["text", "thinking_and_tools", "old_daemon"])
+@pytest.mark.parametrize("name", ["text", "thinking_and_tools", "old_daemon", "logprobs"])
 def test_truncation_anywhere_is_one_error_and_one_finish(name: str) -> None:
     body = recording(name)
     for cut in range(len(body) - 1):
@@ -280,3 +283,36 @@ def test_error_answers_are_typed() -> None:
     error = Ollama().decode_error(404, {}, b'{"error":"model \'nope\' not found"}', provider="ollama")
     assert isinstance(error, errors.NotFound)
     assert "model 'nope' not found" in error.message
+
+
+def test_what_was_read_is_written_again() -> None:
+    body = recording("logprobs")
+    encoder = Ollama().event_encoder(Request(model="m"))
+    again = b"".join(encoder.feed(event) for event in decode([body])) + encoder.close()
+    assert decode([again]) == decode([body])
+
+
+def test_pictures_are_files() -> None:
+    picture = base64.b64encode(b"\xff\xd8\xff\xe0").decode()
+    events = decode([says(content="a"), says(images=[picture]), says(content="b"), line(done=True)])
+    assert [event for event in events if isinstance(event, File)] == [File("image/jpeg", b"\xff\xd8\xff\xe0")]
+    assert "".join(event.delta for event in events if isinstance(event, TextDelta)) == "ab"
+
+
+def test_a_picture_that_is_no_base64_is_an_error_event() -> None:
+    events = decode([says(images=["?", None]), line(done=True, done_reason="stop")])
+    assert [event.error.code for event in events if isinstance(event, Error)] == ["decode-error"] * 2
+
+
+def test_log_probabilities_of_a_call_stand_in_the_finish() -> None:
+    entry = {"token": "f", "logprob": -0.5}
+    message = {"tool_calls": [{"function": {"name": "f", "arguments": {}}}]}
+    finish = decode([line(message=message, logprobs=[entry]), line(done=True)])[-1]
+    assert isinstance(finish, Finish)
+    assert finish.provider_metadata == {"ollama": {"logprobs": [entry]}}
+
+
+def test_images_in_another_form_say_nothing() -> None:
+    events = decode([says(content="a", images=""), says(content="b", images={}), DONE])
+    assert [type(event) for event in events if isinstance(event, (Error, File))] == []
+    assert "".join(event.delta for event in events if isinstance(event, TextDelta)) == "ab"

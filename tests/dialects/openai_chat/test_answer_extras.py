@@ -32,7 +32,21 @@ def stream(*chunks):
     return f"{''.join(lines)}data: {json.dumps(end)}\n\ndata: [DONE]\n\n".encode()
 
 
+MODERATION = {"input": {"type": "moderation_results", "results": [{"flagged": False}]}, "output": None}
 ANSWERS = [
+    (
+        stream(
+            chunk("a", moderation=None),
+            {"choices": [], "moderation": MODERATION},
+            chunk("b", moderation=None),
+        ),
+        {"moderation": MODERATION},
+    ),
+    (
+        stream(chunk(""), chunk("a", service_tier="flex", system_fingerprint="fp_1"), chunk("b")),
+        {"service_tier": "flex", "system_fingerprint": "fp_1"},
+    ),
+    (stream(chunk("a"), chunk("b"), chunk("c", moderation=MODERATION)), {"moderation": MODERATION}),
     (
         stream(
             chunk("a", citations=["https://a.test/"], images=PICTURES[:0]),
@@ -64,3 +78,11 @@ def test_an_answer_alone_has_no_metadata():
     image = {"type": "image_url", "image_url": {"url": "https://a.test/1.png"}}
     delta = {"choices": [{"index": 0, "delta": {"images": [image]}}]}
     assert finish(stream(chunk("a"), delta), "acme")[1].provider_metadata is None
+
+
+def test_an_answer_that_fails_keeps_what_was_said():
+    body = stream(chunk("a", service_tier="flex"))[: -len(b"data: [DONE]\n\n")]
+    failed = json.dumps({"error": {"message": "no", "code": "server_error"}})
+    events, last = finish(body.rpartition(b"data: ")[0] + f"data: {failed}\n\n".encode(), "acme")
+    assert events[-2].error.reason == "server_error"
+    assert (last.finish_reason, last.provider_metadata) == ("error", {"acme": {"service_tier": "flex"}})

@@ -278,7 +278,20 @@ def test_audio_is_a_file_and_its_transcript_text(wire):
         wire.chunk({}, "stop"),
     )
     assert answer.text == "Hello"
-    assert answer.of(File) == [File("audio/pcm", b"\0\0\1\2\3", {"acme": {"audio_id": "au_1"}})]
+    assert answer.of(File) == [
+        File("audio/pcm", b"\0\0\1\2\3", {"acme": {"audio_id": "au_1", "audio_expires_at": 1}})
+    ]
+
+
+def test_a_recording_that_did_not_come_is_named_in_the_finish(wire):
+    answer = wire.answer(
+        "a",
+        wire.chunk({}, "stop"),
+        wire.chunk({"audio": {"id": "au_1"}}),
+        wire.chunk({"audio": {"expires_at": 9}}),
+    )
+    said = {"audio": {"audio_id": "au_1", "audio_expires_at": 9}}
+    assert (answer.of(File), answer.finish.provider_metadata) == ([], {"acme": said})
 
 
 def test_audio_that_is_not_base64_is_an_error_event(wire):

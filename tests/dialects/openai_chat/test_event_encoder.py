@@ -140,7 +140,12 @@ def test_usage_comes_where_the_client_asked(options, there):
 
 @pytest.mark.parametrize(
     ("field", "name"),
-    [("none", "reasoning_content"), ("reasoning", "reasoning"), ("reasoning_details", "reasoning")],
+    [
+        ("none", "reasoning_content"),
+        ("reasoning", "reasoning"),
+        ("reasoning_details", "reasoning"),
+        ("reasoning_text", "reasoning_text"),
+    ],
 )
 def test_reasoning_goes_under_the_vendors_name(field, name):
     events = [NAMES, ReasoningStart("0"), ReasoningDelta("hm", "0"), ReasoningEnd("0"), Finish("stop")]
@@ -169,13 +174,24 @@ def test_what_vendors_want_back_survives(wire):
 
 
 def test_sources_and_files_survive(wire):
+    cited = {"acme": {"start_index": 0, "end_index": 9, "content": "It says so."}}
     beside = [
         Source("url", "source-1", "https://a.example", "A"),
+        Source("url", "source-2", "https://b.example", provider_metadata=cited),
         File("image/png", b"\1\2\3"),
-        File("audio/wav", b"RIFF\0\0", {"acme": {"audio_id": "au_1"}}),
+        File("audio/wav", b"RIFF\0\0", {"acme": {"audio_id": "au_1", "audio_expires_at": 1790000000}}),
     ]
     answer = wire.read(write([NAMES, *beside, Finish("stop")]))
     assert answer.of(Source) + answer.of(File) == beside
+
+
+@pytest.mark.parametrize(("text", "more"), [("SELECT 1", {}), ("{}", {"input": ""})])
+def test_a_custom_call_that_was_not_streamed_is_written_whole(wire, text, more):
+    call = ToolCall("sql", text, "c1", provider_metadata={"acme": {"type": "custom_tool_call", **more}})
+    body = write([NAMES, call, Finish("tool-calls")])
+    fragment = chunks(body)[1]["choices"][0]["delta"]["tool_calls"][0]
+    assert fragment["custom"] == {"name": "sql", "input": more.get("input", text)}
+    assert wire.read(body).of(ToolCall) == [call]
 
 
 def test_a_call_whose_input_was_not_streamed_is_written_whole(wire):

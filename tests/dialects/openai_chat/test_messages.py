@@ -164,6 +164,49 @@ def test_reasoning_details_go_back_verbatim_from_all_parts():
     assert out["reasoning_details"] == [{**text, "signature": "s"}]
 
 
+SIGNED = Quirks(reasoning_field="reasoning_text", echo="all")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (Reasoning("hm", {"acme": {"reasoning_opaque": "s"}}), Text("a")),
+        (Reasoning("hm"), Text("a"), Custom("acme.reasoning_opaque", {"acme": {"reasoning_opaque": "s"}})),
+    ],
+)
+def test_signed_reasoning_goes_back_with_its_signature(parts):
+    writer = MessageWriter(SIGNED, provider="acme", system_role="system")
+    (out,) = writer.write([Message.assistant(*parts)])
+    assert out == {"role": "assistant", "content": "a", "reasoning_text": "hm", "reasoning_opaque": "s"}
+    assert writer.warnings == []
+
+
+def test_a_signature_alone_goes_back():
+    late = Custom("acme.reasoning_opaque", {"acme": {"reasoning_opaque": "s"}})
+    out = write(Message.assistant(ToolCall("c", "f"), late), quirks=SIGNED)[0]
+    assert (out["reasoning_opaque"], "reasoning_text" in out) == ("s", False)
+
+
+def test_reasoning_without_its_signature_stays_out():
+    writer = MessageWriter(SIGNED, provider="acme", system_role="system")
+    assert "reasoning_text" not in writer.write([Message.assistant(Reasoning("hm"), "a")])[0]
+    assert "signature" in writer.warnings[0].message
+
+
+@pytest.mark.parametrize(("text", "more"), [("SELECT 1", {}), ("{}", {"input": ""})])
+def test_a_custom_call_goes_back_as_one(text, more):
+    call = ToolCall("c", "sql", text, metadata={"acme": {"type": "custom_tool_call", **more}})
+    custom = {"name": "sql", "input": more.get("input", text)}
+    out = write(Message.assistant(call))[0]["tool_calls"]
+    assert out == [{"id": "c", "type": "custom", "custom": custom}]
+
+
+def test_anothers_custom_call_goes_as_a_function_with_json():
+    call = ToolCall("c", "sql", "SELECT 1", metadata={"openai": {"type": "custom_tool_call"}})
+    function = write(Message.assistant(call))[0]["tool_calls"][0]["function"]
+    assert function == {"name": "sql", "arguments": '{"input":"SELECT 1"}'}
+
+
 def test_a_thought_signature_goes_back_on_its_call():
     extra = {"google": {"thought_signature": "s"}}
     out = write(Message.assistant(ToolCall("c", "f", "{}", metadata={"acme": {"extra_content": extra}})))

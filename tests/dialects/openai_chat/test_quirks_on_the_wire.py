@@ -123,7 +123,8 @@ def test_q7_annotations_are_sources(wire):
         "url_citation": {"url": "https://a.example", "title": "A", "start_index": 0},
     }
     answer = wire.answer("a", wire.chunk({"annotations": [note, note]}), wire.chunk({}, "stop"))
-    assert answer.of(Source) == [Source("url", "source-1", "https://a.example", "A")]
+    kept = {"acme": {"start_index": 0}}
+    assert answer.of(Source) == [Source("url", "source-1", "https://a.example", "A", provider_metadata=kept)]
 
 
 def test_q8_groq_says_usage_up_to_three_times_and_it_counts_once(wire):

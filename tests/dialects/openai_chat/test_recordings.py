@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.events import Finish, Source, Usage
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.events import Finish, ReasoningEnd, Source, Usage
+from llmstream.request import Request
 
 EXPECTED = {
     "text": ("", "Grüße aus Köln 🙂", [], "stop"),
@@ -13,6 +15,9 @@ EXPECTED = {
     "azure": ("", "Two lines.", [], "stop"),
     "deepseek_tools": ("I should look.", "", [("look", '{"where": "up"}')], "tool-calls"),
     "perplexity": ("", "The moon.", [], "stop"),
+    "logprobs": ("", "It rains.", [], "stop"),
+    "custom_tool": ("", "", [("run_sql", " SELECT {1} -- “ok”"), ("now", "{}")], "tool-calls"),
+    "copilot": ("The user wants the time.", "Let me look.", [("now", "{}")], "tool-calls"),
 }
 
 
@@ -76,3 +81,38 @@ def test_usage_of_the_recordings(wire, recordings):
 def test_sources_of_perplexity_come_once(wire, recordings):
     sources = wire.read(recordings["perplexity"]).of(Source)
     assert [source.url for source in sources] == ["https://moon.example/tides", "https://sea.example"]
+
+
+def test_the_tier_and_the_moderation_stand_in_the_finish(wire, recordings):
+    said = wire.read(recordings["logprobs"]).finish.provider_metadata["acme"]
+    assert (said["service_tier"], said["system_fingerprint"]) == ("default", "fp_38343a2f8f")
+    assert said["moderation"]["input"]["results"][0]["category_scores"] == {"violence": 0.0125}
+
+
+def test_a_signature_closes_its_reasoning(wire, recordings):
+    (end,) = wire.read(recordings["copilot"]).of(ReasoningEnd)
+    assert end.provider_metadata == {"acme": {"reasoning_opaque": "EpUDCkYIB4=="}}
+
+
+@pytest.mark.parametrize("name", ["logprobs", "custom_tool", "copilot"])
+def test_what_stands_beside_survives_writing(wire, recordings, name):
+    quirks = Quirks(reasoning_field="reasoning_text" if name == "copilot" else "none")
+    events = wire.read(recordings[name], quirks).events
+    writer = OpenAIChat(quirks).event_encoder(Request(model="m"))
+    again = wire.read(b"".join(writer.feed(event) for event in events) + writer.close(), quirks).events
+    usage = [finish.usage for finish in events + again if isinstance(finish, Finish)]
+    assert (usage[0].total_tokens, again[:-1]) == (usage[1].total_tokens, events[:-1])
+    assert again[-1].provider_metadata == events[-1].provider_metadata
+
+
+def test_what_is_said_of_a_source_is_its_metadata(wire):
+    found = {
+        "url": "https://a.example",
+        "title": "A",
+        "date": "2026-01-05",
+        "snippet": "It rains.",
+        "x": None,
+    }
+    answer = wire.answer({**wire.chunk({"content": "a"}), "search_results": [found]}, wire.chunk({}, "stop"))
+    said = {"acme": {"date": "2026-01-05", "snippet": "It rains."}}
+    assert [source.provider_metadata for source in answer.of(Source)] == [said]

@@ -119,7 +119,25 @@ def test_reasoning_and_signatures_of_the_history_are_read():
     assert made.metadata == {"openai": {"extra_content": call["extra_content"]}}
 
 
-@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_a_custom_call_of_the_history_is_read_and_written():
+    call = {"id": "c1", "type": "custom", "custom": {"name": "sql", "input": "SELECT 1"}}
+    assistant = {"role": "assistant", "content": None, "tool_calls": [call]}
+    messages = [USER, assistant, {"role": "tool", "tool_call_id": "c1", "content": "1"}]
+    request = read(messages=messages)
+    (made,) = request.messages[1].parts
+    assert (made.name, made.arguments) == ("sql", "SELECT 1")
+    assert OpenAIChat().encode(request, provider="openai").http.json()["messages"] == messages
+
+
+def test_a_signature_that_a_request_held_goes_to_the_same_server_again():
+    assistant = {"role": "assistant", "content": "so", "reasoning_text": "hm", "reasoning_opaque": "s"}
+    request = read(messages=[USER, assistant, USER])
+    for quirks in (Quirks(), Quirks(reasoning_field="reasoning_text", echo="all")):
+        encoded = OpenAIChat(quirks).encode(request, provider="openai")
+        assert (encoded.http.json()["messages"][1], encoded.warnings) == (assistant, [])
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "reasoning_text"])
 def test_thoughts_that_a_request_held_go_to_the_same_server_again(field):
     dialect = OpenAIChat()
     messages = [USER, {"role": "assistant", field: "hm", "content": "so"}, USER]
@@ -208,6 +226,7 @@ def test_how_the_client_wants_its_answer_is_kept():
         ),
         ({"messages": [{"role": "assistant", "tool_calls": []}]}, "empty array"),
         ({"messages": [{"role": "assistant", "tool_calls": [{"id": "c"}]}]}, "function"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "custom": {}}]}]}, "name"),
         ({"tools": []}, "Invalid 'tools'"),
         ({"tools": [{"type": "function"}]}, "tools[0].function.name"),
         ({"tool_choice": "auto"}, "only allowed when 'tools'"),

@@ -472,3 +472,24 @@ def test_numbered_ids_are_replaced_where_a_vendor_counts_anew(wire):
     assert answer.calls == [("look", '{"x":1}'), ("look", "{}"), ("look", "{}")]
     assert answer.ids == ["made-1", "made-2", "call_0a2b"]
     assert wire.answer(*chunks).ids == ["call_0", "call_1", "call_0a2b"]
+
+
+@pytest.mark.parametrize("odd", ["", {}, [], {"name": 7, "input": None}])
+def test_an_odd_custom_beside_a_function_says_nothing(wire, odd):
+    whole = {"index": 0, "id": "c1", "function": {"name": "f", "arguments": "{}"}, "custom": odd}
+    answer = wire.answer(wire.call(whole), wire.chunk({}, "tool_calls"))
+    assert (answer.calls, answer.errors) == ([("f", "{}")], [])
+    assert answer.of(ToolCall)[0].provider_metadata is None
+
+
+def test_a_custom_call_may_be_whole_in_one_fragment(wire):
+    whole = {"index": 0, "id": "c1", "type": "custom", "custom": {"name": "sql", "input": "SELECT 1"}}
+    answer = wire.answer(wire.call(whole), wire.chunk({}, "tool_calls"))
+    said = {"acme": {"type": "custom_tool_call"}}
+    assert answer.of(ToolCall) == [ToolCall("sql", "SELECT 1", "c1", provider_metadata=said)]
+
+
+def test_a_custom_call_that_the_limit_cut_is_none(wire):
+    part = {"index": 0, "id": "c1", "type": "custom", "custom": {"name": "sql", "input": "SELECT"}}
+    answer = wire.answer(wire.call(part), wire.chunk({}, "length"))
+    assert (answer.calls, answer.finish.finish_reason) == ([], "length")

@@ -83,6 +83,8 @@ def test_usage_that_says_nothing_is_none(wire):
             "content-filter",
             "content_filter",
         ),
+        ("incomplete", {"incomplete_details": {"reason": "max_messages"}}, "length", "max_messages"),
+        ("incomplete", {"incomplete_details": {"reason": "steered"}}, "other", "steered"),
         ("incomplete", {"incomplete_details": {"reason": "new_reason"}}, "other", "new_reason"),
         ("incomplete", {"incomplete_details": None}, "other", "incomplete"),
         ("cancelled", {}, "other", "cancelled"),
@@ -104,6 +106,53 @@ def test_what_the_response_says_beyond_its_usage_is_kept(wire):
 
 
 # Errors.
+
+
+BESIDE = {
+    "service_tier": "flex",
+    "tool_usage": {"image_gen": {"input_tokens": 7, "total_tokens": 9}, "web_search": {"num_requests": 2}},
+    "input_transformations": [
+        {"type": "reasoning", "id": "rs_1", "action": "removed", "reason": "model_mismatch"}
+    ],
+    "prompt_cache_diagnostics": {"type": "cache_miss", "reason": "tools_changed", "cache_missed_tokens": 12},
+    "access_programs": {"cyber": "standard"},
+    "conversation": {"id": "conv_1"},
+    "image": {"context_compression": "enabled"},
+    "completed_at": 1790000000,
+    "a_field_of_tomorrow": {"x": 1},
+}
+ECHOED = {"instructions": "Be kind.", "tools": [{"type": "web_search"}], "temperature": 0.5, "user": "u"}
+
+
+def test_what_is_said_of_the_answer_stands_in_the_finish(wire):
+    answer = wire.answer(*wire.message(0, "a"), **BESIDE, **ECHOED, billing=None)
+    assert answer.finish.provider_metadata == {"openai": {"response_id": "resp_1", **BESIDE}}
+    writer = OpenAIResponses().event_encoder(Request(model="m"))
+    again = wire.read(b"".join(writer.feed(event) for event in answer.events) + writer.close())
+    assert again.finish.provider_metadata == answer.finish.provider_metadata
+
+
+def test_a_failed_answer_says_it_too(wire):
+    error = {"code": "server_error", "message": "no"}
+    answer = wire.answer(*wire.message(0, "a"), end="failed", error=error, **BESIDE)
+    assert answer.finish.finish_reason == "error"
+    assert answer.finish.provider_metadata == {"openai": {"response_id": "resp_1", **BESIDE}}
+    assert answer.error.provider_metadata == answer.finish.provider_metadata
+    writer = OpenAIResponses().event_encoder(Request(model="m"))
+    again = wire.read(b"".join(writer.feed(event) for event in answer.events) + writer.close())
+    assert (again.of(Error), again.finish) == (answer.of(Error), answer.finish)
+
+
+def test_forgotten_reasoning_is_logged(wire, caplog):
+    wire.answer(*wire.message(0, "a"), input_transformations=BESIDE["input_transformations"])
+    (record,) = caplog.records
+    assert (record.levelname, "model_mismatch" in record.getMessage()) == ("WARNING", True)
+
+
+@pytest.mark.parametrize("changes", [[], None, "x", ["x"], [{"action": "kept"}]])
+def test_other_changes_of_the_input_are_not_logged(wire, caplog, changes):
+    wire.answer(*wire.message(0, "a"), input_transformations=changes)
+    assert caplog.records == []
 
 
 def test_a_flat_error_is_reported_once(wire):

@@ -324,3 +324,29 @@ def test_any_sentence_survives_the_wire_at_any_cut(wire, events, data):
     cut = data.draw(st.integers(0, len(body)))
     answer = wire.read(body, cuts=[cut])
     assert without_metadata(answer.events[1:]) == without_metadata(events)
+
+
+ENTRY = {"token": "a", "logprob": -0.5, "bytes": [97], "top_logprobs": []}
+
+
+def test_log_probabilities_of_another_wire_are_written(wire):
+    said = {"mistral": {"logprobs": [ENTRY]}}
+    body = write(NAMES, TextStart("0"), TextDelta("a", "0", said), TextEnd("0", provider_metadata=said))
+    answer = wire.read(body)
+    assert answer.of(TextDelta)[0].provider_metadata == {"openai": {"logprobs": [ENTRY]}}
+    assert answer.of(TextEnd)[0].provider_metadata == {"openai": {"logprobs": [ENTRY]}}
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_custom_call_of_another_wire_stays_one(wire, streamed):
+    said = {"azure": {"type": "custom_tool_call"}}
+    input_ = [
+        ToolInputStart("sql", "c1", provider_metadata=said),
+        ToolInputDelta("SELECT 1", "c1"),
+        ToolInputEnd("c1"),
+    ]
+    call = ToolCall("sql", "SELECT 1", "c1", provider_metadata=said)
+    body = write(NAMES, *(input_ if streamed else ()), call, Finish("tool-calls"))
+    items = [frame["item"] for frame in frames(body) if frame["type"] == "response.output_item.done"]
+    assert (items[0]["type"], items[0]["input"]) == ("custom_tool_call", "SELECT 1")
+    assert wire.read(body).calls == [("sql", "SELECT 1")]

@@ -520,6 +520,19 @@ def plain(item):
     return {k: v for k, v in item.items() if not (k == "summary" and not v)}
 
 
+def test_a_custom_call_of_chat_completions_stays_one():
+    call = ToolCall("c1", "sql", "SELECT 1", metadata=own(type="custom_tool_call"))
+    sent = items(Message.user("Hi"), Message.assistant(call), Message.tool([ToolResult("c1", "1")]))
+    assert sent[1] == {"type": "custom_tool_call", "call_id": "c1", "name": "sql", "input": "SELECT 1"}
+    assert sent[2]["type"] == "custom_tool_call_output"
+
+
+def test_anothers_custom_call_is_a_function_with_json():
+    call = ToolCall("c1", "sql", "SELECT 1", metadata={"acme": {"type": "custom_tool_call"}})
+    sent = items(Message.user("Hi"), Message.assistant(call), Message.tool([ToolResult("c1", "1")]))
+    assert (sent[1]["type"], sent[1]["arguments"]) == ("function_call", '{"input":"SELECT 1"}')
+
+
 def test_calls_stand_together_where_the_vendor_wants_it():
     """DeepSeek joins calls with what stands beside them, so a text between two parts them."""
     first, second = ToolCall("c1", "look", "{}"), ToolCall("c2", "look", "{}")

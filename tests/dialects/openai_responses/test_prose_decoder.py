@@ -183,6 +183,40 @@ def test_log_probabilities_stand_at_each_fragment_and_at_the_whole(wire):
     assert said(answer.of(TextEnd)[0]) == {"logprobs": [one, two]}
 
 
+ONE = {"token": "a", "logprob": -0.1, "bytes": [97], "top_logprobs": []}
+
+
+def test_log_probabilities_may_come_with_the_whole_alone(wire):
+    first, delta, last = wire.message(0, "a")
+    done = wire.on(0, "output_text.done", content_index=0, text="a", logprobs=[ONE])
+    assert said(wire.answer(first, delta, done, last).of(TextEnd)[0]) == {"logprobs": [ONE]}
+    last["item"]["content"][0]["logprobs"] = [ONE]
+    assert said(wire.answer(first, delta, last).of(TextEnd)[0]) == {"logprobs": [ONE]}
+
+
+def test_a_text_without_fragments_has_its_log_probabilities(wire):
+    done = wire.on(0, "output_text.done", content_index=0, text="a", logprobs=[ONE])
+    answer = wire.answer(wire.message(0)[0], done)
+    assert said(answer.of(TextDelta)[0]) == said(answer.of(TextEnd)[0]) == {"logprobs": [ONE]}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [{"type": "output_text", "text": "a", "annotations": []}, {"type": "refusal", "refusal": "a"}],
+)
+def test_a_part_that_was_not_streamed_is_given(wire, part):
+    first = wire.message(0)[0]
+    whole = wire.on(0, "content_part.done", content_index=0, part=part)
+    assert wire.answer(first, whole, whole).texts == ["a"]
+
+
+def test_a_summary_that_was_not_streamed_is_given(wire):
+    part = {"type": "summary_text", "text": "hm"}
+    item = {"id": "rs_1", "type": "reasoning", "summary": []}
+    done = wire.on(0, "reasoning_summary_part.done", summary_index=0, part=part)
+    assert wire.answer(wire.added(0, **item), done, done).reasonings == ["hm"]
+
+
 # Reasoning.
 
 

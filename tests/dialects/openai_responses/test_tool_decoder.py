@@ -327,12 +327,33 @@ def test_a_search_that_says_at_first_what_it_looks_for_stands_once_it_runs(wire)
 
 
 def test_drafts_of_an_image_are_preliminary_results(wire):
-    draft = wire.on(0, "image_generation_call.partial_image", partial_image_index=0, partial_image_b64="aGk=")
-    answer = wire.answer(*hosted(wire, "image_generation_call", draft, result="aG8="))
+    look = {"output_format": "webp", "size": "1024x1024", "quality": "low", "background": "opaque"}
+    draft = {"partial_image_index": 0, "partial_image_b64": "aGk=", **look}
+    event = wire.on(0, "image_generation_call.partial_image", **draft)
+    answer = wire.answer(*hosted(wire, "image_generation_call", event, result="aG8="))
     first, last = answer.of(ToolResult)
-    assert (first.preliminary, first.result["partial_image_b64"]) == (True, "aGk=")
+    assert (first.preliminary, first.result) == (True, draft)
     assert (last.preliminary, last.result["result"]) == (False, "aG8=")
     assert len(answer.of(ToolCall)) == 1
+
+
+def test_a_call_that_broke_off_shows_its_input(wire):
+    item = {"id": "cu", "type": "computer_call", "call_id": "c1", "action": {"type": "click", "x": 7}}
+    events = [wire.added(0, **item, status="in_progress"), wire.done(0, **item, status="incomplete")]
+    answer = wire.answer(*events, end="incomplete", incomplete_details={"reason": "max_output_tokens"})
+    (delta,), (end,) = answer.of(ToolInputDelta), answer.of(ToolInputEnd)
+    assert (delta.delta, end.incomplete) == ('{"action":{"type":"click","x":7}}', True)
+    assert (answer.calls, answer.errors) == ([], [])
+
+
+def test_commands_without_fragments_are_given(wire):
+    item = {"id": "sh", "type": "shell_call", "call_id": "c1", "action": {"commands": []}}
+    events = [wire.added(0, **item)]
+    for place, command in enumerate(["echo 'hi'", "ls"]):
+        events.append(wire.on(0, "shell_call_command.added", command_index=place, command=""))
+        events.append(wire.on(0, "shell_call_command.done", command_index=place, command=command))
+    events.append(wire.done(0, **item | {"action": {"commands": ["echo 'hi'", "ls"]}}))
+    assert wire.answer(*events).calls == [("shell", '{"action":{"commands":["echo \'hi\'","ls"]}}')]
 
 
 def test_a_failed_call_of_mcp_is_an_error(wire):
