@@ -239,3 +239,17 @@ def test_the_field_that_a_server_complains_about_is_named() -> None:
 
 def test_an_answer_without_a_body_is_said_to_be_empty() -> None:
     assert "Its body is empty" in vendor_error(200, {}, b"", provider="x").message
+
+
+def test_a_code_in_the_details_is_the_reason() -> None:
+    """Inside a 200 the type still says the status: Anthropic, 2026-10."""
+    details = {"error_code": "compaction_unavailable", "nothing": None}
+    said = {"type": "api_error", "message": "words", "details": details}
+    error = error_from_value({"error": said}, provider="x")
+    assert (error.status, error.reason, error.message) == (500, "compaction_unavailable", "words")
+
+
+def test_details_without_a_code_say_nothing() -> None:
+    said = {"type": "api_error", "message": "words", "details": {"error_code": 3, "more": "x"}}
+    error = error_from_value({"error": said}, provider="x")
+    assert (error.reason, error.message) == ("api_error", "words")
