@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
+from llmstream.dialects.base import Limits
+from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.gemini_interactions.step_decoder import StepDecoder
 from llmstream.dialects.gemini_interactions.steps import FINISH_REASONS, KEY
 from llmstream.dialects.gemini_interactions.usage import merge_usage, read_usage
 from llmstream.dialects.gemini_interactions.wire import ALIASES, WireEvent
+from llmstream.dialects.google_errors import failure
 from llmstream.dialects.json_text import mended
-from llmstream.dialects.vendor_errors import error_from_value
+from llmstream.errors import ProviderError
 from llmstream.events import Error, Finish, FinishReason, ResponseMetadata
 
 __all__ = ["InteractionsDecoder"]
+
+_REMEMBERED: Final = ("service_tier", "environment_id")
+"""What the metadata of finish keeps of an interaction."""
 
 _BEGINNINGS: Final = frozenset({"created", "queued", "in_progress", "status_update"})
 _FALLING_SHORT: Final = ("length", "content-filter", "error")
@@ -31,9 +38,20 @@ class InteractionsDecoder(StepDecoder):
     _raw_usage: dict[str, Any] | None = None
     _status: str | None = None
     _interaction_id: str | None = None
-    _service_tier: Any = None
     _error: Any = None
     _named = False
+
+    def __init__(
+        self,
+        *,
+        provider: str,
+        include_raw: bool = False,
+        limits: Limits = Limits(),
+        new_call_id: Callable[[], str] = mint_call_id,
+    ) -> None:
+        super().__init__(provider=provider, include_raw=include_raw, limits=limits, new_call_id=new_call_id)
+        self._last_words: dict[str, Any] = {}
+        self._errors: list[Any] = []
 
     def on(self, wire: WireEvent) -> None:
         """Turns one event into ours."""
@@ -45,23 +63,31 @@ class InteractionsDecoder(StepDecoder):
             return
         if self._joiner is not None:
             wire = _encodable(wire)
-        self._count(wire.metadata)
+        if wire.metadata is not None:
+            self._count(wire.metadata)
+        if wire.usage is not None:
+            self._count({"usage": wire.usage})
         kind = ALIASES.get(kind or "", kind)
         if kind == "step.start":
             self.step_start(wire.index, wire.step or wire.content)
         elif kind == "step.delta":
             self.step_delta(wire.index, wire.delta)
         elif kind == "step.stop":
+            if wire.step_usage is not None:
+                told = {"index": wire.index, "usage": wire.step_usage}
+                self._last_words.setdefault("step_usage", []).append(told)
             self.step_stop(wire.index)
         elif kind == "interaction.created":
             self._interaction(wire.interaction or {})
         elif kind == "interaction.completed":
             self._interaction(wire.interaction or {})
+            self._steps_of((wire.interaction or {}).get("steps"))
             self._conclude((wire.interaction or {}).get("status") or self._status or "completed")
             self._finish()
         elif kind == "error" or (not kind and wire.error is not None):
-            self.fail(error_from_value({"error": wire.error}, provider=self.provider))
+            self.fail(failure(wire.error, provider=self.provider))
         elif wire.status is not None or (kind or "").startswith("interaction."):
+            self._interaction_id = self._interaction_id or _text(wire.interaction_id)
             self._conclude(wire.status or (kind or "").removeprefix("interaction."))
 
     def on_sentinel(self, payload: bytes) -> bool:
@@ -76,20 +102,40 @@ class InteractionsDecoder(StepDecoder):
     def _interaction(self, told: dict[str, Any]) -> None:
         if told.get("id"):
             self._interaction_id = str(told["id"])
-        if told.get("service_tier") is not None:
-            self._service_tier = told["service_tier"]
+        for name in _REMEMBERED:
+            if told.get(name) is not None:
+                self._last_words[name] = told[name]
+        if isinstance(told.get("errors"), list):
+            self._errors = told["errors"]
         if told.get("error"):
             self._error = told["error"]
         self._count({"usage": told.get("usage")})
-        model = told.get("model") or told.get("agent")
+        model, agent = told.get("model"), told.get("agent")
+        if model and agent:
+            self._last_words["agent"] = agent
+        model = model or agent
         if not self._named and (model or self._interaction_id):
             self._named = True
             named = model if isinstance(model, str) and model else None
             when = _moment(told.get("created"))
             self.out.append(ResponseMetadata(named, self._interaction_id, when))
 
+    def _steps_of(self, steps: Any) -> None:
+        """A last word may hold all steps: their errors, and the steps where none of them has streamed."""
+        streamed = self.stepped
+        for number, step in enumerate(steps if isinstance(steps, list) else ()):
+            if not isinstance(step, dict) or self.done:
+                continue
+            if not streamed:
+                self.step_start(("whole", number), step)
+                self.step_stop(("whole", number))
+            elif not self.step_errors:
+                self.note_error(step)
+
     def _count(self, holder: Any) -> None:
-        said = holder.get("usage") if isinstance(holder, dict) else None
+        said = None
+        if isinstance(holder, dict):
+            said = holder.get("usage") or holder.get("total_usage")
         if said is not None:
             self._raw_usage = merge_usage(self._raw_usage or {}, said)
             self.usage = read_usage(self._raw_usage)
@@ -112,12 +158,25 @@ class InteractionsDecoder(StepDecoder):
         if self.client_called and reason in ("stop", "other"):
             reason = "tool-calls"
         if reason == "error":
-            told = self._error or {"message": "the interaction failed", "code": self._status}
-            self.out.append(Error(error_from_value({"error": told}, provider=self.provider).info))
-        last = {"interaction_id": self._interaction_id, "service_tier": self._service_tier}
-        told = {name: value for name, value in last.items() if value is not None}
+            self.out.append(Error(self._failure().info))
+        told: dict[str, Any] = (
+            {} if self._interaction_id is None else {"interaction_id": self._interaction_id}
+        )
+        told |= self._last_words
+        if self._errors or self.step_errors:
+            told["errors"] = [*self._errors, *self.step_errors]
         self.complete = self.done = True
         self.out.append(Finish(reason, self.usage, self._status, {KEY: told} if told else None))
+
+    def _failure(self) -> ProviderError:
+        """Why the interaction failed: its own errors say it better than those of its steps."""
+        causes = [*self._errors[:1], self._error, *self.step_errors[:1]]
+        unknown = {"message": "the interaction failed", "code": self._status}
+        return failure(next((cause for cause in causes if cause), unknown), provider=self.provider)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
 
 
 def _moment(text: Any) -> datetime.datetime | None:
