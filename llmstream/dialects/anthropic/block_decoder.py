@@ -247,10 +247,11 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         The end tells their sum: a delta without text would be an event without news.
         source: anthropic 2.12.0, `BetaThinkingDelta.estimated_tokens`
         """
-        estimate = count(tokens) or 0
-        block.thought += estimate
+        metadata = None
+        if tokens is not None and (estimate := count(tokens)):
+            block.thought += estimate
+            metadata = {KEY: {"estimated_tokens": estimate}}
         if isinstance(text, str) and text:
-            metadata = {KEY: {"estimated_tokens": estimate}} if estimate else None
             self.out.append(ReasoningDelta(text, block.id, metadata))
 
     def _sign(self, block: OpenBlock, signature: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable
 from typing import Any, Final
@@ -56,6 +57,19 @@ SIDE_FIELDS: Final = (
 )
 """What may stand beside the content of a part, by the names our metadata has for it."""
 
+_side_values = operator.attrgetter(*SIDE_FIELDS)
+_NOTHING_BESIDE: Final = (None,) * len(SIDE_FIELDS)
+
+_THINGS: Final = (
+    "function_call",
+    "inline_data",
+    "file_data",
+    "executable_code",
+    "code_execution_result",
+    "tool_call",
+    "tool_response",
+    "function_response",
+)
 _encode = msgspec.json.Encoder().encode
 _EXCERPT_BYTES: Final = 200
 
@@ -89,30 +103,28 @@ class PartDecoder(CallDecoder):
         self.spoke = False
 
     def on_part(self, part: Part) -> None:
-        """One part."""
+        """One part. The vendor puts one thing into each; where there are more, none is lost."""
         beside = _beside(part)
         if part.audio_transcription is not None:
             self._transcription(part, part.audio_transcription, beside)
-        elif part.text is not None:
-            self._prose(part.text, bool(part.thought), beside)
+        elif part.text is not None or (beside is not None and not _holds(part)):
+            self._prose(part.text or "", bool(part.thought), beside)
         if part.function_call is not None:
             self.function_call(part.function_call, beside)
-        elif part.inline_data is not None:
+        if part.inline_data is not None:
             self._file(part, part.inline_data, beside)
-        elif part.file_data is not None:
+        if part.file_data is not None:
             self._file(part, part.file_data, beside)
-        elif part.executable_code is not None:
+        if part.executable_code is not None:
             self._code(part.executable_code, beside)
-        elif part.code_execution_result is not None:
+        if part.code_execution_result is not None:
             self._code_result(part.code_execution_result, beside)
-        elif part.tool_call is not None:
+        if part.tool_call is not None:
             self._vendor_call(part.tool_call, beside)
-        elif part.tool_response is not None:
+        if part.tool_response is not None:
             self._vendor_result(part.tool_response, beside)
-        elif part.function_response is not None:
+        if part.function_response is not None:
             self.custom("function_response", part.function_response, beside)
-        elif beside is not None and part.text is None and part.audio_transcription is None:
-            self._prose("", bool(part.thought), beside)
 
     def custom(self, kind: str, inner: Any, beside: Metadata | None = None) -> None:
         """A part that only this vendor knows."""
@@ -249,10 +261,18 @@ class PartDecoder(CallDecoder):
 
 def _beside(part: Part) -> Metadata | None:
     """What stands beside the content of a part."""
-    told = {name: value for name in SIDE_FIELDS if (value := getattr(part, name)) is not None}
+    values = _side_values(part)
+    if values == _NOTHING_BESIDE:
+        return None
+    told = {name: value for name, value in zip(SIDE_FIELDS, values, strict=True) if value is not None}
     if told.get("thought_signature") == "":
         del told["thought_signature"]
     return {KEY: told} if told else None
+
+
+def _holds(part: Part) -> bool:
+    """Whether there is anything but text that the rest can stand beside."""
+    return any(getattr(part, name) is not None for name in _THINGS)
 
 
 def _tool_name(wire: dict[str, Any]) -> str:

@@ -330,6 +330,14 @@ def test_a_transcription_without_words_is_kept(wire):
 # parts that nobody expects
 
 
+def test_a_part_of_several_things_loses_none(wire):
+    image = {"mimeType": "image/png", "data": "AAAA"}
+    part = {"text": "a", "functionCall": {"name": "f"}, "inlineData": image, "executableCode": {"code": "1"}}
+    answer = wire.parts(part)
+    assert (answer.text, [name for name, _ in answer.calls]) == ("a", ["f", "code_execution"])
+    assert len(answer.of(File)) == 1
+
+
 def test_the_response_of_a_function_is_kept(wire):
     response = {"id": "c1", "name": "f", "response": {"output": 3}}
     answer = wire.parts({"functionResponse": response}, "a")
