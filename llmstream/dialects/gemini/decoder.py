@@ -13,7 +13,7 @@ from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.gemini.array_framing import GeminiFraming
 from llmstream.dialects.gemini.finish import finish_reason, is_block_reason
 from llmstream.dialects.gemini.grounding import sources_of
-from llmstream.dialects.gemini.part_decoder import KEY, PartDecoder, snake
+from llmstream.dialects.gemini.part_decoder import KEY, PartDecoder, holds_more, snake
 from llmstream.dialects.gemini.usage import Counts
 from llmstream.dialects.gemini.wire import Candidate, Chunk, Part, PlainChunk, decode_plain_chunk
 from llmstream.dialects.google_sources import Sources
@@ -36,7 +36,6 @@ _REMEMBERED: Final = (
 )
 _NOT_PLAIN: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 _UNKNOWN: Final = Part()
-_SILENT: Final = (_UNKNOWN, Part(text=""))
 
 
 class GeminiDecoder(PartDecoder):
@@ -263,7 +262,14 @@ class GeminiDecoder(PartDecoder):
 
 
 def _says(part: Part | None) -> bool:
-    return part is not None and part not in _SILENT
+    """Whether a part goes on with the answer; what stands beside an empty one does not."""
+    return part is not None and (
+        bool(part.text)
+        or part.thought is not None
+        or part.thought_signature is not None
+        or part.audio_transcription is not None
+        or holds_more(part)
+    )
 
 
 def _extend(known: dict[str, Any], more: dict[str, Any]) -> None:

@@ -33,7 +33,7 @@ from llmstream.events import (
     ToolResult,
 )
 
-__all__ = ["CODE_EXECUTION", "KEY", "SIDE_FIELDS", "TRANSCRIPTION", "PartDecoder", "snake"]
+__all__ = ["CODE_EXECUTION", "KEY", "SIDE_FIELDS", "TRANSCRIPTION", "PartDecoder", "holds_more", "snake"]
 
 KEY: Final = "google"
 """The key of all metadata of this dialect, whoever serves it."""
@@ -107,7 +107,7 @@ class PartDecoder(CallDecoder):
         beside = _beside(part)
         if part.audio_transcription is not None:
             self._transcription(part, part.audio_transcription, beside)
-        elif part.text is not None or (beside is not None and not _holds(part)):
+        elif part.text is not None or (beside is not None and not holds_more(part)):
             self._prose(part.text or "", bool(part.thought), beside)
         if part.function_call is not None:
             self.function_call(part.function_call, beside)
@@ -270,8 +270,8 @@ def _beside(part: Part) -> Metadata | None:
     return {KEY: told} if told else None
 
 
-def _holds(part: Part) -> bool:
-    """Whether there is anything but text that the rest can stand beside."""
+def holds_more(part: Part) -> bool:
+    """Whether there is anything but text in a part that other fields can stand beside."""
     return any(getattr(part, name) is not None for name in _THINGS)
 
 

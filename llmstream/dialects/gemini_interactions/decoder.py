@@ -122,14 +122,14 @@ class InteractionsDecoder(StepDecoder):
 
     def _steps_of(self, steps: Any) -> None:
         """A last word may hold all steps: their errors, and the steps where none of them has streamed."""
-        streamed = self.stepped
+        streamed, noted = self.stepped, bool(self.step_errors)
         for number, step in enumerate(steps if isinstance(steps, list) else ()):
             if not isinstance(step, dict) or self.done:
                 continue
             if not streamed:
                 self.step_start(("whole", number), step)
                 self.step_stop(("whole", number))
-            elif not self.step_errors:
+            elif not noted:
                 self.note_error(step)
 
     def _count(self, holder: Any) -> None:
@@ -159,10 +159,9 @@ class InteractionsDecoder(StepDecoder):
             reason = "tool-calls"
         if reason == "error":
             self.out.append(Error(self._failure().info))
-        told: dict[str, Any] = (
-            {} if self._interaction_id is None else {"interaction_id": self._interaction_id}
-        )
-        told |= self._last_words
+        told = dict(self._last_words)
+        if self._interaction_id is not None:
+            told["interaction_id"] = self._interaction_id
         if self._errors or self.step_errors:
             told["errors"] = [*self._errors, *self.step_errors]
         self.complete = self.done = True

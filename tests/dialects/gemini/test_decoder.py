@@ -111,6 +111,11 @@ def test_what_says_nothing_after_a_reason_leaves_it(wire, tail):
     assert answer.finish.finish_reason == "stop"
 
 
+def test_what_stands_beside_nothing_after_a_reason_leaves_it(wire):
+    answer = wire.answer(wire.chunk("a", finish="STOP"), wire.chunk({"text": "", "partMetadata": {"x": 1}}))
+    assert (answer.errors, answer.finish.finish_reason) == ([], "stop")
+
+
 def test_finish_waits_for_the_end_of_the_body(wire):
     decoder = wire.dialect().decoder(provider="google")
     events = decoder.feed(wire.body(wire.chunk("a", finish="STOP")))
