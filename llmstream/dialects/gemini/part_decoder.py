@@ -197,8 +197,11 @@ class PartDecoder(CallDecoder):
         elif blob.file_uri and ":" in blob.file_uri:
             data = blob.file_uri
         else:
-            said = _encode(blob)[:_EXCERPT_BYTES].decode("utf-8", "replace")
-            self.defect(f"a file has neither data nor an address. It said: {said}")
+            said = _encode(blob)
+            words = said[:_EXCERPT_BYTES].decode("utf-8", "replace")
+            self.defect(f"a file has neither data nor an address. It said: {words}")
+            if blob.file_uri:
+                self.custom("file_data", msgspec.json.decode(said), beside)
             return
         if blob.display_name is not None:
             beside = {KEY: {"display_name": blob.display_name, **(beside or {}).get(KEY, {})}}

@@ -371,8 +371,11 @@ def test_the_name_of_a_file_is_kept(wire):
 
 
 def test_a_file_that_is_no_address_is_named(wire):
-    answer = wire.parts({"fileData": {"mimeType": "image/png", "fileUri": "files/abc"}})
+    file = {"mimeType": "image/png", "fileUri": "files/abc"}
+    answer = wire.parts({"fileData": file, "partMetadata": {"x": 1}})
     assert "files/abc" in str(answer.error)
+    told = {"google": {**file, "part_metadata": {"x": 1}}}
+    assert answer.of(Custom) == [Custom("google.file_data", told)]
 
 
 def test_files_and_drafts(wire):
