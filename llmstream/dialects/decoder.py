@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import msgspec
 
 from llmstream.dialects.base import Limits
-from llmstream.dialects.surrogates import SurrogateJoiner
+from llmstream.dialects.surrogates import SurrogateJoiner, mended_value
 from llmstream.errors import DecodeError, LLMStreamError, ProtocolError
 from llmstream.events import Error, Event, Raw, Usage
 
@@ -37,7 +37,7 @@ class PayloadDecoder(Generic[T]):
     """Base of the decoders: subclasses say what a payload means in `on`, and how it ends in `end`.
 
     Events are appended to `self.out`. A payload that is no JSON, or does not fit the wire's
-    types, becomes an error event, and reading goes on.
+    types, becomes an error event, and reading goes on. `self.payload` is the one that `on` reads.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class PayloadDecoder(Generic[T]):
         self.provider = provider
         self.limits = limits
         self.out: list[Event] = []
+        self.payload = b""
         self._framing = framing
         self._decode = wire.decode
         self._type = wire.type
@@ -118,9 +119,20 @@ class PayloadDecoder(Generic[T]):
             return
         self.out.append(Error(DecodeError(message, provider=self.provider).info))
 
+    def whole_payload(self) -> Any:
+        """The payload that `on` reads, with the fields that the wire's types do not name.
+
+        raises: RecursionError where what those hold is nested too deeply
+        """
+        try:
+            return msgspec.json.decode(self.payload)
+        except (msgspec.MsgspecError, ValueError):  # it was read at the second look
+            return mended_value(json.loads(self.payload.decode("utf-8", "replace")))
+
     def _read(self, payloads: list[bytes]) -> None:
         decode, on = self._decode, self.on
         for payload in payloads:
+            self.payload = payload
             if self._include_raw:
                 self._raw(payload)
             try:

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.errors import BadRequest, ErrorInfo
+from llmstream.dialects.vendor_errors import error_from_value
+from llmstream.errors import BadRequest, ErrorInfo, ProviderError
 from llmstream.exchange import HttpResponse
 
-__all__ = ["encode_error", "error_object", "refusal", "status_of"]
+__all__ = ["encode_error", "error_object", "failure", "refusal", "status_of"]
 
 _STATUS_WORDS: Final = {
     400: "INVALID_ARGUMENT",
@@ -28,8 +29,46 @@ _STATUS_WORDS: Final = {
     504: "DEADLINE_EXCEEDED",
 }
 _STATUS_OF_WORD: Final = {word: status for status, word in _STATUS_WORDS.items()} | {
-    "FAILED_PRECONDITION": 400
+    "FAILED_PRECONDITION": 400,
+    "OUT_OF_RANGE": 400,
+    "ALREADY_EXISTS": 409,
+    "UNKNOWN": 500,
+    "DATA_LOSS": 500,
 }
+_WORD_OF_NUMBER: Final = (
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+)
+"""By the number of google.rpc.Code."""
+
+_STATUS_OF_KIND: Final = {
+    "invalid_request": 400,
+    "parameter_unknown": 400,
+    "authentication": 401,
+    "payment_required": 402,
+    "model_not_found": 404,
+    "rate_limit_exceeded": 429,
+    "quota_exceeded": 429,
+}
+"""Codes of the Interactions API that are no word of google.rpc; source: ai.google.dev api-errors, 2026-11."""
+
+_NOT_AGAIN: Final = frozenset({"UNIMPLEMENTED", "quota_exceeded"})
+"""What stays so however often one asks, though its status may mean otherwise: the quota is a day's."""
 _STATUS_OF_CODE: Final = {
     "bad-request": 400,
     "context-too-long": 400,
@@ -51,6 +90,24 @@ def status_of(info: ErrorInfo) -> int:
     if info.status is not None and info.status >= 400:
         return info.status
     return _STATUS_OF_WORD.get(info.reason or "", _STATUS_OF_CODE.get(info.code, 500))
+
+
+def failure(told: object, *, provider: str) -> ProviderError:
+    """The error that an interaction or a step of it ended in.
+
+    told: `{code, message, details}`; the code is a number of google.rpc or of HTTP, a word, or a
+          URI that ends in one
+    """
+    code = told.get("code") if isinstance(told, dict) else None
+    word = code.rstrip("/").rpartition("/")[2] if isinstance(code, str) else ""
+    if isinstance(told, dict) and isinstance(code, int) and 0 < code < len(_WORD_OF_NUMBER):
+        word = _WORD_OF_NUMBER[code]
+        told = {**told, "code": word}
+    status = _STATUS_OF_WORD.get(word.upper()) or _STATUS_OF_KIND.get(word.lower())
+    error = error_from_value({"error": told}, provider=provider, status=status)
+    if word in _NOT_AGAIN:
+        error.retryable = False
+    return error
 
 
 def error_object(info: ErrorInfo) -> dict[str, Any]:

@@ -12,7 +12,16 @@ import msgspec
 from llmstream.chats.content import Audio, Document, File, Image, part_kind
 from llmstream.errors import Unsupported
 
-__all__ = ["Media", "base64_bytes", "is_at_google", "media_of", "part_of_media"]
+__all__ = [
+    "Media",
+    "base64_bytes",
+    "is_at_google",
+    "media_of",
+    "part_of_media",
+    "sampled_type",
+    "sampling_of",
+    "without_sampling",
+]
 
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -23,6 +32,10 @@ _MAGIC: Final = (
     (b"OggS", "audio/ogg"),
     (b"fLaC", "audio/flac"),
 )
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
+_BARE_SAMPLES: Final = frozenset({"audio/l16", "audio/l24", "audio/pcm", "audio/alaw", "audio/mulaw"})
+"""Recordings without a head: what plays them has to be told the rate and the channels."""
+
 _WEB_ALPHABET: Final = str.maketrans("-_", "+/")
 _YOUTUBE: Final = re.compile(r"https?://((www|m)\.)?(youtube\.com|youtu\.be)/", re.IGNORECASE)
 _FILES_API: Final = re.compile(r"https://generativelanguage\.googleapis\.com/[^/]+/files/", re.IGNORECASE)
@@ -85,6 +98,34 @@ def base64_bytes(text: str) -> bytes:
     return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
 
 
+def sampled_type(media_type: str, rate: object, channels: object) -> str:
+    """The media type of bare samples with their rate and channels, as RFC 2586 and 3551 write them.
+
+    Other media types stay as they are, and so does a parameter that is there already.
+    """
+    if media_type.partition(";")[0].strip().lower() not in _BARE_SAMPLES:
+        return media_type
+    for name, value in (("rate", rate), ("channels", channels)):
+        if _is_count(value) and f"{name}=" not in media_type.lower():
+            media_type = f"{media_type};{name}={value}"
+    return media_type
+
+
+def sampling_of(media_type: str) -> dict[str, int]:
+    """The reverse: `sample_rate` and `channels`, where a media type of bare samples says them."""
+    head, *parameters = (piece.strip().lower() for piece in media_type.split(";"))
+    if head not in _BARE_SAMPLES:
+        return {}
+    told = dict(parameter.split("=", 1) for parameter in parameters if "=" in parameter)
+    names = {"rate": "sample_rate", "channels": "channels"}
+    return {ours: int(told[name]) for name, ours in names.items() if _NUMBER.fullmatch(told.get(name, ""))}
+
+
+def without_sampling(media_type: str) -> str:
+    """The media type alone, where `sampling_of` says the rest."""
+    return media_type.partition(";")[0].strip() if sampling_of(media_type) else media_type
+
+
 def part_of_media(media_type: str, *, data: bytes = b"", url: str = "") -> Image | Audio | Document:
     """The reverse: the part that holds such media."""
     if media_type.startswith("image/"):
@@ -101,6 +142,10 @@ def _inline(part: Image | Audio | Document | File, media_type: str, data: bytes,
     if not media_type:
         raise Unsupported(f"the media type of {_name(part)} is unknown. Set media_type.", provider=provider)
     return Media("image/jpeg" if media_type == "image/jpg" else media_type, data=data)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _sniffed(data: bytes) -> str:

@@ -97,7 +97,7 @@ _CLASS_TYPES: Final = re.compile(
     r"|service_unavailable)?_?error"
 )
 """Types of errors that say no more than the status does."""
-_QUOTA_WORDS: Final = ("insufficient_quota", "billing", "credit", "balance")
+_QUOTA_WORDS: Final = ("insufficient_quota", "billing", "credit", "balance", "spend_limit")
 _KEY_WORDS: Final = re.compile(
     r"api[_ ]?key[_ ](in|not )?valid|incorrect api key|invalid api key", re.IGNORECASE
 )
@@ -156,7 +156,8 @@ def error_from_value(
         wait = said.retry_after_s
     kind = _class_of(number, said)
     retryable = kind.default_retryable or number in _RETRYABLE_STATUS or number >= 500
-    if any(word in (said.reason or "").lower() for word in _QUOTA_WORDS):
+    reason = said.error_code or said.reason
+    if any(word in (reason or "").lower() for word in _QUOTA_WORDS):
         retryable = False
     wish = headers.get("x-should-retry", "").lower()
     if wish in ("true", "false"):
@@ -168,7 +169,7 @@ def error_from_value(
         retryable=retryable,
         retry_after_s=wait,
         request_id=request_id(headers) or said.request_id,
-        reason=said.reason,
+        reason=reason,
         param=said.param,
         details=said.details or None,
     )
@@ -201,6 +202,7 @@ class _Said(msgspec.Struct):
 
     message: str = ""
     reason: str | None = None
+    error_code: str | None = None
     words: str = ""
     status: int | None = None
     request_id: str | None = None
@@ -244,6 +246,8 @@ class _Said(msgspec.Struct):
         details = value.get("details")
         for detail in details if isinstance(details, list) else ():
             self._take_detail(detail)
+        if isinstance(details, dict):
+            self._take_error_code(details)
         failed = value.get("failed_generation")
         if isinstance(failed, str) and failed not in self.message:
             self.message += f" The model had written: {failed}"
@@ -271,6 +275,19 @@ class _Said(msgspec.Struct):
         kind = value.get("type")
         if isinstance(kind, str) and kind != self.reason and not _CLASS_TYPES.fullmatch(kind):
             self.details.setdefault("type", without_lone_surrogates(kind))
+
+    def _take_error_code(self, details: dict[str, Any]) -> None:
+        """Anthropic's details: a code finer than the error's type, and what it is about.
+
+        The type still decides the class of the error. source: anthropic 2.12.0, `ErrorDetails`
+        """
+        code = details.get("error_code")
+        if not isinstance(code, str) or not code:
+            return
+        self.error_code = self.error_code or without_lone_surrogates(code)
+        rest = [f"{key}: {value}" for key, value in details.items() if key != "error_code" and value]
+        if rest:
+            self.message = f"{self.message} ({without_lone_surrogates(', '.join(rest))})".lstrip()
 
     def _take_detail(self, detail: object) -> None:
         """Google's details: ErrorInfo with a reason, RetryInfo with a delay such as "37s"."""

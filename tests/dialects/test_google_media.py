@@ -7,7 +7,15 @@ import pytest
 from llmstream.chats.content import Audio, Document, Image
 from llmstream.dialects.gemini import Gemini
 from llmstream.dialects.gemini_interactions import GeminiInteractions
-from llmstream.dialects.google_media import Media, base64_bytes, media_of, part_of_media
+from llmstream.dialects.google_media import (
+    Media,
+    base64_bytes,
+    media_of,
+    part_of_media,
+    sampled_type,
+    sampling_of,
+    without_sampling,
+)
 
 
 @pytest.mark.parametrize("text", ["-_-_", "+/+/", "-_-_\n", "+/ +/"])
@@ -64,3 +72,32 @@ def test_parts_by_their_type():
 def test_what_every_model_reads_by_its_address(url, yes):
     for dialect in (Gemini(), GeminiInteractions()):
         assert dialect.accepts_url(Image(url=url)) is yes
+
+
+@pytest.mark.parametrize(
+    ("media_type", "rate", "channels", "sampled"),
+    [
+        ("audio/l16", 24000, 1, "audio/l16;rate=24000;channels=1"),
+        ("audio/L16; codec=pcm", 24000, None, "audio/L16; codec=pcm;rate=24000"),
+        ("audio/l16;rate=8000", 24000, 2, "audio/l16;rate=8000;channels=2"),
+        ("audio/l16", 0, "1", "audio/l16"),
+        ("audio/wav", 24000, 1, "audio/wav"),
+    ],
+)
+def test_bare_samples_say_their_rate(media_type, rate, channels, sampled):
+    assert sampled_type(media_type, rate, channels) == sampled
+
+
+@pytest.mark.parametrize(
+    ("media_type", "told", "plain"),
+    [
+        ("audio/l16;rate=24000;channels=1", {"sample_rate": 24000, "channels": 1}, "audio/l16"),
+        ("audio/L16;codec=pcm;rate=24000", {"sample_rate": 24000}, "audio/L16"),
+        ("audio/l16;codec=pcm", {}, "audio/l16;codec=pcm"),
+        ("audio/l16;rate=" + "9" * 5000, {}, "audio/l16;rate=" + "9" * 5000),
+        ("audio/wav;rate=8000", {}, "audio/wav;rate=8000"),
+    ],
+)
+def test_the_rate_is_read_again(media_type, told, plain):
+    assert sampling_of(media_type) == told
+    assert without_sampling(media_type) == plain

@@ -289,3 +289,17 @@ def test_a_type_beside_a_finer_code_is_kept() -> None:
     assert error_from_value(told, provider="openai").details == {"type": "safety_block"}
     plain = {"error": {"message": "no", "code": "c", "type": "invalid_request_error"}}
     assert error_from_value(plain, provider="openai").details is None
+
+
+def test_a_code_in_the_details_is_the_reason() -> None:
+    """Inside a 200 the type still says the status: Anthropic, 2026-10."""
+    details = {"error_code": "compaction_unavailable", "nothing": None}
+    said = {"type": "api_error", "message": "words", "details": details}
+    error = error_from_value({"error": said}, provider="x")
+    assert (error.status, error.reason, error.message) == (500, "compaction_unavailable", "words")
+
+
+def test_details_without_a_code_say_nothing() -> None:
+    said = {"type": "api_error", "message": "words", "details": {"error_code": 3, "more": "x"}}
+    error = error_from_value({"error": said}, provider="x")
+    assert (error.reason, error.message) == ("api_error", "words")

@@ -15,11 +15,15 @@ __all__ = ["AnswerWriter", "WrittenBlock"]
 
 @dataclasses.dataclass(slots=True)
 class WrittenBlock:
-    """A block that has been begun: its index, and whether a delta or a citation of it was sent."""
+    """A block that has been begun: its index, and whether a delta or a citation of it was sent.
+
+    thought: tokens of reasoning that its deltas have told
+    """
 
     index: int
     spoken: bool = False
     cited: bool = False
+    thought: int = 0
 
 
 class AnswerWriter:

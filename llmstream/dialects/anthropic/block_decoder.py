@@ -14,6 +14,7 @@ from llmstream.dialects.anthropic.blocks import (
     source_of_citation,
     source_of_hit,
 )
+from llmstream.dialects.anthropic.usage import count
 from llmstream.dialects.anthropic.wire import WireDelta, WireEvent, decode_event, mended
 from llmstream.dialects.base import Limits
 from llmstream.dialects.decoder import Framing, PayloadDecoder
@@ -173,8 +174,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
             cited = {KEY: {"citations": block.citations}} if block.citations else None
             self.out.append(TextEnd(block.id, provider_metadata=cited))
         elif block.kind == "reasoning":
-            signed = {KEY: {"signature": block.signature}} if block.signature else None
-            self.out.append(ReasoningEnd(block.id, provider_metadata=signed))
+            self.out.append(ReasoningEnd(block.id, provider_metadata=block.reasoning_metadata))
         elif block.kind == "tool":
             self._tool_stop(block)
         elif block.kind == "custom":
@@ -214,7 +214,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
             case "input_json_delta", "tool":
                 self._input(block, delta.partial_json)
             case "thinking_delta", "reasoning":
-                self._thinking(block, delta.thinking)
+                self._thinking(block, delta.thinking, delta.estimated_tokens)
             case "text_delta", "text":
                 self._text(block, delta.text)
             case "signature_delta", "reasoning":
@@ -222,7 +222,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
             case "citations_delta", "text":
                 self._cite(block, delta.citation)
             case _, "custom":
-                self._extend(block, delta)
+                self._extend(block)
             case (("input_json_delta" | "thinking_delta" | "text_delta"), _):
                 self.defect(f"a {delta.type} came for block {index}, which is {block.type}")
 
@@ -241,9 +241,18 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         if isinstance(text, str) and text:
             self.out.append(TextDelta(text, block.id))
 
-    def _thinking(self, block: OpenBlock, text: Any) -> None:
+    def _thinking(self, block: OpenBlock, text: Any, tokens: Any = None) -> None:
+        """Where the text is left out, the vendor estimates its tokens, delta by delta.
+
+        The end tells their sum: a delta without text would be an event without news.
+        source: anthropic 2.12.0, `BetaThinkingDelta.estimated_tokens`
+        """
+        metadata = None
+        if tokens is not None and (estimate := count(tokens)):
+            block.thought += estimate
+            metadata = {KEY: {"estimated_tokens": estimate}}
         if isinstance(text, str) and text:
-            self.out.append(ReasoningDelta(text, block.id))
+            self.out.append(ReasoningDelta(text, block.id, metadata))
 
     def _sign(self, block: OpenBlock, signature: Any) -> None:
         """An empty signature erases none."""
@@ -257,12 +266,16 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
             block.citations.append(citation)
             self.out.append(source_of_citation(citation, self._source_id()))
 
-    def _extend(self, block: OpenBlock, delta: WireDelta) -> None:
+    def _extend(self, block: OpenBlock) -> None:
         """Blocks that only this vendor knows grow field by field, as compaction does."""
-        for name, value in msgspec.to_builtins(delta).items():
-            if name != "type":
+        try:
+            delta = self.whole_payload()["delta"]
+        except RecursionError:
+            self.defect(f"a delta of a {block.type} block could not be read: it is nested too deeply")
+            return
+        for name, value in delta.items():
+            if name != "type" and value is not None:
                 known = block.wire.get(name)
-                value = mended(value) if self._joiner is not None else value
                 joined = isinstance(known, str) and isinstance(value, str)
                 block.wire[name] = known + value if joined else value
 

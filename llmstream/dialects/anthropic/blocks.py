@@ -43,9 +43,10 @@ _MEDIA_TYPES: Final = {"char_location": "text/plain", "page_location": "applicat
 class OpenBlock:
     """A block between its start and its stop.
 
-    wire:  the block as `content_block_start` gave it, with what deltas added to a custom one
-    parts: fragments of a tool's input
-    size:  their length in characters
+    wire:    the block as `content_block_start` gave it, with what deltas added to a custom one
+    parts:   fragments of a tool's input
+    size:    their length in characters
+    thought: tokens of reasoning whose text is left out, as far as the vendor has estimated them
     """
 
     kind: BlockKind
@@ -54,6 +55,7 @@ class OpenBlock:
     parts: list[str] = dataclasses.field(default_factory=list)
     size: int = 0
     signature: str = ""
+    thought: int = 0
     citations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     @property
@@ -71,6 +73,16 @@ class OpenBlock:
         """The name of the tool that is called."""
         name = self.wire.get("name")
         return name if isinstance(name, str) else ""
+
+    @property
+    def reasoning_metadata(self) -> Metadata | None:
+        """What reasoning says at its end: the signature to echo, and how much there was of it."""
+        told: dict[str, Any] = {}
+        if self.signature:
+            told["signature"] = self.signature
+        if self.thought:
+            told["estimated_tokens"] = self.thought
+        return {KEY: told} if told else None
 
     @property
     def metadata(self) -> Metadata | None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from llmstream.dialects.anthropic.block_decoder import BlockDecoder
 from llmstream.dialects.anthropic.blocks import FINISH_REASONS, KEY
 from llmstream.dialects.anthropic.usage import merge_usage, read_usage
-from llmstream.dialects.anthropic.wire import WireEvent, encodable
+from llmstream.dialects.anthropic.wire import WireDelta, WireEvent, WireMessage, encodable
 from llmstream.dialects.base import Limits
 from llmstream.dialects.decoder import Framing
 from llmstream.dialects.vendor_errors import error_from_value
@@ -18,6 +18,18 @@ __all__ = ["AnthropicDecoder"]
 
 _CUTTING: Final = frozenset({"length", "content-filter"})
 """Reasons after which an input may have been cut."""
+
+_OF_MESSAGE: Final = (
+    "container",
+    "stop_sequence",
+    "stop_details",
+    "context_management",
+    "input_transformations",
+    "diagnostics",
+)
+_OF_DELTA: Final = ("stop_sequence", "stop_details", "container")
+_BESIDE_DELTA: Final = ("context_management", "input_transformations")
+"""What the metadata of finish keeps: of `message_start`, of the `message_delta`s, and beside these."""
 
 
 class AnthropicDecoder(BlockDecoder):
@@ -93,7 +105,7 @@ class AnthropicDecoder(BlockDecoder):
         self._started = True
         self._message_id = message.id
         self._count(message.usage)
-        self._remember("container", message.container)
+        self._remember(message, _OF_MESSAGE)
         message_id = None if message.id is None else str(message.id)
         if message.model or message_id:
             self.out.append(ResponseMetadata(message.model, message_id))
@@ -106,12 +118,11 @@ class AnthropicDecoder(BlockDecoder):
 
     def _message_delta(self, wire: WireEvent) -> None:
         self._count(wire.usage)
-        self._remember("context_management", wire.context_management)
+        self._remember(wire, _BESIDE_DELTA)
         delta = wire.delta
         if delta is None:
             return
-        for name in ("stop_sequence", "stop_details", "container"):
-            self._remember(name, getattr(delta, name))
+        self._remember(delta, _OF_DELTA)
         if delta.stop_reason is not None:
             self._raw_reason = delta.stop_reason
             self.complete = True
@@ -133,9 +144,12 @@ class AnthropicDecoder(BlockDecoder):
         self._raw_usage = merge_usage(self._raw_usage, said)
         self.usage = read_usage(self._raw_usage)
 
-    def _remember(self, name: str, value: Any) -> None:
-        if value is not None:
-            self._last_words[name] = value
+    def _remember(self, holder: WireEvent | WireMessage | WireDelta, names: tuple[str, ...]) -> None:
+        """Later values replace earlier ones, as the vendor means them."""
+        for name in names:
+            value = getattr(holder, name)
+            if value is not None:
+                self._last_words[name] = value
 
     def _finish(self) -> None:
         reason = self._reason()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import msgspec
@@ -49,6 +50,8 @@ _EXCEPTIONS: Final = {
     "timeout_error": "modelTimeoutException",
 }
 
+_CODE: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+")
+
 
 def error_type(info: ErrorInfo) -> str:
     """The vendor's word for an error: its own where it came from there."""
@@ -60,12 +63,14 @@ def error_type(info: ErrorInfo) -> str:
 
 
 def error_event(info: ErrorInfo) -> dict[str, Any]:
-    """The error object, the same in a whole answer and inside a stream."""
-    return {
-        "type": "error",
-        "error": {"type": error_type(info), "message": info.message},
-        "request_id": info.request_id,
-    }
+    """The error object, the same in a whole answer and inside a stream.
+
+    A reason finer than the type is the code in its details, as `thread_not_found` is.
+    """
+    error: dict[str, Any] = {"type": error_type(info), "message": info.message}
+    if info.reason not in _STATUS_OF_TYPE and _CODE.fullmatch(info.reason or ""):
+        error["details"] = {"error_code": info.reason}
+    return {"type": "error", "error": error, "request_id": info.request_id}
 
 
 def exception_type(info: ErrorInfo) -> str:

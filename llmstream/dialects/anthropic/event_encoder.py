@@ -126,9 +126,13 @@ class AnthropicEventEncoder:
             return b""
         written.spoken = True
         if isinstance(event, TextDelta):
-            delta = {"type": "text_delta", "text": event.delta}
+            delta: dict[str, Any] = {"type": "text_delta", "text": event.delta}
         elif isinstance(event, ReasoningDelta):
             delta = {"type": "thinking_delta", "thinking": event.delta}
+            estimate = _told(event.provider_metadata).get("estimated_tokens")
+            if isinstance(estimate, int):
+                delta["estimated_tokens"] = estimate
+                written.thought += estimate
         else:
             delta = {"type": "input_json_delta", "partial_json": event.delta}
         return self._writer.delta(written, delta)
@@ -144,11 +148,21 @@ class AnthropicEventEncoder:
             for citation in [] if written.cited else told.get("citations") or ():
                 out += self._writer.delta(written, {"type": "citations_delta", "citation": citation})
         elif isinstance(event, ReasoningEnd):
-            if told.get("signature"):
-                out = self._writer.delta(written, {"type": "signature_delta", "signature": told["signature"]})
+            out = self._sign(written, told)
         elif not written.spoken:
             out = self._writer.delta(written, {"type": "input_json_delta", "partial_json": ""})
         return out + self._writer.stop(written)
+
+    def _sign(self, written: WrittenBlock, told: dict[str, Any]) -> bytes:
+        """What reasoning says at its end: tokens that no delta has told yet, and the signature."""
+        out = b""
+        estimate = told.get("estimated_tokens")
+        if isinstance(estimate, int) and estimate > written.thought:
+            rest = {"thinking": "", "estimated_tokens": estimate - written.thought}
+            out = self._writer.delta(written, {"type": "thinking_delta", **rest})
+        if told.get("signature"):
+            out += self._writer.delta(written, {"type": "signature_delta", "signature": told["signature"]})
+        return out
 
     def _call(self, event: ToolCall) -> bytes:
         """A call whose input did not stream is written at once."""
@@ -201,8 +215,7 @@ class AnthropicEventEncoder:
         delta = {"stop_reason": _raw_reason(event), "stop_sequence": told.get("stop_sequence")}
         delta |= {name: told[name] for name in ("stop_details", "container") if name in told}
         last = {"type": "message_delta", "delta": delta, "usage": write_usage(event.usage)}
-        if "context_management" in told:
-            last["context_management"] = told["context_management"]
+        last |= {name: told[name] for name in ("context_management", "input_transformations") if name in told}
         out = self._writer.begin() + self._writer.write(last) + self._writer.write({"type": "message_stop"})
         self._over = True
         return out

@@ -21,6 +21,7 @@ class WireDelta(msgspec.Struct, gc=False, omit_defaults=True):
     type: str | None = None
     text: str | None = None
     thinking: str | None = None
+    estimated_tokens: Any = None
     partial_json: str | None = None
     signature: str | None = None
     citation: dict[str, Any] | None = None
@@ -41,6 +42,11 @@ class WireMessage(msgspec.Struct, gc=False, omit_defaults=True):
     usage: Any = None
     container: Any = None
     stop_reason: str | None = None
+    stop_sequence: Any = None
+    stop_details: Any = None
+    context_management: Any = None
+    input_transformations: Any = None
+    diagnostics: Any = None
 
 
 class WireEvent(msgspec.Struct, gc=False, omit_defaults=True):
@@ -53,6 +59,7 @@ class WireEvent(msgspec.Struct, gc=False, omit_defaults=True):
     message: WireMessage | None = None
     usage: Any = None
     context_management: Any = None
+    input_transformations: Any = None
     error: Any = None
     request_id: Any = None
 

@@ -246,13 +246,14 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         if block is None or block.kind != "image":
             self._orphan(index, f"a piece of an image came for block {index}, which is no open image")
             return
-        match delta:
-            case {"error": {"message": message}}:
+        match delta.get("error"):
+            case {"message": message}:
                 self.defect(f"the vendor could not make an image: {message}")
-            case {"source": {"bytes": str(data)}}:
+        match delta.get("source"):
+            case {"bytes": str(data)}:
                 self._gather(block, data)
-            case {"source": {"s3Location": {"uri": str(uri)}}}:
-                block.url = uri
+            case {"s3Location": {"uri": str(uri), **rest}}:
+                block.url, block.owner = uri, rest.get("bucketOwner")
 
     def _gather(self, block: OpenBlock, data: str) -> None:
         block.data.append(data)

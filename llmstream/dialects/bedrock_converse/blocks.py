@@ -49,6 +49,7 @@ class OpenBlock:
     pieces:    of a result, as the wire has them
     data:      bytes of an image in base64, piece by piece; or of redacted reasoning
     url:       where an image lies instead
+    owner:     the account whose bucket that is
     citations: of a text
     """
 
@@ -60,6 +61,7 @@ class OpenBlock:
     pieces: list[Any] = dataclasses.field(default_factory=list)
     data: list[str] = dataclasses.field(default_factory=list)
     url: str = ""
+    owner: Any = None
     signature: str = ""
     citations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
@@ -113,7 +115,8 @@ class OpenBlock:
         """
         media_type = f"image/{self.wire.get('format') or 'png'}"
         if self.url:
-            return File(media_type, self.url)
+            owned = None if self.owner is None else {KEY: {"bucket_owner": self.owner}}
+            return File(media_type, self.url, owned)
         if not self.data:
             return None
         return File(media_type, base64.b64decode(_joined_base64(self.data), validate=True))

@@ -209,7 +209,8 @@ class BedrockConverseEventEncoder:
         if isinstance(data, bytes):
             source: dict[str, Any] = {"bytes": base64.b64encode(data).decode()}
         else:
-            source = {"s3Location": {"uri": data}}
+            owner = _told(event.provider_metadata).get("bucket_owner")
+            source = {"s3Location": {"uri": data, **({} if owner is None else {"bucketOwner": owner})}}
         block = self._new_block()
         out = self._starts(block, {"image": {"format": form}})
         return out + self._grows(block, {"image": {"source": source}}) + self._stops(block)

@@ -93,8 +93,9 @@ class CallDecoder(LazyBlocks[Chunk]):
             if call.args is not None or call.partial_args:
                 self.defect("a function call came without a name. It was left out.")
             return
-        if metadata is not None and open_call.metadata is None:
-            open_call.metadata = metadata
+        if metadata is not None:
+            known = open_call.metadata or {}
+            open_call.metadata = {key: {**told, **known.get(key, {})} for key, told in metadata.items()}
         self._continue_call(open_call, call)
 
     def _begin_call(self, call: FunctionCall, wire_id: str | None, metadata: Metadata | None) -> None:

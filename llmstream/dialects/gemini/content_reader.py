@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -21,7 +20,7 @@ from llmstream.chats.content import (
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
 from llmstream.dialects.gemini.function_response import read_response
-from llmstream.dialects.gemini.part_decoder import CODE_EXECUTION, KEY
+from llmstream.dialects.gemini.part_decoder import CODE_EXECUTION, KEY, snake
 from llmstream.dialects.gemini.part_writer import SIDE_FIELDS, camel
 from llmstream.dialects.google_errors import refusal
 from llmstream.dialects.google_media import base64_bytes, part_of_media
@@ -31,11 +30,6 @@ __all__ = ["ContentReader", "read_system", "snake"]
 
 _NOTHING: Final = {"text": ""}
 """What the vendor puts into a chunk that says nothing."""
-
-
-def snake(name: str) -> str:
-    """A name of the wire as ours: `googleSearch` is `google_search`."""
-    return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda m: "_" + m.group(1).lower(), name)
 
 
 def read_system(instruction: dict[str, Any] | None) -> list[Message]:

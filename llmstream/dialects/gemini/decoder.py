@@ -13,7 +13,7 @@ from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.gemini.array_framing import GeminiFraming
 from llmstream.dialects.gemini.finish import CONTINUATION, finish_reason, is_block_reason
 from llmstream.dialects.gemini.grounding import sources_of
-from llmstream.dialects.gemini.part_decoder import KEY, PartDecoder
+from llmstream.dialects.gemini.part_decoder import KEY, PartDecoder, holds_more, snake
 from llmstream.dialects.gemini.usage import Counts
 from llmstream.dialects.gemini.wire import Candidate, Chunk, Part, PlainChunk, decode_plain_chunk
 from llmstream.dialects.google_continuation import Responses
@@ -43,10 +43,12 @@ _REMEMBERED: Final = (
     "finish_message",
     "logprobs_result",
     "avg_logprobs",
+    "token_count",
 )
 _NOT_PLAIN: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 _NO_CONTENT: Final = (Raw, ResponseMetadata, Error)
-_SILENT: Final = (Part(), Part(text=""))
+_UNKNOWN: Final = Part()
+_SILENT: Final = (_UNKNOWN, Part(text=""))
 
 
 class GeminiDecoder(PartDecoder):
@@ -79,11 +81,13 @@ class GeminiDecoder(PartDecoder):
         self._raw_reason: str | None = None
         self._blocked: str | None = None
         self._named = False
+        self._model_status: Any = None
         self._last_words: dict[str, Any] = {}
         self._earlier_words: list[dict[str, Any]] = []
         self._responses = Responses()
         self._place_at = 0  # how many of the events in `out` came before the latest place
         self.gap: LLMStreamError | None = None
+        self._whole: tuple[bytes, Any] = (b"", None)
 
     def _read(self, payloads: list[bytes]) -> None:
         """Nearly every chunk is the next piece of the text that is open; that is all done here."""
@@ -133,6 +137,7 @@ class GeminiDecoder(PartDecoder):
                 if part.thought:
                     self.reasoning(part.text)
                 else:
+                    self.spoke = self.spoke or bool(part.text.strip())
                     self.text(part.text)
 
     def on(self, wire: Chunk) -> None:
@@ -143,14 +148,16 @@ class GeminiDecoder(PartDecoder):
             self.fail(error_from_value({"error": wire.error}, provider=self.provider))
             return
         if not self._named:
-            self._name(wire)
+            self._name(wire, wire.model_status)
+        if wire.model_status is not None and wire.model_status != self._model_status:
+            self._model_status = self._last_words["model_status"] = wire.model_status
         if wire.usage_metadata is not None:
             self._counts.said.append(wire.usage_metadata)
         if wire.prompt_feedback is not None:
             self._feedback(wire.prompt_feedback)
-        for candidate in wire.candidates or ():
+        for position, candidate in enumerate(wire.candidates or ()):
             if candidate is not None and not candidate.index:
-                self._candidate(candidate)
+                self._candidate(candidate, position)
                 if self.done:
                     return
 
@@ -236,14 +243,17 @@ class GeminiDecoder(PartDecoder):
         elif candidate.finish_reason and candidate.finish_reason != CONTINUATION:
             self._responses.forget()
 
-    def _name(self, wire: Chunk | PlainChunk) -> None:
+    def _name(self, wire: Chunk | PlainChunk, status: Any = None) -> None:
+        """What the response is called; the status of its model tells of retirement."""
         model, number = wire.model_version, wire.response_id
         model = model if isinstance(model, str) and model else None
         number = str(number) if isinstance(number, (str, int)) and number else None
         if model is None and number is None:
             return
         self._named = True
-        self.out.append(ResponseMetadata(model, number, _moment(wire.create_time)))
+        self._model_status = status
+        told = None if status is None else {KEY: {"model_status": status}}
+        self.out.append(ResponseMetadata(model, number, _moment(wire.create_time), told))
 
     def _feedback(self, feedback: Any) -> None:
         if not isinstance(feedback, dict):
@@ -253,16 +263,20 @@ class GeminiDecoder(PartDecoder):
             self._blocked = feedback["blockReason"]
             self.complete = True
 
-    def _candidate(self, candidate: Candidate) -> None:
+    def _candidate(self, candidate: Candidate, position: int) -> None:
         content = candidate.content
         if content is not None and content.parts:
             if self.complete and self._blocked is None and any(_says(part) for part in content.parts):
                 self.complete = False
-            for part in content.parts:
-                if part is not None:
+            for number, part in enumerate(content.parts):
+                if part is None:
+                    continue
+                if part == _UNKNOWN:
+                    self._unknown_part(position, number)
+                else:
                     self.on_part(part)
-                    if self.done:
-                        return
+                if self.done:
+                    return
         if candidate.finish_reason:
             self._raw_reason = str(candidate.finish_reason)
             self.complete = True
@@ -276,15 +290,33 @@ class GeminiDecoder(PartDecoder):
             or candidate.finish_message is not None
             or candidate.logprobs_result is not None
             or candidate.avg_logprobs is not None
+            or candidate.token_count is not None
         ):
             self._around(candidate)
+
+    def _unknown_part(self, position: int, number: int) -> None:
+        """A part of a kind that had not been invented when this was written, or an empty one."""
+        if self._whole[0] is not self.payload:  # a chunk is read again once, however many such parts it has
+            try:
+                self._whole = (self.payload, self.whole_payload())
+            except RecursionError:
+                self.defect("a part of an unknown kind is nested too deeply")
+                return
+        for kind, inner in self._whole[1]["candidates"][position]["content"]["parts"][number].items():
+            if inner is not None:
+                self.custom(snake(kind), inner)
 
     def _around(self, candidate: Candidate) -> None:
         """What a candidate says beside its parts."""
         self.out.extend(sources_of(candidate, self._sources))
         for name in _REMEMBERED:
             value = getattr(candidate, name)
-            if value is not None and value != {} and value != []:
+            if value is None or value == {} or value == []:
+                continue
+            known = self._last_words.get(name)
+            if name == "logprobs_result" and isinstance(known, dict) and isinstance(value, dict):
+                _extend(known, value)  # each chunk says them of its own tokens
+            else:
                 self._last_words[name] = value
 
     def _reason(self) -> FinishReason:
@@ -305,7 +337,22 @@ class GeminiDecoder(PartDecoder):
 
 
 def _says(part: Part | None) -> bool:
-    return part is not None and part not in _SILENT
+    """Whether a part goes on with the answer; what stands beside an empty one does not."""
+    return part is not None and (
+        bool(part.text)
+        or part.thought is not None
+        or part.thought_signature is not None
+        or part.audio_transcription is not None
+        or holds_more(part)
+    )
+
+
+def _extend(known: dict[str, Any], more: dict[str, Any]) -> None:
+    for key, value in more.items():
+        if isinstance(value, list) and isinstance(known.get(key), list):
+            known[key].extend(value)
+        else:
+            known[key] = value
 
 
 def _moment(text: Any) -> datetime.datetime | None:

@@ -11,8 +11,8 @@ import msgspec
 from llmstream.dialects.call_ids import is_minted
 from llmstream.dialects.gemini.finish import FINISH_REASONS, is_block_reason, raw_reason
 from llmstream.dialects.gemini.grounding import grounding_of
-from llmstream.dialects.gemini.part_decoder import CODE_EXECUTION, KEY
-from llmstream.dialects.gemini.part_writer import SIDE_FIELDS, camel
+from llmstream.dialects.gemini.part_decoder import CODE_EXECUTION, KEY, SIDE_FIELDS, TRANSCRIPTION
+from llmstream.dialects.gemini.part_writer import camel
 from llmstream.dialects.gemini.usage import write_usage
 from llmstream.dialects.google_errors import error_object
 from llmstream.dialects.json_text import object_text
@@ -39,9 +39,8 @@ from llmstream.events import (
 
 __all__ = ["GeminiEventEncoder"]
 
-
-_NOT_ON_THE_WIRE: Final = ("prompt_feedback", "continuations", "earlier_responses")
-"""What the decoder tells of an answer in several responses, and what stands elsewhere."""
+_NOT_OF_CANDIDATE: Final = ("prompt_feedback", "model_status", "continuations", "earlier_responses")
+"""What the metadata of finish holds that stands elsewhere, or that only the decoder tells."""
 
 
 class GeminiEventEncoder:
@@ -73,7 +72,8 @@ class GeminiEventEncoder:
                 if event.id in self._signed:
                     self._signed[event.id].append(delta)
                     return b""
-                return self._part({"text": delta, **_thought(isinstance(event, ReasoningDelta))})
+                thought = _thought(isinstance(event, ReasoningDelta))
+                return self._part({"text": delta, **thought, **_beside(event.provider_metadata)})
             case TextEnd() | ReasoningEnd():
                 return self._end(event)
             case ToolCall():
@@ -100,6 +100,9 @@ class GeminiEventEncoder:
                 self._response_id = event.id or self._response_id
                 self._model = event.model_id or self._model
                 self._created = event.timestamp.isoformat() if event.timestamp is not None else None
+                status = (event.provider_metadata or {}).get(KEY, {}).get("model_status")
+                if status is not None:
+                    return self._write(self._named({"modelStatus": status}))
             case Error(error=info):
                 return self._fail(info)
             case Finish():
@@ -151,6 +154,9 @@ class GeminiEventEncoder:
             blob["data"] = base64.b64encode(event.data).decode()
         else:
             blob["fileUri"] = event.data
+        told = (event.provider_metadata or {}).get(KEY, {})
+        if isinstance(told.get("display_name"), str):
+            blob["displayName"] = told["display_name"]
         thought = _thought(isinstance(event, ReasoningFile))
         return self._part({kind: blob, **thought, **_beside(event.provider_metadata)})
 
@@ -171,6 +177,8 @@ class GeminiEventEncoder:
         usage = write_usage(event.usage)
         if usage is not None:
             more["usageMetadata"] = usage
+        if "model_status" in told:
+            more["modelStatus"] = told["model_status"]
         feedback = told.get("prompt_feedback")
         if isinstance(feedback, dict):
             more["promptFeedback"] = feedback
@@ -179,7 +187,7 @@ class GeminiEventEncoder:
         reason = raw_reason(
             "error" if raw and FINISH_REASONS.get(raw) == "error" else event.finish_reason, raw
         )
-        rest = {camel(name): value for name, value in told.items() if name not in _NOT_ON_THE_WIRE}
+        rest = {camel(name): value for name, value in told.items() if name not in _NOT_OF_CANDIDATE}
         return self._chunk({"finishReason": reason, **rest}, **more)
 
     def _fail(self, info: ErrorInfo) -> bytes:
@@ -214,7 +222,7 @@ class GeminiEventEncoder:
 
 def _beside(metadata: Metadata | None) -> dict[str, Any]:
     told = (metadata or {}).get(KEY, {})
-    return {camel(name): told[name] for name in SIDE_FIELDS if name in told}
+    return {camel(name): told[name] for name in (*SIDE_FIELDS, TRANSCRIPTION) if name in told}
 
 
 def _thought(yes: bool) -> dict[str, bool]:

@@ -24,6 +24,8 @@ FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "IMAGE_SAFETY": "content-filter",
     "IMAGE_PROHIBITED_CONTENT": "content-filter",
     "IMAGE_RECITATION": "content-filter",
+    "ESCALATION": "content-filter",
+    "PUP_LIMITED_DISABLED": "content-filter",
     "MALFORMED_FUNCTION_CALL": "error",
     "UNEXPECTED_TOOL_CALL": "error",
     "TOO_MANY_TOOL_CALLS": "error",
@@ -31,8 +33,12 @@ FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "MALFORMED_RESPONSE": "error",
     "LANGUAGE": "error",
     "NO_IMAGE": "error",
+    "IMAGE_OTHER": "error",
 }
-"""source: Candidate.FinishReason in the references of the Gemini API and of Vertex AI"""
+"""source: Candidate.FinishReason in the references of the Gemini API and of Vertex AI; google-genai 3.4.0
+
+ESCALATION is a filter's rule; PUP_LIMITED_DISABLED an account that is limited for prohibited use.
+"""
 
 
 _RAW_REASONS: Final[dict[FinishReason, str]] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -31,7 +33,7 @@ from llmstream.events import (
     ToolResult,
 )
 
-__all__ = ["CODE_EXECUTION", "KEY", "PartDecoder"]
+__all__ = ["CODE_EXECUTION", "KEY", "SIDE_FIELDS", "TRANSCRIPTION", "PartDecoder", "holds_more", "snake"]
 
 KEY: Final = "google"
 """The key of all metadata of this dialect, whoever serves it."""
@@ -39,11 +41,49 @@ KEY: Final = "google"
 CODE_EXECUTION: Final = "code_execution"
 """What we call the tool behind `executableCode` and `codeExecutionResult`."""
 
+TRANSCRIPTION: Final = "audio_transcription"
+"""What our metadata and parts call the words of a recording."""
+
+SIDE_FIELDS: Final = (
+    "thought_signature",
+    "part_metadata",
+    "speech_metadata",
+    "video_metadata",
+    "audio_metadata",
+    "document_metadata",
+    "spreadsheet_metadata",
+    "media_resolution",
+    "media_processing",
+)
+"""What may stand beside the content of a part, by the names our metadata has for it."""
+
+_side_values = operator.attrgetter(*SIDE_FIELDS)
+_NOTHING_BESIDE: Final = (None,) * len(SIDE_FIELDS)
+
+_THINGS: Final = (
+    "function_call",
+    "inline_data",
+    "file_data",
+    "executable_code",
+    "code_execution_result",
+    "tool_call",
+    "tool_response",
+    "function_response",
+)
 _encode = msgspec.json.Encoder().encode
+_EXCERPT_BYTES: Final = 200
+
+
+def snake(name: str) -> str:
+    """A name of the wire as ours: `googleSearch` is `google_search`."""
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda m: "_" + m.group(1).lower(), name)
 
 
 class PartDecoder(CallDecoder):
-    """The part of the decoder that knows parts; what stands around them is its subclass's."""
+    """The part of the decoder that knows parts; what stands around them is its subclass's.
+
+    spoke: whether there has been any text that is no transcription
+    """
 
     def __init__(
         self,
@@ -60,55 +100,92 @@ class PartDecoder(CallDecoder):
         self._vendor_calls: dict[str, str] = {}  # wire id -> our id
         self._running: str | None = None  # the vendor's call that has no result yet
         self._settled: set[str] = set()
+        self.spoke = False
 
     def on_part(self, part: Part) -> None:
-        """One part."""
-        if part.text is not None:
-            self._prose(part)
+        """One part. The vendor puts one thing into each; where there are more, none is lost."""
+        beside = _beside(part)
+        if part.audio_transcription is not None:
+            self._transcription(part, part.audio_transcription, beside)
+        elif part.text is not None or (beside is not None and not holds_more(part)):
+            self._prose(part.text or "", bool(part.thought), beside)
         if part.function_call is not None:
-            self.function_call(part.function_call, _signed(part))
-        elif part.inline_data is not None:
-            self._file(part, part.inline_data)
-        elif part.file_data is not None:
-            self._file(part, part.file_data)
-        elif part.executable_code is not None:
-            self._code(part.executable_code, _signed(part))
-        elif part.code_execution_result is not None:
-            self._code_result(part.code_execution_result, _signed(part))
-        elif part.tool_call is not None:
-            self._vendor_call(part.tool_call, _signed(part))
-        elif part.tool_response is not None:
-            self._vendor_result(part.tool_response, _signed(part))
-        elif part.text is None and part.thought_signature:
-            self._prose(part)
+            self.function_call(part.function_call, beside)
+        if part.inline_data is not None:
+            self._file(part, part.inline_data, beside)
+        if part.file_data is not None:
+            self._file(part, part.file_data, beside)
+        if part.executable_code is not None:
+            self._code(part.executable_code, beside)
+        if part.code_execution_result is not None:
+            self._code_result(part.code_execution_result, beside)
+        if part.tool_call is not None:
+            self._vendor_call(part.tool_call, beside)
+        if part.tool_response is not None:
+            self._vendor_result(part.tool_response, beside)
+        if part.function_response is not None:
+            self.custom("function_response", part.function_response, beside)
+
+    def custom(self, kind: str, inner: Any, beside: Metadata | None = None) -> None:
+        """A part that only this vendor knows."""
+        self.end_prose()
+        told = inner if isinstance(inner, dict) else {"value": inner}
+        self.out.append(Custom(f"{KEY}.{kind}", {KEY: {**told, **(beside or {}).get(KEY, {})}}))
 
     # text and reasoning
 
-    def _prose(self, part: Part) -> None:
-        """A signed part is a block of its own: the vendor takes it back only as it was."""
-        text = part.text or ""
-        if not part.thought_signature:
-            if part.thought:
-                self.reasoning(text)
-            else:
-                self.text(text)
-            return
+    def _prose(self, text: str, thought: bool, beside: Metadata | None) -> None:
+        """A part that says more than its text is a block of its own: the vendor takes it back as it was."""
+        if not thought and text.strip():
+            self.spoke = True
+        if beside is not None:
+            self._block(text, thought, beside)
+        elif thought:
+            self.reasoning(text)
+        else:
+            self.text(text)
+
+    def _block(self, text: str, thought: bool, beside: Metadata) -> None:
+        """A signature belongs to the whole; what else stands beside a text, to the fragment as well."""
         self.end_prose()
-        block_id, signed = self.next_id(), _signed(part)
-        if part.thought:
+        block_id = self.next_id()
+        signed = beside if not text or "thought_signature" in beside[KEY] else None
+        rest = {name: value for name, value in beside[KEY].items() if name != "thought_signature"}
+        own = {KEY: rest} if rest else None
+        if thought:
             self.out.append(ReasoningStart(block_id, signed))
             if text:
-                self.out.append(ReasoningDelta(text, block_id))
+                self.out.append(ReasoningDelta(text, block_id, own))
             self.out.append(ReasoningEnd(block_id, provider_metadata=signed))
         else:
             self.out.append(TextStart(block_id, signed))
             if text:
-                self.out.append(TextDelta(text, block_id))
+                self.out.append(TextDelta(text, block_id, own))
             self.out.append(TextEnd(block_id, provider_metadata=signed))
+
+    def _transcription(self, part: Part, told: Any, beside: Metadata | None) -> None:
+        """What a recording says is the text of the answer, unless text says it beside or before.
+
+        Seen: parts of gemini-3.5-transcribe, one for each speaker's segment, without `text` (2026-09).
+        """
+        said = told if isinstance(told, dict) else {"value": told}
+        heard = said.get("text")
+        if part.text:
+            text, rest = part.text, said
+        elif isinstance(heard, str) and heard and not self.spoke:
+            text, rest = heard, {key: value for key, value in said.items() if key != "text"}
+        else:
+            self.custom(TRANSCRIPTION, said, beside)
+            return
+        if rest:
+            beside = {KEY: {TRANSCRIPTION: rest, **(beside or {}).get(KEY, {})}}
+        spoke = self.spoke
+        self._prose(text, bool(part.thought), beside)
+        self.spoke = spoke
 
     # files
 
-    def _file(self, part: Part, blob: Blob) -> None:
+    def _file(self, part: Part, blob: Blob, beside: Metadata | None) -> None:
         self.end_prose()
         data: bytes | str
         if blob.data is not None:
@@ -120,10 +197,16 @@ class PartDecoder(CallDecoder):
         elif blob.file_uri and ":" in blob.file_uri:
             data = blob.file_uri
         else:
-            self.defect("a file has neither data nor an address")
+            said = _encode(blob)
+            words = said[:_EXCERPT_BYTES].decode("utf-8", "replace")
+            self.defect(f"a file has neither data nor an address. It said: {words}")
+            if blob.file_uri:
+                self.custom("file_data", msgspec.json.decode(said), beside)
             return
+        if blob.display_name is not None:
+            beside = {KEY: {"display_name": blob.display_name, **(beside or {}).get(KEY, {})}}
         kind = ReasoningFile if part.thought else File
-        self.out.append(kind(blob.mime_type or "application/octet-stream", data, _signed(part)))
+        self.out.append(kind(blob.mime_type or "application/octet-stream", data, beside))
 
     # tools that the vendor runs
 
@@ -154,16 +237,14 @@ class PartDecoder(CallDecoder):
         failed = given.get("outcome") not in ("OUTCOME_OK", None)
         if self._vendor_outcome(result.get("id"), CODE_EXECUTION, given, failed, metadata):
             return
-        self.out.append(
-            Custom(f"{KEY}.code_execution_result", {KEY: {**result, **(metadata or {}).get(KEY, {})}})
-        )
+        self.custom("code_execution_result", result, metadata)
 
     def _vendor_result(self, result: dict[str, Any], metadata: Metadata | None) -> None:
         own = {"tool_type": result.get("toolType")}
         metadata = {KEY: {**own, **(metadata or {}).get(KEY, {})}}
         given = result.get("response", {})
         if not self._vendor_outcome(result.get("id"), _tool_name(result), given, False, metadata):
-            self.out.append(Custom(f"{KEY}.tool_response", {KEY: {**result, **metadata[KEY]}}))
+            self.custom("tool_response", result, metadata)
 
     def _vendor_outcome(
         self, wire_id: Any, name: str, given: Any, failed: bool, metadata: Metadata | None
@@ -181,8 +262,20 @@ class PartDecoder(CallDecoder):
         return True
 
 
-def _signed(part: Part) -> Metadata | None:
-    return {KEY: {"thought_signature": part.thought_signature}} if part.thought_signature else None
+def _beside(part: Part) -> Metadata | None:
+    """What stands beside the content of a part."""
+    values = _side_values(part)
+    if values == _NOTHING_BESIDE:
+        return None
+    told = {name: value for name, value in zip(SIDE_FIELDS, values, strict=True) if value is not None}
+    if told.get("thought_signature") == "":
+        del told["thought_signature"]
+    return {KEY: told} if told else None
+
+
+def holds_more(part: Part) -> bool:
+    """Whether there is anything but text in a part that other fields can stand beside."""
+    return any(getattr(part, name) is not None for name in _THINGS)
 
 
 def _tool_name(wire: dict[str, Any]) -> str:

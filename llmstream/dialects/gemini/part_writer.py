@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -22,7 +22,7 @@ from llmstream.chats.content import (
     part_kind,
 )
 from llmstream.dialects.call_ids import is_minted
-from llmstream.dialects.gemini.part_decoder import CODE_EXECUTION, KEY
+from llmstream.dialects.gemini.part_decoder import CODE_EXECUTION, KEY, SIDE_FIELDS, TRANSCRIPTION
 from llmstream.dialects.google_media import media_of
 from llmstream.dialects.json_text import object_text
 from llmstream.errors import Unsupported
@@ -30,9 +30,6 @@ from llmstream.events import OtherWarning, Warning
 from llmstream.model_rules.gemini import GeminiRules
 
 __all__ = ["SIDE_FIELDS", "PartWriter", "camel"]
-
-SIDE_FIELDS: Final = ("thought_signature", "video_metadata", "media_resolution", "part_metadata")
-"""What may stand beside the content of a part, by the names our metadata has for it."""
 
 
 def camel(name: str) -> str:
@@ -171,8 +168,11 @@ def _beside(part: Any) -> dict[str, Any]:
     return {camel(name): told[name] for name in SIDE_FIELDS if name in told}
 
 
-def _custom(part: Custom) -> dict[str, Any]:
+def _custom(part: Custom) -> dict[str, Any] | None:
+    """A part that only this vendor knows, as it came; None for what only answers have."""
     told = _told(part)
+    if part.type == f"{KEY}.{TRANSCRIPTION}":
+        return None
     beside = _beside(part)
     inner = {key: value for key, value in told.items() if key not in SIDE_FIELDS}
     return {camel(part.type.removeprefix(f"{KEY}.")): inner, **beside}

@@ -56,11 +56,9 @@ class Blob(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
 
 
 class Part(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
-    """One part: exactly one of its fields says what it is; thought and signature may stand beside."""
+    """One part: exactly one of its first fields says what it is; the others may stand beside it."""
 
     text: str | None = None
-    thought: bool | None = None
-    thought_signature: str | None = None
     function_call: FunctionCall | None = None
     inline_data: Blob | None = None
     file_data: Blob | None = None
@@ -68,6 +66,18 @@ class Part(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
     code_execution_result: dict[str, Any] | None = None
     tool_call: dict[str, Any] | None = None
     tool_response: dict[str, Any] | None = None
+    function_response: Any = None
+    audio_transcription: Any = None
+    thought: bool | None = None
+    thought_signature: str | None = None
+    part_metadata: Any = None
+    speech_metadata: Any = None
+    video_metadata: Any = None
+    audio_metadata: Any = None
+    document_metadata: Any = None
+    spreadsheet_metadata: Any = None
+    media_resolution: Any = None
+    media_processing: Any = None
 
 
 class Content(msgspec.Struct, gc=False, omit_defaults=True):
@@ -86,6 +96,7 @@ class Candidate(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
     grounding_metadata: Any = None
     url_context_metadata: Any = None
     citation_metadata: Any = None
+    token_count: Any = None
     safety_ratings: Any = None
     logprobs_result: Any = None
     avg_logprobs: Any = None
@@ -99,6 +110,7 @@ class Chunk(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
     usage_metadata: Any = None
     prompt_feedback: Any = None
     model_version: Any = None
+    model_status: Any = None
     response_id: Any = None
     create_time: Any = None
     error: Any = None

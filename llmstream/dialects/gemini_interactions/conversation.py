@@ -27,8 +27,8 @@ from llmstream.chats.content import (
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
 from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
-from llmstream.dialects.gemini_interactions.steps import KEY
-from llmstream.dialects.google_media import Media, media_of
+from llmstream.dialects.gemini_interactions.steps import CONTENT, KEY
+from llmstream.dialects.google_media import Media, media_of, sampling_of
 from llmstream.dialects.json_text import object_text
 from llmstream.dialects.result_text import result_text
 from llmstream.errors import InvalidRequest, Unsupported
@@ -44,7 +44,21 @@ _ROLES: Final = {
     Role.ASSISTANT.value: "model_output",
 }
 _OF_THE_OTHER_WIRE: Final = frozenset(
-    {"thought_signature", "video_metadata", "media_resolution", "part_metadata", "tool_type", "response"}
+    {
+        "thought_signature",
+        "part_metadata",
+        "speech_metadata",
+        "video_metadata",
+        "audio_metadata",
+        "document_metadata",
+        "spreadsheet_metadata",
+        "media_resolution",
+        "media_processing",
+        "audio_transcription",
+        "display_name",
+        "tool_type",
+        "response",
+    }
 )
 """Metadata of conversations that were begun through generateContent."""
 
@@ -102,7 +116,7 @@ class Conversation:
             step = self._step(role, part)
             if step is not None:
                 self.steps.append(step)
-        elif isinstance(part, Custom) and part.type.startswith(f"{KEY}."):
+        elif isinstance(part, Custom) and part.type.startswith(f"{KEY}.") and not _is_content(part):
             self.steps.append({"type": part.type.removeprefix(f"{KEY}."), **_told(part)})
         else:
             content = self._content(part)
@@ -133,6 +147,8 @@ class Conversation:
                 return {"type": "text", "text": text} if text else None
             case Image() | Audio() | Document() | File():
                 return self._media(part)
+            case Custom(type=kind) if _is_content(part):
+                return {"type": kind.removeprefix(CONTENT), **_told(part)}
             case Source():
                 return None
         self._warn(f"a part of kind {part_kind(part)!r} was left out: the API has no form for it")
@@ -147,7 +163,10 @@ class Conversation:
             out["data"] = base64.b64encode(media.data or b"").decode()
         if media.media_type:
             out["mime_type"] = media.media_type
-        return {**out, **_told(part)}
+        told = _told(part)
+        if "data" in out:
+            told.pop("uri", None)  # where the bytes lie too
+        return {**out, **sampling_of(part.media_type), **told}
 
     def _step(self, role: str, part: Reasoning | ToolCall | ToolResult) -> dict[str, Any] | None:
         told = _told(part)
@@ -225,6 +244,11 @@ class Conversation:
         warning = OtherWarning(message)
         if warning not in self._warnings:
             self._warnings.append(warning)
+
+
+def _is_content(part: Part) -> bool:
+    """Whether a custom part is a piece of an output."""
+    return isinstance(part, Custom) and part.type.startswith(CONTENT)
 
 
 def _told(part: Any) -> dict[str, Any]:

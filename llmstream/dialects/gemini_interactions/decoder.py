@@ -20,13 +20,16 @@ from llmstream.dialects.gemini_interactions.steps import (
 from llmstream.dialects.gemini_interactions.usage import merge_usage, read_usage
 from llmstream.dialects.gemini_interactions.wire import ALIASES, WireEvent
 from llmstream.dialects.google_continuation import Responses
+from llmstream.dialects.google_errors import failure
 from llmstream.dialects.json_text import is_json, mended
-from llmstream.dialects.vendor_errors import error_from_value
-from llmstream.errors import LLMStreamError
+from llmstream.errors import LLMStreamError, ProviderError
 from llmstream.events import Error, Finish, FinishReason, Metadata, ResponseMetadata, Usage
 from llmstream.framing.sse import SSEDecoder
 
 __all__ = ["InteractionsDecoder"]
+
+_REMEMBERED: Final = ("service_tier", "environment_id")
+"""What the metadata of finish keeps of an interaction."""
 
 _BEGINNINGS: Final = frozenset({"created", "queued", "in_progress", "status_update"})
 _FALLING_SHORT: Final = ("length", "content-filter", "error")
@@ -45,7 +48,6 @@ class InteractionsDecoder(StepDecoder):
     _raw_usage: dict[str, Any] | None = None
     _status: str | None = None
     _interaction_id: str | None = None
-    _service_tier: Any = None
     _error: Any = None
     _named = False
 
@@ -63,6 +65,8 @@ class InteractionsDecoder(StepDecoder):
         self._held: list[Hashable] = []  # the step whose end is held
         self._cut: list[OpenStep] = []  # what the last interaction left open
         self._before: frozenset[str] = frozenset()  # ids of the interactions before this one
+        self._told: dict[str, Any] = {}
+        self._errors: list[Any] = []
 
     def on(self, wire: WireEvent) -> None:
         """Turns one event into ours."""
@@ -75,7 +79,10 @@ class InteractionsDecoder(StepDecoder):
             return
         if self._joiner is not None:
             wire = _encodable(wire)
-        self._count(wire.metadata)
+        if wire.metadata is not None:
+            self._count(wire.metadata)
+        if wire.usage is not None:
+            self._count({"usage": wire.usage})
         kind = ALIASES.get(kind or "", kind)
         self._responses.place(wire.continuation_token, wire.interaction_id or self._interaction_id)
         if kind in _OF_STEPS or wire.error is not None:
@@ -89,19 +96,24 @@ class InteractionsDecoder(StepDecoder):
                 self._end_cut()
             self.step_delta(wire.index, wire.delta)
         elif kind == "step.stop":
+            if wire.step_usage is not None:
+                told = {"index": wire.index, "usage": wire.step_usage}
+                self._told.setdefault("step_usage", []).append(told)
             self._stop(wire.index)
         elif kind == "interaction.created":
             self._interaction(wire.interaction or {})
         elif kind == "interaction.completed":
             self._interaction(wire.interaction or {})
+            self._steps_of((wire.interaction or {}).get("steps"))
             self._conclude((wire.interaction or {}).get("status") or self._status or "completed")
             if not (wire.interaction or {}).get("continuation_token"):
                 self._responses.forget()
             if self.next_place is None:
                 self._finish()
         elif kind == "error" or (not kind and wire.error is not None):
-            self.fail(error_from_value({"error": wire.error}, provider=self.provider))
+            self.fail(failure(wire.error, provider=self.provider))
         elif wire.status is not None or (kind or "").startswith("interaction."):
+            self._interaction_id = self._interaction_id or _text(wire.interaction_id)
             self._conclude(wire.status or (kind or "").removeprefix("interaction."))
 
     def on_sentinel(self, payload: bytes) -> bool:
@@ -116,21 +128,41 @@ class InteractionsDecoder(StepDecoder):
     def _interaction(self, told: dict[str, Any]) -> None:
         if told.get("id"):
             self._interaction_id = str(told["id"])
-        if told.get("service_tier") is not None:
-            self._service_tier = told["service_tier"]
+        for name in _REMEMBERED:
+            if told.get(name) is not None:
+                self._told[name] = told[name]
+        if isinstance(told.get("errors"), list):
+            self._errors = told["errors"]
         if told.get("error"):
             self._error = told["error"]
         self._count({"usage": told.get("usage")})
         self._responses.place(told.get("continuation_token"), self._interaction_id)
-        model = told.get("model") or told.get("agent")
+        model, agent = told.get("model"), told.get("agent")
+        if model and agent:
+            self._told["agent"] = agent
+        model = model or agent
         if not self._named and (model or self._interaction_id):
             self._named = True
             named = model if isinstance(model, str) and model else None
             when = _moment(told.get("created"))
             self.out.append(ResponseMetadata(named, self._interaction_id, when))
 
+    def _steps_of(self, steps: Any) -> None:
+        """A last word may hold all steps: their errors, and the steps where none of them has streamed."""
+        streamed, noted = self.stepped, bool(self.step_errors)
+        for number, step in enumerate(steps if isinstance(steps, list) else ()):
+            if not isinstance(step, dict) or self.done:
+                continue
+            if not streamed:
+                self._start(("whole", number), step)
+                self.step_stop(("whole", number))
+            elif not noted:
+                self.note_error(step)
+
     def _count(self, holder: Any) -> None:
-        said = holder.get("usage") if isinstance(holder, dict) else None
+        said = None
+        if isinstance(holder, dict):
+            said = holder.get("usage") or holder.get("total_usage")
         if said is not None:
             self._raw_usage = merge_usage(self._raw_usage or {}, said)
             self.usage = self._responses.usage(read_usage(self._raw_usage))
@@ -154,19 +186,26 @@ class InteractionsDecoder(StepDecoder):
         if self.client_called and reason in ("stop", "other"):
             reason = "tool-calls"
         if reason == "error":
-            told = self._error or {"message": "the interaction failed", "code": self._status}
-            self.out.append(Error(error_from_value({"error": told}, provider=self.provider).info))
+            self.out.append(Error(self._failure().info))
         self.complete = self.done = True
-        self.out.append(Finish(reason, self.usage, self._status, self._last_words()))
+        self.out.append(Finish(reason, self.usage, self._status, self._said()))
 
-    def _last_words(self) -> Metadata | None:
+    def _said(self) -> Metadata | None:
         """What the finish says beside the reason; the id is the one that goes with the token."""
-        place = self._responses.last
+        told, place = dict(self._told), self._responses.last
         owner = place.response_id if place is not None else None
-        last = {"interaction_id": owner or self._interaction_id, "service_tier": self._service_tier}
-        told = {name: value for name, value in last.items() if value is not None}
+        if owner or self._interaction_id:
+            told["interaction_id"] = owner or self._interaction_id
+        if self._errors or self.step_errors:
+            told["errors"] = [*self._errors, *self.step_errors]
         told |= self._responses.metadata()
         return {KEY: told} if told else None
+
+    def _failure(self) -> ProviderError:
+        """Why the interaction failed: its own errors say it better than those of its steps."""
+        causes = [*self._errors[:1], self._error, *self.step_errors[:1]]
+        unknown = {"message": "the interaction failed", "code": self._status}
+        return failure(next((cause for cause in causes if cause), unknown), provider=self.provider)
 
     # long answers, which come in several interactions
 
@@ -180,7 +219,7 @@ class InteractionsDecoder(StepDecoder):
     @property
     def unfinished(self) -> Metadata | None:
         """What the finish of a broken answer says, where it can be continued."""
-        return self._last_words() if self._responses.last is not None else None
+        return self._said() if self._responses.last is not None else None
 
     def go_on(self) -> None:
         """Another body follows, whose steps are counted from 0 again."""
@@ -192,6 +231,7 @@ class InteractionsDecoder(StepDecoder):
         self._cut += self.open_steps.values()
         self._before = frozenset(self._used)
         self._held, self.open_steps = [], {}
+        self.stepped = False
 
     def fail(self, error: LLMStreamError) -> None:
         """The stream cannot go on, unless it is an interaction that can be asked for again."""
@@ -263,6 +303,10 @@ def _goes_on(cut: OpenStep, wire: dict[str, Any]) -> bool:
 
 def _list(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
 
 
 def _moment(text: Any) -> datetime.datetime | None:

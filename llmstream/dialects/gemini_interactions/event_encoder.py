@@ -6,13 +6,15 @@ import base64
 import dataclasses
 import datetime
 import secrets
+from collections import Counter
 from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.gemini_interactions.steps import FINISH_REASONS, KEY
+from llmstream.dialects.gemini_interactions.steps import CONTENT, FINISH_REASONS, KEY, is_citation
 from llmstream.dialects.gemini_interactions.usage import write_usage
 from llmstream.dialects.google_errors import status_of
+from llmstream.dialects.google_media import sampling_of, without_sampling
 from llmstream.dialects.google_sources import document_uri
 from llmstream.dialects.json_text import object_text
 from llmstream.errors import ErrorInfo
@@ -50,6 +52,9 @@ _STATUS: Final = {
     "other": "cancelled",
     "unknown": "completed",
 }
+_OF_INTERACTION: Final = ("service_tier", "environment_id", "agent", "errors", "continuation_token")
+"""What the metadata of finish holds that stands in the interaction under the same name."""
+
 _CODES: Final = {
     400: "invalid_request",
     401: "authentication_error",
@@ -61,10 +66,21 @@ _CODES: Final = {
 }
 
 
+_encode: Final = msgspec.json.Encoder().encode
+
+
 @dataclasses.dataclass(slots=True)
 class _Open:
+    """A step that has been begun.
+
+    noted:   the annotations that are written, as JSON
+    pending: those of sources that wait for the next delta, or for the end to say them in order
+    """
+
     index: int
     kind: str
+    noted: Counter[bytes] = dataclasses.field(default_factory=Counter)
+    pending: list[Any] = dataclasses.field(default_factory=list)
 
 
 class InteractionsEventEncoder:
@@ -123,6 +139,8 @@ class InteractionsEventEncoder:
                 return self._file(event)
             case Source():
                 return self._cite(event)
+            case Custom(kind=kind) if kind.startswith(CONTENT):
+                return self._content({"type": kind.removeprefix(CONTENT), **_told(event.provider_metadata)})
             case Custom(kind=kind) if kind.startswith(f"{KEY}."):
                 return self._whole({"type": kind.removeprefix(f"{KEY}."), **_told(event.provider_metadata)})
             case Error():
@@ -148,16 +166,47 @@ class InteractionsEventEncoder:
 
     def _delta(self, block_id: str, delta: dict[str, Any]) -> bytes:
         opened = self._open.get(block_id)
-        return b"" if opened is None else self._write("step.delta", index=opened.index, delta=delta)
+        if opened is None:
+            return b""
+        pending, opened.pending = opened.pending, []
+        return self._note(opened, pending) + self._write("step.delta", index=opened.index, delta=delta)
+
+    def _note(self, opened: _Open, notes: list[Any]) -> bytes:
+        if not notes:
+            return b""
+        opened.noted.update(map(_encode, notes))
+        delta: dict[str, Any] = {"annotations": notes, "type": "text_annotation_delta"}
+        if opened.kind == "thought":
+            content = {"text": "", "type": "text", "annotations": notes}
+            delta = {"content": content, "type": "thought_summary"}
+        return self._write("step.delta", index=opened.index, delta=delta)
 
     def _end(self, event: TextEnd | ReasoningEnd | ToolInputEnd) -> bytes:
         if event.incomplete or event.id not in self._open:
             return b""
         out = b""
         signature = _signature(event.provider_metadata)
+        if not isinstance(event, ToolInputEnd):
+            out = self._annotate(event)
         if isinstance(event, ReasoningEnd) and signature:
-            out = self._delta(event.id, {**signature, "type": "thought_signature"})
+            out += self._delta(event.id, {**signature, "type": "thought_signature"})
         return out + self._write("step.stop", index=self._open.pop(event.id).index)
+
+    def _annotate(self, event: TextEnd | ReasoningEnd) -> bytes:
+        """What is said of a text at its end, and no delta has said yet."""
+        opened = self._open[event.id]
+        told = _told(event.provider_metadata).get("annotations")
+        notes = list(told) if isinstance(told, list) else []
+        known = set(map(_encode, notes))
+        rest = [note for note in opened.pending if _encode(note) not in known]
+        opened.pending = []
+        written = opened.noted.copy()
+        for note in notes:
+            key = _encode(note)
+            written[key] -= 1
+            if written[key] < 0:
+                rest.append(note)
+        return self._note(opened, rest)
 
     def _whole(self, step: dict[str, Any], delta: dict[str, Any] | None = None) -> bytes:
         """A step that opens, grows once and closes."""
@@ -196,32 +245,47 @@ class InteractionsEventEncoder:
 
     def _file(self, event: File | ReasoningFile) -> bytes:
         head = event.media_type.partition("/")[0]
-        piece: dict[str, Any] = {"mime_type": event.media_type}
+        piece: dict[str, Any] = {"mime_type": without_sampling(event.media_type)}
         piece["type"] = head if head in ("image", "audio", "video") else "document"
         if isinstance(event.data, bytes):
             piece["data"] = base64.b64encode(event.data).decode()
         else:
             piece["uri"] = event.data
-        draft = isinstance(event, ReasoningFile)
-        block_id = self._last("thought" if draft else "model_output")
-        delta = {"content": piece, "type": "thought_summary"} if draft else piece
-        if block_id is not None and piece["type"] != "audio":
-            return self._delta(block_id, delta)
-        return self._whole({"type": "thought" if draft else "model_output"}, delta)
+        piece = {**_told(event.provider_metadata), **piece, **sampling_of(event.media_type)}
+        if isinstance(event, ReasoningFile):
+            return self._into("thought", {"content": piece, "type": "thought_summary"})
+        return self._content(piece)
+
+    def _content(self, piece: dict[str, Any]) -> bytes:
+        """A piece of an output; recordings stand alone, for they are whole with their step."""
+        if piece["type"] == "audio":
+            return self._whole({"type": "model_output"}, piece)
+        return self._into("model_output", piece)
+
+    def _into(self, kind: str, delta: dict[str, Any]) -> bytes:
+        """A delta of the last step of a kind that is open, or of one of its own."""
+        block_id = self._last(kind)
+        return self._whole({"type": kind}, delta) if block_id is None else self._delta(block_id, delta)
 
     def _cite(self, event: Source) -> bytes:
-        if event.source_type == "url":
-            note: dict[str, Any] = {"type": "url_citation", "url": event.url, "title": event.title}
-        else:
-            note = {"type": "file_citation", "document_uri": document_uri(event), "file_name": event.title}
-        told = {key: value for key, value in note.items() if value is not None}
-        delta = {"annotations": [told], "type": "text_annotation_delta"}
+        """The annotation that a source was made of, or one that says the same."""
+        note = _told(event.provider_metadata)
+        if not is_citation(note):
+            note = {"type": "url_citation", "url": event.url, "title": event.title}
+            if event.source_type == "document":
+                note = {
+                    "type": "file_citation",
+                    "document_uri": document_uri(event),
+                    "file_name": event.title,
+                }
+            note = {key: value for key, value in note.items() if value is not None}
         block_id = self._last("model_output")
-        return (
-            self._delta(block_id, delta)
-            if block_id is not None
-            else self._whole({"type": "model_output"}, delta)
-        )
+        if block_id is None:
+            return self._whole(
+                {"type": "model_output"}, {"annotations": [note], "type": "text_annotation_delta"}
+            )
+        self._open[block_id].pending.append(note)
+        return b""
 
     def _last(self, kind: str) -> str | None:
         return next((i for i, opened in reversed(self._open.items()) if opened.kind == kind), None)
@@ -261,16 +325,14 @@ class InteractionsEventEncoder:
             "status": raw if same else _STATUS[event.finish_reason],
             "usage": write_usage(event.usage),
         }
-        for name in ("service_tier", "continuation_token"):
-            if name in told:
-                interaction[name] = told[name]
+        interaction |= {name: told[name] for name in _OF_INTERACTION if name in told}
         interaction |= {"object": "interaction", "model": self._model}
         out = self._begin() + self._write("interaction.completed", interaction=interaction)
         self._over = True
         return out + b"event: done\ndata: [DONE]\n\n"
 
     def _write(self, kind: str, **fields: Any) -> bytes:
-        data = msgspec.json.encode({**fields, "event_type": kind})
+        data = _encode({**fields, "event_type": kind})
         return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
 
 

@@ -22,6 +22,9 @@ __all__ = ["PATH", "encode_request"]
 
 PATH: Final = "/interactions"
 
+REVISION: Final = "2026-05-20"
+"""Of the wire that is read here, with steps instead of contents. source: google-genai 3.4.0 sends it too."""
+
 
 def encode_request(request: Request, *, provider: str) -> Encoded:
     """The HTTP request and what could not be said in it.
@@ -45,7 +48,7 @@ def encode_request(request: Request, *, provider: str) -> Encoded:
         data = msgspec.json.encode(body)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         raise InvalidRequest(f"the request cannot be written as JSON: {error}", provider=provider) from None
-    headers = {"content-type": "application/json"}
+    headers = {"content-type": "application/json", "api-revision": REVISION}
     headers.update({name.lower(): value for name, value in request.headers.items()})
     return Encoded(HttpRequest(f"{PATH}?alt=sse", data, headers), warnings)
 

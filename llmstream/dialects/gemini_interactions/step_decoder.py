@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -11,8 +11,12 @@ from llmstream.dialects.base import Limits
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.gemini_interactions.steps import (
+    CONTENT,
     KEY,
     OpenStep,
+    Recording,
+    is_citation,
+    media_of_piece,
     sources_of_annotation,
     sources_of_result,
     step_kind,
@@ -43,7 +47,8 @@ from llmstream.framing.sse import SSEDecoder
 __all__ = ["StepDecoder"]
 
 _encode = msgspec.json.Encoder().encode
-_MEDIA = frozenset({"image", "video", "document"})
+_MEDIA: Final = frozenset({"image", "video", "document"})
+_DRAFTS: Final = frozenset({"image", "video", "document", "audio"})
 
 
 class StepDecoder(PayloadDecoder[WireEvent]):
@@ -51,6 +56,8 @@ class StepDecoder(PayloadDecoder[WireEvent]):
 
     open_steps:    by index, in the order of opening
     client_called: whether the caller has calls to run
+    stepped:       whether any step has come
+    step_errors:   errors of outputs, as the wire has them
     """
 
     def __init__(
@@ -70,6 +77,8 @@ class StepDecoder(PayloadDecoder[WireEvent]):
         )
         self.open_steps: dict[Hashable, OpenStep] = {}
         self.client_called = False
+        self.stepped = False
+        self.step_errors: list[dict[str, Any]] = []
         self._new_call_id = new_call_id
         self._used: set[str] = set()
         self._settled: set[str] = set()
@@ -85,6 +94,7 @@ class StepDecoder(PayloadDecoder[WireEvent]):
             return
         if index in self.open_steps:
             self.step_stop(index)
+        self.stepped = True
         step = OpenStep(step_kind(wire["type"]), dict(wire))
         self.open_steps[index] = step
         if step.kind == "thought":
@@ -95,9 +105,15 @@ class StepDecoder(PayloadDecoder[WireEvent]):
         elif step.kind == "call":
             self._open_call(step)
         elif step.kind == "output":
+            self.note_error(wire)
             pieces = _list(wire.get("content")) if step.type == "model_output" else [wire]
             for piece in pieces:
                 self._output(step, piece)
+
+    def note_error(self, wire: dict[str, Any]) -> None:
+        """An output may hold an error, which the interaction survives or not."""
+        if isinstance(wire.get("error"), dict):
+            self.step_errors.append(wire["error"])
 
     def step_delta(self, index: Hashable, delta: dict[str, Any] | None) -> None:
         """A step grows; the deltas of text, which are most of them, go first."""
@@ -125,7 +141,7 @@ class StepDecoder(PayloadDecoder[WireEvent]):
         if step.kind == "output":
             self._end_output(step)
         elif step.kind == "thought":
-            self.out.append(ReasoningEnd(step.id, provider_metadata=step.signature))
+            self.out.append(ReasoningEnd(step.id, provider_metadata=step.end_metadata))
         elif step.kind == "call":
             self._end_call(step)
         elif step.kind == "vendor-call":
@@ -148,24 +164,38 @@ class StepDecoder(PayloadDecoder[WireEvent]):
         text = piece.get("text")
         if isinstance(text, str) and text and kind in ("text", None):
             if not step.id:
-                step.id = self._block_id()
-                self.out.append(TextStart(step.id))
+                self._open_text(step)
             self.out.append(TextDelta(text, step.id))
         if "annotations" in piece:
-            for annotation in _list(piece["annotations"]):
-                self.out.extend(sources_of_annotation(annotation, self._sources))
-        if kind == "text":
+            self._annotate(step, piece["annotations"])
+        if kind == "text" or not isinstance(kind, str) or kind == "text_annotation_delta":
             return
-        if isinstance(kind, str) and kind in _MEDIA:
+        if kind in _MEDIA:
             self._file(piece, draft=False)
         elif kind == "audio":
             self._hear(step, piece)
+        else:
+            told = {key: value for key, value in piece.items() if key != "type"}
+            self.out.append(Custom(f"{CONTENT}{kind}", {KEY: told}))
+
+    def _open_text(self, step: OpenStep) -> None:
+        step.id = self._block_id()
+        self.out.append(TextStart(step.id))
+
+    def _annotate(self, step: OpenStep, annotations: Any) -> None:
+        """What a text rests on becomes sources; all that is said of it is told at its end."""
+        for annotation in _list(annotations):
+            step.annotations.append(annotation)
+            step.unsourced = step.unsourced or not is_citation(annotation)
+            self.out.extend(sources_of_annotation(annotation, self._sources))
 
     def _end_output(self, step: OpenStep) -> None:
+        if step.unsourced and not step.id:
+            self._open_text(step)  # words of a recording may be annotated, without a text
         if step.id:
-            self.out.append(TextEnd(step.id))
-        for media_type, pieces in step.audio.items():
-            self.out.append(File(media_type, b"".join(pieces)))
+            self.out.append(TextEnd(step.id, provider_metadata=step.end_metadata))
+        for mime_type, recording in step.audio.items():
+            self.out.append(recording.file(mime_type))
 
     def _think(self, step: OpenStep, piece: dict[str, Any]) -> None:
         """A summary, plain or in a delta around it, or the signature; an empty one erases none."""
@@ -174,8 +204,10 @@ class StepDecoder(PayloadDecoder[WireEvent]):
         text, signature = content.get("text"), piece.get("signature")
         if isinstance(text, str) and text:
             self.out.append(ReasoningDelta(text, step.id))
-        elif content.get("type") == "image":
+        elif str(content.get("type")) in _DRAFTS:
             self._file(content, draft=True)
+        if "annotations" in content:
+            self._annotate(step, content["annotations"])
         if isinstance(signature, str) and signature:
             step.wire["signature"] = signature
 
@@ -192,20 +224,23 @@ class StepDecoder(PayloadDecoder[WireEvent]):
             made = uri
         else:
             return
-        kind = ReasoningFile if draft else File
         usual = "image/png" if piece.get("type") == "image" else "application/octet-stream"
-        self.out.append(kind(str(piece.get("mime_type") or usual), made))
+        media_type, metadata = media_of_piece(piece, usual, inline=isinstance(made, bytes))
+        self.out.append((ReasoningFile if draft else File)(media_type, made, metadata))
 
     def _hear(self, step: OpenStep, piece: dict[str, Any]) -> None:
         """A recording comes in pieces and is whole with its step."""
-        media_type = str(piece.get("mime_type") or next(iter(step.audio), "audio/pcm"))
-        if isinstance(piece.get("uri"), str):
+        data = piece.get("data")
+        if not isinstance(data, str) or not data:
             self._file(piece, draft=False)
-        elif isinstance(piece.get("data"), str):
-            try:
-                step.audio.setdefault(media_type, []).append(base64_bytes(piece["data"]))
-            except ValueError as error:
-                self.defect(f"the data of a recording is not base64: {error}")
+            return
+        mime_type = str(piece.get("mime_type") or next(iter(step.audio), "audio/pcm"))
+        recording = step.audio.setdefault(mime_type, Recording())
+        recording.told |= {key: piece[key] for key in piece if key not in ("type", "data", "mime_type")}
+        try:
+            recording.pieces.append(base64_bytes(data))
+        except ValueError as error:
+            self.defect(f"the data of a recording is not base64: {error}")
 
     # calls of the caller's tools
 

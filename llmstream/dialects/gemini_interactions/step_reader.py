@@ -24,12 +24,13 @@ from llmstream.chats.message import Message
 from llmstream.chats.role import Role
 from llmstream.dialects.gemini_interactions.steps import KEY, OpenStep, step_kind
 from llmstream.dialects.google_errors import refusal
-from llmstream.dialects.google_media import base64_bytes
+from llmstream.dialects.google_media import base64_bytes, sampled_type
 
 __all__ = ["StepReader"]
 
 _CONTENTS: Final = frozenset({"text", "image", "audio", "video", "document"})
 _MEDIA_FIELDS: Final = frozenset({"type", "data", "uri", "mime_type"})
+_SAMPLING: Final = frozenset({"sample_rate", "channels"})
 
 
 class StepReader:
@@ -158,9 +159,11 @@ def _content(piece: dict[str, Any], path: str, role: Role) -> Part:
         return Text(piece["text"])
     if kind not in _CONTENTS:
         return Custom(f"{KEY}.{kind}", {KEY: {key: value for key, value in piece.items() if key != "type"}})
-    rest = {key: value for key, value in piece.items() if key not in _MEDIA_FIELDS}
+    plain = str(piece.get("mime_type") or "")
+    media_type = sampled_type(plain, piece.get("sample_rate"), piece.get("channels"))
+    own = _MEDIA_FIELDS if media_type == plain else _MEDIA_FIELDS | _SAMPLING
+    rest = {key: value for key, value in piece.items() if key not in own}
     metadata: Metadata | None = {KEY: rest} if rest else None
-    media_type = str(piece.get("mime_type") or "")
     data, url = b"", str(piece.get("uri") or "")
     if piece.get("data"):
         try:

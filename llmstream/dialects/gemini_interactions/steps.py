@@ -6,15 +6,20 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, Final, Literal, TypeAlias
 
+from llmstream.dialects.google_media import sampled_type
 from llmstream.dialects.google_sources import Sources
-from llmstream.events import FinishReason, Metadata, Source
+from llmstream.events import File, FinishReason, Metadata, Source
 
 __all__ = [
+    "CONTENT",
     "CONTINUATION",
     "FINISH_REASONS",
     "KEY",
     "OpenStep",
+    "Recording",
     "StepKind",
+    "is_citation",
+    "media_of_piece",
     "sources_of_annotation",
     "sources_of_result",
     "step_kind",
@@ -23,11 +28,15 @@ __all__ = [
 KEY: Final = "google"
 """The key of all metadata of this dialect."""
 
+CONTENT: Final = f"{KEY}.content."
+"""How the kinds of custom parts begin that are a piece of an output, not a step."""
+
 FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "completed": "stop",
     "requires_action": "tool-calls",
     "incomplete": "length",
     "requires_continuation": "length",
+    "budget_exceeded": "length",
     "failed": "error",
     "cancelled": "other",
 }
@@ -39,13 +48,31 @@ StepKind: TypeAlias = Literal["output", "thought", "call", "vendor-call", "vendo
 
 
 @dataclasses.dataclass(slots=True)
+class Recording:
+    """Audio that comes in pieces.
+
+    told: what they say beside their data, later ones over earlier ones
+    """
+
+    pieces: list[bytes] = dataclasses.field(default_factory=list)
+    told: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def file(self, mime_type: str) -> File:
+        """All of it."""
+        media_type, metadata = media_of_piece(self.told, mime_type, inline=True)
+        return File(media_type, b"".join(self.pieces), metadata)
+
+
+@dataclasses.dataclass(slots=True)
 class OpenStep:
     """A step between its start and its stop.
 
-    wire:     the step as it is known: its start, with what deltas said
-    id:       of its block or call; "" until there is one
-    inputs:   fragments of a call's arguments
-    audio:    pieces of a recording, by media type
+    wire:        the step as it is known: its start, with what deltas said
+    id:          of its block or call; "" until there is one
+    inputs:      fragments of a call's arguments
+    audio:       recordings, by their type on the wire
+    annotations: what is said of its text, as the wire has it
+    unsourced:   whether any of them is no citation
     """
 
     kind: StepKind
@@ -53,7 +80,9 @@ class OpenStep:
     id: str = ""
     inputs: list[str] = dataclasses.field(default_factory=list)
     size: int = 0
-    audio: dict[str, list[bytes]] = dataclasses.field(default_factory=dict)
+    audio: dict[str, Recording] = dataclasses.field(default_factory=dict)
+    annotations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    unsourced: bool = False
 
     @property
     def type(self) -> str:
@@ -73,6 +102,14 @@ class OpenStep:
         """The signature, as metadata."""
         signature = self.wire.get("signature")
         return {KEY: {"signature": signature}} if isinstance(signature, str) and signature else None
+
+    @property
+    def end_metadata(self) -> Metadata | None:
+        """What the end of a text or thought says: its signature, and what it rests on."""
+        told = dict((self.signature or {}).get(KEY, {}))
+        if self.annotations:
+            told["annotations"] = self.annotations
+        return {KEY: told} if told else None
 
     def rest(self, *own: str) -> Metadata:
         """What the step says beyond our fields, its type included; empty signatures say nothing."""
@@ -95,15 +132,39 @@ def step_kind(step_type: str) -> StepKind:
     return "vendor-result" if step_type.endswith("_result") else "custom"
 
 
+def media_of_piece(piece: dict[str, Any], usual: str, *, inline: bool) -> tuple[str, Metadata | None]:
+    """The media type of a picture, a recording and the like, and what else is said of it.
+
+    usual:  its type where it says none
+    inline: its bytes are there; an address beside them is one of the things said of it
+    """
+    plain = str(piece.get("mime_type") or usual)
+    rate = "sample_rate" if piece.get("sample_rate") is not None else "rate"
+    media_type = sampled_type(plain, piece.get(rate), piece.get("channels"))
+    own = {"type", "data", "mime_type"}
+    if media_type != plain:
+        own |= {rate, "channels"}
+    if not inline:
+        own.add("uri")
+    told = {key: value for key, value in piece.items() if key not in own and value is not None}
+    return media_type, {KEY: told} if told else None
+
+
+def is_citation(annotation: dict[str, Any]) -> bool:
+    """Whether an annotation names something that becomes a source."""
+    return annotation.get("type") == "file_citation" or isinstance(annotation.get("url"), str)
+
+
 def sources_of_annotation(annotation: Any, sources: Sources) -> Iterator[Source]:
-    """The page or document that a piece of text cites."""
+    """The page or document that a piece of text cites; the metadata is the annotation itself."""
+    metadata = {KEY: annotation}
     match annotation:
         case {"type": "file_citation"}:
             name = annotation.get("document_uri") or annotation.get("source") or annotation.get("file_name")
             title = annotation.get("file_name")
-            yield from sources.document(name or annotation.get("url"), title)
+            yield from sources.document(name or annotation.get("url"), title, metadata)
         case {"url": str(url)}:
-            yield from sources.page(url, annotation.get("title") or annotation.get("name"))
+            yield from sources.page(url, annotation.get("title") or annotation.get("name"), metadata)
 
 
 def sources_of_result(step: OpenStep, sources: Sources) -> Iterator[Source]:

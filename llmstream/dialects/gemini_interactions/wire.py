@@ -27,6 +27,8 @@ class WireEvent(msgspec.Struct, gc=False, omit_defaults=True):
 
     step, content: what opens, by its present and by its former name
     metadata:      may hold the usage so far
+    usage:         so far, where it stands in the event itself
+    step_usage:    of the step that ends
     """
 
     event_type: str | None = None
@@ -40,6 +42,8 @@ class WireEvent(msgspec.Struct, gc=False, omit_defaults=True):
     error: Any = None
     metadata: Any = None
     continuation_token: Any = None
+    usage: Any = None
+    step_usage: Any = None
 
 
 decode_event = msgspec.json.Decoder(WireEvent)

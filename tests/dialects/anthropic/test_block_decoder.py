@@ -362,6 +362,66 @@ def test_compaction_is_kept_for_the_next_request(decode, stream):
     assert body_of(decode(stream(*wire, *end()))) == [Custom("anthropic.compaction", told)]
 
 
+def test_a_delta_of_a_custom_block_is_kept_whole(decode, stream):
+    """Fields that no delta had when this was written, beside one that is joined."""
+    wire = [
+        block(0, type="invented_block", words="a", list=[1]),
+        delta(0, "invented_delta", words="b", list=[2], more={"x": None}, gone=None),
+        delta(0, "text_delta", text="c", note="d"),
+        stop(0),
+    ]
+    told = {
+        "type": "invented_block",
+        "words": "ab",
+        "list": [2],
+        "more": {"x": None},
+        "text": "c",
+        "note": "d",
+    }
+    body = stream(*wire, *end())
+    assert body_of(decode(body)) == [Custom("anthropic.invented_block", {"anthropic": told})]
+    assert body_of(decode(*(body[i : i + 1] for i in range(len(body))))) == body_of(decode(body))
+
+
+def test_half_a_character_in_a_custom_block(decode, stream):
+    broken = rb'{"type":"content_block_delta","index":0,"delta":{"type":"x_delta","words":"\ud83d"}}'
+    body = stream(block(0, type="x")) + b"data: " + broken + b"\n\n" + stream(stop(0), *end(), begin=False)
+    told = {"anthropic": {"type": "x", "words": "\ufffd"}}
+    assert body_of(decode(body)) == [Custom("anthropic.x", told)]
+
+
+# reasoning whose text is left out
+
+
+def test_reasoning_without_text_says_how_much_it_was(decode, stream):
+    wire = [
+        block(0, type="thinking", thinking="", signature=""),
+        delta(0, "thinking_delta", thinking="", estimated_tokens=64),
+        delta(0, "thinking_delta", thinking="", estimated_tokens=None),
+        delta(0, "thinking_delta", thinking="", estimated_tokens=128),
+        delta(0, "signature_delta", signature="sig"),
+        stop(0),
+    ]
+    told = {"anthropic": {"signature": "sig", "estimated_tokens": 192}}
+    ended = ReasoningEnd("0", provider_metadata=told)
+    assert body_of(decode(stream(*wire, *end()))) == [ReasoningStart("0"), ended]
+
+
+def test_an_estimate_beside_text_is_the_deltas(decode, stream):
+    wire = [
+        block(0, type="thinking", thinking=""),
+        delta(0, "thinking_delta", thinking="Hm", estimated_tokens=64),
+        delta(0, "thinking_delta", thinking=".", estimated_tokens=32),
+        stop(0),
+    ]
+    assert body_of(decode(stream(*wire, *end()))) == [
+        ReasoningStart("0"),
+        ReasoningDelta("Hm", "0", {"anthropic": {"estimated_tokens": 64}}),
+        ReasoningDelta(".", "0", {"anthropic": {"estimated_tokens": 32}}),
+        ReasoningEnd("0", provider_metadata={"anthropic": {"estimated_tokens": 96}}),
+    ]
+
+
 @pytest.mark.parametrize(
     "fields",
     [

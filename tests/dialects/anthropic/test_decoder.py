@@ -219,6 +219,33 @@ def test_compaction_counts_all_its_iterations(decode, stream):
     assert (usage.input_tokens, usage.cached_input_tokens, usage.output_tokens) == (175, 55, 13)
 
 
+def test_finish_keeps_what_the_message_says_of_its_input(decode, stream):
+    """`input_transformations` of the last message_delta replace those of message_start."""
+    dropped = {"type": "thinking_dropped", "path": "messages.1.content.0", "reason": "model_binding_mismatch"}
+    told = {
+        "context_management": {"applied_edits": [{"type": "clear_tool_uses_20250919"}]},
+        "diagnostics": {"cache_miss_reason": {"type": "tools_changed", "cache_missed_input_tokens": 7}},
+        "input_transformations": [dropped],
+    }
+    start = {"type": "message_start", "message": {"id": "msg_1", "model": "m", **told}}
+    first = decode(stream(start, *TEXT, *end_with({}), begin=False))[-1]
+    assert first.provider_metadata == {"anthropic": told}
+    again = {"input_transformations": [{**dropped, "path": "messages.3.content.0"}]}
+    last = decode(stream(start, *TEXT, *end_with(again), begin=False))[-1]
+    assert last.provider_metadata == {"anthropic": {**told, **again}}
+
+
+def test_a_whole_message_in_its_start_says_why_it_stopped(decode, stream):
+    details = {"type": "refusal", "category": "cyber"}
+    message = {"id": "msg_1", "model": "m", "stop_reason": "refusal", "stop_details": details}
+    finish = decode(stream({"type": "message_start", "message": message}, END, begin=False))[-1]
+    assert finish.provider_metadata == {"anthropic": {"stop_details": details}}
+
+
+def end_with(fields):
+    return {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, **fields}, END
+
+
 def test_counts_that_are_none_are_none(decode, stream):
     assert usage_of(None, decode=decode, stream=stream) == Usage()
     loose = usage_of({"input_tokens": "many", "output_tokens": 3.0}, decode=decode, stream=stream)
@@ -250,6 +277,12 @@ def test_an_error_inside_the_stream_is_typed(kind, code, status, retryable, deco
     (error,) = errors(decode(stream(*TEXT[:2], wire)))
     assert (error.code, error.status, error.retryable) == (code, status, retryable)
     assert (error.message, error.reason, error.request_id) == ("words", kind, "req_1")
+
+
+def test_an_errors_code_is_its_reason(decode, stream):
+    said = {"type": "api_error", "message": "words", "details": {"error_code": "compaction_unavailable"}}
+    (error,) = errors(decode(stream(*TEXT[:2], {"type": "error", "error": said})))
+    assert (error.status, error.reason) == (500, "compaction_unavailable")
 
 
 def test_an_error_as_first_event(decode, stream):

@@ -48,6 +48,39 @@ def test_each_status_has_its_class_and_its_word(status, kind, error, retryable):
     )
 
 
+@pytest.mark.parametrize(
+    ("status", "kind", "code", "error", "retryable"),
+    [
+        (404, "not_found_error", "thread_not_found", errors.NotFound, False),
+        (400, "invalid_request_error", "compaction_signature_invalid", errors.BadRequest, False),
+        (408, "invalid_request_error", "request_body_timeout", errors.ServerError, True),
+        (429, "rate_limit_error", "ramp_limit_exceeded", errors.RateLimited, True),
+        (429, "rate_limit_error", "enforced_spend_limit_reached", errors.RateLimited, False),
+        (402, "billing_error", "linked_organization_billing_unavailable", errors.PermissionDenied, False),
+    ],
+)
+def test_the_code_in_the_details_is_the_reason(status, kind, code, error, retryable):
+    said = {"type": kind, "message": "words", "details": {"error_code": code}}
+    got = decode(status, json.dumps({"type": "error", "error": said}).encode())
+    assert type(got) is error
+    assert (got.status, got.retryable, got.reason, got.message) == (status, retryable, code, "words")
+    again = DIALECT.encode_error(got.info)
+    assert json.loads(again.body)["error"]["details"] == {"error_code": code}
+    assert (
+        DIALECT.decode_error(again.status, again.headers, again.body, provider="anthropic").info == got.info
+    )
+
+
+def test_details_say_what_an_error_is_about():
+    details = {"error_code": "organization_on_hold", "appeal_url": "https://appeal.example"}
+    said = {"type": "permission_error", "message": "Disabled.", "details": details}
+    got = decode(403, json.dumps({"type": "error", "error": said}).encode())
+    assert (got.reason, got.message) == (
+        "organization_on_hold",
+        "Disabled. (appeal_url: https://appeal.example)",
+    )
+
+
 def test_a_prompt_that_is_too_long():
     said = {"type": "invalid_request_error", "message": "prompt is too long: 3 tokens > 2 maximum"}
     body = json.dumps({"type": "error", "error": said}).encode()

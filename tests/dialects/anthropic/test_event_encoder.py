@@ -13,6 +13,7 @@ from llmstream.events import (
     File,
     Finish,
     Raw,
+    ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
     ResponseMetadata,
@@ -176,3 +177,22 @@ def test_error_results_of_another_vendors_tools_say_so():
 
 def test_the_dialect_makes_an_encoder_for_a_request():
     assert b'"model":"asked"' in Anthropic().event_encoder(Request(model="asked")).feed(TextStart("0"))
+
+
+def test_estimates_of_reasoning_are_written_once():
+    told = {"anthropic": {"estimated_tokens": 64}}
+    ended = {"anthropic": {"estimated_tokens": 96, "signature": "sig"}}
+    events = wire(ReasoningStart("0"), ReasoningDelta("Hm", "0", told), ReasoningEnd("0", False, ended))
+    assert [event["delta"] for event in events if event["type"] == "content_block_delta"] == [
+        {"type": "thinking_delta", "thinking": "Hm", "estimated_tokens": 64},
+        {"type": "thinking_delta", "thinking": "", "estimated_tokens": 32},
+        {"type": "signature_delta", "signature": "sig"},
+    ]
+
+
+def test_what_became_of_the_input_stands_beside_the_last_delta():
+    told = {"input_transformations": [{"type": "thinking_dropped", "path": "messages.1.content.0"}]}
+    (last,) = [e for e in wire(*TEXT, Finish("stop", provider_metadata={"anthropic": told})) if "delta" in e][
+        -1:
+    ]
+    assert last["input_transformations"] == told["input_transformations"]

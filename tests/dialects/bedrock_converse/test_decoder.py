@@ -236,6 +236,20 @@ def test_an_image_in_a_bucket_is_a_file_by_address(read):
     ]
 
 
+def test_the_owner_of_an_images_bucket_is_kept(read):
+    source = {"s3Location": {"uri": "s3://bucket/a.png", "bucketOwner": "123"}}
+    events = read(start(0, image={"format": "png"}), delta(0, image={"source": source}), end(0), STOP, LAST)
+    file = ev.File("image/png", "s3://bucket/a.png", {"bedrock": {"bucket_owner": "123"}})
+    assert only(events, ev.File) == [file]
+
+
+def test_what_came_of_a_failed_image_is_kept(read):
+    piece = delta(0, image={"source": {"bytes": "YQ=="}, "error": {"message": "blocked"}})
+    events = read(start(0, image={"format": "png"}), piece, end(0), STOP, LAST)
+    assert only(events, ev.File) == [ev.File("image/png", b"a")]
+    assert "blocked" in only(events, ev.Error)[0].error.message
+
+
 def test_an_image_that_could_not_be_made_is_told(read):
     piece = delta(0, image={"error": {"message": "blocked"}})
     events = read(start(0, image={"format": "png"}), piece, end(0), STOP, LAST)

@@ -119,3 +119,10 @@ def test_what_the_wire_has_no_word_for_is_nothing():
 def test_a_block_that_broke_off_has_no_stop():
     names = [name for name, _ in frames(ev.TextStart("0"), ev.TextDelta("x", "0"), ev.TextEnd("0", True))]
     assert names == ["messageStart", "contentBlockDelta"]
+
+
+def test_an_image_in_a_bucket_says_whose_it_is():
+    image = ev.File("image/png", "s3://bucket/a.png", {"bedrock": {"bucket_owner": "123"}})
+    source = {"s3Location": {"uri": "s3://bucket/a.png", "bucketOwner": "123"}}
+    written = [members["delta"] for name, members in frames(image) if name == "contentBlockDelta"]
+    assert written == [{"image": {"source": source}}]

@@ -50,6 +50,43 @@ def test_an_unusable_answer_is_an_error_that_keeps_the_words(wire):
     assert answer.error.reason == "MALFORMED_FUNCTION_CALL"
 
 
+@pytest.mark.parametrize(
+    ("raw", "ours"),
+    [("ESCALATION", "content-filter"), ("PUP_LIMITED_DISABLED", "content-filter"), ("IMAGE_OTHER", "error")],
+)
+def test_reasons_of_late_2026(wire, raw, ours):
+    """Which google-genai 3.4.0 knows."""
+    assert wire.parts("a", finish=raw).finish.finish_reason == ours
+
+
+STATUS = {"modelStage": "LEGACY", "message": "Retires soon.", "retirementTime": "2026-12-01T00:00:00Z"}
+
+
+def test_the_status_of_the_model_is_told_with_its_name(wire):
+    named = {"modelVersion": "m", "responseId": "r1", "modelStatus": STATUS}
+    answer = wire.answer({**wire.chunk("a"), **named}, {**wire.chunk("b", finish="STOP"), **named})
+    told = {"google": {"model_status": STATUS}}
+    assert answer.of(ResponseMetadata) == [ResponseMetadata("m", "r1", provider_metadata=told)]
+    assert answer.finish.provider_metadata is None
+
+
+def test_a_late_status_of_the_model_is_told_at_the_end(wire):
+    first = {**wire.chunk("a"), "modelVersion": "m"}
+    answer = wire.answer(first, {**wire.chunk("b", finish="STOP"), "modelStatus": STATUS})
+    assert answer.of(ResponseMetadata) == [ResponseMetadata("m")]
+    assert answer.finish.provider_metadata == {"google": {"model_status": STATUS}}
+
+
+def test_log_probabilities_of_all_chunks_are_kept(wire):
+    def said(token, finish=None):
+        result = {"chosenCandidates": [{"token": token}], "logProbabilitySum": -1}
+        return wire.chunk(token, finish=finish, logprobsResult=result)
+
+    told = wire.answer(said("a"), said("b"), said("c", "STOP")).finish.provider_metadata
+    result = {"chosenCandidates": [{"token": t} for t in "abc"], "logProbabilitySum": -1}
+    assert told == {"google": {"logprobs_result": result}}
+
+
 def test_no_reason_at_all_is_incomplete(wire):
     answer = wire.answer("Hel", "lo")
     assert answer.text == "Hello"
@@ -72,6 +109,11 @@ def test_parts_after_a_reason_take_it_back(wire):
 def test_what_says_nothing_after_a_reason_leaves_it(wire, tail):
     answer = wire.answer(wire.chunk("a", finish="STOP"), wire.chunk(*tail), {"candidates": []})
     assert answer.finish.finish_reason == "stop"
+
+
+def test_what_stands_beside_nothing_after_a_reason_leaves_it(wire):
+    answer = wire.answer(wire.chunk("a", finish="STOP"), wire.chunk({"text": "", "partMetadata": {"x": 1}}))
+    assert (answer.errors, answer.finish.finish_reason) == ([], "stop")
 
 
 def test_finish_waits_for_the_end_of_the_body(wire):

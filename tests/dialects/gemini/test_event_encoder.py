@@ -268,3 +268,47 @@ def test_every_sentence_of_the_wire_comes_back(sentence, cuts):
 def test_what_is_cut_off_stays_a_sentence(sentence, cut):
     body = written(*sentence)
     read(body[: cut % len(body)])
+
+
+def test_what_stands_beside_a_part_is_written_back():
+    speech = {"google": {"speech_metadata": {"speaker": "Ann"}}}
+    heard = {"google": {"audio_transcription": {"speakerLabel": "spk_1"}}}
+    rest = {"google": {"part_metadata": {"x": 1}}}
+    response = Custom("google.function_response", {"google": {"name": "f", "response": {}}})
+    named = File("image/png", b"abc", {"google": {"display_name": "cat.png"}})
+    events = [
+        *(TextStart("0"), TextDelta("a", "0", speech), TextEnd("0")),
+        *(TextStart("1"), TextDelta("b", "1", heard), TextEnd("1")),
+        *(ReasoningStart("2"), ReasoningDelta("c", "2", rest), ReasoningEnd("2")),
+        *(TextStart("3", rest), TextEnd("3", provider_metadata=rest)),
+        Custom("google.audio_transcription", {"google": {"text": "b"}}),
+        response,
+        named,
+    ]
+    assert parts(*events) == [
+        {"text": "a", "speechMetadata": {"speaker": "Ann"}},
+        {"text": "b", "audioTranscription": {"speakerLabel": "spk_1"}},
+        {"text": "c", "thought": True, "partMetadata": {"x": 1}},
+        {"text": "", "partMetadata": {"x": 1}},
+        {"audioTranscription": {"text": "b"}},
+        {"functionResponse": {"name": "f", "response": {}}},
+        {"inlineData": {"mimeType": "image/png", "data": "YWJj", "displayName": "cat.png"}},
+    ]
+    again = read(written(NAMED, *events, Finish("stop", raw_finish_reason="STOP")))
+    told = [e for e in again if e in events]
+    assert told[-3:] == events[-3:]
+    assert [e for e in again if isinstance(e, (TextDelta, ReasoningDelta))] == [
+        e for e in events if isinstance(e, (TextDelta, ReasoningDelta))
+    ]
+
+
+def test_the_status_of_a_model_is_written_where_it_was():
+    status = {"google": {"model_status": {"modelStage": "LEGACY"}}}
+    named = ResponseMetadata("m", "r1", provider_metadata=status)
+    first = [StreamStart(), named, *TEXT, Finish("stop", raw_finish_reason="STOP")]
+    assert read(written(*first)) == first
+    last = [StreamStart(), NAMED, *TEXT, Finish("stop", Usage(), "STOP", status)]
+    assert read(written(*last)) == last
+
+
+TEXT = (TextStart("0"), TextDelta("Hi", "0"), TextEnd("0"))

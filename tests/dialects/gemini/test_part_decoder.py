@@ -11,6 +11,7 @@ from llmstream.events import (
     File,
     ReasoningEnd,
     ReasoningFile,
+    TextDelta,
     TextEnd,
     TextStart,
     ToolCall,
@@ -19,6 +20,12 @@ from llmstream.events import (
 )
 
 SIGNED = {"google": {"thought_signature": "c2ln"}}
+
+
+def folded(answer):
+    accumulator = Accumulator()
+    accumulator.feed_many(answer.events)
+    return accumulator.message
 
 
 def call(name="f", **fields):
@@ -219,7 +226,156 @@ def test_an_input_past_the_cap_ends_the_stream(wire):
     assert answer.calls == []
 
 
+# what stands beside the content
+
+
+def test_what_stands_beside_a_text_is_kept_with_it(wire):
+    """The part is a block of its own, so that each keeps what is said of it."""
+    ann, bob = ({"speechMetadata": {"speaker": name, "style": "calm"}} for name in ("Ann", "Bob"))
+    answer = wire.parts("a", {"text": "b", **ann}, {"text": "c", **bob}, "d")
+    told = [{"google": {"speech_metadata": part["speechMetadata"]}} for part in (ann, bob)]
+    assert [delta.provider_metadata for delta in answer.of(TextDelta)] == [None, *told, None]
+    assert [part.metadata for part in folded(answer).parts] == [None, *told, None]
+    assert answer.text == "abcd"
+
+
+def test_a_signed_thought_keeps_what_stands_beside_it(wire):
+    part = {"text": "a", "thought": True, "thoughtSignature": "c2ln", "partMetadata": {"x": 1}}
+    told = {"google": {"thought_signature": "c2ln", "part_metadata": {"x": 1}}}
+    answer = wire.parts(part, "b")
+    assert [end.provider_metadata for end in answer.of(ReasoningEnd)] == [told]
+    assert folded(answer).parts[0].metadata == told
+
+
+def test_what_stands_beside_nothing_is_kept(wire):
+    answer = wire.parts("a", {"text": "", "partMetadata": {"x": 1}}, {"mediaResolution": {"level": "LOW"}})
+    told = [{"google": {"part_metadata": {"x": 1}}}, {"google": {"media_resolution": {"level": "LOW"}}}]
+    assert [end.provider_metadata for end in answer.of(TextEnd)] == [None, *told]
+    assert answer.text == "a"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"functionCall": {"name": "f", "args": {}}},
+        {"inlineData": {"mimeType": "image/png", "data": "AAAA"}},
+        {"executableCode": {"code": "1"}},
+        {"toolCall": {"toolType": "GOOGLE_SEARCH", "id": "s1"}},
+        {"functionResponse": {"name": "f", "response": {}}},
+    ],
+)
+def test_what_stands_beside_any_part_is_kept(wire, part):
+    answer = wire.parts({**part, "partMetadata": {"x": 1}, "thoughtSignature": "c2ln"})
+    told = answer.of(ToolCall, File, Custom)[0].provider_metadata["google"]
+    assert (told["part_metadata"], told["thought_signature"]) == ({"x": 1}, "c2ln")
+
+
+def test_a_call_that_streams_keeps_what_each_piece_says(wire):
+    first = piece(name="f", willContinue=True) | {"thoughtSignature": "c2ln"}
+    last = piece() | {"partMetadata": {"x": 1}, "thoughtSignature": "late"}
+    told = {"google": {"thought_signature": "c2ln", "part_metadata": {"x": 1}}}
+    assert wire.parts(first, last).of(ToolCall)[0].provider_metadata == told
+
+
+# recordings that were heard
+
+
+HEARD = {"text": "Hi.", "speakerLabel": "spk_1", "words": [{"word": "Hi.", "startOffset": "0.1s"}]}
+SAID = {"google": {"audio_transcription": {key: HEARD[key] for key in ("speakerLabel", "words")}}}
+
+
+def test_a_transcription_is_the_text_of_its_part(wire):
+    other = {"text": "Ho.", "speakerLabel": "spk_2"}
+    answer = wire.parts({"audioTranscription": HEARD}, {"audioTranscription": other})
+    assert answer.text == "Hi.Ho."
+    told = [SAID, {"google": {"audio_transcription": {"speakerLabel": "spk_2"}}}]
+    assert [delta.provider_metadata for delta in answer.of(TextDelta)] == told
+    assert [part.metadata for part in folded(answer).parts] == told
+
+
+def test_transcriptions_that_say_no_more_flow_together(wire):
+    answer = wire.answer(
+        wire.chunk({"audioTranscription": {"text": "Hi. "}}),
+        wire.chunk({"audioTranscription": {"text": "Ho."}}, finish="STOP"),
+    )
+    assert (answer.text, len(answer.of(TextStart))) == ("Hi. Ho.", 1)
+
+
+def test_text_beside_a_transcription_comes_once(wire):
+    answer = wire.parts({"text": "Hi.", "audioTranscription": HEARD})
+    assert answer.text == "Hi."
+    assert answer.of(TextDelta)[0].provider_metadata == {"google": {"audio_transcription": HEARD}}
+
+
+def test_text_before_a_transcription_comes_once(wire):
+    """As parts of their own, in one chunk or in two."""
+    heard = Custom("google.audio_transcription", {"google": HEARD})
+    for answer in (
+        wire.parts("Hi.", {"audioTranscription": HEARD}),
+        wire.answer("Hi.", wire.chunk({"audioTranscription": HEARD}, finish="STOP")),
+    ):
+        assert answer.text == "Hi."
+        assert answer.of(Custom) == [heard]
+
+
+def test_a_transcription_without_words_is_kept(wire):
+    end = {"finished": True}
+    answer = wire.parts({"audioTranscription": {"text": "Hi."}}, {"audioTranscription": end})
+    assert answer.of(Custom) == [Custom("google.audio_transcription", {"google": end})]
+    assert wire.parts({"audioTranscription": "Hi."}).of(Custom)[0].provider_metadata == {
+        "google": {"value": "Hi."}
+    }
+
+
+# parts that nobody expects
+
+
+def test_a_part_of_several_things_loses_none(wire):
+    image = {"mimeType": "image/png", "data": "AAAA"}
+    part = {"text": "a", "functionCall": {"name": "f"}, "inlineData": image, "executableCode": {"code": "1"}}
+    answer = wire.parts(part)
+    assert (answer.text, [name for name, _ in answer.calls]) == ("a", ["f", "code_execution"])
+    assert len(answer.of(File)) == 1
+
+
+def test_the_response_of_a_function_is_kept(wire):
+    response = {"id": "c1", "name": "f", "response": {"output": 3}}
+    answer = wire.parts({"functionResponse": response}, "a")
+    assert answer.of(Custom) == [Custom("google.function_response", {"google": response})]
+
+
+def test_parts_of_unknown_kinds_are_kept(wire):
+    answer = wire.answer(
+        wire.chunk("a", {"newThing": {"x": [1]}}, {"another": "b"}, {}, {"gone": None}),
+        wire.chunk("c", finish="STOP"),
+    )
+    kept = [("google.new_thing", {"google": {"x": [1]}}), ("google.another", {"google": {"value": "b"}})]
+    assert answer.of(Custom) == [Custom(*one) for one in kept]
+    assert answer.text == "ac"
+
+
+def test_half_a_character_in_an_unknown_part(wire):
+    broken = rb'data: {"candidates":[{"content":{"parts":[{"newThing":{"x":"\ud83d"}}]}}]}'
+    answer = wire.answer(broken + b"\r\n\r\n", wire.chunk("a", finish="STOP"))
+    assert answer.of(Custom) == [Custom("google.new_thing", {"google": {"x": "\ufffd"}})]
+
+
 # files
+
+
+def test_the_name_of_a_file_is_kept(wire):
+    blob = {"mimeType": "image/png", "data": "AAAA", "displayName": "cat.png"}
+    assert wire.parts({"inlineData": blob}).of(File)[0].provider_metadata == {
+        "google": {"display_name": "cat.png"}
+    }
+
+
+def test_a_file_that_is_no_address_is_named(wire):
+    file = {"mimeType": "image/png", "fileUri": "files/abc"}
+    answer = wire.parts({"fileData": file, "partMetadata": {"x": 1}})
+    assert "files/abc" in str(answer.error)
+    told = {"google": {**file, "part_metadata": {"x": 1}}}
+    assert answer.of(Custom) == [Custom("google.file_data", told)]
 
 
 def test_files_and_drafts(wire):

@@ -40,7 +40,7 @@ def test_an_interaction_that_is_not_stored_has_no_id(wire):
         ("requires_action", "tool-calls", []),
         ("incomplete", "length", []),
         ("cancelled", "other", []),
-        ("budget_exceeded", "other", []),
+        ("budget_exceeded", "length", []),
         ("failed", "error", ["server-error"]),
     ],
 )
@@ -60,6 +60,76 @@ def test_a_failed_interaction_says_why(wire):
     answer = wire.answer(wire.completed("failed", error=told))
     assert isinstance(answer.error, errors.RateLimited)
     assert answer.error.message == "no quota"
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "status", "reason", "retryable"),
+    [
+        ("rate_limit_exceeded", errors.RateLimited, 429, "rate_limit_exceeded", True),
+        ("quota_exceeded", errors.RateLimited, 429, "quota_exceeded", False),
+        ("payment_required", errors.PermissionDenied, 402, "payment_required", False),
+        ("parameter_unknown", errors.BadRequest, 400, "parameter_unknown", False),
+        ("service_unavailable", errors.Overloaded, 503, "service_unavailable", True),
+        ("INVALID_ARGUMENT", errors.BadRequest, 400, "INVALID_ARGUMENT", False),
+        ("deadline_exceeded", errors.ServerError, 504, "deadline_exceeded", True),
+        (
+            "https://e.example/errors/not_found",
+            errors.NotFound,
+            404,
+            "https://e.example/errors/not_found",
+            False,
+        ),
+        (8, errors.RateLimited, 429, "RESOURCE_EXHAUSTED", True),
+        (3, errors.BadRequest, 400, "INVALID_ARGUMENT", False),
+        (12, errors.ServerError, 501, "UNIMPLEMENTED", False),
+        (14, errors.Overloaded, 503, "UNAVAILABLE", True),
+        (503, errors.Overloaded, 503, None, True),
+    ],
+)
+def test_the_code_of_a_failure_decides(wire, code, error, status, reason, retryable):
+    told = [{"code": code, "message": "words"}, {"code": "internal_error", "message": "more"}]
+    answer = wire.answer(wire.text("a"), wire.completed("failed", errors=told))
+    got = answer.error
+    assert type(got) is error
+    assert (got.message, got.status, got.reason, got.retryable) == ("words", status, reason, retryable)
+    assert answer.finish.provider_metadata == {"google": {"errors": told}}
+
+
+def test_an_error_of_an_output_is_the_cause_of_a_failure(wire):
+    details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "7s"}]
+    told = {"code": 8, "message": "busy", "details": details}
+    failed = wire.answer(wire.step(0, "model_output", error=told), wire.completed("failed"))
+    assert isinstance(failed.error, errors.RateLimited)
+    assert (failed.error.message, failed.error.retry_after_s) == ("busy", 7.0)
+    assert failed.finish.provider_metadata == {"google": {"errors": [told]}}
+
+
+def test_an_interaction_may_survive_the_error_of_an_output(wire):
+    told = {"code": 13, "message": "words"}
+    answer = wire.steps(wire.step(0, "model_output", error=told), wire.text("a", 1))
+    assert (answer.error, answer.text, answer.finish.finish_reason) == (None, "a", "stop")
+    assert answer.finish.provider_metadata == {"google": {"errors": [told]}}
+
+
+def test_steps_that_did_not_stream_are_read_at_the_end(wire):
+    whole = [
+        {"type": "user_input", "content": [{"type": "text", "text": "Hi"}]},
+        {"type": "thought", "signature": "c2ln", "summary": [{"type": "text", "text": "Hm"}]},
+        {"type": "model_output", "content": [{"type": "text", "text": "Hello"}], "error": {"code": 13}},
+        {"type": "function_call", "id": "x", "name": "f", "arguments": {"a": 1}},
+    ]
+    answer = wire.answer(wire.completed(steps=whole))
+    assert (answer.reasoning, answer.text, answer.calls) == ("Hm", "Hello", [("f", '{"a":1}')])
+    assert answer.finish.provider_metadata == {"google": {"errors": [{"code": 13}]}}
+    again = wire.answer(wire.text("Hello"), wire.completed(steps=whole))
+    assert (again.text, again.reasoning, again.calls) == ("Hello", "", [])
+    assert again.finish.provider_metadata == {"google": {"errors": [{"code": 13}]}}
+
+
+def test_what_an_interaction_ran_in_is_kept(wire):
+    answer = wire.answer(wire.completed(environment_id="env_1", model="m", agent="deep-research"))
+    told = {"environment_id": "env_1", "agent": "deep-research"}
+    assert answer.finish.provider_metadata == {"google": told}
 
 
 def test_finish_does_not_wait_for_done(wire):
@@ -125,6 +195,21 @@ def test_counts_so_far_are_known_where_the_stream_fails(wire):
     events = [{**wire.start(0, "model_output"), **so_far}, {**wire.delta(0, "text", text="a"), **so_far}]
     usage = wire.answer(*events, {"event_type": "error", "error": {"message": "m"}}).finish.usage
     assert (usage.input_tokens, usage.output_tokens, usage.reasoning_tokens) == (11, 68, 68)
+
+
+def test_counts_stand_in_many_places(wire):
+    """google-genai 3.4.0: beside a delta, in the stop of a step, in a change of the status."""
+    events = [
+        wire.start(0, "model_output"),
+        {**wire.delta(0, "text", text="a"), "metadata": {"total_usage": {"total_input_tokens": 1}}},
+        {**wire.stop(0), "usage": {"total_output_tokens": 2}, "step_usage": {"total_output_tokens": 3}},
+        {**status("in_progress"), "usage": {"total_tokens": 9}, "interaction_id": "v1"},
+    ]
+    finish = wire.answer(*events, wire.completed()).finish
+    usage = finish.usage
+    assert (usage.input_tokens, usage.output_tokens, usage.total_tokens) == (1, 2, 9)
+    of_step = [{"index": 0, "usage": {"total_output_tokens": 3}}]
+    assert finish.provider_metadata == {"google": {"interaction_id": "v1", "step_usage": of_step}}
 
 
 # what goes wrong

@@ -157,6 +157,84 @@ def test_sources_without_a_text_get_a_step_of_their_own():
     ]
 
 
+def test_annotations_are_written_once_and_in_order():
+    """Those of sources with the others at the end of the text, or before its next delta."""
+    page = {"type": "url_citation", "url": "https://a.example", "title": "A", "start_index": 0}
+    again = {"type": "url_citation", "url": "https://a.example", "start_index": 4}
+    word = {"type": "word_info", "text": "a"}
+    source = Source("url", "source", "https://a.example", "A", provider_metadata={"google": page})
+    notes = [word, page, again, word]
+    text = [
+        TextStart("0"),
+        TextDelta("a", "0"),
+        source,
+        TextEnd("0", provider_metadata={"google": {"annotations": notes}}),
+    ]
+    thought = [
+        ReasoningStart("1"),
+        ReasoningDelta("b", "1"),
+        ReasoningEnd("1", provider_metadata={"google": {"signature": "c2ln", "annotations": [word]}}),
+    ]
+    last = Finish("stop", Usage(), "completed", {"google": {"interaction_id": "v1"}})
+    told = [event["delta"] for event in wire_events(*text) if event["event_type"] == "step.delta"]
+    assert told == [
+        {"text": "a", "type": "text"},
+        {"annotations": notes, "type": "text_annotation_delta"},
+    ]
+    whole = [StreamStart(), NAMED, *text, *thought, last]
+    assert read(written(*whole)) == whole
+
+
+def test_a_source_goes_before_the_delta_that_follows_it():
+    page = {"type": "url_citation", "url": "https://a.example", "title": "A"}
+    source = Source("url", "source", "https://a.example", "A", provider_metadata={"google": page})
+    plain = Source("url", "source.2", "https://b.example")
+    events = wire_events(TextStart("0"), source, TextDelta("a", "0"), plain, TextEnd("0"))
+    told = [event["delta"] for event in events if event["event_type"] == "step.delta"]
+    assert told == [
+        {"annotations": [page], "type": "text_annotation_delta"},
+        {"text": "a", "type": "text"},
+        {
+            "annotations": [{"type": "url_citation", "url": "https://b.example"}],
+            "type": "text_annotation_delta",
+        },
+    ]
+
+
+def test_files_come_back_with_all_that_is_said_of_them():
+    whole = [
+        StreamStart(),
+        NAMED,
+        File("audio/l16;rate=24000;channels=1", b"hi", {"google": {"uri": "gs://b/c"}}),
+        File("image/png", b"hi", {"google": {"resolution": "low", "uri": "gs://b/c"}}),
+        File("video/mp4", "gs://b/v", {"google": {"name": "v"}}),
+        Custom("google.content.table", {"google": {"rows": [1]}}),
+        Finish(
+            "length",
+            Usage(),
+            "budget_exceeded",
+            {
+                "google": {
+                    "interaction_id": "v1",
+                    "service_tier": "standard",
+                    "environment_id": "env_1",
+                    "errors": [{"code": 13}],
+                }
+            },
+        ),
+    ]
+    events = wire_events(*whole)
+    assert next(event["delta"] for event in events if "delta" in event) == {
+        "type": "audio",
+        "mime_type": "audio/l16",
+        "sample_rate": 24000,
+        "channels": 1,
+        "data": "aGk=",
+        "uri": "gs://b/c",
+    }
+    assert read(written(*whole)) == whole
+
+
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 JSON = st.dictionaries(TEXTS, st.integers() | TEXTS | st.lists(st.booleans()), max_size=3)
 

@@ -58,7 +58,7 @@ def text(words):
 def test_a_plain_request():
     encoded = encode()
     assert encoded.http.url == "/interactions?alt=sse"
-    assert encoded.http.headers == {"content-type": "application/json"}
+    assert encoded.http.headers == {"content-type": "application/json", "api-revision": "2026-05-20"}
     assert encoded.http.json() == {"model": FLASH, "input": [user(text("Hello"))], "stream": True}
     assert encoded.warnings == []
 
@@ -200,6 +200,28 @@ def test_media():
     ]
     with pytest.raises(Unsupported, match="Download it"):
         steps(Message.user(c.Image(url="s3://a/b")))
+
+
+def test_what_the_model_made_goes_back_as_it_came():
+    """Bytes and their address do not go together; annotations are the reader's."""
+    spoken = c.File("audio/l16;rate=24000;channels=1", data=b"x", metadata={"google": {"uri": "gs://b/c"}})
+    table = c.Custom("google.content.table", {"google": {"rows": [1]}})
+    told = c.Text("a", {"google": {"annotations": [{"type": "word_info"}]}})
+    answer = Message("", "assistant", (told, spoken, table))
+    assert steps(*HELLO, answer)[1] == {
+        "type": "model_output",
+        "content": [
+            text("a"),
+            {"type": "audio", "data": "eA==", "mime_type": "audio/l16", "sample_rate": 24000, "channels": 1},
+            {"type": "table", "rows": [1]},
+        ],
+    }
+
+
+def test_bare_samples_are_read_with_their_rate():
+    audio = {"type": "audio", "data": "eA==", "mime_type": "audio/l16", "sample_rate": 8000, "channels": 1}
+    request = read({"model": FLASH, "input": [user(audio)]})
+    assert request.messages[0].parts == (c.Audio(data=b"x", media_type="audio/l16;rate=8000;channels=1"),)
 
 
 def test_results_with_errors_and_images():

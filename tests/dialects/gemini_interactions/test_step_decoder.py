@@ -10,12 +10,14 @@ from llmstream.events import (
     ReasoningEnd,
     ReasoningFile,
     Source,
+    TextEnd,
     TextStart,
     ToolCall,
     ToolInputStart,
     ToolResult,
 )
 
+L16 = "audio/l16"
 SIGNED = {"google": {"signature": "c2ln"}}
 
 
@@ -188,7 +190,135 @@ def test_sources_of_annotations_come_once(wire):
     ]
 
 
+PLACE = {
+    "type": "place_citation",
+    "place_id": "p1",
+    "url": "https://p.example",
+    "name": "P",
+    "review_snippets": [{"review_id": "r1"}],
+    "start_index": 0,
+    "end_index": 1,
+}
+PAPER = {"type": "file_citation", "document_uri": "gs://b/c.pdf", "file_name": "c.pdf", "page_number": 3}
+WORD = {"type": "word_info", "text": "a", "speaker": "spk_1", "start_offset": "0s", "end_offset": "0.2s"}
+SPEECH = {"type": "speech_metadata", "speaker": "Ann", "style": "calm"}
+
+
+def test_the_annotation_is_the_metadata_of_its_source(wire):
+    notes = [PLACE, PAPER, {**PLACE, "start_index": 4}]
+    cite = {"type": "text_annotation_delta", "annotations": notes}
+    answer = wire.steps(wire.step(0, "model_output", {"type": "text", "text": "a"}, cite))
+    told = [source.provider_metadata for source in answer.of(Source)]
+    assert told == [{"google": PLACE}, {"google": PAPER}]
+    assert answer.of(TextEnd) == [TextEnd("0", provider_metadata={"google": {"annotations": notes}})]
+
+
+def test_the_words_of_a_recording_are_told_at_the_end_of_the_text(wire):
+    content = [{"type": "text", "text": "a", "annotations": [SPEECH]}]
+    cite = {"type": "text_annotation_delta", "annotations": [WORD]}
+    answer = wire.steps(wire.step(0, "model_output", cite, content=content))
+    told = {"google": {"annotations": [SPEECH, WORD]}}
+    assert answer.of(TextStart, TextEnd) == [TextStart("0"), TextEnd("0", provider_metadata=told)]
+    assert answer.of(Source) == []
+
+
+def test_words_without_a_text_are_not_lost(wire):
+    cite = {"type": "text_annotation_delta", "annotations": [WORD]}
+    answer = wire.steps(wire.step(0, "model_output", cite), wire.text("a", 1))
+    told = {"google": {"annotations": [WORD]}}
+    assert answer.of(TextEnd) == [TextEnd("0", provider_metadata=told), TextEnd("1")]
+    assert answer.text == "a"
+
+
+def test_a_citation_without_a_text_opens_none(wire):
+    cite = {"type": "text_annotation_delta", "annotations": [PLACE]}
+    answer = wire.steps(wire.step(0, "model_output", cite))
+    assert [*answer.of(TextStart), *answer.of(Source)] == [
+        Source("url", "source", "https://p.example", "P", provider_metadata={"google": PLACE})
+    ]
+
+
+def test_what_a_thought_rests_on_is_told_at_its_end(wire):
+    inner = {"type": "text", "text": "Hm", "annotations": [PLACE]}
+    signed = {"type": "thought_signature", "signature": "c2ln"}
+    answer = wire.steps(wire.step(0, "thought", {"type": "thought_summary", "content": inner}, signed))
+    told = {"google": {"signature": "c2ln", "annotations": [PLACE]}}
+    assert answer.of(ReasoningEnd) == [ReasoningEnd("0", provider_metadata=told)]
+    assert len(answer.of(Source)) == 1
+
+
 # files
+
+
+def test_what_else_is_said_of_a_file_is_kept(wire):
+    both = {"type": "image", "mime_type": "image/png", "data": "aGk=", "uri": "gs://b/c", "resolution": "low"}
+    named = {"type": "video", "mime_type": "video/mp4", "uri": "gs://b/v", "name": "v"}
+    draft = {"type": "audio", "mime_type": "audio/l16", "data": "aGk=", "sample_rate": 16000}
+    answer = wire.steps(
+        wire.step(0, "thought", {"type": "thought_summary", "content": draft}),
+        wire.step(1, "model_output", both, named),
+    )
+    assert answer.of(ReasoningFile, File) == [
+        ReasoningFile("audio/l16;rate=16000", b"hi"),
+        File("image/png", b"hi", {"google": {"uri": "gs://b/c", "resolution": "low"}}),
+        File("video/mp4", "gs://b/v", {"google": {"name": "v"}}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "media_type", "told"),
+    [
+        (
+            {"mime_type": "audio/l16", "sample_rate": 24000, "channels": 1},
+            "audio/l16;rate=24000;channels=1",
+            {},
+        ),
+        ({"mime_type": "audio/l16", "rate": 24000}, "audio/l16;rate=24000", {}),
+        (
+            {"mime_type": "audio/l16", "rate": 1, "sample_rate": 8000, "uri": "gs://b/c"},
+            "audio/l16;rate=8000",
+            {"rate": 1, "uri": "gs://b/c"},
+        ),
+        (
+            {"mime_type": "audio/l16;rate=16000", "sample_rate": 16000},
+            "audio/l16;rate=16000",
+            {"sample_rate": 16000},
+        ),
+        (
+            {"mime_type": "audio/mulaw", "sample_rate": 8000, "channels": 2},
+            "audio/mulaw;rate=8000;channels=2",
+            {},
+        ),
+        ({"mime_type": "audio/mp3", "sample_rate": 44100}, "audio/mp3", {"sample_rate": 44100}),
+        ({"sample_rate": 24000}, "audio/pcm;rate=24000", {}),
+    ],
+)
+def test_bare_samples_say_their_rate(wire, fields, media_type, told):
+    """google-genai 3.4.0: what a recording of `audio/l16` is played with stands beside its type."""
+    pieces = [{"type": "audio", "data": "aGk=", **fields}, {"type": "audio", "data": "aG8="}]
+    file = File(media_type, b"hiho", {"google": told} if told else None)
+    assert wire.steps(wire.step(0, "model_output", *pieces)).of(File) == [file]
+
+
+def test_a_rate_that_comes_late_is_the_recordings(wire):
+    pieces = [
+        {"type": "audio", "mime_type": "audio/l16", "data": "aGk="},
+        {"type": "audio", "mime_type": "audio/l16", "data": "aG8=", "sample_rate": 24000},
+    ]
+    answer = wire.steps(wire.step(0, "model_output", *pieces))
+    assert answer.of(File) == [File("audio/l16;rate=24000", b"hiho")]
+
+
+def test_a_recording_at_an_address(wire):
+    piece = {"type": "audio", "mime_type": "audio/l16", "uri": "gs://b/c", "sample_rate": 8000}
+    assert wire.steps(wire.step(0, "model_output", piece)).of(File) == [
+        File("audio/l16;rate=8000", "gs://b/c")
+    ]
+
+
+def test_contents_nobody_knows_are_kept(wire):
+    answer = wire.steps(wire.step(0, "model_output", {"type": "table", "rows": [1]}))
+    assert answer.of(Custom) == [Custom("google.content.table", {"google": {"rows": [1]}})]
 
 
 def test_files_and_drafts(wire):
