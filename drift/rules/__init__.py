@@ -1,0 +1,55 @@
+"""Rules: what vendors refuse, read from their pages and from issues, and not from our encoder.
+
+They stand apart from `llmstream/model_rules` on purpose: a slip in one of the two shows. Sources
+by short name: "PA" is pydantic-ai-slim 2.68, "AI SDK" the catalogs of @ai-sdk/* of 2026-11.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from drift.requests import Sent, Wanted
+from drift.rules import claude, google, openai, others
+from drift.rules.rule import Rule
+
+__all__ = ["RULES", "TYPICAL", "Rule", "broken"]
+
+TYPICAL: Mapping[str, tuple[str, ...]] = {
+    **openai.TYPICAL,
+    **claude.TYPICAL,
+    **google.TYPICAL,
+    **others.TYPICAL,
+}
+"""Provider to at least one name for each line of a rule; SDKs add the names that they know."""
+
+
+def _refused_without_need(wanted: Wanted, sent: Sent) -> bool:
+    """Only functions in Chat Completions, for models that take none there, have to be refused."""
+    in_chat = wanted.provider in ("openai", "azure") and bool(wanted.tools)
+    needed = in_chat and re.search(openai.TOOLS_NEED_RESPONSES, wanted.model)
+    return sent.refusal is not None and not needed
+
+
+RULES: tuple[Rule, ...] = (
+    *openai.RULES,
+    *claude.RULES,
+    *google.RULES,
+    *others.RULES,
+    Rule(
+        "a request is refused that could be sent",
+        tuple(TYPICAL),
+        "",
+        _refused_without_need,
+        "what users expect",
+        refused=True,
+    ),
+)
+
+
+def broken(wanted: Wanted, sent: Sent) -> Iterator[Rule]:
+    """The rules that a request breaks."""
+    for rule in RULES:
+        applies = rule.is_about(wanted) and (sent.refusal is None or rule.refused)
+        if applies and rule.fails(wanted, sent):
+            yield rule
