@@ -55,7 +55,9 @@ def violations(
 ) -> list[Violation]:
     """All that is broken, by provider, model and rule.
 
-    seen: is called with each provider before its requests are tried
+    every: all combinations for the typical models; for the others, which follow them, those of effort
+           and tools, as for all without it
+    seen:  is called with each provider before its requests are tried
     """
     found: dict[tuple[str, str, str], str] = {}
     last = ""
@@ -63,7 +65,7 @@ def violations(
         if provider != last:
             seen(provider)
             last = provider
-        for wanted in combinations(provider, model, every=every):
+        for wanted in combinations(provider, model, every=every and model in TYPICAL[provider]):
             for rule in broken(wanted, sent(wanted)):
                 found.setdefault((provider, model, rule.name), str(wanted))
     return [

@@ -14,15 +14,15 @@ _MOST_LINES = 40
 """Lines shown of one kind of change on one wire, unless all are wanted."""
 
 
-def look(*, record: bool, everything: bool) -> int:
-    """Reads every SDK, then tries the requests, and reports; or writes the record.
+def look(packages: tuple[str, ...], *, record: bool, everything: bool) -> int:
+    """Reads the SDKs, then tries the requests, and reports; or writes the record.
 
     returns: the exit status of the command
     """
     found: dict[str, Found] = {}
     wires: list[Wire] = []
     trouble = 0
-    for sdk in read():
+    for sdk in read(packages):
         if sdk.version is None:
             print(f"{sdk.package}: not installed, skipped")
         if sdk.trouble is not None:

@@ -6,6 +6,7 @@ by short name: "PA" is pydantic-ai-slim 2.68, "AI SDK" the catalogs of @ai-sdk/*
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 
@@ -49,7 +50,12 @@ RULES: tuple[Rule, ...] = (
 
 def broken(wanted: Wanted, sent: Sent) -> Iterator[Rule]:
     """The rules that a request breaks."""
-    for rule in RULES:
-        applies = rule.is_about(wanted) and (sent.refusal is None or rule.refused)
-        if applies and rule.fails(wanted, sent):
+    for rule in _about(wanted.provider, wanted.model):
+        if (sent.refusal is None or rule.refused) and rule.fails(wanted, sent):
             yield rule
+
+
+@functools.cache
+def _about(provider: str, model: str) -> tuple[Rule, ...]:
+    """The rules for a model, of which each is asked for a hundred requests."""
+    return tuple(rule for rule in RULES if rule.is_about(provider, model))

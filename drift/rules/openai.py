@@ -55,10 +55,13 @@ def _tools_not_refused(wanted: Wanted, sent: Sent) -> bool:
     return sent.refusal is None or not sent.refusal.startswith("Unsupported:") or other not in sent.refusal
 
 
+_OTHER_EFFORT = other_effort(_GPT, "max")
+
+
 def _other_effort_in_chat(wanted: Wanted, sent: Sent) -> bool:
     """As elsewhere, but beside functions, where "none" has to be sent."""
     silenced = wanted.tools and re.search(_TOOLS_NEED_NONE + r"|^gpt-5\.4(?!.*-pro)", wanted.model)
-    return not silenced and other_effort(_GPT, "max")(wanted, sent)
+    return not silenced and _OTHER_EFFORT(wanted, sent)
 
 
 _PA_OPENAI = "PA profiles/openai.py; BerriAI/litellm-docs#1173; AI SDK openai catalog"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
@@ -45,9 +46,9 @@ class Rule(NamedTuple):
     source: str
     refused: bool = False
 
-    def is_about(self, wanted: Wanted) -> bool:
+    def is_about(self, provider: str, model: str) -> bool:
         """Whether the rule is about this model."""
-        return wanted.provider in self.providers and re.search(self.models, wanted.model) is not None
+        return provider in self.providers and re.search(self.models, model) is not None
 
 
 def kind_of(sent: Sent) -> str | None:
@@ -64,8 +65,10 @@ def first_of(rows: Efforts, model: str) -> tuple[str, ...] | None:
 def unknown_effort(rows: Efforts, *refused: str) -> Check:
     """An effort is sent that the model does not know."""
 
+    known_by = functools.cache(functools.partial(first_of, rows))
+
     def fails(wanted: Wanted, sent: Sent) -> bool:
-        known = first_of(rows, wanted.model)
+        known = known_by(wanted.model)
         if sent.effort is None or known is None:
             return False
         return sent.effort not in known or sent.effort in refused
@@ -76,8 +79,10 @@ def unknown_effort(rows: Efforts, *refused: str) -> Check:
 def other_effort(rows: Efforts, *refused: str) -> Check:
     """The model knows the effort that is asked for, and another or none is sent."""
 
+    known_by = functools.cache(functools.partial(first_of, rows))
+
     def fails(wanted: Wanted, sent: Sent) -> bool:
-        known = first_of(rows, wanted.model) or ()
+        known = known_by(wanted.model) or ()
         effort = wanted.effort
         if effort is None or effort not in known or effort in refused or effort == "none":
             return False

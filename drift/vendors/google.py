@@ -46,7 +46,7 @@ def _generate(meaningless: Mapping[str, str], models: tuple[str, ...]) -> Wire:
     rules = Rules(
         fixed={
             "Candidate.index": 0,
-            "Candidate.finishReason": "STOP",
+            "Candidate.finishReason": "MAX_TOKENS",  # with which a continuation token comes
             "Content.parts": [{"text": "text"}],
             "PartialArg.jsonPath": lambda mark: f"$.{mark}",
             "PartialArg.willContinue": False,
@@ -108,7 +108,7 @@ def _interactions(meaningless: Mapping[str, str], models: tuple[str, ...]) -> Wi
             "AudioContent.mime_type": "audio/l16",
             "*.data": encoded,
             "InteractionSseEventInteraction.steps": [],
-            "InteractionSseEventInteraction.status": "completed",
+            "InteractionSseEventInteraction.status": "requires_continuation",
         },
         meaningless=meaningless,
     )
@@ -119,7 +119,8 @@ def _interactions(meaningless: Mapping[str, str], models: tuple[str, ...]) -> Wi
     cases = [
         *(Case(f"step {step.name}", step, _step) for step in steps.values()),
         *(_delta(delta, steps, rules) for delta in deltas.values()),
-        *(_event(event, rules) for event in events.values()),
+        *(_event(event) for event in events.values()),
+        Case("Interaction, failed", _errors(), _failed),
     ]
     reasons = Reasons("status", values_of(status), _with_status)
     return Wire("gemini-interactions", tuple(cases), (reasons,), rules, models)
@@ -149,7 +150,7 @@ def _delta(delta: Record, steps: Mapping[str, Record], rules: Rules) -> Case:
     return Case(f"delta {delta.name}", delta, place)
 
 
-def _event(event: Record, rules: Rules) -> Case:
+def _event(event: Record) -> Case:
     """An event, with no more than has to be in the step or delta that it carries."""
     inner: dict[str, Shape] = {}
     for name in ("step", "delta"):
@@ -171,6 +172,17 @@ def _event(event: Record, rules: Rules) -> Case:
 
 def _without(record: Record, names: tuple[str, ...]) -> Record:
     return Record(record.name, lambda: {n: f for n, f in record.fields.items() if n not in names})
+
+
+def _errors() -> Record:
+    """What the type of the event lacks, and the wire has."""
+    complete = shape_of(interactions.Interaction)
+    assert isinstance(complete, Record)
+    return Record(complete.name, lambda: {"errors": complete.fields["errors"]})
+
+
+def _failed(value: Any) -> list[Any]:
+    return [_CREATED, _COMPLETED | {"interaction": {"id": "int_1", "status": "failed", **value}}]
 
 
 def _with_status(word: str) -> list[Any]:

@@ -30,14 +30,24 @@ def _chat(meaningless: Mapping[str, str]) -> Wire:
     chunk = shape_of(chat.ChatCompletionChunk)
     assert isinstance(chunk, Record)
     rules = Rules(
-        fixed={"*.index": 0, "*.arguments": json_text, "ChoiceDeltaAudio.data": encoded},
+        fixed={
+            "*.index": 0,
+            "*.arguments": json_text,
+            "Choice.delta": {"role": "assistant", "content": "text"},
+            "ChoiceDeltaAudio.data": encoded,
+        },
         alone={"ChoiceDelta": {"role": ()}},
         meaningless=meaningless,
     )
     choice = _item(chunk.fields["choices"].shape)
+    delta = _item(choice.fields["delta"].shape)
     return Wire(
         "openai-chat",
-        (Case(chunk.name, chunk, lambda value: [value, "[DONE]"]),),
+        (
+            # What is said of the complete answer comes in a last chunk without choices.
+            Case(chunk.name, chunk, lambda value: [value, value | {"choices": []}, "[DONE]"]),
+            Case(f"delta {delta.name}", delta, lambda value: [_chunk(value), _chunk({}, "stop"), "[DONE]"]),
+        ),
         (Reasons("finish_reason", values_of(choice.fields["finish_reason"].shape), _ended),),
         rules,
         values_of(shape_of(chat_model.ChatModel)),
@@ -50,9 +60,13 @@ def _item(shape: Shape) -> Record:
     return inner
 
 
+def _chunk(delta: Any, reason: str | None = None) -> Any:
+    choice = {"index": 0, "delta": delta, "finish_reason": reason}
+    return {"id": "c", "object": "chat.completion.chunk", "choices": [choice]}
+
+
 def _ended(word: str) -> list[Any]:
-    choice = {"index": 0, "delta": {"content": "text"}, "finish_reason": word}
-    return [{"id": "c", "object": "chat.completion.chunk", "choices": [choice]}, "[DONE]"]
+    return [_chunk({"content": "text"}, word), "[DONE]"]
 
 
 # Responses.
