@@ -75,8 +75,9 @@ def finish_of(wire: Wire, payloads: Iterable[Any]) -> str:
     error = next((event.error for event in events if isinstance(event, Error)), None)
     if error is None:
         return str(reason)
+    cause = f" ({error.reason})" if error.reason else ""
     retried = "retryable" if error.retryable else "not retryable"
-    return f"{reason}: {error.code}, {retried}"
+    return f"{reason}: {error.code}{cause}, {retried}"
 
 
 def _missing(wire: Wire, case: Case, filled: Filled, broken: dict[str, str]) -> Iterator[Place]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 from drift.losses import Loss, finish_of, losses
 from drift.matrix import violations
 from drift.sdks import Sdk
-from drift.shapes import Record, records, text_of
+from drift.shapes import Leaf, Shape, records, text_of
 from drift.wires import Wire
 
 __all__ = ["FOLDER", "Change", "Found", "compared", "found_in", "is_new", "load", "requests_found", "save"]
@@ -79,14 +79,18 @@ def _types(wire: Wire) -> dict[str, dict[str, str]]:
     types: dict[str, dict[str, str]] = {}
     for record in records(*(case.shape for case in wire.cases)):
         known = types.setdefault(record.name, {})
-        for name, text in _fields(record).items():
+        for name, field in record.fields.items():
+            text = _notation(field.shape, set(wire.models))
             options = {*filter(None, known.get(name, "").split(" | ")), text}
             known[name] = " | ".join(sorted(options))
     return {name: dict(sorted(types[name].items())) for name in sorted(types)}
 
 
-def _fields(record: Record) -> dict[str, str]:
-    return {name: text_of(field.shape) for name, field in record.fields.items()}
+def _notation(shape: Shape, models: set[str]) -> str:
+    """As `text_of`, but for lists of models, which would show every new one in many places."""
+    if isinstance(shape, Leaf) and len(shape.values) > 1 and models.issuperset(shape.values):
+        return f"{shape.kind}, a model"
+    return text_of(shape)
 
 
 def load(name: str, folder: Path = FOLDER) -> Found | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from anthropic.types import beta, message_stream_event, model
+from anthropic.types import message_stream_event, model
 from anthropic.types.beta import beta_raw_message_stream_event
-from anthropic.types.shared import error_response
+from anthropic.types.shared import error_details, error_response
 
 from drift.filled import Rules, minimal
-from drift.shapes import Items, Record, shape_of
+from drift.shapes import Field, Leaf, Record, shape_of
 from drift.wires import Case, Reasons, Wire, encoded, json_text, options_of, tagged, values_of
 
 PACKAGE = "anthropic"
@@ -59,6 +59,7 @@ def wires(meaningless: Mapping[str, Mapping[str, str]]) -> Iterator[Wire]:
         *(_delta(delta, blocks, rules) for delta in deltas.values()),
         *(_other(event) for tag, event in {**plain, **events}.items() if tag not in handled),
         Case("error", error, lambda value: [_START, value]),
+        Case("error.details", _details(), _with_details),
     ]
     reason = Reasons("stop_reason", values_of(ends.fields["stop_reason"].shape), _ended)
     yield Wire("anthropic", tuple(cases), (reason,), rules, values_of(shape_of(model.Model)))
@@ -93,8 +94,19 @@ def _other(event: Record) -> Case:
     return Case(event.tag or event.name, event, lambda value: [_START, opened, value, _CLOSED, _END, _STOP])
 
 
+def _details() -> Record:
+    """The codes of all errors as one type: the types of errors do not name their details."""
+    kinds = options_of(shape_of(error_details.ErrorDetails))
+    codes = Leaf(
+        "string", tuple(code for kind in kinds for code in values_of(kind.fields["error_code"].shape))
+    )
+    return Record("ErrorDetails", lambda: {"error_code": Field(codes, True)})
+
+
+def _with_details(value: Any) -> list[Any]:
+    error = {"type": "invalid_request_error", "message": "no", "details": value}
+    return [_START, {"type": "error", "error": error}]
+
+
 def _ended(word: str) -> list[Any]:
     return [_START, _END | {"delta": {"stop_reason": word}}, _STOP]
-
-
-__all__ = ["PACKAGE", "Items", "beta", "options_of", "wires"]

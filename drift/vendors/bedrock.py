@@ -8,7 +8,7 @@ from typing import Any
 from botocore.session import get_session  # type: ignore[import-untyped]  # it has no stubs
 
 from drift.filled import Rules
-from drift.shapes import Choice, Record, Shape, shape_of_botocore
+from drift.shapes import Record, Shape, shape_of_botocore
 from drift.wires import Case, Reasons, Wire, as_aws, json_text, options_of, values_of
 
 PACKAGE = "botocore"
@@ -83,6 +83,3 @@ def _started(option: Record) -> Case:
 
 def _ended(word: str) -> list[Any]:
     return [_START, {"messageStop": {"stopReason": word}}, _END[1]]
-
-
-__all__ = ["PACKAGE", "Choice", "wires"]

@@ -11,7 +11,7 @@ from openai.types.beta import beta_response_output_item
 from openai.types.shared import chat_model, responses_model
 
 from drift.filled import Rules, minimal
-from drift.shapes import Leaf, Record, Shape, shape_of
+from drift.shapes import Record, Shape, shape_of
 from drift.wires import Case, Reasons, Wire, encoded, json_text, options_of, tagged, values_of
 
 PACKAGE = "openai"
@@ -212,6 +212,3 @@ def _incomplete(word: str) -> list[Any]:
 def _failed(word: str) -> list[Any]:
     ended = {"id": "resp_1", "status": "failed", "error": {"code": word, "message": "no"}, "output": []}
     return [_CREATED, {"type": "response.failed", "response": ended}]
-
-
-__all__ = ["PACKAGE", "Leaf", "wires"]

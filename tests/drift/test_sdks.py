@@ -34,12 +34,17 @@ def installed(package: str) -> Sdk:
     (sdk,) = read((package,))
     if sdk.version is None:
         pytest.skip(f"{package} is not installed (extras: test, peers)")
-    for wire in sdk.wires:
-        recorded = load(wire.name)
-        assert recorded is not None, "run scripts/drift --record"
-        if numbers(sdk.version) < numbers(recorded["sdk"].rpartition(" ")[2]):
-            pytest.skip(f"{package} {sdk.version} is older than the record, which is of {recorded['sdk']}")
+    recorded = recorded_version(package)
+    if numbers(sdk.version) < numbers(recorded):
+        pytest.skip(f"{package} {sdk.version} is older than the record, which is of {recorded}")
     return sdk
+
+
+def recorded_version(package: str) -> str:
+    found = (load(name) or {} for name in FEWEST_TYPES)
+    versions = [v for p, _, v in (record.get("sdk", "").partition(" ") for record in found) if p == package]
+    assert versions, "run scripts/drift --record"
+    return versions[0]
 
 
 def numbers(version: str) -> list[int]:
