@@ -56,10 +56,14 @@ class Place(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """One instance and the leaves of it that have to be found again."""
+    """One instance and the leaves of it that have to be found again.
+
+    left_out: the patterns by which fields of this instance are missing
+    """
 
     value: Any
     places: list[Place]
+    left_out: set[str]
 
 
 def instances(shape: Shape, label: str, rules: Rules = Rules()) -> Iterator[Filled]:
@@ -68,7 +72,7 @@ def instances(shape: Shape, label: str, rules: Rules = Rules()) -> Iterator[Fill
     for _ in range(_MOST_ROUNDS):
         filler = _Filler(rules, marks, seen)
         value = filler.fill(shape, label, (), ())
-        yield Filled(value, filler.places)
+        yield Filled(value, filler.places, filler.left_out)
         if not seen.pending:
             return
 
@@ -121,6 +125,7 @@ class _Filler:
         self, rules: Rules, marks: Iterator[int], options: _Options, *, optional: bool = True
     ) -> None:
         self.places: list[Place] = []
+        self.left_out: set[str] = set()
         self._rules = rules
         self._marks = marks
         self._options = options
@@ -185,7 +190,10 @@ class _Filler:
         return not _is_tag(shape) and (not self._optional or _holds(shape, inside))
 
     def _is_meaningless(self, *names: str) -> bool:
-        return any(_found(self._rules.meaningless, name) is not None for name in names)
+        patterns = self._rules.meaningless
+        found = {pattern for pattern in patterns if any(map(_matcher(pattern), names))}
+        self.left_out |= found
+        return bool(found)
 
     def _fields(self, shape: Record, label: str) -> Mapping[str, Field]:
         """All fields, or of a type that has one at a time that one and what may stand beside it."""

@@ -18,7 +18,7 @@ from llmstream.events import Error, Event, Finish, Raw
 from llmstream.grammar import check
 from llmstream.testing.gist import with_numbered_ids
 
-__all__ = ["Loss", "events_of", "finish_of", "losses"]
+__all__ = ["Loss", "events_of", "finish_of", "losses", "starts", "unused"]
 
 _MARK = re.compile(r"mark\d+x")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -56,8 +56,18 @@ def losses(wire: Wire) -> list[Loss]:
     summed = [
         Loss(top, "lost", frozenset(fields[label] for label in below))
         for top, below in _summed(lost, found - lost).items()
+        if top not in broken  # whose message tells more
     ]
     return sorted([*summed, *(Loss(label, what) for label, what in broken.items())])
+
+
+def unused(wire: Wire) -> list[str]:
+    """Patterns of what is left out by design that no field of the SDK matches any more."""
+    used: set[str] = set()
+    for case in wire.cases:
+        for filled in instances(case.shape, case.name, wire.rules):
+            used |= filled.left_out
+    return sorted(set(wire.rules.meaningless) - used)
 
 
 def events_of(wire: Wire, payloads: Iterable[Any]) -> list[Event]:
@@ -140,15 +150,15 @@ def _decoded(value: str) -> str | None:
 
 def _summed(lost: set[str], found: set[str]) -> dict[str, list[str]]:
     """The labels of what is lost, each with those below it; an object with nothing left is one label."""
-    holding = {start for label in found for start in _starts(label)}
+    holding = {start for label in found for start in starts(label)}
     tops: dict[str, list[str]] = {}
     for label in sorted(lost):
-        top = next(start for start in _starts(label) if start not in holding)
+        top = next(start for start in starts(label) if start not in holding)
         tops.setdefault(top, []).append(label)
     return tops
 
 
-def _starts(label: str) -> list[str]:
+def starts(label: str) -> list[str]:
     """A label's beginnings from the top, the label itself last."""
     steps = _LABEL_STEP.split(label)
     return ["".join(steps[: count + 1]) for count in range(len(steps))]

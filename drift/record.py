@@ -7,13 +7,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from drift.losses import Loss, finish_of, losses
+from drift.losses import Loss, finish_of, losses, starts
 from drift.matrix import violations
 from drift.sdks import Sdk
 from drift.shapes import Leaf, Shape, records, text_of
 from drift.wires import Wire
 
-__all__ = ["FOLDER", "Change", "Found", "compared", "found_in", "is_new", "load", "requests_found", "save"]
+__all__ = [
+    "FOLDER",
+    "Change",
+    "Found",
+    "compared",
+    "found_in",
+    "is_new",
+    "is_recorded",
+    "load",
+    "requests_found",
+    "save",
+]
 
 FOLDER = Path(__file__).with_name("record")
 REQUESTS = "requests"
@@ -68,6 +79,11 @@ def _models(wires: Iterable[Wire]) -> dict[str, tuple[str, ...]]:
     return recorded | {wire.name: wire.models for wire in wires}
 
 
+def is_recorded(label: str, what: str, losses: Mapping[str, str]) -> bool:
+    """Whether a loss is in the record: itself, or as a part of an object that was lost as a whole."""
+    return any(losses.get(start) == what for start in starts(label))
+
+
 def is_new(loss: Loss, recorded: Found) -> bool:
     """Whether a loss is of a field that the record does not know: the SDK is newer than the record."""
     known = {f"{kind}.{field}" for kind, fields in recorded["types"].items() for field in fields}
@@ -119,7 +135,7 @@ def compared(found: Found, recorded: Found | None) -> list[Change]:
 
 
 def _losses(now: Mapping[str, str], before: Mapping[str, str]) -> list[Change]:
-    new = {label: what for label, what in now.items() if before.get(label) != what}
+    new = {label: what for label, what in now.items() if not is_recorded(label, what, before)}
     return [
         *(
             Change("lost", label if what == "lost" else f"{label}: {what}", True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 
+from drift.losses import unused
 from drift.record import REQUESTS, Change, Found, compared, found_in, load, requests_found, save
 from drift.sdks import read
 from drift.wires import Wire
@@ -19,6 +21,7 @@ def look(packages: tuple[str, ...], *, record: bool, everything: bool) -> int:
 
     returns: the exit status of the command
     """
+    logging.getLogger("llmstream").setLevel(logging.CRITICAL)  # decoders log what vendors warn of
     found: dict[str, Found] = {}
     wires: list[Wire] = []
     trouble = 0
@@ -32,6 +35,8 @@ def look(packages: tuple[str, ...], *, record: bool, everything: bool) -> int:
             found[wire.name] = found_in(sdk, wire)
             wires.append(wire)
             _report(wire.name, found[wire.name], everything)
+            for pattern in unused(wire):
+                print(f"  unused: {pattern!r} of drift/meaningless.toml matches no field; remove it")
     _progress("requests")
     found[REQUESTS] = requests_found(wires, lambda provider: _progress(f"requests of {provider}"))
     _progress("")

@@ -26,9 +26,11 @@ TYPICAL: Mapping[str, tuple[str, ...]] = {
 
 
 def _refused_without_need(wanted: Wanted, sent: Sent) -> bool:
-    """Only functions in Chat Completions, for models that take none there, have to be refused."""
-    in_chat = wanted.provider in ("openai", "azure") and bool(wanted.tools)
-    needed = in_chat and re.search(openai.TOOLS_NEED_RESPONSES, wanted.model)
+    """Only Chat Completions has to refuse: models that it does not serve, and functions for some."""
+    pattern = openai.NEEDS_RESPONSES
+    if wanted.tools:
+        pattern += "|" + openai.TOOLS_NEED_RESPONSES
+    needed = wanted.provider in ("openai", "azure") and re.search(pattern, wanted.model)
     return sent.refusal is not None and not needed
 
 

@@ -7,7 +7,7 @@ import re
 from drift.requests import Sent, Wanted
 from drift.rules.rule import Efforts, Rule, effort_rules, other_effort
 
-__all__ = ["RULES", "TOOLS_NEED_RESPONSES", "TYPICAL"]
+__all__ = ["NEEDS_RESPONSES", "RULES", "TOOLS_NEED_RESPONSES", "TYPICAL"]
 
 _CHAT = ("openai", "azure")
 _RESPONSES = ("openai-responses", "azure-responses")
@@ -26,9 +26,10 @@ _GPT: Efforts = {
     r"^gpt-5\.1": ("none", "low", "medium", "high"),
     r"^gpt-5\.[2-5]": _NONE_TO_XHIGH,
     r"^gpt-5": ("minimal", "low", "medium", "high"),
-    r"^o\d": ("low", "medium", "high"),
+    r"^o(?!1-(mini|preview))\d": ("low", "medium", "high"),
 }
 _TOOLS_NEED_NONE = r"^gpt-5\.(5|6)(?!.*-pro)|^gpt-6-(sol|luna)|^gpt-6\.1-terra"
+NEEDS_RESPONSES = r"codex|-pro(-|$)|deep-research|computer-use"  # OpenAI's pages of these models, 2026-11
 TOOLS_NEED_RESPONSES = r"^gpt-6-astra|^gpt-6\.1-sol|^gpt-6\.2-"
 _NEVER_SAMPLES = (
     r"^gpt-6(\.2)?-astra|^gpt-6\.[12]-sol|^gpt-5\.[123]-chat-latest|^gpt-5(\.\d)?-pro|^o\d"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from openai.types import chat, responses
 from openai.types.beta import beta_response_output_item
@@ -46,12 +46,33 @@ def _chat(meaningless: Mapping[str, str]) -> Wire:
         (
             # What is said of the complete answer comes in a last chunk without choices.
             Case(chunk.name, chunk, lambda value: [value, value | {"choices": []}, "[DONE]"]),
+            Case(
+                "delta of a custom call",
+                shape_of(CustomCall),
+                lambda value: [_calls(value), _CALLED, "[DONE]"],
+            ),
             Case(f"delta {delta.name}", delta, lambda value: [_chunk(value), _chunk({}, "stop"), "[DONE]"]),
         ),
         (Reasons("finish_reason", values_of(choice.fields["finish_reason"].shape), _ended),),
         rules,
         values_of(shape_of(chat_model.ChatModel)),
     )
+
+
+class CustomInput(TypedDict):
+    """The text of such a call, which is no JSON."""
+
+    name: str
+    input: str
+
+
+class CustomCall(TypedDict):
+    """What the SDK for Node knows (7.57, 2026-11) and this one does not; remove it once this one does."""
+
+    index: int
+    id: str
+    type: Literal["custom"]
+    custom: CustomInput
 
 
 def _item(shape: Shape) -> Record:
@@ -63,6 +84,13 @@ def _item(shape: Shape) -> Record:
 def _chunk(delta: Any, reason: str | None = None) -> Any:
     choice = {"index": 0, "delta": delta, "finish_reason": reason}
     return {"id": "c", "object": "chat.completion.chunk", "choices": [choice]}
+
+
+def _calls(call: Any) -> Any:
+    return _chunk({"tool_calls": [call]})
+
+
+_CALLED = _chunk({}, "tool_calls")
 
 
 def _ended(word: str) -> list[Any]:

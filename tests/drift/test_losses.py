@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypedDict
 
 from drift.filled import Rules
-from drift.losses import Loss, finish_of, losses
+from drift.losses import Loss, finish_of, losses, unused
 from drift.shapes import shape_of
 from drift.wires import Case, Reasons, Wire, as_line, time_text
 
@@ -85,6 +85,13 @@ def test_a_field_that_may_be_left_out() -> None:
     assert losses(wire(Newer, Rules(meaningless={"Newer.verdict": "for tests"}))) == []
 
 
+def test_patterns_that_match_nothing() -> None:
+    rules = Rules(
+        meaningless={"Newer.verdict": "for tests", "Newer.gone": "for tests", "Line.message.*": "too"}
+    )
+    assert unused(wire(Newer, rules)) == ["Newer.gone"]
+
+
 def test_a_field_beside_others_that_are_read() -> None:
     found = losses(wire(Scored))
     assert found == [Loss("Line.message.tool_calls[].score", "lost", frozenset({"ScoredCall.score"}))]
@@ -100,6 +107,12 @@ def test_a_defect_of_reading_is_reported() -> None:
     (loss,) = losses(wire(Wrong))
     assert loss.label == "Line"
     assert "an event could not be read" in loss.what
+
+
+def test_a_type_has_one_line() -> None:
+    """A type that cannot be read is lost as well; the record holds one finding by label."""
+    found = losses(wire(Line, Rules(fixed={"Function.name": 7})))
+    assert len({loss.label for loss in found}) == len(found) > 0
 
 
 def test_marks_do_not_change_the_record() -> None:

@@ -58,6 +58,16 @@ def test_another_defect_is_a_new_loss() -> None:
     assert lines(now, BEFORE) == ["lost: Part.text: raises KeyError: 'x'"]
 
 
+def test_a_part_of_what_was_lost_is_not_new() -> None:
+    """As where a decoder begins to read an object, but not all of it."""
+    before = {"losses": {"Message.diagnostics": "lost"}}
+    now = {"losses": {"Message.diagnostics.reason<Miss>.type": "lost"}}
+    assert lines(now, before) == ["no longer lost: Message.diagnostics"]
+    assert (
+        lines({"losses": {"Message.diagnosticsText": "lost"}}, before)[0] == "lost: Message.diagnosticsText"
+    )
+
+
 def test_violations_by_rule_and_provider() -> None:
     now = {"violations": {"a rule": {"acme": {"m1": "effort=none", "m2": "plain"}, "other": {"m3": "plain"}}}}
     before = {"violations": {"a rule": {"acme": {"m1": "plain"}}, "old": {"acme": {"m1": "plain"}}}}
