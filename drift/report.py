@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from drift.losses import unused
 from drift.record import REQUESTS, Change, Found, compared, found_in, load, requests_found, save
@@ -21,7 +23,23 @@ def look(packages: tuple[str, ...], *, record: bool, everything: bool) -> int:
 
     returns: the exit status of the command
     """
-    logging.getLogger("llmstream").setLevel(logging.CRITICAL)  # decoders log what vendors warn of
+    with _quiet():
+        return _look(packages, record=record, everything=everything)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the log of llmstream: instances are full of what vendors warn of."""
+    log = logging.getLogger("llmstream")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
+def _look(packages: tuple[str, ...], *, record: bool, everything: bool) -> int:
     found: dict[str, Found] = {}
     wires: list[Wire] = []
     trouble = 0
