@@ -340,10 +340,16 @@ class Simulator:
             name = "anthropic"
         elif http.url.startswith("/api/"):
             name = "ollama"
+        elif "x-goog-api-key" in http.headers or "/v1beta/" in http.url or "enerateContent" in http.url:
+            name = "gemini"
+        elif http.url.startswith("/model/"):
+            name = "bedrock-converse"
         return by_name.get(name, self._dialects[0])
 
 
 def _refusal(dialect: Dialect, error: ErrorInfo, received: Received) -> HttpResponse:
+    if error.request_id is None:  # some vendors repeat it in the body
+        error = msgspec.structs.replace(error, request_id=received.request_id)
     answer = dialect.encode_error(error)
     headers = {**_id_headers(received), **answer.headers}
     if error.retry_after_s is not None:

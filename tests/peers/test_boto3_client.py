@@ -70,8 +70,11 @@ def message_of(events: list[Any]) -> dict[str, Any]:
             elif "text" in delta:
                 block["text"] = block.get("text", "") + delta["text"]
             else:
-                text = block.setdefault("reasoningContent", {"reasoningText": {"text": ""}})["reasoningText"]
-                text["text"] += delta["reasoningContent"]["text"]
+                thought = block.setdefault("reasoningContent", {"reasoningText": {"text": ""}})[
+                    "reasoningText"
+                ]
+                thought["text"] += delta["reasoningContent"].get("text", "")
+                thought |= {k: v for k, v in delta["reasoningContent"].items() if k == "signature"}
     content = [blocks[index] for index in sorted(blocks)]
     for block in content:
         if "toolUse" in block:
@@ -93,7 +96,8 @@ async def test_it_reads_reasoning_text_calls_reason_and_usage() -> None:
     async with connected(turn) as ask:
         events = await ask(**TOOLS)
     content = message_of(events)["content"]
-    assert content[0] == {"reasoningContent": {"reasoningText": {"text": "Hm hm."}}}
+    thought = content[0]["reasoningContent"]["reasoningText"]
+    assert (thought["text"], bool(thought["signature"])) == ("Hm hm.", True)
     assert content[1] == {"text": "Привет, мир"}
     calls = [block["toolUse"] for block in content[2:]]
     assert [(c["name"], c["input"]) for c in calls] == [("weather", {"city": "Łódź"}), ("clock", {})]
