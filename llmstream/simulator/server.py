@@ -19,6 +19,7 @@ from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
 from llmstream.request import Request
 from llmstream.simulator.catalogue import lookup
 from llmstream.simulator.continued import ContinuedAnswers
+from llmstream.simulator.counting import count_tokens
 from llmstream.simulator.demo import Demo
 from llmstream.simulator.gate import (
     check_bind,
@@ -215,6 +216,9 @@ class Simulator:
             if page is not None:
                 return _whole(page)
             check_key(http.headers, self._api_keys)
+            page = count_tokens(http, self._dialects)
+            if page is not None:
+                return _whole(page)
             found = self._kept.wish(http, self._dialects)
             if found is not None:
                 dialect, wish = found
