@@ -22,9 +22,9 @@ _CAPABILITIES: Final = ("completion", "tools", "thinking", "vision")
 def lookup(http: HttpRequest, models: Sequence[str]) -> HttpResponse | None:
     """The answer to a request for models or version, or None for any other request.
 
-    `/v1/models` serves clients of OpenAI and of Anthropic alike, and in Google's words who brings
-    Google's key; `/api/...` is Ollama's. A name behind `/models/` is found whatever it is, for the
-    simulator answers under any.
+    `/v1/models` serves clients of OpenAI, Anthropic and Cohere alike; who brings a key of Google's or
+    comes with Mistral's client is answered in their words; `/api/...` is Ollama's. A name behind
+    `/models/` is found whatever it is, for the simulator answers under any.
     """
     path, _, query = http.url.partition("?")
     if http.method == "POST" and path.endswith("/api/show"):
@@ -41,13 +41,16 @@ def lookup(http: HttpRequest, models: Sequence[str]) -> HttpResponse | None:
     if not found or (name and not _NAME.fullmatch(name)):
         return None
     is_google = "x-goog-api-key" in http.headers or place.endswith("/v1beta") or "key=" in query
-    entry = _google_model if is_google else _model
+    is_mistral = place.startswith("/mistral/") or "mistral" in http.headers.get("user-agent", "")
+    entry = _google_model if is_google else _mistral_model if is_mistral else _model
     if name:
         return _json(entry(unquote(name[1:])))
     entries = [entry(one) for one in models]
     if is_google:
         return _json({"models": entries})
-    return _json({"object": "list", "data": entries, "has_more": False, "first_id": None, "last_id": None})
+    found_by_cohere = [{"name": one, "endpoints": ["chat"], "finetuned": False} for one in models]
+    pages = {"has_more": False, "first_id": None, "last_id": None}
+    return _json({"object": "list", "data": entries, "models": found_by_cohere, **pages})
 
 
 def _google_model(name: str) -> dict[str, Any]:
@@ -60,6 +63,11 @@ def _google_model(name: str) -> dict[str, Any]:
         "supportedGenerationMethods": ["generateContent", "countTokens"],
         "thinking": True,
     }
+
+
+def _mistral_model(name: str) -> dict[str, Any]:
+    abilities = {"completion_chat": True, "function_calling": True, "reasoning": True, "vision": True}
+    return {**_model(name), "type": "base", "capabilities": abilities}
 
 
 def _shown() -> dict[str, Any]:

@@ -102,8 +102,21 @@ def _echo(request: Request) -> str:
 
 
 def _thought(request: Request, words: str) -> str:
-    asked = request.reasoning is not None and request.reasoning.effort != "none"
-    return words if asked else ""
+    return words if _is_thinking_asked(request) else ""
+
+
+def _is_thinking_asked(request: Request) -> bool:
+    """By an effort or a budget, or in the vendor's own words, which leave the effort to the model."""
+    if request.reasoning is not None:
+        return request.reasoning.effort != "none"
+    for own in request.provider_options.values():
+        beside = own.get("additionalModelRequestFields")  # where Bedrock has what is a model's own
+        own = beside if isinstance(beside, dict) else own
+        thinking = own.get("thinking")
+        kind = thinking.get("type") if isinstance(thinking, dict) else None
+        if own.get("think") is True or kind in ("adaptive", "enabled"):
+            return True
+    return False
 
 
 def _excerpt(text: str) -> str:

@@ -69,6 +69,11 @@ def test_without_tools_it_takes_up_the_prompt() -> None:
 def test_reasoning_comes_when_asked_for() -> None:
     assert turn(Message.user("x"), reasoning=Reasoning(effort="low")).reasoning
     assert not turn(Message.user("x"), reasoning=Reasoning(effort="none")).reasoning
+    adaptive = {"thinking": {"type": "adaptive"}}
+    for own in (adaptive, {"think": True}, {"additionalModelRequestFields": adaptive}):
+        assert turn(Message.user("x"), provider_options={"acme": own}).reasoning
+    for own in ({"thinking": {"type": "between_tools"}}, {"thinking": True}, {"think": False}):
+        assert not turn(Message.user("x"), provider_options={"acme": own}).reasoning
 
 
 def test_a_schema_gets_json() -> None:

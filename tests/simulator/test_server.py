@@ -305,9 +305,13 @@ async def test_unknown_paths_and_foreign_hosts_are_turned_away(session: aiohttp.
 async def test_lists_of_models_for_real_clients(session: aiohttp.ClientSession) -> None:
     async with Simulator(models=("a", "b")) as simulator:
         async with session.get(simulator.url + "/v1/models") as answer:
-            assert [m["id"] for m in (await answer.json())["data"]] == ["a", "b"]
+            page = await answer.json()
+            assert [m["id"] for m in page["data"]] == ["a", "b"]
+            assert [m["name"] for m in page["models"]] == ["a", "b"]  # where Cohere's clients look
         async with session.get(simulator.url + "/api/tags") as answer:
             assert [m["name"] for m in (await answer.json())["models"]] == ["a", "b"]
+        async with session.get(simulator.url + "/mistral/v1/models") as answer:
+            assert [m["type"] for m in (await answer.json())["data"]] == ["base", "base"]
         async with session.get(simulator.url + "/v1/models/b") as answer:
             assert (await answer.json())["id"] == "b"
         async with session.post(simulator.url + "/api/show", json={"model": "a"}) as answer:
