@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from types import TracebackType
 
 import msgspec
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from llmstream.dialects.base import Dialect, EventEncoder, KeepsAnswers, continues_answers
 from llmstream.dialects.openai_responses.kept_answers import KeptRequest
@@ -50,9 +50,10 @@ _CLOSE_S = 1.0
 def default_dialects() -> list[Dialect]:
     """The dialects the simulator speaks unless told otherwise.
 
-    Mistral's has the path of Chat Completions, so it is asked for below `/mistral`.
+    Mistral's has the path of Chat Completions, so it is asked for below `/mistral`. Claude's on the
+    clouds have paths of their own.
     """
-    from llmstream.dialects.anthropic import Anthropic
+    from llmstream.dialects.anthropic import BEDROCK_INVOKE, VERTEX, Anthropic
     from llmstream.dialects.bedrock_converse import BedrockConverse
     from llmstream.dialects.cohere import Cohere
     from llmstream.dialects.gemini import Gemini
@@ -72,6 +73,8 @@ def default_dialects() -> list[Dialect]:
         Cohere(),
         Ollama(),
         Mistral(),
+        BEDROCK_INVOKE,
+        VERTEX,
     ]
 
 
@@ -310,7 +313,8 @@ class Simulator:
     ) -> web.StreamResponse:
         headers = {"content-type": content_type, "cache-control": "no-cache", **_id_headers(received)}
         response = web.StreamResponse(status=status, headers=headers)
-        response.enable_chunked_encoding()
+        if incoming.version >= HttpVersion11:  # an older client, such as nginx by default, reads to the end
+            response.enable_chunked_encoding()
         await response.prepare(incoming)
         return response
 
@@ -338,7 +342,7 @@ class Simulator:
 
     def _likely(self, http: HttpRequest) -> Dialect:
         """Whose client sent a request that no dialect takes, by its marks."""
-        by_name = {dialect.name: dialect for dialect in self._dialects}
+        by_name = {dialect.name: dialect for dialect in reversed(self._dialects)}  # the vendor's own first
         name = "openai-chat"
         if "anthropic-version" in http.headers:
             name = "anthropic"
@@ -348,6 +352,8 @@ class Simulator:
             name = "gemini"
         elif http.url.startswith("/model/"):
             name = "bedrock-converse"
+        elif "rawPredict" in http.url:
+            name = "anthropic"
         return by_name.get(name, self._dialects[0])
 
 

@@ -355,6 +355,39 @@ async def test_paths_for_whole_answers_name_the_other(
         assert (answer.status, "only streams" in body, instead in body) == (400, True, True)
 
 
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/model/m/invoke-with-response-stream", "application/vnd.amazon.eventstream"),
+        (
+            "/v1/projects/p/locations/global/publishers/anthropic/models/m:streamRawPredict",
+            "text/event-stream",
+        ),
+    ],
+)
+async def test_claudes_of_the_clouds_are_served(session: aiohttp.ClientSession, path: str, kind: str) -> None:
+    asked = {"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    async with Simulator() as simulator, session.post(simulator.url + path, json=asked) as answer:
+        body = await answer.read()
+        assert (answer.status, answer.content_type) == (200, kind)
+        assert b"You" in body or kind != "text/event-stream"
+
+
+async def test_a_client_of_http_1_0_reads_to_the_end() -> None:
+    """As nginx does in front of a server, unless it is told better."""
+    body = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"Hi"}]}'
+    head = b"POST /v1/chat/completions HTTP/1.0\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+    async with Simulator() as simulator:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(simulator.url.rpartition(":")[2]))
+        writer.write(head + body)
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    assert b" 200 " in answer.partition(b"\r\n")[0]
+    assert b"chunked" not in answer.partition(b"\r\n\r\n")[0].lower()
+    assert answer.endswith(b"data: [DONE]\n\n")
+
+
 async def test_refusals_repeat_the_id_in_their_body(session: aiohttp.ClientSession) -> None:
     async with Simulator() as simulator, session.post(simulator.url + "/v1/messages", json={}) as answer:
         assert (await answer.json())["request_id"] == answer.headers["request-id"] == "req_sim_0"

@@ -333,6 +333,13 @@ def test_a_thread_is_refused_with_its_code():
     assert json.loads(answer.body)["error"]["details"] == {"error_code": "thread_unsupported_request"}
 
 
+def test_the_older_field_for_a_schema_is_read():
+    schema = {"type": "object", "properties": {}, "additionalProperties": False}
+    request = read(output_format={"type": "json_schema", "schema": schema})
+    assert request.response_format == ResponseFormat(schema)
+    assert not request.provider_options
+
+
 def test_neighbours_of_one_role_are_fine():
     messages = [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]
     assert read(messages=messages).messages == (Message.user("a"), Message.user("b"))
