@@ -337,3 +337,11 @@ def test_googles_client_continues_a_long_answer(run: Run) -> None:
     found = results_of("google", run)
     assert (found["long"]["text"], found["long"]["finish"]) == (LONG, "STOP")
     assert "You said: say this" in found["chat"]["text"]
+
+
+def test_googles_client_reads_interactions(run: Run) -> None:
+    found = results_of("google", run)
+    talk = found["interactions"]
+    assert (talk["reasoning"], talk["calls"], talk["text"]) == ("Both, then.", INPUTS, QUOTED)
+    assert talk["finishes"] == ["requires_action", "completed"]
+    assert found["interactions refused"]["error"]["status"] == 429
