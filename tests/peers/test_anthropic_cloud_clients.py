@@ -187,7 +187,7 @@ async def test_a_runner_of_tools_runs_to_the_end(cloud: str) -> None:
 async def test_what_a_model_refuses_is_a_bad_request(cloud: str) -> None:
     model = NEWEST.get(cloud, "claude-opus-5-5")
     async with connected(cloud, Turn(text="Hello.")) as client:
-        with pytest.raises(anthropic.BadRequestError, match="disabled.* is not supported"):
+        with pytest.raises(anthropic.BadRequestError, match=r"disabled.* is not supported"):
             await final(client, model=model, thinking={"type": "disabled"})
         with pytest.raises(anthropic.BadRequestError, match="forced tool use"):
             await final(client, model=model, tools=[TOOL], tool_choice={"type": "any"})
