@@ -12,10 +12,12 @@ import msgspec
 from aiohttp import web
 
 from llmstream.dialects.base import Dialect, EventEncoder, KeepsAnswers
+from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.dialects.openai_responses.kept_answers import KeptRequest
 from llmstream.dialects.vendor_errors import error_from_value
-from llmstream.errors import BadRequest, ErrorInfo, LLMStreamError, ServerError
+from llmstream.errors import BadRequest, ErrorInfo, LLMStreamError, ServerError, error_from_info
 from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
+from llmstream.request import Request
 from llmstream.simulator.catalogue import lookup
 from llmstream.simulator.demo import Demo
 from llmstream.simulator.gate import (
@@ -31,6 +33,7 @@ from llmstream.simulator.player import Player
 from llmstream.simulator.received import Received
 from llmstream.simulator.recording import Recording
 from llmstream.simulator.script import Cut, Pace, Refuse, ScriptLike, Stall, Turn
+from llmstream.simulator.socket_server import SocketServer, wants_socket
 from llmstream.simulator.utterance import Beat, utter
 
 __all__ = ["Simulator", "default_dialects"]
@@ -183,8 +186,7 @@ class Simulator:
         http = HttpRequest(
             incoming.raw_path, b"", {k.lower(): v for k, v in incoming.headers.items()}, incoming.method
         )
-        received = Received(masked(http), f"req_sim_{len(self.requests)}")
-        self.requests.append(received)
+        received = self._note(masked(http))
         try:
             return await self._answer(incoming, http, received)
         except asyncio.CancelledError:
@@ -198,11 +200,18 @@ class Simulator:
             if task is not None:
                 self._handlers.discard(task)
 
+    def _note(self, http: HttpRequest) -> Received:
+        received = Received(http, f"req_sim_{len(self.requests)}")
+        self.requests.append(received)
+        return received
+
     async def _answer(
         self, incoming: web.Request, http: HttpRequest, received: Received
     ) -> web.StreamResponse:
         if not self._allow_remote and not host_is_local(http.headers.get("host")):
             return web.Response(status=403, text="the simulator is for this machine only")
+        if wants_socket(http):
+            return await self._talk(incoming, http, received)
         dialect = self._dialect_of(http)
         received.dialect = dialect.name if dialect is not None else ""
         try:
@@ -245,10 +254,7 @@ class Simulator:
             request = dialect.decode_request(http)
             received.request = msgspec.structs.replace(request, headers=redact_headers(request.headers))
             check_stream_asked(dialect, http)
-            number, self._answered = self._answered, self._answered + 1
-            turn = self._script.turn(request, number)
-            if isinstance(turn.fault, Refuse):
-                return _whole(_refusal(dialect, _refused(turn.fault), received))
+            number, turn = self._turn(request)
             kept = isinstance(dialect, KeepsAnswers) and dialect.is_kept(request, provider=_VENDOR)
             said = uncut(turn) if kept else turn  # what is kept is made to its end
             beats = utter(said, request, number=number, pace=self._pace, now=self._now())
@@ -264,6 +270,37 @@ class Simulator:
         response = await self._open(incoming, 200, dialect.content_type, received)
         await self._player.play(response, pieces)
         return await self._end(incoming, response, turn)
+
+    def _turn(self, request: Request) -> tuple[int, Turn]:
+        """What the script says to a request, and which one it is.
+
+        raises: LLMStreamError where it refuses
+        """
+        number, self._answered = self._answered, self._answered + 1
+        turn = self._script.turn(request, number)
+        if isinstance(turn.fault, Refuse):
+            raise error_from_info(_refused(turn.fault))
+        return number, turn
+
+    async def _talk(self, incoming: web.Request, http: HttpRequest, received: Received) -> web.StreamResponse:
+        """A WebSocket, at the path where answers come over HTTP."""
+        dialect = self._dialect_of(msgspec.structs.replace(http, method="POST"))
+        if not isinstance(dialect, OpenAIResponses):
+            return _whole(_refusal(self._likely(http), no_such_path(http).info, received))
+        received.dialect = dialect.name
+        try:
+            check_key(http.headers, self._api_keys)
+        except LLMStreamError as error:
+            return _whole(_refusal(dialect, error.info, received))
+
+        def speak(request: Request) -> tuple[Turn, list[Beat]]:
+            number, turn = self._turn(request)
+            return turn, utter(turn, request, number=number, pace=self._pace, now=self._now())
+
+        server = SocketServer(
+            dialect, http, self._player, speak, self._note, max_message_bytes=self._max_body_bytes
+        )
+        return await server.serve(incoming)
 
     async def _replay(self, incoming: web.Request, received: Received) -> web.StreamResponse:
         """The next recording, whatever was asked."""

@@ -15,7 +15,7 @@ from llmstream.events import Event, Raw
 from llmstream.streams.plan import Plan
 from llmstream.streams.reopening import Rest
 from llmstream.streams.resuming import is_break
-from llmstream.transport.http import Response
+from llmstream.transport.http import Body
 from llmstream.transport.watchdog import Watchdog
 
 __all__ = ["Answer"]
@@ -59,7 +59,7 @@ class Answer:
     def __init__(
         self,
         plan: Plan,
-        response: Response,
+        response: Body,
         sentence: Sentence,
         watchdog: Watchdog,
         *,

@@ -19,6 +19,8 @@ from llmstream.transport.retry import Retry
 if TYPE_CHECKING:
     import aiohttp
 
+    from llmstream.transport.socket_answer import SocketWay
+
 __all__ = ["KeptAnswer", "Plan", "Prepared", "secrets_of"]
 
 _SHORTEST_SECRET: Final = 6
@@ -70,6 +72,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     request: what is asked, for observers that want content
     kept:        the ways to an answer that is kept, where it is to be read on after a break
     follows:     whether `decoder` may make one of answers that are kept
+    sockets:     how it goes over a WebSocket; None where it goes by HTTP
     max_output_tokens: what the request may be answered with, for the limiter's estimate
     """
 
@@ -85,6 +88,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     new_keys: bool = False
     kept: KeptAnswer | None = None
     follows: bool = True
+    sockets: SocketWay | None = None
     model: str = ""
     call_id: str = ""
     limiter: Limiter | None = None

@@ -33,6 +33,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     provider_tools: whether tools of the vendor's own are known
     audio:          whether recordings may be sent
     background:     whether answers can be made in the background, kept and read on
+    websocket:      whether answers can come over a WebSocket (OpenAI, Azure, xAI; read 2026-11)
+    steering:       whether an answer over a WebSocket takes input while it comes (OpenAI alone)
     extra_body:     fixed fields of every request
     headers:        fixed headers of every request
     """
@@ -53,5 +55,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     provider_tools: bool = True
     audio: bool = False
     background: bool = True
+    websocket: bool = True
+    steering: bool = True
     extra_body: Mapping[str, Any] = {}
     headers: Mapping[str, str] = {}
