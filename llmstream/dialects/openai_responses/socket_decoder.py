@@ -60,8 +60,8 @@ class SocketResponsesDecoder(OpenAIResponsesDecoder):
             super().on(wire)
 
     def end(self) -> None:
-        """The body is over; a response that is, too, needs no successor."""
-        if self._over is not None:
+        """The body is over; a response that is, too, needs no successor, unless input was taken for one."""
+        if not self._steerings.items:
             self._end_held()
         super().end()
 

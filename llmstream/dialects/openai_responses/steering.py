@@ -69,14 +69,15 @@ class Steerings:
 
     def hear(self, kind: str, said: object, error: object) -> None:
         """What the server says of it: `response.steer.accepted`, `.pending` or `.failed`."""
-        number = said.get("id") if isinstance(said, dict) else None
+        found = said.get("id") if isinstance(said, dict) else None
+        number = found if isinstance(found, str) else ""
         if kind == "response.steer.pending":
             self.waiting = True
         elif kind == "response.steer.accepted":
             submission = self._settled()
-            if submission is not None and isinstance(number, str):
+            if submission is not None and number:
                 self._accepted[number] = submission
-        elif kind == "response.steer.failed" and self._accepted.pop(number or "", None) is None:
+        elif kind == "response.steer.failed" and self._accepted.pop(number, None) is None:
             submission = self._settled()
             if submission is not None:
                 submission.error = error_from_value({"error": error}, provider=self._provider, status=400)
