@@ -18,6 +18,9 @@ from llmstream.transport.websocket import Refusal, connect, handshake_headers
 
 __all__ = ["SocketAnswer", "SocketWay", "ask"]
 
+_AT_ONCE_BYTES: Final = 32 * 1024
+"""About as much as a reader takes of an HTTP body in one go."""
+
 _FRAMED: Final = {"content-type": "text/event-stream"}
 
 
@@ -53,16 +56,30 @@ class SocketAnswer:
         self._aborted: LLMStreamError | None = None
 
     async def read(self) -> bytes:
-        """The next message, framed; b"" where the server closes in good order.
+        """The messages that are here, framed; b"" where the server closes in good order.
 
         raises: TransportError, StreamError
         """
-        if self._held and self._aborted is None:
-            return _framed(self._held.popleft())
-        async with self._turn:
-            if not self._held:  # else who steered has read it
-                await self._receive()
-            return _framed(self._held.popleft())
+        if not self._held:
+            async with self._turn:
+                if not self._held:  # else who steered has read it
+                    await self._receive_all()
+        return self._all_held()
+
+    async def _receive_all(self) -> None:
+        """Holds the next message, and those behind it that are here already."""
+        await self._receive()
+        size = len(self._held[-1])
+        while self._line.socket.waiting and size < _AT_ONCE_BYTES and not self._line.talk.at_rest:
+            await self._receive()
+            size += len(self._held[-1])
+
+    def _all_held(self) -> bytes:
+        """What is held, as far as the server has not closed."""
+        pieces: list[bytes] = []
+        while self._held and (self._held[0] or not pieces):
+            pieces.append(_framed(self._held.popleft()))
+        return b"".join(pieces)
 
     async def _receive(self) -> None:
         """Puts the next message with those that are held."""

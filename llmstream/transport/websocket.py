@@ -55,6 +55,13 @@ class Socket:
         """Whether it is known to be of no more use."""
         return self._dropped or self._ws.closed
 
+    @property
+    def waiting(self) -> bool:
+        """Whether the next message is here, so that `receive` gives it without a wait."""
+        queue: Any = getattr(self._ws._reader, "_buffer", ())
+        # Behind a ping, receive() would wait for what follows.
+        return bool(queue) and queue[0][0].type is aiohttp.WSMsgType.TEXT
+
     async def send(self, message: bytes) -> None:
         """Sends one text message.
 

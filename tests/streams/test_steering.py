@@ -166,10 +166,11 @@ async def test_input_for_an_answer_that_is_over() -> None:
 
 async def test_input_that_comes_too_late_is_told(serve) -> None:
     async def answer(ws: web.WebSocketResponse, body: dict[str, Any], number: int) -> None:
+        first = said("Hi")
         if body["type"] == "response.create":
-            await send(ws, *said("Hi"))
+            await send(ws, *first[:3])
         else:
-            await send(ws, refused("response_already_completed"))
+            await send(ws, *first[3:], refused("response_already_completed"))
 
     stream = model(await serve(Sockets(answer))).stream("?")
     async for event in stream:

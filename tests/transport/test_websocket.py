@@ -56,11 +56,11 @@ async def asked(address: str, pool: SocketPool, words: str = "hi", **headers: st
 
 async def whole(address: str, pool: SocketPool, words: str = "hi", **headers: str) -> list[bytes]:
     answer = await asked(address, pool, words, **headers)
-    pieces = [await answer.read()]
-    while pieces[-1] != b"data: end\n\n":
-        pieces.append(await answer.read())
+    body = await answer.read()
+    while not body.endswith(b"data: end\n\n"):
+        body += await answer.read()
     await answer.finish()
-    return [piece.removeprefix(b"data: ").removesuffix(b"\n\n") for piece in pieces]
+    return [line.removeprefix(b"data: ") for line in body.split(b"\n\n") if line]
 
 
 class Server:
@@ -211,6 +211,49 @@ async def test_a_message_of_many_lines_is_one_event(serve) -> None:
     answer = await asked(await serve(handler), pool)
     assert await answer.read() == b"data: {  }  \n\n"
     answer.close()
+
+
+async def test_messages_that_are_here_come_at_once(serve) -> None:
+    pool = SocketPool()
+    answer = await asked(await serve(Server()), pool, " ".join("abcdef"))
+    assert await answer.read() == b"data: a\n\n"
+    await asyncio.sleep(0.05)
+    words = [*"bcdef0", "end"]
+    assert await answer.read() == "".join(f"data: {word}\n\n" for word in words).encode()
+    answer.close()
+    pool.close()
+
+
+async def test_what_came_before_a_break_is_given(serve) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        ws = web.WebSocketResponse()
+        await ws.prepare(request)
+        await ws.receive()
+        for word in "abc":
+            await ws.send_str(word)
+        await ws.ping()
+        await ws.send_str("d")
+        assert request.transport is not None
+        request.transport.close()
+        return ws
+
+    pool = SocketPool()
+    answer, found = await asked(await serve(handler), pool), []
+    with pytest.raises(LLMStreamError, match="broke while it answered"):
+        while True:
+            found.append(await answer.read())
+    assert b"".join(found) == b"".join(b"data: " + word.encode() + b"\n\n" for word in "abcd")
+    answer.close()
+
+
+async def test_a_proxy_of_the_environment_carries_it(serve, monkeypatch) -> None:
+    server, pool = Server(), SocketPool()
+    monkeypatch.setenv("HTTP_PROXY", await serve(server))
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert await whole("http://api.example/v1/responses", pool) == [b"hi", b"0", b"end"]
+    assert server.headers[0]["host"] == "api.example"
+    pool.close()
 
 
 async def test_who_leaves_ends_a_read(serve) -> None:
