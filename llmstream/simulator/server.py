@@ -88,7 +88,8 @@ class Simulator:
     models:      names on its lists of models; it answers under any name
 
     url:      where it listens, such as "http://127.0.0.1:40123"
-    requests: what it has received, in order
+    requests: what it has received, in order; of a WebSocket the handshake, then each message that asks
+              for an answer, under the method WEBSOCKET
     """
 
     def __init__(
@@ -300,7 +301,10 @@ class Simulator:
         server = SocketServer(
             dialect, http, self._player, speak, self._note, max_message_bytes=self._max_body_bytes
         )
-        return await server.serve(incoming)
+        try:
+            return await server.serve(incoming)
+        finally:
+            server.end(left=not self._closing)
 
     async def _replay(self, incoming: web.Request, received: Received) -> web.StreamResponse:
         """The next recording, whatever was asked."""

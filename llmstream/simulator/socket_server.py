@@ -98,12 +98,16 @@ class SocketServer:
         finally:
             speaker.cancel()
             await asyncio.wait([speaker])
-            if self._received is not None and not self._received.done.is_set():
-                self._received.disconnected = True
-                self._received.done.set()
         if not speaker.cancelled() and (error := speaker.exception()) is not None:
             raise error
         return self._ws
+
+    def end(self, *, left: bool) -> None:
+        """The socket is closed: by the client, who may have left an answer, or by us."""
+        received = self._received
+        if received is not None and not received.done.is_set():
+            received.disconnected = left
+            received.done.set()
 
     async def _hear(self, data: bytes) -> None:
         try:

@@ -214,7 +214,9 @@ class Model:
             keeping = None
         sockets = self._way() if keeping is None else None
         if keeping is not None and self.transport == "websocket":
-            warnings.append(OtherWarning("an answer in the background is not made over a WebSocket: by HTTP"))
+            warnings.append(
+                OtherWarning("answers in the background do not come over WebSockets; this one goes by HTTP")
+            )
         making = dialect.decoder if keeping is None else keeping.following_decoder
         if sockets is not None and talks_over_sockets(dialect):
             making = dialect.socket_decoder

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Hashable
 from typing import Any, Final
 
-from llmstream.errors import LLMStreamError
 from llmstream.exchange import Talk
 from llmstream.transport.loop_bound import LoopBound
 from llmstream.transport.websocket import Socket
@@ -61,11 +61,9 @@ class Line:
         self.socket.drop()
 
     async def _wait(self) -> None:
-        try:
+        with contextlib.suppress(Exception):
             async with asyncio.timeout(_IDLE_S):
                 await self.socket.receive()
-        except (TimeoutError, LLMStreamError):
-            pass
         self.socket.drop()  # whatever came: nothing was asked, so it is a farewell
 
 

@@ -258,6 +258,21 @@ async def test_connect_owns_its_sockets(serve) -> None:
     assert over_http.transport == "http"
 
 
+async def test_wrapped_models_connect_too() -> None:
+    async def plain(request: ls.Request, ask: Any) -> Any:
+        async for event in ask(request):
+            yield event
+
+    async with Simulator(Script((Turn(text="Hi"),))) as sim:
+        wrapped = ls.middleware.wrap(model(sim.url, transport="http"), plain)
+        async with wrapped.connect() as connected:
+            for _ in range(2):
+                assert (await connected.stream("?").collect()).text_content == "Hi"
+        assert handshakes(sim) == 1
+        await wrapped.stream("?").collect()
+        assert sim.requests[-1].http.method == "POST"
+
+
 async def test_pings_are_answered_at_rest(serve) -> None:
     ponged = asyncio.Event()
 

@@ -87,6 +87,7 @@ class SocketTalk:
         self._asked: _Remembered | None = None  # the request under way, with its answer as it comes
         self._response_id: str | None = None
         self._over = False
+        self._items = 0  # that were said to be done
         self._steerings = Steerings(provider)
 
     @property
@@ -124,7 +125,9 @@ class SocketTalk:
         if kind == "error":
             code = said.error.get("code") if isinstance(said.error, dict) else None
             return "moved" if code in _OF_THE_SOCKET else "answer"
-        if kind == "response.created":
+        if kind == "response.output_item.done":
+            self._items += 1
+        elif kind == "response.created":
             self._created(said.response)
         elif kind in TERMINAL:
             self._ended(kind, said.response)
@@ -155,12 +158,16 @@ class SocketTalk:
         items = self._steerings.take() if self._over or self._steerings.waiting else []
         if self._over and self._asked is not None:
             self._asked.output.extend(items)
-        self._over = False
+        self._over, self._items = False, 0
 
     def _ended(self, kind: str, raw: msgspec.Raw) -> None:
         response = _read(raw)
         self._over = True
         output = response.output if isinstance(response.output, list) else []
+        if not output or len(output) != self._items:
+            self._asked = (
+                None  # ChatGPT's backend says no output here: what the server remembers is not known
+            )
         if self._asked is not None:
             self._asked.output.extend(output)
             if kind == "response.completed" and isinstance(response.id, str):

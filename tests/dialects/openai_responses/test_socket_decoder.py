@@ -22,6 +22,7 @@ from llmstream.events import (
     ToolCall,
     Usage,
 )
+from llmstream.request import Request
 
 ITEM = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "French"}]}
 STEER = {"type": "response.steer", "previous_response_id": "resp_1", "input": [ITEM]}
@@ -131,6 +132,14 @@ def test_input_stands_where_it_took_effect() -> None:
     (event,) = [event for event in events_of(framed(*STEERED)) if isinstance(event, Custom)]
     assert event.kind == "openai.steering"
     assert event.provider_metadata["openai"]["item"] == ITEM
+
+
+def test_input_is_not_written_as_output() -> None:
+    """The answer of one server, passed on by another: the user's words are not the model's."""
+    encoder = OpenAIResponses().event_encoder(Request(model="gpt-5"))
+    body = b"".join(encoder.feed(event) for event in events_of(framed(*STEERED))) + encoder.close()
+    assert b"French" not in body
+    assert b"Salut" in body
 
 
 def test_tokens_are_those_of_all_responses() -> None:

@@ -43,16 +43,23 @@ def request(*items: dict[str, Any], **fields: Any) -> Any:
     return DIALECT.socket_request(json.dumps(body).encode())
 
 
-def hear(one: Any, *messages: dict[str, Any]) -> list[str]:
-    return [one.hear(json.dumps(message).encode()) for message in messages]
+def hear(one: Any, *messages: Any) -> list[str]:
+    """What the messages are, or lists of them."""
+    flat = [each for message in messages for each in (message if isinstance(message, list) else [message])]
+    return [one.hear(json.dumps(message).encode()) for message in flat]
 
 
 def created(number: str = "resp_1") -> dict[str, Any]:
     return {"type": "response.created", "response": {"id": number}}
 
 
-def ended(*output: dict[str, Any], kind: str = "completed", number: str = "resp_1") -> dict[str, Any]:
-    return {"type": f"response.{kind}", "response": {"id": number, "status": kind, "output": list(output)}}
+def done(item: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "response.output_item.done", "item": item}
+
+
+def ended(*output: dict[str, Any], kind: str = "completed", number: str = "resp_1") -> list[dict[str, Any]]:
+    response = {"id": number, "status": kind, "output": list(output)}
+    return [*map(done, output), {"type": f"response.{kind}", "response": response}]
 
 
 def answered(*output: dict[str, Any], **end: Any) -> Any:
@@ -124,6 +131,17 @@ def test_only_complete_answers_are_gone_on_from(kind: str) -> None:
     one = answered(ANSWER, kind=kind)
     assert one.at_rest
     assert asked(one, HI, OURS, MORE)[0] is None
+
+
+@pytest.mark.parametrize("told", [[], [ANSWER], [ANSWER, ANSWER, ANSWER]])
+def test_an_output_that_is_not_whole_proves_nothing(told: list[Any]) -> None:
+    """ChatGPT's backend ends an answer with an empty output, though it has said its items."""
+    one = talk()
+    one.ask(request(HI))
+    response = {"id": "resp_1", "status": "completed", "output": told}
+    hear(one, created(), done(ANSWER), done(ANSWER), {"type": "response.completed", "response": response})
+    assert one.at_rest
+    assert asked(one, HI, *[OURS] * len(told), MORE)[0] is None
 
 
 def test_each_answer_is_gone_on_from_once() -> None:
