@@ -35,6 +35,8 @@ class _Message(msgspec.Struct):
 
     type: Any = None
     response: msgspec.Raw = msgspec.Raw()
+    output_index: Any = None
+    item: Any = None
     steer: Any = None
     error: Any = None
 
@@ -87,7 +89,7 @@ class SocketTalk:
         self._asked: _Remembered | None = None  # the request under way, with its answer as it comes
         self._response_id: str | None = None
         self._over = False
-        self._items = 0  # that were said to be done
+        self._done: list[tuple[int, Any]] = []  # items that are whole, with their places
         self._steerings = Steerings(provider)
 
     @property
@@ -126,7 +128,8 @@ class SocketTalk:
             code = said.error.get("code") if isinstance(said.error, dict) else None
             return "moved" if code in _OF_THE_SOCKET else "answer"
         if kind == "response.output_item.done":
-            self._items += 1
+            place = said.output_index if isinstance(said.output_index, int) else len(self._done)
+            self._done.append((place, said.item))
         elif kind == "response.created":
             self._created(said.response)
         elif kind in TERMINAL:
@@ -158,17 +161,15 @@ class SocketTalk:
         items = self._steerings.take() if self._over or self._steerings.waiting else []
         if self._over and self._asked is not None:
             self._asked.output.extend(items)
-        self._over, self._items = False, 0
+        self._over, self._done = False, []
 
     def _ended(self, kind: str, raw: msgspec.Raw) -> None:
         response = _read(raw)
         self._over = True
-        output = response.output if isinstance(response.output, list) else []
-        if not output or len(output) != self._items:
-            self._asked = (
-                None  # ChatGPT's backend says no output here: what the server remembers is not known
-            )
-        if self._asked is not None:
+        output = _output(response.output, self._done)
+        if output is None:
+            self._asked = None
+        elif self._asked is not None:
             self._asked.output.extend(output)
             if kind == "response.completed" and isinstance(response.id, str):
                 # A response that is not complete cannot be gone on from.
@@ -201,6 +202,18 @@ def _read(raw: msgspec.Raw) -> _Response:
         return _response.decode(raw)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return _Response()
+
+
+def _output(said: object, done: list[tuple[int, Any]]) -> list[Any] | None:
+    """The items of an answer; None where it is not clear which they are.
+
+    Those that were streamed are what a conversation is made of: the last event may encrypt reasoning anew,
+    or, of ChatGPT's backend, have no output at all.
+    """
+    output = said if isinstance(said, list) else []
+    if len(output) in (0, len(done)):
+        return [item for _, item in sorted(done, key=lambda each: each[0])]
+    return None if done else output
 
 
 def _digest(items: list[msgspec.Raw]) -> bytes:

@@ -133,15 +133,41 @@ def test_only_complete_answers_are_gone_on_from(kind: str) -> None:
     assert asked(one, HI, OURS, MORE)[0] is None
 
 
-@pytest.mark.parametrize("told", [[], [ANSWER], [ANSWER, ANSWER, ANSWER]])
-def test_an_output_that_is_not_whole_proves_nothing(told: list[Any]) -> None:
+def completed(*output: Any) -> dict[str, Any]:
+    return {"type": "response.completed", "response": {"id": "resp_1", "output": list(output)}}
+
+
+@pytest.mark.parametrize("output", [(), ({**ANSWER, "id": "msg_9"},)])
+def test_items_count_as_they_were_streamed(output: tuple[Any, ...]) -> None:
     """ChatGPT's backend ends an answer with an empty output, though it has said its items."""
     one = talk()
     one.ask(request(HI))
-    response = {"id": "resp_1", "status": "completed", "output": told}
-    hear(one, created(), done(ANSWER), done(ANSWER), {"type": "response.completed", "response": response})
+    hear(one, created(), done(ANSWER), completed(*output))
+    assert asked(one, HI, OURS, MORE) == ("resp_1", [MORE])
+
+
+def test_items_stand_in_their_places() -> None:
+    one = talk()
+    one.ask(request(HI))
+    hear(one, created(), {**done(CALL), "output_index": 1}, {**done(ANSWER), "output_index": 0}, completed())
+    assert asked(one, HI, OURS, CALL, MORE) == ("resp_1", [MORE])
+
+
+def test_items_that_only_the_last_event_says_count() -> None:
+    one = talk()
+    one.ask(request(HI))
+    hear(one, created(), completed(ANSWER))
+    assert asked(one, HI, OURS, MORE) == ("resp_1", [MORE])
+
+
+@pytest.mark.parametrize("output", [(ANSWER,), (ANSWER, ANSWER, ANSWER)])
+def test_an_output_that_is_not_clear_proves_nothing(output: tuple[Any, ...]) -> None:
+    one = talk()
+    one.ask(request(HI))
+    hear(one, created(), done(ANSWER), done(ANSWER), completed(*output))
     assert one.at_rest
-    assert asked(one, HI, *[OURS] * len(told), MORE)[0] is None
+    for count in range(4):
+        assert not one.continues(request(HI, *[OURS] * count, MORE))
 
 
 def test_each_answer_is_gone_on_from_once() -> None:
@@ -199,7 +225,7 @@ def test_strange_responses_break_nothing(response: object) -> None:
     one = talk()
     one.ask(request(HI))
     hear(one, {"type": "response.created", "response": response})
-    hear(one, {"type": "response.completed", "response": response})
+    hear(one, {"type": "response.output_item.done"}, {"type": "response.completed", "response": response})
     assert one.at_rest
     assert asked(one, HI, OURS, MORE)[0] is None
 
