@@ -291,6 +291,8 @@ class Simulator:
         received.dialect = dialect.name
         try:
             check_key(http.headers, self._api_keys)
+            if self._recordings:
+                raise BadRequest("recordings are played over HTTP only", status=400)
         except LLMStreamError as error:
             return _whole(_refusal(dialect, error.info, received))
 

@@ -63,8 +63,9 @@ class Line:
     async def _wait(self) -> None:
         with contextlib.suppress(Exception):
             async with asyncio.timeout(_IDLE_S):
-                await self.socket.receive()
-        self.socket.drop()  # whatever came: nothing was asked, so it is a farewell
+                while (message := await self.socket.receive()) and self.talk.hear(message) == "beside":
+                    pass
+        self.socket.drop()  # what came is a farewell, as nothing was asked
 
 
 class SocketPool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from llmstream.simulator import Call, Cut, Pace, Refuse, Script, Simulator, Turn
+from llmstream.simulator import Call, Cut, Pace, Recording, Refuse, Script, Simulator, Turn
 
 openai = pytest.importorskip("openai", reason="OpenAI's own client is not installed")
 websockets = pytest.importorskip("websockets", reason="the client's WebSockets are not installed")
@@ -169,6 +169,13 @@ async def test_path_of_no_socket_is_not_found() -> None:
         async with websockets.connect(address + "/openai-responses/v1/responses"):
             pass
     assert caught.value.response.status_code == 404
+
+
+async def test_recordings_are_not_played_over_it() -> None:
+    recording = Recording(body=b"data: {}\n\n")
+    async with Simulator(recordings=recording) as simulator:
+        with pytest.raises(websockets.exceptions.InvalidStatus, match="400"):
+            await websockets.connect(simulator.url.replace("http", "ws") + "/v1/responses")
 
 
 async def test_other_hosts_get_no_socket() -> None:

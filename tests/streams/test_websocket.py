@@ -143,6 +143,59 @@ async def test_steps_of_an_agent_share_a_socket() -> None:
     assert len(sim.requests[3].request.messages) == 5  # the server has it all
 
 
+async def test_items_as_openai_sends_them_are_known_again(serve) -> None:
+    """Reasoning that goes back encrypted, a phase, annotations and a call, as gpt-5 streams them."""
+    thought = {"id": "rs_1", "type": "reasoning", "summary": [], "content": [], "encrypted_content": "abc"}
+    cited = {
+        "type": "url_citation",
+        "start_index": 0,
+        "end_index": 2,
+        "url": "https://a.example/",
+        "title": "A",
+    }
+    part = {"type": "output_text", "text": "I look.", "annotations": [cited], "logprobs": []}
+    words = {
+        "id": "msg_1",
+        "type": "message",
+        "status": "completed",
+        "role": "assistant",
+        "phase": "commentary",
+        "content": [part],
+    }
+    call = {
+        "id": "fc_1",
+        "type": "function_call",
+        "status": "completed",
+        "call_id": "call_1",
+        "name": "clock",
+        "arguments": '{"city":"Oslo"}',
+    }
+    items = [thought, words, call]
+
+    def clock(city: str) -> str:
+        return "noon"
+
+    async def answer(ws: web.WebSocketResponse, body: dict[str, Any], number: int) -> None:
+        if len(sockets.received) > 1:
+            await send(ws, *said("Noon.", "resp_2", "msg_2"))
+            return
+        await send(ws, created())
+        for place, item in enumerate(items):
+            begun = (
+                {**item, "encrypted_content": "ab"} if item is thought else {**item, "status": "in_progress"}
+            )
+            await send(ws, {"type": "response.output_item.added", "output_index": place, "item": begun})
+            await send(ws, {"type": "response.output_item.done", "output_index": place, "item": item})
+        await send(ws, ended("resp_1", {**thought, "encrypted_content": "abd"}, words, call))
+
+    sockets = Sockets(answer)
+    run = ls.Agent(model(await serve(sockets)), tools=[clock]).stream("?")
+    assert (await run.collect()).text_content == "Noon."
+    body = sockets.received[1][1]
+    assert body["previous_response_id"] == "resp_1"
+    assert [item["type"] for item in body["input"]] == ["function_call_output"]
+
+
 async def test_changed_history_goes_whole() -> None:
     async with Simulator(Script((Turn(text="Hello there"), Turn(text="Yes")))) as sim:
         asking = model(sim.url)

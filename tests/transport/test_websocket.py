@@ -36,10 +36,10 @@ class Echo:
         return request
 
     def hear(self, message: bytes) -> Heard:
-        if message == b"moved":
-            return "moved"
+        if message in (b"moved", b"beside"):
+            return "moved" if message == b"moved" else "beside"
         self.at_rest = message == b"end"
-        return "beside" if message == b"beside" else "answer"
+        return "answer"
 
     def steer(self, content: Any) -> Steering:
         raise NotImplementedError
@@ -162,6 +162,31 @@ async def test_a_socket_left_alone_closes(serve, monkeypatch) -> None:
     server, pool = Server(), SocketPool()
     await whole(await serve(server), pool)
     await server.closed.wait()
+
+
+async def test_a_word_beside_does_not_end_a_rest(serve) -> None:
+    read, opened = asyncio.Event(), []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        opened.append(request)
+        ws = web.WebSocketResponse(autoping=False)
+        await ws.prepare(request)
+        async for message in ws:
+            if message.type is WSMsgType.PONG:
+                read.set()
+                continue
+            await ws.send_str("end")
+            if not read.is_set():
+                await ws.send_str("beside")
+                await ws.ping()
+        return ws
+
+    pool, address = SocketPool(), await serve(handler)
+    await whole(address, pool)
+    await read.wait()
+    assert await whole(address, pool) == [b"end"]
+    assert len(opened) == 1
+    pool.close()
 
 
 async def test_only_so_many_rest(serve, monkeypatch) -> None:
