@@ -11,6 +11,7 @@ AZURE_RESPONSES = replace(
     title="Azure OpenAI (Responses)",
     dialect=OpenAIResponses(Quirks(steering=False)),
     aliases=(),
+    wire=None,
     notes="MODEL is the deployment; only below `/openai/v1`, so leave `OPENAI_API_VERSION` unset",
 )
 """A resource of one's own on Azure, spoken to in Responses."""
