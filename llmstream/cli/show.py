@@ -18,7 +18,7 @@ from llmstream.events import (
 
 __all__ = ["Show", "show_for", "source_line", "warning_line"]
 
-_HINT: Final = "plain text only; pip install 'llmstream[cli]' renders Markdown as it streams"
+_HINT: Final = "plain text only; pip install 'llmstream-sdk[cli]' renders Markdown as it streams"
 
 
 class Show(Protocol):

@@ -148,7 +148,7 @@ def _connection(
     try:
         import mcp
     except ImportError:
-        raise Unsupported("MCP needs the mcp package: pip install 'llmstream[mcp]'") from None
+        raise Unsupported("MCP needs the mcp package: pip install 'llmstream-sdk[mcp]'") from None
 
     async def heard(message: object) -> None:
         if isinstance(message, mcp.types.ToolListChangedNotification):

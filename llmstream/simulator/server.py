@@ -12,9 +12,10 @@ import msgspec
 from aiohttp import HttpVersion11, web
 
 from llmstream.dialects.base import Dialect, EventEncoder, KeepsAnswers, continues_answers
+from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.dialects.openai_responses.kept_answers import KeptRequest
 from llmstream.dialects.vendor_errors import error_from_value
-from llmstream.errors import BadRequest, ErrorInfo, LLMStreamError, ServerError
+from llmstream.errors import BadRequest, ErrorInfo, LLMStreamError, ServerError, error_from_info
 from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
 from llmstream.request import Request
 from llmstream.simulator.catalogue import lookup
@@ -34,6 +35,7 @@ from llmstream.simulator.player import Player
 from llmstream.simulator.received import Received
 from llmstream.simulator.recording import Recording
 from llmstream.simulator.script import Cut, Pace, Refuse, ScriptLike, Stall, Turn
+from llmstream.simulator.socket_server import SocketServer, wants_socket
 from llmstream.simulator.utterance import Beat, utter
 
 __all__ = ["Simulator", "default_dialects"]
@@ -91,7 +93,8 @@ class Simulator:
     models:      names on its lists of models; it answers under any name
 
     url:      where it listens, such as "http://127.0.0.1:40123"
-    requests: what it has received, in order
+    requests: what it has received, in order; of a WebSocket the handshake, then each message that asks
+              for an answer, under the method WEBSOCKET
     """
 
     def __init__(
@@ -190,8 +193,7 @@ class Simulator:
         http = HttpRequest(
             incoming.raw_path, b"", {k.lower(): v for k, v in incoming.headers.items()}, incoming.method
         )
-        received = Received(masked(http), f"req_sim_{len(self.requests)}")
-        self.requests.append(received)
+        received = self._note(masked(http))
         try:
             return await self._answer(incoming, http, received)
         except asyncio.CancelledError:
@@ -205,11 +207,18 @@ class Simulator:
             if task is not None:
                 self._handlers.discard(task)
 
+    def _note(self, http: HttpRequest) -> Received:
+        received = Received(http, f"req_sim_{len(self.requests)}")
+        self.requests.append(received)
+        return received
+
     async def _answer(
         self, incoming: web.Request, http: HttpRequest, received: Received
     ) -> web.StreamResponse:
         if not self._allow_remote and not host_is_local(http.headers.get("host")):
             return web.Response(status=403, text="the simulator is for this machine only")
+        if wants_socket(http):
+            return await self._talk(incoming, http, received)
         dialect = self._dialect_of(http)
         received.dialect = dialect.name if dialect is not None else ""
         try:
@@ -256,8 +265,6 @@ class Simulator:
             received.request = msgspec.structs.replace(request, headers=redact_headers(request.headers))
             check_stream_asked(dialect, http)
             turn, number = self._turn(dialect, request)
-            if isinstance(turn.fault, Refuse):
-                return _whole(_refusal(dialect, _refused(turn.fault), received))
             kept = isinstance(dialect, KeepsAnswers) and dialect.is_kept(request, provider=_VENDOR)
             said = uncut(turn) if kept else turn  # what is kept is made to its end
             beats = utter(said, request, number=number, pace=self._pace, now=self._now())
@@ -275,7 +282,10 @@ class Simulator:
         return await self._end(incoming, response, turn)
 
     def _turn(self, dialect: Dialect, request: Request) -> tuple[Turn, int]:
-        """What is answered, and its number: the next of the script, or the rest of an earlier one."""
+        """What is answered, and its number: the next of the script, or the rest of an earlier one.
+
+        raises: LLMStreamError where the script refuses
+        """
         continuing = dialect if continues_answers(dialect) else None
         place = continuing.place_of(request) if continuing is not None else None
         if place is not None:
@@ -285,9 +295,36 @@ class Simulator:
             turn = self._script.turn(request, number)
         if request.settings.max_output_tokens == 0:  # Anthropic's way to fill the cache ahead
             turn = Turn(finish_reason="length")
+        if isinstance(turn.fault, Refuse):
+            raise error_from_info(_refused(turn.fault))
         if continuing is not None:
             turn = self._continued.first(continuing, turn, request, number=number, now=self._now())
         return turn, number
+
+    async def _talk(self, incoming: web.Request, http: HttpRequest, received: Received) -> web.StreamResponse:
+        """A WebSocket, at the path where answers come over HTTP."""
+        dialect = self._dialect_of(msgspec.structs.replace(http, method="POST"))
+        if not isinstance(dialect, OpenAIResponses):
+            return _whole(_refusal(self._likely(http), no_such_path(http).info, received))
+        received.dialect = dialect.name
+        try:
+            check_key(http.headers, self._api_keys)
+            if self._recordings:
+                raise BadRequest("recordings are played over HTTP only", status=400)
+        except LLMStreamError as error:
+            return _whole(_refusal(dialect, error.info, received))
+
+        def speak(request: Request) -> tuple[Turn, list[Beat]]:
+            turn, number = self._turn(dialect, request)
+            return turn, utter(turn, request, number=number, pace=self._pace, now=self._now())
+
+        server = SocketServer(
+            dialect, http, self._player, speak, self._note, max_message_bytes=self._max_body_bytes
+        )
+        try:
+            return await server.serve(incoming)
+        finally:
+            server.end(left=not self._closing)
 
     async def _replay(self, incoming: web.Request, received: Received) -> web.StreamResponse:
         """The next recording, whatever was asked."""

@@ -15,7 +15,7 @@ from llmstream.events import Event, Raw
 from llmstream.streams.plan import Plan
 from llmstream.streams.reopening import Rest
 from llmstream.streams.resuming import is_break
-from llmstream.transport.http import Response
+from llmstream.transport.http import Body
 from llmstream.transport.watchdog import Watchdog
 
 __all__ = ["Answer"]
@@ -43,7 +43,7 @@ Between two slices other tasks may run, so a body that comes at once does not ho
 Reopen: TypeAlias = Callable[[LLMStreamError, Position], Awaitable[Rest | None]]
 """(why the answer broke off, how far it was read) to the rest of it, or None where it is not to be had."""
 
-Continue: TypeAlias = Callable[[Place, LLMStreamError | None], Awaitable[tuple[Response, Watchdog]]]
+Continue: TypeAlias = Callable[[Place, LLMStreamError | None], Awaitable[tuple[Body, Watchdog]]]
 """(where the answer goes on, why it broke off) to the next response of it, and what watches that."""
 
 
@@ -65,7 +65,7 @@ class Answer:
     def __init__(
         self,
         plan: Plan,
-        response: Response,
+        response: Body,
         sentence: Sentence,
         watchdog: Watchdog,
         *,

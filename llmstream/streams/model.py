@@ -8,6 +8,7 @@ import functools
 import inspect
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
 
 import msgspec
@@ -20,6 +21,7 @@ from llmstream.dialects.base import (
     continues_answers,
     keeps_answers,
     output_abilities,
+    talks_over_sockets,
 )
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.events import Event, OtherWarning, Warning
@@ -32,6 +34,7 @@ from llmstream.streams.history import is_plain, mended
 from llmstream.streams.inlining import Inliner
 from llmstream.streams.observations import Observe
 from llmstream.streams.observers import joined
+from llmstream.streams.option_checks import Transport, check_transport
 from llmstream.streams.options import Options, Prompt, as_messages, make_request
 from llmstream.streams.plan import Continued, KeptAnswer, Plan, Prepared, secrets_of
 from llmstream.streams.resuming import ResumeToken, asking_to_keep, dialect_that_keeps, end_kept
@@ -47,6 +50,8 @@ if TYPE_CHECKING:
     from llmstream.chunks import StreamingChunk
     from llmstream.streams.call import Call
     from llmstream.tools import AnyTool
+    from llmstream.transport.socket_answer import SocketWay
+    from llmstream.transport.socket_pool import SocketPool
 
 __all__ = ["ApiKey", "Model"]
 
@@ -66,7 +71,10 @@ class Model:
               bytes; by default none is, and such a request is refused
     limiter:  paces this model's requests together with those of every model that has the same one
     observe:  called with an `Observation` at each attempt, at the first content and at the end
-    raises:   InvalidRequest for a spec that names no provider or no model
+    transport: "websocket" where the vendor has that too (OpenAI's Responses): the steps of an agent go
+              over one socket, and an answer can be steered while it comes
+    raises:   InvalidRequest for a spec that names no provider or no model; Unsupported for a provider
+              without WebSockets
     """
 
     def __init__(
@@ -84,6 +92,7 @@ class Model:
         downloads: Downloads | None = None,
         limiter: Limiter | None = None,
         observe: Observe | None = None,
+        transport: Transport = "http",
     ) -> None:
         name, colon, model = spec.partition(":") if isinstance(spec, str) else ("", "", "")
         if provider is None and not (name and colon and model):
@@ -102,6 +111,10 @@ class Model:
         self._api_key = api_key
         self._headers = dict(headers or {})
         self._session = session
+        self._sockets: SocketPool | None = None  # the caller's own, while it is connected
+        self.transport = transport
+        if transport != "http":
+            check_transport(transport, self.provider)
 
     def __repr__(self) -> str:
         return f"Model({self.provider.name}:{self.name})"
@@ -109,6 +122,24 @@ class Model:
     def stream(self, prompt: Prompt, **options: Unpack[Options]) -> EventStream:
         """A stream that accumulates and runs tools; see `EventStream`."""
         return EventStream(self, as_messages(prompt), options)
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[Model]:
+        """The same model over WebSockets of its own, which close when the block ends.
+
+        The first opens with the first request; more open where several answers come at once.
+
+        raises: Unsupported for a provider without WebSockets
+        """
+        from llmstream.transport.socket_pool import SocketPool  # brings aiohttp
+
+        check_transport("websocket", self.provider)
+        model = self.__copy__()
+        model.transport, model._sockets = "websocket", SocketPool()
+        try:
+            yield model
+        finally:
+            model._sockets.close()
 
     def resume(
         self, token: ResumeToken, prompt: Prompt = (), *, whole: bool = False, **options: Unpack[Options]
@@ -204,7 +235,14 @@ class Model:
         keeping = dialect if keeps_answers(dialect) else None
         if keeping is not None and not keeping.is_kept(request, provider=name):
             keeping = None
+        sockets = self._way() if keeping is None else None
+        if keeping is not None and self.transport == "websocket":
+            warnings.append(
+                OtherWarning("answers in the background do not come over WebSockets; this one goes by HTTP")
+            )
         making = dialect.decoder if keeping is None else keeping.following_decoder
+        if sockets is not None and talks_over_sockets(dialect):
+            making = dialect.socket_decoder
         plan = self._plan(
             request,
             given,
@@ -217,6 +255,7 @@ class Model:
             kept=self._kept(keeping, request) if keeping and given.get("resume") else None,
             follows=keeping is not None,
             continued=self._continued(way.request, inliner, adapter) if keeping is None else None,
+            sockets=sockets,
         )
         return _calls()(plan, total_started=started)
 
@@ -249,6 +288,20 @@ class Model:
             kept=kept,
         )
         return _calls()(plan, total_started=started)
+
+    def _way(self) -> SocketWay | None:
+        """How a request goes over a socket; None where it goes by HTTP."""
+        dialect, name = self.provider.dialect, self.provider.name
+        if self.transport == "http" or not talks_over_sockets(dialect):
+            return None
+        from llmstream.transport.socket_answer import SocketWay  # brings aiohttp
+
+        return SocketWay(
+            functools.partial(dialect.talk, provider=name),
+            dialect.socket_request,
+            self._sockets,
+            self.limits.max_event_bytes,
+        )
 
     def _asked(self, request: Request) -> Asked:
         """The request in the mode of its response format; most have none."""

@@ -20,6 +20,8 @@ from llmstream.transport.retry import Retry
 if TYPE_CHECKING:
     import aiohttp
 
+    from llmstream.transport.socket_answer import SocketWay
+
 __all__ = ["Continued", "KeptAnswer", "Plan", "Prepared", "secrets_of"]
 
 _SHORTEST_SECRET: Final = 6
@@ -77,6 +79,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     kept:        the ways to an answer that is kept, where it is to be read on after a break
     follows:     whether `decoder` may make one of answers that are kept
     continued:   makes the next request, where the vendor cuts long answers and they are to be continued
+    sockets:     how it goes over a WebSocket; None where it goes by HTTP
     max_output_tokens: what the request may be answered with, for the limiter's estimate
     """
 
@@ -94,6 +97,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     kept: KeptAnswer | None = None
     follows: bool = True
     continued: Continued | None = None
+    sockets: SocketWay | None = None
     model: str = ""
     call_id: str = ""
     limiter: Limiter | None = None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import aiohttp
 
     from llmstream.streams.plan import Plan, Prepared
-    from llmstream.transport.http import Response
+    from llmstream.transport.http import Body
 
 __all__ = [
     "ResumeToken",
@@ -99,7 +99,7 @@ def is_break(error: LLMStreamError) -> bool:
             return isinstance(error, ConnectionLost | ConnectionFailed | IncompleteStream)
 
 
-async def open_kept(plan: Plan, prepared: Prepared) -> Response:
+async def open_kept(plan: Plan, prepared: Prepared) -> Body:
     """An answer that is kept, as a stream.
 
     raises: what the vendor says in place of it; TransportError
@@ -109,7 +109,7 @@ async def open_kept(plan: Plan, prepared: Prepared) -> Response:
     return await checked(plan, await send(prepared.http, plan.deadlines, plan.session))
 
 
-async def checked(plan: Plan, response: Response) -> Response:
+async def checked(plan: Plan, response: Body) -> Body:
     """The same response, if it is a stream; else it is closed.
 
     raises: what the vendor says in place of it

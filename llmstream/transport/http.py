@@ -7,7 +7,7 @@ import functools
 import io
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -27,7 +27,7 @@ from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.failures import typed_failure
 from llmstream.transport.sessions import current_session, proxy_for
 
-__all__ = ["Response", "send"]
+__all__ = ["Body", "Response", "check_answer", "check_headers", "parsed_url", "send"]
 
 _ERROR_BODY_BYTES: Final = 64 * 1024
 _ERROR_BODY_S: Final = 5.0
@@ -38,6 +38,37 @@ _DRAIN_S: Final = 0.25
 _STATUS_REDIRECT: Final = range(300, 400)
 _STATUS_PROXY: Final = 407
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
+
+
+class Body(Protocol):
+    """What an answer is read from, whichever way it comes; see `Response`."""
+
+    status: int
+    headers: dict[str, str]
+
+    async def read(self) -> bytes:
+        """The next piece; b"" at the end."""
+        ...
+
+    async def read_error(self) -> bytes:
+        """What an error answer says."""
+        ...
+
+    async def read_all(self, max_bytes: int) -> bytes:
+        """The whole of an answer that is no stream."""
+        ...
+
+    def abort(self, error: LLMStreamError) -> None:
+        """Ends it now, with this error."""
+        ...
+
+    def close(self) -> None:
+        """Leaves it now."""
+        ...
+
+    async def finish(self) -> None:
+        """Lets the connection serve again where it can."""
+        ...
 
 
 class Response:
@@ -140,11 +171,27 @@ async def send(
     session: the caller's own; by default the pooled one of the running loop
     raises:  TransportError, InvalidRequest; RedirectRefused for any 3xx, ProxyError for 407
     """
-    url, scheme, host = _parsed(request.url)
-    _check_headers(request.headers)
+    url, scheme, host = parsed_url(request.url)
+    check_headers(request.headers)
     if session is None:
         session = await current_session()
     response = await _ask(session, request, url, deadlines, proxy_for(scheme, host))
+    check_answer(response, host)
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    if encoding not in _ENCODINGS and response.status < 400:  # of a refusal, the status says enough
+        response.close()
+        raise DecodeError(
+            f"{host} answers in a content-encoding that nobody asked for and that is not known: {encoding!r}",
+            status=response.status,
+        )
+    return Response(response, host)
+
+
+def check_answer(response: aiohttp.ClientResponse, host: str) -> None:
+    """Whether the answer is of the server that was asked; closes any other.
+
+    raises: RedirectRefused for any 3xx, ProxyError for 407
+    """
     if response.status in _STATUS_REDIRECT:
         response.close()
         target = _target(response.headers.get("location", ""))
@@ -160,18 +207,10 @@ async def send(
             "as in http://user:password@host:port.",
             status=response.status,
         )
-    encoding = response.headers.get("content-encoding", "").strip().lower()
-    if encoding not in _ENCODINGS and response.status < 400:  # of a refusal, the status says enough
-        response.close()
-        raise DecodeError(
-            f"{host} answers in a content-encoding that nobody asked for and that is not known: {encoding!r}",
-            status=response.status,
-        )
-    return Response(response, host)
 
 
 @functools.lru_cache(maxsize=256)
-def _parsed(url: str) -> tuple[URL, str, str]:
+def parsed_url(url: str) -> tuple[URL, str, str]:
     """An address as aiohttp wants it, its scheme and its host."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -233,7 +272,7 @@ def _went_stale(error: Exception) -> bool:
     return isinstance(error, aiohttp.ClientOSError) and not isinstance(error, aiohttp.ClientConnectorError)
 
 
-def _check_headers(headers: Mapping[str, str]) -> None:
+def check_headers(headers: Mapping[str, str]) -> None:
     """Whether HTTP can carry them; all in one look, and only where that fails one by one.
 
     raises: InvalidRequest

@@ -159,7 +159,7 @@ def test_without_rich_or_on_a_dumb_terminal_the_text_is_plain(chat, screen, term
     code = _WITHOUT_RICH if terminal == "xterm" else ""
     session, _ = chat(script, "Why?", code=code, TERM=terminal)
     assert session.end() == 0
-    assert ("pip install 'llmstream[cli]'" in session.text) == (terminal == "xterm")
+    assert ("pip install 'llmstream-sdk[cli]'" in session.text) == (terminal == "xterm")
     assert "(thinking) Hm.\r\n\r\nThe sky is **blue** .\r\n" in session.text
     assert "\x1b" not in session.text
 

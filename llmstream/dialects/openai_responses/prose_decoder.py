@@ -7,10 +7,18 @@ from typing import Any
 from llmstream.dialects.base import Limits
 from llmstream.dialects.decoder import Framing, PayloadDecoder
 from llmstream.dialects.openai_responses.open_item import OpenItem, Slot, extras_of
-from llmstream.dialects.openai_responses.sources import KEY, source_of
+from llmstream.dialects.openai_responses.sources import KEY, LISTED, source_of
 from llmstream.dialects.openai_responses.wire import WireEvent, events
 from llmstream.errors import LimitExceeded
-from llmstream.events import ReasoningDelta, ReasoningEnd, ReasoningStart, TextDelta, TextEnd, TextStart
+from llmstream.events import (
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    Source,
+    TextDelta,
+    TextEnd,
+    TextStart,
+)
 
 __all__ = ["ProseDecoder"]
 
@@ -33,6 +41,7 @@ class ProseDecoder(PayloadDecoder[WireEvent]):
         self._by_id: dict[Any, OpenItem] = {}
         self._used: set[str] = set()
         self._sources = 0
+        self._listed: set[str] = set()
         self._pages: set[Any] = set()
         self._count = 0
 
@@ -111,6 +120,14 @@ class ProseDecoder(PayloadDecoder[WireEvent]):
         if annotation["url"] not in self._pages:
             self._pages.add(annotation["url"])
             self._give_source(annotation)
+
+    def listed(self, url: str) -> None:
+        """A page that a web search lists, once; where the text cites it, that is another source."""
+        if url not in self._listed:
+            self._listed.add(url)
+            self._sources += 1
+            metadata = {KEY: {"type": LISTED}}
+            self.out.append(Source("url", f"source-{self._sources}", url, provider_metadata=metadata))
 
     def _give_source(self, annotation: dict[str, Any]) -> None:
         source = source_of(annotation, f"source-{self._sources + 1}")

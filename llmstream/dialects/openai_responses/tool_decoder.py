@@ -7,7 +7,7 @@ from typing import Any, Final
 from llmstream.dialects.json_text import is_json
 from llmstream.dialects.openai_responses.open_item import OpenItem, Slot, extras_of
 from llmstream.dialects.openai_responses.prose_decoder import ProseDecoder
-from llmstream.dialects.openai_responses.sources import KEY
+from llmstream.dialects.openai_responses.sources import KEY, listed_sources
 from llmstream.dialects.openai_responses.tool_items import (
     RESULT_ITEMS,
     as_text,
@@ -150,7 +150,8 @@ class ToolDecoder(ProseDecoder):
     def _start(self, item: OpenItem) -> None:
         wire = item.wire
         self.close_texts()
-        item.call_id = self.fresh(call_id_of(wire) or f"call-{self._count}")
+        item.first_id = call_id_of(wire)
+        item.call_id = self.fresh(item.first_id or f"call-{self._count}")
         self.out.append(self.input_start(item, item.call_id))
         held, item.parts = item.parts, []
         for fragment in held:
@@ -204,6 +205,9 @@ class ToolDecoder(ProseDecoder):
         said: dict[str, Any] = {"type": item.kind, **self.origin(item)}
         if item.kind in _STREAMED:
             said |= extras_of(item.wire)
+            last_id = call_id_of(item.wire)
+            if last_id and last_id != item.first_id:
+                said["call_id"] = last_id  # what the item says last is what its output has to name
             if item.kind == "custom_tool_call" and not text:
                 said["input"] = ""
         elif not is_whole(item.wire):
@@ -218,6 +222,8 @@ class ToolDecoder(ProseDecoder):
             self.out.append(ToolApprovalRequest(item.call_id, item.item_id or item.call_id))
         elif is_whole(item.wire):
             self._result(item.call_id, tool_name_of(item.wire), wire)
+            for url in listed_sources(wire):
+                self.listed(url)
 
     def _result(self, call_id: str, name: str, wire: dict[str, Any]) -> None:
         failed = wire.get("status") in ("failed", "incomplete") or bool(wire.get("error"))
