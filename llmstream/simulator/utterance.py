@@ -114,9 +114,12 @@ def _signature(number: int) -> str:
 
 
 def _signed(number: int) -> Metadata:
-    """What the vendors of Claude give with every thought: clients drop a thought that has none."""
+    """What vendors give with a thought so that it can go back: clients drop a thought that has none.
+
+    Claude's sign it; OpenAI's encrypt it, which stands for it where nothing is stored.
+    """
     told = {"signature": _signature(number)}
-    return {"anthropic": told, "bedrock": told}
+    return {"anthropic": told, "bedrock": told, "openai": {"encrypted_content": _signature(number)}}
 
 
 def _signed_call(events: Iterable[Event], number: int) -> Iterator[Event]:

@@ -182,18 +182,21 @@ def test_its_loop_of_tools_runs_to_the_end(program: str, results: Results) -> No
 
 
 @pytest.mark.parametrize("provider", AI_SDK)
-@pytest.mark.parametrize("case", ["demo loop", "loop with thinking"])
+@pytest.mark.parametrize("case", ["demo loop", "loop with thinking", "nothing stored"])
 def test_the_ai_sdk_runs_the_demo_to_its_end(run: Run, provider: str, case: str) -> None:
     found = results_of(f"ai_sdk {provider}", run)[case]
+    if (provider, case) == ("openai-chat", "nothing stored"):  # gpt-6-sol takes no tools there
+        assert found["error"]["status"] == 400
+        return
     assert (found["steps"], found["finish"]) == (2, "stop")
     assert found["text"].endswith("That is all there is.")
-    losses = [words for words in found["warnings"] if "reasoning metadata" in words]
-    assert losses == []
+    assert "easoning parts" not in "".join(found["warnings"])  # what it drops: unsigned, not encrypted
+    assert "reasoning metadata" not in "".join(found["warnings"])
 
 
 def test_it_parses_an_answer_of_a_schema(program: str, results: Results) -> None:
-    found = results["typed"]
-    assert found["value"] == {"city": "Paris", "year": 1}
+    for case in ("typed", "streamed") if program.startswith("ai_sdk") else ("typed",):
+        assert results[case]["value"] == {"city": "Paris", "year": 1}
 
 
 def test_a_forced_call_is_nothing_but_the_call(run: Run) -> None:

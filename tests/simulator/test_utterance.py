@@ -43,11 +43,12 @@ def test_a_turn_is_a_sentence_in_words() -> None:
     assert finish.finish_reason == "tool-calls"
 
 
-def test_thoughts_are_signed_as_claudes_are() -> None:
+def test_thoughts_are_signed_or_encrypted() -> None:
     (end,) = [b.event for b in utter(FULL, ASKED, number=3) if isinstance(b.event, ReasoningEnd)]
     signature = end.provider_metadata["anthropic"]["signature"]
     assert signature
     assert end.provider_metadata["bedrock"]["signature"] == signature
+    assert end.provider_metadata["openai"]["encrypted_content"]
 
 
 def test_the_first_call_is_signed_as_geminis_are() -> None:

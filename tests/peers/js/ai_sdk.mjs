@@ -1,5 +1,5 @@
 // The AI SDK of Vercel: one program for all of its providers, named by the second argument.
-import { Output, generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
+import { Output, generateText, jsonSchema, stepCountIs, streamObject, streamText, tool } from "ai";
 import { CLOCK, KEY, PLACE, WEATHER, forecast, noon, refusals, report, url } from "./report.mjs";
 
 const PROVIDERS = {
@@ -120,6 +120,23 @@ await report({
   typed: async () => {
     const { found, result } = await collected("typed", { output: place });
     return { value: await result.output, finish: found.finish };
+  },
+  streamed: async () => {
+    const { partialObjectStream, object } = streamObject({ model: model("sim"), prompt: "typed", schema: jsonSchema(PLACE) });
+    let drafts = 0;
+    for await (const _ of partialObjectStream) drafts += 1;
+    return { value: await object, drafts };
+  },
+  "nothing stored": async () => {
+    const stateless = { store: false, include: ["reasoning.encrypted_content"] };
+    const { found, result } = await collected("loop", {
+      tools: runnable,
+      stopWhen: stepCountIs(5),
+      reasoning: "low",
+      name: NEWEST[provider]?.[0],
+      providerOptions: { openai: stateless, xai: { store: false } },
+    });
+    return { ...found, text: await result.text };
   },
   "typed by tools": async () => {
     const more = { tools: { weather: plain.weather }, toolChoice: "required" };
