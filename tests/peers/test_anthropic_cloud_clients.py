@@ -145,7 +145,14 @@ async def test_a_second_turn_with_results_is_answered(cloud: str) -> None:
 @pytest.mark.parametrize("cloud", CLOUDS)
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(400, "BadRequestError"), (403, "PermissionDeniedError"), (429, "RateLimitError")],
+    [
+        (400, "BadRequestError"),
+        (401, "AuthenticationError"),
+        (403, "PermissionDeniedError"),
+        (429, "RateLimitError"),
+        (503, "ServiceUnavailableError"),
+        (529, "OverloadedError"),
+    ],
 )
 async def test_refusals_are_its_typed_errors(cloud: str, status: int, kind: str) -> None:
     async with connected(cloud, Turn(fault=Refuse(status=status, message="not today"))) as client:
