@@ -28,6 +28,14 @@ _WHOLE_BY_DEFAULT: Final = frozenset({"openai-chat", "openai-responses", "anthro
 Clouds that serve them say it in the path: `invoke-with-response-stream`, `MODEL:streamRawPredict`.
 """
 
+_WHOLE_PATHS: Final = {
+    re.compile(r"[/]models/[^/]+(:|%3A)generateContent$", re.IGNORECASE): ":streamGenerateContent",
+    re.compile(r"[/]models/[^/]+(:|%3A)rawPredict$", re.IGNORECASE): ":streamRawPredict",
+    re.compile(r"/model/[^/]+/converse$"): "/converse-stream",
+    re.compile(r"/model/[^/]+/invoke$"): "/invoke-with-response-stream",
+}
+"""Paths for an answer in one piece, and how their vendors name the same as a stream."""
+
 
 def check_bind(host: str, *, allow_remote: bool) -> None:
     """Refuses an address that others can reach, unless that is wanted.
@@ -93,9 +101,14 @@ def check_stream_asked(dialect: Dialect, http: HttpRequest) -> None:
         )
 
 
-def no_such_path(http: HttpRequest) -> NotFound:
-    """The refusal of a path that no dialect knows."""
+def no_such_path(http: HttpRequest) -> BadRequest | NotFound:
+    """The refusal of a path that no dialect knows, or that of an answer in one piece."""
     path = http.url.partition("?")[0]
+    streamed = next((to for at, to in _WHOLE_PATHS.items() if at.search(path)), None)
+    if http.method == "POST" and streamed is not None:
+        return BadRequest(
+            f"the simulator only streams: ask with {streamed}", status=400, reason="invalid_request"
+        )
     return NotFound(
         f"no dialect of the simulator answers {http.method} {path}", status=404, reason="not_found"
     )

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from types import TracebackType
 
 import msgspec
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from llmstream.dialects.base import Dialect, EventEncoder, KeepsAnswers, continues_answers
 from llmstream.dialects.openai_responses import OpenAIResponses
@@ -20,6 +20,7 @@ from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
 from llmstream.request import Request
 from llmstream.simulator.catalogue import lookup
 from llmstream.simulator.continued import ContinuedAnswers
+from llmstream.simulator.counting import count_tokens
 from llmstream.simulator.demo import Demo
 from llmstream.simulator.gate import (
     check_bind,
@@ -51,9 +52,10 @@ _CLOSE_S = 1.0
 def default_dialects() -> list[Dialect]:
     """The dialects the simulator speaks unless told otherwise.
 
-    Mistral's has the path of Chat Completions, so it is asked for below `/mistral`.
+    Mistral's has the path of Chat Completions, so it is asked for below `/mistral`. Claude's on the
+    clouds have paths of their own.
     """
-    from llmstream.dialects.anthropic import Anthropic
+    from llmstream.dialects.anthropic import BEDROCK_INVOKE, VERTEX, Anthropic
     from llmstream.dialects.bedrock_converse import BedrockConverse
     from llmstream.dialects.cohere import Cohere
     from llmstream.dialects.gemini import Gemini
@@ -73,6 +75,8 @@ def default_dialects() -> list[Dialect]:
         Cohere(),
         Ollama(),
         Mistral(),
+        BEDROCK_INVOKE,
+        VERTEX,
     ]
 
 
@@ -224,6 +228,9 @@ class Simulator:
             if page is not None:
                 return _whole(page)
             check_key(http.headers, self._api_keys)
+            page = count_tokens(http, self._dialects)
+            if page is not None:
+                return _whole(page)
             found = self._kept.wish(http, self._dialects)
             if found is not None:
                 dialect, wish = found
@@ -343,7 +350,8 @@ class Simulator:
     ) -> web.StreamResponse:
         headers = {"content-type": content_type, "cache-control": "no-cache", **_id_headers(received)}
         response = web.StreamResponse(status=status, headers=headers)
-        response.enable_chunked_encoding()
+        if incoming.version >= HttpVersion11:  # an older client, such as nginx by default, reads to the end
+            response.enable_chunked_encoding()
         await response.prepare(incoming)
         return response
 
@@ -371,16 +379,24 @@ class Simulator:
 
     def _likely(self, http: HttpRequest) -> Dialect:
         """Whose client sent a request that no dialect takes, by its marks."""
-        by_name = {dialect.name: dialect for dialect in self._dialects}
+        by_name = {dialect.name: dialect for dialect in reversed(self._dialects)}  # the vendor's own first
         name = "openai-chat"
         if "anthropic-version" in http.headers:
             name = "anthropic"
         elif http.url.startswith("/api/"):
             name = "ollama"
+        elif "x-goog-api-key" in http.headers or "/v1beta/" in http.url or "enerateContent" in http.url:
+            name = "gemini"
+        elif http.url.startswith("/model/"):
+            name = "bedrock-converse"
+        elif "rawPredict" in http.url:
+            name = "anthropic"
         return by_name.get(name, self._dialects[0])
 
 
 def _refusal(dialect: Dialect, error: ErrorInfo, received: Received) -> HttpResponse:
+    if error.request_id is None:  # some vendors repeat it in the body
+        error = msgspec.structs.replace(error, request_id=received.request_id)
     answer = dialect.encode_error(error)
     headers = {**_id_headers(received), **answer.headers}
     if error.retry_after_s is not None:

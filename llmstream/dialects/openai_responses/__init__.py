@@ -37,6 +37,7 @@ from llmstream.dialects.openai_responses.kept_answers import (
     whole_request,
 )
 from llmstream.dialects.openai_responses.quirks import ModelQuirks, Quirks
+from llmstream.dialects.openai_responses.repeated import repeated_settings
 from llmstream.dialects.openai_responses.request import encode_request
 from llmstream.dialects.openai_responses.request_reader import read_request
 from llmstream.dialects.openai_responses.socket_decoder import SocketResponsesDecoder
@@ -170,7 +171,10 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
 
     def event_encoder(self, request: Request) -> ResponseWriter:
         """The reverse of `decoder`, for the answer to one request."""
-        return ResponseWriter(model=request.model, background=is_kept(request, provider=_VENDOR))
+        repeated = repeated_settings(request, self.quirks, provider=_VENDOR)
+        return ResponseWriter(
+            model=request.model, background=is_kept(request, provider=_VENDOR), repeated=repeated
+        )
 
     def encode_error(self, error: ErrorInfo) -> HttpResponse:
         """The answer that the vendor would give."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
-from typing import Final
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 from llmstream.dialects.openai_answers import error_object
 from llmstream.dialects.openai_responses.call_encoder import CallEncoder, told_of
@@ -45,12 +47,16 @@ _CUT: Final = frozenset({"incomplete-stream", "connection-lost"})
 class ResponseWriter:
     """Events of one response in, server-sent events out; see `dialects.base.EventEncoder`.
 
+    background, repeated: see `Frames`
+
     What the wire has no word for is left out: warnings, and results of tools that the caller
     ran. An error event is written where it ends the stream.
     """
 
-    def __init__(self, *, model: str, background: bool = False) -> None:
-        self._frames = Frames(model, background=background)
+    def __init__(
+        self, *, model: str, background: bool = False, repeated: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        self._frames = Frames(model, background=background, repeated=repeated)
         self._calls = CallEncoder(self._frames)
         self._prose = ProseEncoder(self._frames)
         self._error: ErrorInfo | None = None
