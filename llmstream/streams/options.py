@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cast
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cas
 import msgspec
 
 from llmstream.chats.chat import Chat
+from llmstream.chats.content import Text
 from llmstream.chats.message import Message
+from llmstream.chats.role import Role
 from llmstream.errors import InvalidRequest
 from llmstream.request import (
     NamedTool,
@@ -30,7 +33,7 @@ from llmstream.transport.retry import Retry
 if TYPE_CHECKING:
     from llmstream.tools import AnyTool
 
-__all__ = ["Options", "Prompt", "as_messages", "make_request"]
+__all__ = ["Options", "Prompt", "as_messages", "make_request", "with_system"]
 
 Prompt: TypeAlias = str | Message | Iterable[Message] | Chat
 
@@ -40,7 +43,7 @@ class Options(TypedDict, total=False):
 
     tools:            `@tool` objects, plain typed functions, `ToolSpec`s or `ProviderTool`s
     tool_choice:      "auto", "none", "required" or the name of a tool
-    system:           a system prompt, put before the conversation
+    system:           a system prompt, put before the conversation unless it begins with it
     settings:         a `Settings`; its fields may be given by themselves as well
     response_format:  "json", a JSON schema, a `ResponseFormat`, a type, or a `Structured`
     reasoning:        an effort such as "low", a budget in tokens, or a `Reasoning`
@@ -103,6 +106,19 @@ def as_messages(prompt: Prompt) -> list[Message]:
     return copied(messages)
 
 
+def with_system(text: str | None, messages: Iterable[Message]) -> list[Message]:
+    """The conversation with a system prompt at its head, once.
+
+    A conversation that comes back as a prompt (`stream.messages()`, `run.messages()`, a recovered run) begins
+    with the prompt it was asked with; a second copy would cost tokens and miss the vendor's cache.
+    """
+    conversation = list(messages)
+    head = itertools.takewhile(lambda message: message.role == Role.SYSTEM, conversation)
+    if not text or any(message.parts == (Text(text),) for message in head):
+        return conversation
+    return [Message.system(text), *conversation]
+
+
 def make_request(
     model: str, messages: Iterable[Message], options: Options, *, answered: bool = False
 ) -> Request:
@@ -117,8 +133,7 @@ def make_request(
             f"unknown option {min(options.keys() - _NAMES)!r}. Options: {', '.join(sorted(_NAMES))}. "
             "What only one vendor knows goes into provider_options."
         )
-    system = given.pop("system", None)
-    conversation = ((Message.system(system),) if system else ()) + tuple(messages)
+    conversation = tuple(with_system(given.pop("system", None), messages))
     asked = _asked(given) if given else {}
     if not conversation and not answered:
         raise InvalidRequest("the prompt is empty: pass at least one message")
