@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Self
 
 from llmstream.agent.loop import Loop
 from llmstream.agent.objects import final_value, run_objects
-from llmstream.agent.state import RunState, Step
+from llmstream.agent.state import Price, RunState, Step
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import Text
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest, LLMStreamError
-from llmstream.events import Event, FinishReason, Usage
+from llmstream.events import Event, FinishReason, TextDelta, Usage, Warning
+from llmstream.streams.response import ResponseInfo
 from llmstream.tools import ToolCallStatus
 
 __all__ = ["AgentRun"]
@@ -54,6 +56,13 @@ class AgentRun:
         if reader is not None:
             await reader.aclose()
         await self._loop.aclose()
+
+    async def text_deltas(self) -> AsyncGenerator[str]:
+        """Only the fragments of text, of all steps."""
+        async with aclosing(self._events()) as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    yield event.delta
 
     async def collect(self) -> Message:
         """Runs to the end and gives its `message`.
@@ -198,6 +207,31 @@ class AgentRun:
     def text(self) -> str:
         """The text of `message`."""
         return self.message.text_content
+
+    @property
+    def reasoning(self) -> str:
+        """The text of the reasoning of `message`."""
+        return self.message.reasoning_content
+
+    @property
+    def warnings(self) -> list[Warning]:
+        """What was left out of the requests of all steps or changed in them, each once, in order."""
+        return list(self._loop.warnings)
+
+    @property
+    def response(self) -> ResponseInfo | None:
+        """Who answered last, and its ids and rate limits; None before a model was asked."""
+        return None if self._loop.answer is None else self._loop.answer.stream.response
+
+    @property
+    def total_usage(self) -> Usage:
+        """The same as `usage`, by the name that streams have for it."""
+        return self.usage
+
+    def cost(self, price: Price) -> float | None:
+        """What the steps in this process may have cost by any price; None where none is known."""
+        known = [cost for model, usage in self.state.spent if (cost := price(model, usage)) is not None]
+        return sum(known) if known else None
 
     @property
     def usage(self) -> Usage:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from llmstream.chats.content import Part, Text, ToolCall, ToolResult
+from llmstream.chats.content import Part, Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.role import Role
 
 __all__ = ["Message"]
@@ -61,6 +61,11 @@ class Message(msgspec.Struct):
     def text_content(self) -> str:
         """The text parts, joined without a separator."""
         return "".join(p.text for p in self.parts if isinstance(p, Text))
+
+    @property
+    def reasoning_content(self) -> str:
+        """The text of the reasoning parts, joined without a separator."""
+        return "".join(p.text for p in self.parts if isinstance(p, Reasoning))
 
     @property
     def tool_calls(self) -> list[ToolCall]:

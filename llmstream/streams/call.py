@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -60,6 +60,8 @@ class Call:
     earlier:  what `position` was before the last batch
     """
 
+    _report: Reporter | None = None
+
     def __init__(self, plan: Plan, *, total_started: float | None = None) -> None:
         self.error: LLMStreamError | None = None
         self.attempts = 0
@@ -72,7 +74,6 @@ class Call:
         self.steps = Steps(plan.deadlines, total_started)
         self._sentence: Sentence | None = None
         self._answer: Answer | None = None
-        self._report: Reporter | None = None
         self._permit: Permit | None = None
         self.secrets: Callable[[], tuple[str, ...]] = tuple
         self._paid = 0.0  # tokens of the answer's earlier responses
@@ -86,6 +87,16 @@ class Call:
     def usage(self) -> Usage:
         """Tokens as far as the vendor has said."""
         return self._sentence.decoder.usage if self._sentence is not None else Usage()
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Those of the answer that was received last, names in lower case."""
+        return {} if self._report is None else self._report.headers
+
+    @property
+    def answered_by(self) -> str | None:
+        """ "provider:model" where another model than the one that was called answers; else None."""
+        return None
 
     @property
     def position(self) -> Position | None:
@@ -248,6 +259,8 @@ class Call:
                 plan.decoder(), provider=plan.provider, warnings=prepared.encoded.warnings, marked=True
             )
             self._follow = followed(self._sentence.decoder) if plan.follows else None
+        if self._report is not None and prepared.encoded.warnings:
+            self._report.changed(prepared.encoded.warnings)
         return await send(prepared.http, plan.deadlines, plan.session)
 
     async def _prepared_in_turn(

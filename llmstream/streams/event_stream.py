@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, overload
 
@@ -51,6 +51,7 @@ class EventStream(AnswerView):
         super().__init__()
         self.model = model
         self.total_usage = Usage()
+        self._spent: list[tuple[str, Usage]] = []  # model and tokens of each response that is over
         self._conversation = Conversation(messages, options)
         self._made_fold, self._eager = self._conversation.outfit()
         self._started = started
@@ -248,7 +249,7 @@ class EventStream(AnswerView):
         if self._left:
             return
         self._over = True
-        self.total_usage += fold.usage
+        self._spend(fold.usage)
         if call.error is not None:
             self._conversation.messages += kept_of_a_broken_turn(fold.partial)
         elif fold.partial.parts:
@@ -262,8 +263,28 @@ class EventStream(AnswerView):
         self._catch_up()
         if self._call is not None:
             self._call.close()
-            self.total_usage += self.usage
+            self._spend(self.usage)
             self._conversation.messages += kept_of_a_broken_turn(self._fold.partial)
+
+    def _spend(self, usage: Usage) -> None:
+        """Counts the tokens of a response that is over."""
+        self.total_usage += usage
+        self._spent.append((self._answered_by(), usage))
+
+    def cost(self, price: Callable[[str, Usage], float | None]) -> float | None:
+        """What the responses so far may have cost, the one under way included; None where no price is known.
+
+        Each is priced by itself and by the model that gave it, so that the higher price of a long
+        prompt holds for that one only.
+
+        price: as for `Agent(price=...)`: "provider:model" and the tokens of one response to an amount;
+               `llmstream.prices.price` knows the list prices
+        """
+        spent = list(self._spent)
+        if self._call is not None and not self._over:
+            spent.append((self._answered_by(), self.usage))
+        known = [cost for model, usage in spent if (cost := price(model, usage)) is not None]
+        return sum(known) if known else None
 
     async def cancel(self) -> bool:
         """Leaves the stream, and tells a vendor that keeps the answer to make no more of it.
