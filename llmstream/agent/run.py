@@ -16,13 +16,14 @@ from llmstream.chats.content import Text
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.events import Event, FinishReason, TextDelta, Usage, Warning
+from llmstream.streams.async_only import AsyncOnly, require_asyncio
 from llmstream.streams.response import ResponseInfo
 from llmstream.tools import ToolCallStatus
 
 __all__ = ["AgentRun"]
 
 
-class AgentRun:
+class AgentRun(AsyncOnly):
     """Iterate it for the events of all steps; leave it and everything stops at once, tools included.
 
     Ids of later steps are prefixed with the step's number where they would occur twice. The
@@ -38,7 +39,19 @@ class AgentRun:
         self._entered = self._begun = self._over = False
 
     def __aiter__(self) -> AsyncGenerator[Event]:
+        self._check_unread()
         return self._events()
+
+    def _check_unread(self) -> None:
+        """Whether there is something to be read: a run is read once.
+
+        raises: InvalidRequest
+        """
+        if self._over:
+            raise InvalidRequest(
+                "this run was read to its end or left, and a run is read once. What came is in `message` and "
+                "`messages()`; start another with those."
+            )
 
     async def __aenter__(self) -> Self:
         self._entered = True
@@ -59,6 +72,7 @@ class AgentRun:
 
     async def text_deltas(self) -> AsyncGenerator[str]:
         """Only the fragments of text, of all steps."""
+        self._check_unread()
         async with aclosing(self._events()) as events:
             async for event in events:
                 if isinstance(event, TextDelta):
@@ -92,6 +106,7 @@ class AgentRun:
         raises: InvalidOutput when that did not help; LLMStreamError where a step failed
         """
         output = self._loop.output
+        self._check_typed()
         rounds = (1 if output is None else output.repair) if repair is None else repair
         return run_objects(self, output, rounds, quiet=self._loop.quiet)
 
@@ -107,11 +122,18 @@ class AgentRun:
         raises: InvalidOutput where it does not fit, with the message in `partial`; the run's own error
                 where it failed; InvalidRequest while it is still to be read, or waits
         """
+        self._check_typed()
         if self.finish_reason is None or self.suspended is not None:
             raise InvalidRequest("the run is not over: read it, by objects() or collect(), then ask again")
         if self.error is not None:
             raise self.error
         return final_value(self, self._loop.output)
+
+    def _check_typed(self) -> None:
+        if self._loop.output is None and self._loop.course.config.options.get("response_format") is None:
+            raise InvalidRequest(
+                "objects() and object give an answer of a type. Name one: Agent(..., response_format=T)."
+            )
 
     def send(self, message: str | Message) -> None:
         """Steers the run: the model sees this user message before its next step, which there will be.
@@ -151,6 +173,7 @@ class AgentRun:
     async def _read(self) -> AsyncGenerator[Event]:
         if self._over:
             return
+        require_asyncio()
         self._begun = True
         events = self._loop.events()
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from llmstream.accumulate import Accumulator
 from llmstream.chats.message import Message
@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from llmstream.streams.conversation import Conversation
     from llmstream.streams.model import Model
 
-__all__ = ["AnswerView"]
+__all__ = ["NO_TYPE", "AnswerView"]
+
+NO_TYPE: Final = (
+    "objects() and object give an answer of a type, and none was named. Pass response_format=T, "
+    'response_format="json", or objects(T).'
+)
 
 
 class AnswerView:
@@ -152,6 +157,8 @@ class AnswerView:
         raises: InvalidOutput where it does not fit, with the message in `partial`; the stream's own
                 error where it failed; InvalidRequest while it is still to be read
         """
+        if self._conversation.output is None and self._conversation.options.get("response_format") is None:
+            raise InvalidRequest(NO_TYPE)
         if not self._over:
             raise InvalidRequest("the answer is not over: read it, by objects() or collect(), then ask again")
         if self.error is not None:

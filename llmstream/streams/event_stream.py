@@ -13,7 +13,8 @@ from llmstream.chats.message import Message
 from llmstream.dialects.base import takes_prefix
 from llmstream.errors import DeadlineExceeded, InvalidRequest
 from llmstream.events import Event, TextDelta, Usage
-from llmstream.streams.answer_view import AnswerView
+from llmstream.streams.answer_view import NO_TYPE, AnswerView
+from llmstream.streams.async_only import AsyncOnly, require_asyncio
 from llmstream.streams.continuing import CONTINUE_NOTE, Continuation, going_on
 from llmstream.streams.conversation import Conversation
 from llmstream.streams.history import copied, kept_of_a_broken_turn
@@ -30,7 +31,7 @@ __all__ = ["EventStream"]
 T = TypeVar("T")
 
 
-class EventStream(AnswerView):
+class EventStream(AsyncOnly, AnswerView):
     """A response as it comes, and the conversation it belongs to.
 
     Iterate it for events; leave it, by `async with`, break or exception, and the socket closes
@@ -65,7 +66,20 @@ class EventStream(AnswerView):
         self._conversation.check(model.name, answered=token is not None)  # wrong options fail here and now
 
     def __aiter__(self) -> AsyncGenerator[Event]:
+        self._check_unread()
         return self._events()
+
+    def _check_unread(self) -> None:
+        """Whether there is something to be read: a response can be read once.
+
+        raises: InvalidRequest
+        """
+        if self._over and not self.pending_calls:  # which somebody may still decide about
+            how = "left" if self._left else "read to its end"
+            raise InvalidRequest(
+                f"this stream was {how}, and a response is read once. What came is in `text`, `message` and "
+                "`messages()`; for another answer make another stream."
+            )
 
     async def __aenter__(self) -> Self:
         return self
@@ -116,6 +130,7 @@ class EventStream(AnswerView):
 
     async def text_deltas(self) -> AsyncIterator[str]:
         """Only the fragments of text."""
+        self._check_unread()
         events = self._events()
         try:
             async for event in events:
@@ -165,17 +180,20 @@ class EventStream(AnswerView):
 
         output_type: the type, where `response_format` names none; asked for if nothing is sent yet
         repair:      how often the model may mend its answer; by default 1, or what `Structured` says
-        raises:      InvalidOutput when that did not help; LLMStreamError where the stream failed
+        raises:      InvalidOutput when that did not help; LLMStreamError where the stream failed;
+                     InvalidRequest where no type was named, before anything is sent
         """
         conversation = self._conversation
         if output_type is not None:
             conversation.expect(output_type, asked=self._call is not None)
         output = conversation.output
+        if output is None and conversation.options.get("response_format") is None:
+            raise InvalidRequest(NO_TYPE)
         rounds = output.repair if repair is None and output is not None else repair
         rounds = 1 if rounds is None else rounds
         from llmstream.streams.objects import growing_objects  # loaded by those who ask for a type
 
-        return growing_objects(self, output, rounds, self._next_turn, quiet=conversation.quiet)
+        return growing_objects(self, self._events, output, rounds, self._next_turn, quiet=conversation.quiet)
 
     async def _events(self) -> AsyncGenerator[Event]:
         if self._over:
@@ -186,7 +204,7 @@ class EventStream(AnswerView):
                 "what has come is in `message`, and `async with` leaves at once."
             )
         self._reading = True
-        reader = asyncio.current_task()
+        reader = require_asyncio()
         try:
             call = self._begin()
             while batch := await call.next():

@@ -24,6 +24,7 @@ from llmstream.request import (
     ToolChoice,
     ToolSpec,
 )
+from llmstream.streams.async_only import is_stream
 from llmstream.streams.history import copied
 from llmstream.streams.observations import Observe
 from llmstream.streams.option_checks import check_messages, check_options, check_schema
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Options", "Prompt", "as_messages", "make_request", "with_system"]
 
-Prompt: TypeAlias = str | Message | Iterable[Message] | Chat
+Prompt: TypeAlias = str | Message | Iterable[Message | Mapping[str, Any]] | Chat
+"""What is asked. Mappings are messages as OpenAI's Chat Completions has them; see `chats.from_openai`."""
 
 
 class Options(TypedDict, total=False):
@@ -93,17 +95,34 @@ def as_messages(prompt: Prompt) -> list[Message]:
 
     raises: InvalidRequest where it is none
     """
+    given: list[Any]
     match prompt:
+        case "":
+            raise InvalidRequest("the prompt is empty: pass a text, or at least one message")
         case str():
             return [Message.user(prompt)]
-        case Message():
-            messages = [prompt]
+        case Message() | Mapping():
+            given = [prompt]
         case Chat():
-            messages = prompt.messages()
+            given = prompt.messages()
         case _:
-            messages = list(prompt) if isinstance(prompt, Iterable) else [prompt]
+            given = list(prompt) if hasattr(prompt, "__iter__") and not is_stream(prompt) else [prompt]
+    messages = _read(given)
     check_messages(messages)
     return copied(messages)
+
+
+def _read(given: list[Any]) -> list[Message]:
+    """The same, with what is a dict read as a message of OpenAI's form."""
+    if not any(isinstance(message, Mapping) for message in given):
+        return given
+    from llmstream.chats.openai_form import from_openai  # loaded by those who have such messages
+
+    found: list[Message] = []
+    for is_dict, run in itertools.groupby(given, key=lambda message: isinstance(message, Mapping)):
+        messages = list(run)
+        found += from_openai(messages) if is_dict else messages
+    return found
 
 
 def with_system(text: str | None, messages: Iterable[Message]) -> list[Message]:
@@ -129,15 +148,22 @@ def make_request(
     """
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if not options.keys() <= _NAMES:
-        raise InvalidRequest(
-            f"unknown option {min(options.keys() - _NAMES)!r}. Options: {', '.join(sorted(_NAMES))}. "
-            "What only one vendor knows goes into provider_options."
-        )
+        raise _unknown(min(options.keys() - _NAMES))
     conversation = tuple(with_system(given.pop("system", None), messages))
     asked = _asked(given) if given else {}
     if not conversation and not answered:
         raise InvalidRequest("the prompt is empty: pass at least one message")
     return Request(model=model, messages=conversation, **asked)
+
+
+def _unknown(name: str) -> InvalidRequest:
+    from llmstream.streams.option_hints import hint_for  # loaded by those who need one
+
+    hint = hint_for(name, _NAMES)
+    return InvalidRequest(
+        f"unknown option {name!r}. {hint and hint + ' '}Options: {', '.join(sorted(_NAMES))}. "
+        "What only one vendor knows goes into provider_options."
+    )
 
 
 def _asked(given: dict[str, Any]) -> dict[str, Any]:
@@ -226,6 +252,11 @@ def _response_format(value: Any) -> ResponseFormat | None:
     if isinstance(value, Mapping):
         check_schema(value)
         return ResponseFormat(schema=dict(value))
+    if isinstance(value, str):
+        raise InvalidRequest(
+            f'response_format {value!r}: the one text it may be is "json", for any JSON object. '
+            "Else it is a JSON schema, a type or a ResponseFormat."
+        )
     from llmstream.structured.output import as_structured  # loaded by those who ask for a type
 
     typed = as_structured(value)
