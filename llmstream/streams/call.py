@@ -27,6 +27,7 @@ from llmstream.events import (
     TextStart,
     Usage,
 )
+from llmstream.exchange import HttpRequest
 from llmstream.streams.answer import Answer
 from llmstream.streams.next_response import Continuer
 from llmstream.streams.plan import Plan, Prepared
@@ -76,6 +77,7 @@ class Call:
         self._answer: Answer | None = None
         self._permit: Permit | None = None
         self.secrets: Callable[[], tuple[str, ...]] = tuple
+        self._http: HttpRequest | None = None  # as it was sent last
         self._paid = 0.0  # tokens of the answer's earlier responses
         self._told = 0
         self._held: list[Event] = []  # the sentence of an attempt that failed before its first content
@@ -176,6 +178,8 @@ class Call:
                 report.started(self.attempts)
                 events = await self._attempt()
             except LLMStreamError as error:
+                if self._http is not None:
+                    plan.explain(error, self._http)
                 failure = self.scrubbed(error)
                 self._drop_answer()
                 self.slow_down(failure)
@@ -252,7 +256,7 @@ class Call:
         return await self._sent(await self._prepared(prepare))
 
     async def _sent(self, prepared: Prepared) -> Response:
-        plan = self._plan
+        plan, self._http = self._plan, prepared.http
         if self._answer is None:  # else the answer that has begun goes on
             self._paid = 0.0
             self._sentence = Sentence(

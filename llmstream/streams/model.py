@@ -66,7 +66,7 @@ class Model:
               bytes; by default none is, and such a request is refused
     limiter:  paces this model's requests together with those of every model that has the same one
     observe:  called with an `Observation` at each attempt, at the first content and at the end
-    raises:   InvalidRequest for a spec that names no provider or no model
+    raises:   InvalidRequest for a spec that names no provider or no model, an address or a key that is none
     """
 
     def __init__(
@@ -91,6 +91,12 @@ class Model:
                 f'a model is written "provider:model", such as "openai:gpt-5-mini"; got {spec!r}'
             )
         self.provider = find_provider(name) if provider is None else provider
+        if base_url is not None:
+            self.provider.address(base_url)  # a wrong one fails here and now
+        if not (api_key is None or isinstance(api_key, str) or callable(api_key)):
+            raise InvalidRequest(
+                f"api_key is a str, or a function that gives one, not {type(api_key).__name__}"
+            )
         self.name = model if colon and (provider is None or name == provider.name) else spec
         self.base_url = base_url
         self.deadlines = deadlines
@@ -261,6 +267,7 @@ class Model:
         return Plan(
             provider=self.provider.name,
             decode_error=self.provider.decode_error,
+            explain=self.provider.explain,
             content_type=self.provider.dialect.content_type,
             deadlines=given.get("deadlines") or self.deadlines,
             retry=given.get("retry") or self.retry,

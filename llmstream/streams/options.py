@@ -252,11 +252,6 @@ def _response_format(value: Any) -> ResponseFormat | None:
     if isinstance(value, Mapping):
         check_schema(value)
         return ResponseFormat(schema=dict(value))
-    if isinstance(value, str):
-        raise InvalidRequest(
-            f'response_format {value!r}: the one text it may be is "json", for any JSON object. '
-            "Else it is a JSON schema, a type or a ResponseFormat."
-        )
     from llmstream.structured.output import as_structured  # loaded by those who ask for a type
 
     typed = as_structured(value)
