@@ -32,7 +32,7 @@ from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
 from llmstream.streams.model import Model
-from llmstream.streams.options import Options, Prompt, as_messages, make_request, with_system
+from llmstream.streams.options import Options, Prompt, as_messages, make_request, with_defaults, with_system
 from llmstream.tools import Approver, Tool, wrapped
 
 __all__ = ["Agent"]
@@ -91,7 +91,9 @@ class Agent:
         self.name = checks.text_or_none("name", name) or ""
         self.max_steps = checks.at_least_one("max_steps", max_steps, MAX_STEPS)
         self.context = context
-        system = options.pop("system", None)
+        options = with_defaults(self.model.options, options)
+        system = options.get("system")
+        options["system"] = ""  # it is in the instructions, and the model's own is not put before them
         self._instructions = checks.text_or_none(
             "instructions", system if instructions is None else instructions
         )

@@ -18,7 +18,7 @@ from llmstream.streams.async_only import AsyncOnly, require_asyncio
 from llmstream.streams.continuing import CONTINUE_NOTE, Continuation, going_on
 from llmstream.streams.conversation import Conversation
 from llmstream.streams.history import copied, kept_of_a_broken_turn
-from llmstream.streams.options import Options, make_request
+from llmstream.streams.options import Options, make_request, with_defaults
 from llmstream.streams.resuming import ResumeToken
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ class EventStream(AsyncOnly, AnswerView):
         self.model = model
         self.total_usage = Usage()
         self._spent: list[tuple[str, Usage]] = []  # model and tokens of each response that is over
-        self._conversation = Conversation(messages, options)
+        self._given = frozenset(options)  # the rest are the model's defaults
+        self._conversation = Conversation(messages, with_defaults(model.options, options))
         self._made_fold, self._eager = self._conversation.outfit()
         self._started = started
         self._iterator: AsyncGenerator[Event] | None = None
@@ -336,7 +337,9 @@ class EventStream(AsyncOnly, AnswerView):
 
         if not self._over or not (self._left or self.error is not None):
             raise InvalidRequest("this answer did not break off; only one that did can be gone on with")
-        given = cast(Options, {**self._conversation.options, **options})
+        own, defaults = self._conversation.options, self.model.options
+        kept = {k: v for k, v in own.items() if k in self._given or k not in defaults}
+        given = cast(Options, {**kept, **options})
         if given.get("response_format") is not None:
             raise InvalidRequest("an answer of a type is not gone on with: half of it fits none. Ask anew.")
         other = model if isinstance(model, Model) else Model(model)

@@ -32,7 +32,15 @@ from llmstream.streams.history import is_plain, mended
 from llmstream.streams.inlining import Inliner
 from llmstream.streams.observations import Observe
 from llmstream.streams.observers import joined
-from llmstream.streams.options import Options, Prompt, as_messages, make_request
+from llmstream.streams.options import (
+    ModelOptions,
+    Options,
+    Prompt,
+    as_messages,
+    checked_defaults,
+    make_request,
+    with_defaults,
+)
 from llmstream.streams.plan import Continued, KeptAnswer, Plan, Prepared, secrets_of
 from llmstream.streams.resuming import ResumeToken, asking_to_keep, dialect_that_keeps, end_kept
 from llmstream.structured.modes import Asked, asked
@@ -66,6 +74,8 @@ class Model:
               bytes; by default none is, and such a request is refused
     limiter:  paces this model's requests together with those of every model that has the same one
     observe:  called with an `Observation` at each attempt, at the first content and at the end
+    options:  those of `stream` that hold for every call which gives no other: temperature, system, tools
+              and so on
     raises:   InvalidRequest for a spec that names no provider or no model, an address or a key that is none
     """
 
@@ -84,6 +94,7 @@ class Model:
         downloads: Downloads | None = None,
         limiter: Limiter | None = None,
         observe: Observe | None = None,
+        **options: Unpack[ModelOptions],
     ) -> None:
         name, colon, model = spec.partition(":") if isinstance(spec, str) else ("", "", "")
         if provider is None and not (name and colon and model):
@@ -108,6 +119,7 @@ class Model:
         self._api_key = api_key
         self._headers = dict(headers or {})
         self._session = session
+        self.options = checked_defaults(self.name, options)
 
     def __repr__(self) -> str:
         return f"Model({self.provider.name}:{self.name})"
@@ -150,6 +162,7 @@ class Model:
 
         raises: LLMStreamError after finish where the stream failed, unless errors="events"
         """
+        options = with_defaults(self.options, options)
         ready = request if isinstance(request, Request) else self.request(request, **options)
         call = self.call(ready, options)
         try:
@@ -162,21 +175,23 @@ class Model:
         if call.error is not None and options.get("errors") != "events":
             raise call.error
 
-    async def tools_stream(
+    def tools_stream(
         self, messages: Prompt, tools: Iterable[AnyTool], **options: Any
     ) -> AsyncIterator[StreamingChunk]:
         """The same answer as chunks in the shape of Chat Completions, tool calls in fragments.
 
         Assembling them is the caller's concern; `stream` does it. Options are those of `events`.
+
+        raises: InvalidRequest for options that cannot mean anything, here and now
         """
         from llmstream.chunks import streaming_chunks
 
-        async for chunk in streaming_chunks(self.events(messages, tools=tools, **options)):
-            yield chunk
+        options["tools"] = tools
+        return streaming_chunks(self.events(self.request(messages, **options), **options))
 
     def request(self, prompt: Prompt, **options: Unpack[Options]) -> Request:
         """The vendor-neutral request that prompt and options describe."""
-        return make_request(self.name, as_messages(prompt), options)
+        return make_request(self.name, as_messages(prompt), with_defaults(self.options, options))
 
     def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
         """One call, not yet made. `started`: loop time from which the total deadline counts."""

@@ -34,14 +34,23 @@ from llmstream.transport.retry import Retry
 if TYPE_CHECKING:
     from llmstream.tools import AnyTool
 
-__all__ = ["Options", "Prompt", "as_messages", "make_request", "with_system"]
+__all__ = [
+    "ModelOptions",
+    "Options",
+    "Prompt",
+    "as_messages",
+    "checked_defaults",
+    "make_request",
+    "with_defaults",
+    "with_system",
+]
 
 Prompt: TypeAlias = str | Message | Iterable[Message | Mapping[str, Any]] | Chat
 """What is asked. Mappings are messages as OpenAI's Chat Completions has them; see `chats.from_openai`."""
 
 
-class Options(TypedDict, total=False):
-    """The options of `stream`, `Model.stream` and `Model.events`. None is as if not given.
+class ModelOptions(TypedDict, total=False):
+    """The options that a `Model` may hold as well, as its defaults. None is as if not given.
 
     tools:            `@tool` objects, plain typed functions, `ToolSpec`s or `ProviderTool`s
     tool_choice:      "auto", "none", "required" or the name of a tool
@@ -54,7 +63,6 @@ class Options(TypedDict, total=False):
                       and read it on after a break; elsewhere a warning says that it is not
     adapt:            send a request once more without a setting that the model refuses, where that is a hint:
                       effort, sampling, display, parallel calls, strict; True unless False is given
-    observe:          called as that of the model, which it does not replace
     errors:           "raise" after finish (the default), or "events": end quietly
     """
 
@@ -74,14 +82,25 @@ class Options(TypedDict, total=False):
     response_format: Any
     reasoning: Reasoning | str | int | None
     provider_options: Mapping[str, Mapping[str, Any]] | None
-    headers: Mapping[str, str] | None
     include_raw: bool
-    retry: Retry | None
-    deadlines: Deadlines | None
     resume: bool
     adapt: bool
-    observe: Observe
     errors: Literal["raise", "events"]
+
+
+class Options(ModelOptions, total=False):
+    """The options of `stream`, `Model.stream` and `Model.events`: those of `ModelOptions`, and four more.
+
+    headers:   for this request, beside the model's
+    retry:     in place of the model's
+    deadlines: in place of the model's
+    observe:   called as that of the model, which it does not replace
+    """
+
+    headers: Mapping[str, str] | None
+    retry: Retry | None
+    deadlines: Deadlines | None
+    observe: Observe
 
 
 _SETTINGS: Final = frozenset(Settings.__struct_fields__)
@@ -154,6 +173,46 @@ def make_request(
     if not conversation and not answered:
         raise InvalidRequest("the prompt is empty: pass at least one message")
     return Request(model=model, messages=conversation, **asked)
+
+
+def checked_defaults(model: str, options: ModelOptions) -> ModelOptions:
+    """The options that a model holds: settings by single names, tools wrapped.
+
+    raises: InvalidRequest for one that does not exist or cannot mean anything
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    if not options:
+        return options
+    if given.get("tools"):
+        from llmstream.tools import wrapped  # loaded by those who use tools
+
+        given["tools"] = wrapped(cast(Any, given["tools"]))
+    if "stop" in given:
+        given["stop"] = given["stop"] if isinstance(given["stop"], str) else _listed(given["stop"])
+    request = make_request(model, [Message.user("?")], cast(Options, {**options, **given}))
+    given.pop("settings", None)
+    for name in Settings.__struct_fields__:
+        value = getattr(request.settings, name)
+        if value != getattr(_DEFAULTS, name):
+            given[name] = value
+    return cast(ModelOptions, given)
+
+
+def with_defaults(defaults: ModelOptions, given: Options) -> Options:
+    """The options of a call over those that its model holds; None is as if it were not given.
+
+    An option of the call stands in place of the model's; `settings` only in place of what they set.
+    """
+    if not defaults:
+        return given
+    left = dict(defaults)
+    settings = given.get("settings")
+    for name in Settings.__struct_fields__ if settings is not None else ():
+        chosen = settings.get(name) if isinstance(settings, Mapping) else getattr(settings, name, None)
+        if chosen is not None and chosen != getattr(_DEFAULTS, name):
+            left.pop(name, None)
+    chosen_options = {k: v for k, v in given.items() if v is not None or k not in left}
+    return cast(Options, {**left, **chosen_options})
 
 
 def _unknown(name: str) -> InvalidRequest:
