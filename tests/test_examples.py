@@ -23,6 +23,10 @@ SERVERS = [path.name for path in FOUND if '"--port"' in path.read_text()]
 PROGRAMS = [path.name for path in FOUND if path.name not in SERVERS]
 
 SAID = {
+    "agent_chat.py": [
+        "> And in Lima?\nLet me use clock.clock says: 03:30.",
+        "13 messages, 1 of them the system's",
+    ],
     "agent_loop.py": ["[step 0]", 'calls clock({"city":"Oslo"})', "clock gave", "in 2 steps]"],
     "approval.py": [
         "a decision is due, approval\nprocess 1: saved, and over\nprocess 2: may I? refund({",

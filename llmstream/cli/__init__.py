@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -45,6 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and gives its exit status; `argv` without the program's name."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     _print_anything()
+    # Commands show warnings in their own way; without a handler Python would print the log's as well.
+    logging.getLogger("llmstream").addHandler(logging.NullHandler())
     try:
         try:
             parsed = _parser(arguments).parse_args(arguments)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
@@ -101,6 +101,18 @@ class _MiddlewareCall(Call):
             return self._usage
         replies = self._ask.replies if self._ask is not None else []
         return replies[-1].call.usage if replies else Usage()
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Those of the answer that was asked for last; none of one that was kept."""
+        replies = self._ask.replies if self._ask is not None else []
+        return replies[-1].call.headers if replies else {}
+
+    @property
+    def answered_by(self) -> str | None:
+        """The model that was asked last, which is the one that answers."""
+        replies = self._ask.replies if self._ask is not None else []
+        return replies[-1].answered_by if replies else None
 
     @property
     def position(self) -> None:

@@ -14,6 +14,7 @@ __all__ = [
     "is_local",
     "path_segment",
     "split_address",
+    "version_of",
     "versioned",
     "versioned_host",
     "without_version",
@@ -78,6 +79,12 @@ def versioned(text: str) -> str:
     """
     host, path, query = split_address(text)
     return f"{host}{path}{query}" if _VERSION.search(path) else f"{host}{path}/v1{query}"
+
+
+def version_of(url: str) -> str:
+    """The version in the path of an address, such as "/v1"; "" where there is none."""
+    found = _VERSION.search(split_address(url)[1])
+    return found[0].rstrip("/") if found else ""
 
 
 def versioned_host(text: str) -> str:

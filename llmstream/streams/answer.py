@@ -278,6 +278,8 @@ class Answer:
             try:
                 async with asyncio.timeout_at(self._trailer_due):
                     piece = await self.response.read()
+            except DeadlineExceeded:  # a TimeoutError too, but not this one's
+                raise
             except TimeoutError:
                 pass
             else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -30,6 +30,7 @@ from llmstream.events import (
     TextStart,
     Usage,
 )
+from llmstream.exchange import HttpRequest
 from llmstream.streams.answer import Answer
 from llmstream.streams.next_response import Continuer
 from llmstream.streams.plan import Plan, Prepared
@@ -63,6 +64,8 @@ class Call:
     earlier:  what `position` was before the last batch
     """
 
+    _report: Reporter | None = None
+
     def __init__(self, plan: Plan, *, total_started: float | None = None) -> None:
         self.error: LLMStreamError | None = None
         self.attempts = 0
@@ -75,9 +78,9 @@ class Call:
         self.steps = Steps(plan.deadlines, total_started)
         self._sentence: Sentence | None = None
         self._answer: Answer | None = None
-        self._report: Reporter | None = None
         self._permit: Permit | None = None
         self.secrets: Callable[[], tuple[str, ...]] = tuple
+        self._http: HttpRequest | None = None  # as it was sent last
         self._paid = 0.0  # tokens of the answer's earlier responses
         self._told = 0
         self._held: list[Event] = []  # the sentence of an attempt that failed before its first content
@@ -89,6 +92,16 @@ class Call:
     def usage(self) -> Usage:
         """Tokens as far as the vendor has said."""
         return self._sentence.decoder.usage if self._sentence is not None else Usage()
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Those of the answer that was received last, names in lower case."""
+        return {} if self._report is None else self._report.headers
+
+    @property
+    def answered_by(self) -> str | None:
+        """ "provider:model" where another model than the one that was called answers; else None."""
+        return None
 
     @property
     def position(self) -> Position | None:
@@ -193,6 +206,8 @@ class Call:
                 report.started(self.attempts)
                 events = await self._attempt()
             except LLMStreamError as error:
+                if self._http is not None:
+                    plan.explain(error, self._http)
                 failure = self.scrubbed(error)
                 self._drop_answer()
                 self.slow_down(failure)
@@ -269,13 +284,15 @@ class Call:
         return await self._sent(await self._prepared(prepare))
 
     async def _sent(self, prepared: Prepared) -> Body:
-        plan = self._plan
+        plan, self._http = self._plan, prepared.http
         if self._answer is None:  # else the answer that has begun goes on
             self._paid = 0.0
             self._sentence = Sentence(
                 plan.decoder(), provider=plan.provider, warnings=prepared.encoded.warnings, marked=True
             )
             self._follow = followed(self._sentence.decoder) if plan.follows else None
+        if self._report is not None and prepared.encoded.warnings:
+            self._report.changed(prepared.encoded.warnings)
         if plan.sockets is not None:
             from llmstream.transport.socket_answer import ask  # loaded by those who want sockets
 

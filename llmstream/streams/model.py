@@ -35,7 +35,15 @@ from llmstream.streams.inlining import Inliner
 from llmstream.streams.observations import Observe
 from llmstream.streams.observers import joined
 from llmstream.streams.option_checks import Transport, check_transport
-from llmstream.streams.options import Options, Prompt, as_messages, make_request
+from llmstream.streams.options import (
+    ModelOptions,
+    Options,
+    Prompt,
+    as_messages,
+    checked_defaults,
+    make_request,
+    with_defaults,
+)
 from llmstream.streams.plan import Continued, KeptAnswer, Plan, Prepared, secrets_of
 from llmstream.streams.resuming import ResumeToken, asking_to_keep, dialect_that_keeps, end_kept
 from llmstream.structured.modes import Asked, asked
@@ -73,8 +81,10 @@ class Model:
     observe:  called with an `Observation` at each attempt, at the first content and at the end
     transport: "websocket" where the vendor has that too (OpenAI's Responses): the steps of an agent go
               over one socket, and an answer can be steered while it comes
-    raises:   InvalidRequest for a spec that names no provider or no model; Unsupported for a provider
-              without WebSockets
+    options:  those of `stream` that hold for every call which gives no other: temperature, system, tools
+              and so on
+    raises:   InvalidRequest for a spec that names no provider or no model, an address or a key that is none;
+              Unsupported for a provider without WebSockets
     """
 
     def __init__(
@@ -93,6 +103,7 @@ class Model:
         limiter: Limiter | None = None,
         observe: Observe | None = None,
         transport: Transport = "http",
+        **options: Unpack[ModelOptions],
     ) -> None:
         name, colon, model = spec.partition(":") if isinstance(spec, str) else ("", "", "")
         if provider is None and not (name and colon and model):
@@ -100,6 +111,12 @@ class Model:
                 f'a model is written "provider:model", such as "openai:gpt-5-mini"; got {spec!r}'
             )
         self.provider = find_provider(name) if provider is None else provider
+        if base_url is not None:
+            self.provider.address(base_url)  # a wrong one fails here and now
+        if not (api_key is None or isinstance(api_key, str) or callable(api_key)):
+            raise InvalidRequest(
+                f"api_key is a str, or a function that gives one, not {type(api_key).__name__}"
+            )
         self.name = model if colon and (provider is None or name == provider.name) else spec
         self.base_url = base_url
         self.deadlines = deadlines
@@ -115,6 +132,7 @@ class Model:
         self.transport = transport
         if transport != "http":
             check_transport(transport, self.provider)
+        self.options = checked_defaults(self.name, options)
 
     def __repr__(self) -> str:
         return f"Model({self.provider.name}:{self.name})"
@@ -175,6 +193,7 @@ class Model:
 
         raises: LLMStreamError after finish where the stream failed, unless errors="events"
         """
+        options = with_defaults(self.options, options)
         ready = request if isinstance(request, Request) else self.request(request, **options)
         call = self.call(ready, options)
         try:
@@ -187,21 +206,23 @@ class Model:
         if call.error is not None and options.get("errors") != "events":
             raise call.error
 
-    async def tools_stream(
+    def tools_stream(
         self, messages: Prompt, tools: Iterable[AnyTool], **options: Any
     ) -> AsyncIterator[StreamingChunk]:
         """The same answer as chunks in the shape of Chat Completions, tool calls in fragments.
 
         Assembling them is the caller's concern; `stream` does it. Options are those of `events`.
+
+        raises: InvalidRequest for options that cannot mean anything, here and now
         """
         from llmstream.chunks import streaming_chunks
 
-        async for chunk in streaming_chunks(self.events(messages, tools=tools, **options)):
-            yield chunk
+        options["tools"] = tools
+        return streaming_chunks(self.events(self.request(messages, **options), **options))
 
     def request(self, prompt: Prompt, **options: Unpack[Options]) -> Request:
         """The vendor-neutral request that prompt and options describe."""
-        return make_request(self.name, as_messages(prompt), options)
+        return make_request(self.name, as_messages(prompt), with_defaults(self.options, options))
 
     def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
         """One call, not yet made. `started`: loop time from which the total deadline counts."""
@@ -314,6 +335,7 @@ class Model:
         return Plan(
             provider=self.provider.name,
             decode_error=self.provider.decode_error,
+            explain=self.provider.explain,
             content_type=self.provider.dialect.content_type,
             deadlines=given.get("deadlines") or self.deadlines,
             retry=given.get("retry") or self.retry,

@@ -32,7 +32,8 @@ def check_messages(messages: Iterable[object]) -> None:
         if not isinstance(message, Message):
             raise InvalidRequest(
                 "a prompt is a str, a Message, a list of Messages or a Chat; "
-                f"got {type(message).__name__} in it"
+                f"got {type(message).__name__} in it. Write Message.user(text), or "
+                'a dict {"role": "user", "content": text}.'
             )
         for part in message.parts:
             _check_part(part)
@@ -56,7 +57,11 @@ def check_options(given: Mapping[str, Any]) -> None:
     """
     for name, kind in (("deadlines", Deadlines), ("retry", Retry)):
         if not isinstance(given.get(name), kind | None):
-            raise InvalidRequest(f"{name} is a {kind.__name__}, got {given[name]!r}")
+            field = "max_retries" if kind is Retry else "total_s"
+            raise InvalidRequest(
+                f"{name} is a {kind.__name__}, got {given[name]!r}. "
+                f"Write {name}=ls.{kind.__name__}({field}=...)."
+            )
     if given.get("errors") not in (None, "raise", "events"):
         raise InvalidRequest(f'errors is "raise" or "events", got {given["errors"]!r}')
     for name in ("provider_options", "headers"):

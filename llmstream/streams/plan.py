@@ -72,6 +72,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a call needs to know.
 
     prepare:     asked before each attempt, since keys and signatures grow old
+    explain:     adds to an error what the address that was asked tells of it
     new_keys:    whether `prepare` may give another key after a refusal
     model, call_id: what observations of the call are told by
     request: what is asked, for observers that want content
@@ -88,6 +89,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     decoder: Callable[[], Decoder]
     decode_error: Callable[[int, dict[str, str], bytes], LLMStreamError]
     content_type: str
+    explain: Callable[[LLMStreamError, HttpRequest], None] = lambda error, http: None
     deadlines: Deadlines = Deadlines()
     retry: Retry = Retry()
     session: aiohttp.ClientSession | None = None
