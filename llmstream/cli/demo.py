@@ -12,13 +12,13 @@ from typing import Final
 from llmstream.agent import Agent
 from llmstream.chats.message import Message
 from llmstream.cli.addresses import SIMULATED, model_at
-from llmstream.cli.asking import ask
+from llmstream.cli.asking import Asker
 from llmstream.cli.demo_story import PROMPT, Story
 from llmstream.cli.demo_tools import DEMO_TOOLS
 from llmstream.cli.dialects import wire_of
 from llmstream.cli.exits import FINE, INTERRUPTED, exit_status
 from llmstream.cli.plain import TerminalShow
-from llmstream.cli.show import Show, show_for
+from llmstream.cli.show import Show, Wait, show_for
 from llmstream.cli.terminal import complain
 from llmstream.cli.transcript import folded
 from llmstream.events import Event
@@ -69,7 +69,8 @@ async def _demo(dialect: str, *, color: bool) -> int:
         agent = Agent(model, tools=DEMO_TOOLS, reasoning="low")
         print(f"A simulated model on {simulator.url}, asked over real HTTP in the dialect {dialect}.")
         print(f"It may call {' and '.join(tool.name for tool in DEMO_TOOLS)}.\n\n> {PROMPT}\n", flush=True)
-        outcome = await ask(agent, [Message.user(PROMPT)], lambda: _Both(_show(color=color), seen))
+        asker = Asker(lambda: _Both(_show(color=color), seen), warnings=False)
+        outcome = await asker.ask(agent, [Message.user(PROMPT)])
     if outcome.stopped:
         return INTERRUPTED
     if outcome.error is not None:
@@ -95,6 +96,9 @@ class _Both:
     def feed(self, event: Event) -> None:
         self._seen.append(event)
         self._show.feed(event)
+
+    def wait(self, wait: Wait | None) -> None:
+        self._show.wait(wait)
 
     def close(self, *, stopped: bool = False) -> None:
         self._show.close(stopped=stopped)
