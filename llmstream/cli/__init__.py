@@ -25,7 +25,7 @@ _COMMANDS: Final = {
     "demo": "see a model stream, call a tool and answer: no key, no network",
     "chat": "ask a model, once or in a conversation",
     "replay": "turn a recorded response body into events",
-    "providers": "[-h] [OPTIONS] [NAME]",
+    "providers": "list the providers, and which API keys are set",
     "simulate": "run a server that answers as the vendors do",
     "bench": "measure how fast an endpoint answers under load",
 }
