@@ -35,9 +35,9 @@ def _own_terminal() -> None:
 class Session:
     """The program on a terminal. What is expected is waited for, and fails if it does not come."""
 
-    def __init__(self, *argv: object, code: str = "", **env: str) -> None:
+    def __init__(self, *argv: object, code: str = "", columns: int = 80, **env: str) -> None:
         self.terminal, theirs = os.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         program = ["-c", code] if code else ["-m", "llmstream"]
         self._process = subprocess.Popen(
             [sys.executable, *program, *map(str, argv)],
@@ -467,3 +467,26 @@ def test_ctrl_c_in_the_demonstration_leaves_quietly(sessions):
     sessions[0].send(INTERRUPT)
     assert sessions[0].end() == 130
     assert "Traceback" not in sessions[0].text
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_providers_fit_the_terminal_with_set_keys_on_top(sessions, columns):
+    sessions.append(Session("providers", columns=columns, GROQ_API_KEY="gsk-secret", LANG="C.UTF-8"))
+    assert sessions[0].end() == 0
+    heads, *rows = sessions[0].text.replace("\r", "").partition("\n\n")[0].splitlines()
+    assert heads.split()[:2] == ["NAME", "KEY"]
+    assert all(len(row) <= columns for row in rows)
+    keys = {row.split()[0]: row.split()[1] for row in rows}
+    assert (keys["groq"], keys["ollama"], keys["anthropic"]) == ("✓", "·", "–")
+    assert list(keys.values()) == sorted(keys.values(), key="✓·–".index)
+    assert not any(name.startswith("sim") for name in keys)
+    assert "gsk-secret" not in sessions[0].text
+
+
+def test_the_matrix_of_providers_fits_the_terminal(sessions):
+    sessions.append(Session("providers", "--matrix", "azure"))
+    assert sessions[0].end() == 0
+    rows = sessions[0].text.replace("\r", "").splitlines()
+    assert all(len(row) <= 80 for row in rows)
+    assert "AUDIO" in sessions[0].text
+    assert "…" not in sessions[0].text
