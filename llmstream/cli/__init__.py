@@ -32,7 +32,7 @@ _COMMANDS: Final = {
 """Each is a module of this package with `configure(parser)` and `run(arguments) -> exit status`."""
 
 _USAGE: Final = {
-    "demo": "[-h] [--dialect NAME] [--no-color]",
+    "demo": "[-h] [--dialect NAME] [--events] [--no-color]",
     "chat": "[-h] [-m PROVIDER:MODEL] [OPTIONS] [PROMPT ...]",
     "replay": "[-h] --dialect NAME [OPTIONS] FILE",
     "providers": "[-h] [OPTIONS] [NAME]",

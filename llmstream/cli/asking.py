@@ -13,7 +13,7 @@ from llmstream.agent import Agent
 from llmstream.chats.message import Message
 from llmstream.cli.show import Show, Wait, warning_line
 from llmstream.errors import LLMStreamError
-from llmstream.events import Event, StreamStart
+from llmstream.events import Event, StepStart, StreamStart
 from llmstream.streams.observations import AttemptFailed, AttemptStarted, Observation
 
 __all__ = ["Asker", "Outcome"]
@@ -87,7 +87,7 @@ class Asker:
 
     def _once(self, event: Event) -> Event:
         """The event, without warnings that were shown before: nobody can do more about them now."""
-        if not isinstance(event, StreamStart) or not event.warnings:
+        if not isinstance(event, StreamStart | StepStart) or not event.warnings:
             return event
         new = []
         for warning in event.warnings:

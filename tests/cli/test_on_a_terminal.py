@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import struct
@@ -459,6 +460,17 @@ def test_the_demonstration_renders(sessions, screen):
     assert screen.harmful(sessions[0].text) == []
     assert "> Ran tool: `weather`" in text
     assert "What to try next" in text
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_the_demonstration_breaks_no_word(sessions, columns):
+    sessions.append(Session("demo", "--no-color", columns=columns))
+    assert sessions[0].end() == 0
+    text = sessions[0].text.replace("\r", "")
+    head, _, foot = text.partition("They ask")[0], *text.partition("What you saw")[1:]
+    lines = [*head.splitlines(), *foot.splitlines()]
+    assert all(len(re.sub(r"\x1b\[[0-9;]*[a-zA-Z]", "", line)) <= columns for line in lines), lines
+    assert "  Talk to the simulator:\n    llmstream chat -m sim:demo\n" in foot
 
 
 def test_ctrl_c_in_the_demonstration_leaves_quietly(sessions):
