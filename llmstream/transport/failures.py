@@ -46,6 +46,8 @@ def typed_failure(error: BaseException, host: str, *, answered: bool) -> errors.
             return errors.DecodeError(f"the compressed body from {host} cannot be read: {_words(error)}")
         case http_exceptions.HttpProcessingError() | aiohttp.ClientResponseError():
             return errors.ProtocolError(f"{host} broke the rules of HTTP: {_words(error)}", retryable=True)
+        case aiohttp.ClientPayloadError():  # its own words quote another of aiohttp's errors
+            return errors.ConnectionLost(f"the connection to {host} closed in the middle of the answer")
         case aiohttp.ClientError() | OSError() | asyncio.IncompleteReadError():
             when = "while it answered" if answered else "before it answered"
             return errors.ConnectionLost(f"the connection to {host} broke {when}: {_words(error)}")
