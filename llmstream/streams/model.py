@@ -137,7 +137,8 @@ class Model:
         keeping = dialect_that_keeps(self.provider.dialect, token, provider=self.provider.name)
         request = Request(model=token.model)
         prepared = await self._addressed(Encoded(keeping.cancel(token.response_id)), request)
-        await end_kept(prepared, self.provider.decode_error, self.deadlines, self._session)
+        provider = self.provider
+        await end_kept(prepared, provider.decode_error, provider.name, self.deadlines, self._session)
 
     async def events(self, request: Request | Prompt, **options: Unpack[Options]) -> AsyncIterator[Event]:
         """The events of one response, and nothing else: no accumulation, no tools run.

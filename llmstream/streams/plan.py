@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 from llmstream.dialects.base import Decoder, Encoded, Place, Position
+from llmstream.dialects.vendor_errors import decoded_error
 from llmstream.errors import LLMStreamError
 from llmstream.exchange import HttpRequest, carries_secret
 from llmstream.request import Request
@@ -44,7 +45,8 @@ def secrets_of(key: str | None, headers: Mapping[str, str]) -> tuple[str, ...]:
     """What no error may show: the key, and what travels in headers that carry credentials; longest first."""
     found = {key or ""}
     for name, value in headers.items():
-        if carries_secret(name):
+        # What is no text is refused with a typed error before it is sent.
+        if isinstance(name, str) and isinstance(value, str) and carries_secret(name):
             found |= {value, value.rpartition(" ")[2]}  # also without the word Bearer
     return tuple(sorted([s for s in found if len(s) >= _SHORTEST_SECRET], key=len, reverse=True))
 
@@ -100,3 +102,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     max_output_tokens: int = 0
     observe: Observe | None = None
     request: Request | None = None
+
+    def error_of(self, status: int, headers: dict[str, str], body: bytes) -> LLMStreamError:
+        """The typed error of an answer that is no stream, whatever its bytes."""
+        return decoded_error(self.decode_error, status, headers, body, provider=self.provider)
