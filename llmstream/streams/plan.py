@@ -27,6 +27,10 @@ _SHORTEST_SECRET: Final = 6
 """Shorter keys are placeholders; masking them would mangle the vendor's words."""
 
 
+_SECRET_PARAMETERS: Final = frozenset({"sig", "code"})
+"""Azure's signatures and keys of functions; others are called by the names that headers have."""
+
+
 class Prepared(msgspec.Struct, frozen=True):
     """A request ready to be sent, and what was left out of it.
 
@@ -41,13 +45,24 @@ class Prepared(msgspec.Struct, frozen=True):
         return f"Prepared({self.http!r})"
 
 
-def secrets_of(key: str | None, headers: Mapping[str, str]) -> tuple[str, ...]:
-    """What no error may show: the key, and what travels in headers that carry credentials; longest first."""
-    found = {key or ""}
+def secrets_of(key: str | None, headers: Mapping[str, str], url: str = "") -> tuple[str, ...]:
+    """What no error may show, longest first.
+
+    The key, what travels in headers and in a query under names of credentials, passwords of proxies.
+    """
+    from urllib.parse import unquote  # both are loaded with the first failure
+
+    from llmstream.transport.proxies import proxy_secrets
+
+    found = {key or "", *proxy_secrets()}
     for name, value in headers.items():
         # What is no text is refused with a typed error before it is sent.
         if isinstance(name, str) and isinstance(value, str) and carries_secret(name):
             found |= {value, value.rpartition(" ")[2]}  # also without the word Bearer
+    for parameter in url.partition("?")[2].split("&"):
+        name, _, value = parameter.partition("=")
+        if carries_secret(name) or name.lower() in _SECRET_PARAMETERS:
+            found |= {value, unquote(value)}
     return tuple(sorted([s for s in found if len(s) >= _SHORTEST_SECRET], key=len, reverse=True))
 
 
