@@ -42,6 +42,8 @@ def typed_failure(
             )
         case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
             return errors.TLSError(f"no trusted connection to {host}: {tls_words(error)}")
+        case aiohttp.InvalidURL() if proxy is not None and str(error.url) == proxy:
+            return errors.ProxyError(f"the proxy on the way to {host} has no usable address. {_CHECK_PROXY}")
         case aiohttp.InvalidURL() | UnicodeError():  # of a name that IDNA does not know
             # Its text is the whole address, with whatever password or key stands in it.
             return errors.InvalidRequest(
