@@ -52,11 +52,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_event_bytes:      one line, frame or event of the wire
     max_tool_input_bytes: the joined input of one tool call
     max_blocks:           blocks and calls of one response
+    max_held_bytes:       what a decoder keeps of a response while it comes, in memory: inputs of open calls,
+                          recordings, citations, log probabilities of a block, addresses of sources
     """
 
     max_event_bytes: int = 16 * 1024 * 1024
     max_tool_input_bytes: int = 16 * 1024 * 1024
     max_blocks: int = 10_000
+    max_held_bytes: int = 32 * 1024 * 1024
 
 
 class Encoded(msgspec.Struct, frozen=True):

@@ -175,7 +175,10 @@ class Provider:
         merged: dict[str, str] = {}
         for group in (routed.headers, self.headers, from_env, credentials, headers or {}):
             if group:
-                merged.update(zip(map(str.lower, group), group.values(), strict=True))
+                try:
+                    merged.update(zip(map(str.lower, group), group.values(), strict=True))
+                except TypeError:
+                    raise InvalidRequest("the name of a header is text, not something else") from None
         sent = HttpRequest(routed.url, routed.body, merged, routed.method)
         return self.sign(sent, env) if key is None and self.sign is not None else sent
 

@@ -27,12 +27,13 @@ from llmstream.simulator.gate import (
     check_key,
     check_stream_asked,
     host_is_local,
+    is_foreign_page,
     masked,
     no_such_path,
 )
 from llmstream.simulator.kept import KeptAnswers, uncut
 from llmstream.simulator.player import Player
-from llmstream.simulator.received import Received
+from llmstream.simulator.received import KeptRequests, Received
 from llmstream.simulator.recording import Recording
 from llmstream.simulator.script import Cut, Pace, Refuse, ScriptLike, Stall, Turn
 from llmstream.simulator.socket_server import SocketServer, wants_socket
@@ -90,11 +91,12 @@ class Simulator:
     api_keys:    keys it accepts; None lets everybody in
     pace:        of turns that have none
     block_bytes: write in blocks of this size in place of one write an event
+    max_log_bytes: bodies of requests that are kept in `requests`
     models:      names on its lists of models; it answers under any name
 
     url:      where it listens, such as "http://127.0.0.1:40123"
-    requests: what it has received, in order; of a WebSocket the handshake, then each message that asks
-              for an answer, under the method WEBSOCKET
+    requests: what it has received, in order; the oldest bodies make room for new ones. Of a WebSocket
+              the handshake, then each message that asks for an answer, under the method WEBSOCKET
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class Simulator:
         pace: Pace | None = None,
         block_bytes: int = 0,
         max_body_bytes: int = 32 * 1024 * 1024,
+        max_log_bytes: int = 64 * 1024 * 1024,
         models: Sequence[str] = ("sim",),
         clock: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
@@ -132,6 +135,8 @@ class Simulator:
         self._continued = ContinuedAnswers()
         self._now = now or (lambda: datetime.datetime.now(datetime.UTC).replace(microsecond=0))
         self._answered = 0
+        self._received = 0
+        self._log = KeptRequests(self.requests, max_log_bytes)
         self._closing = False
         self._handlers: set[asyncio.Task[object]] = set()
         self._runner: web.AppRunner | None = None
@@ -208,26 +213,36 @@ class Simulator:
                 self._handlers.discard(task)
 
     def _note(self, http: HttpRequest) -> Received:
-        received = Received(http, f"req_sim_{len(self.requests)}")
-        self.requests.append(received)
+        received = Received(http, f"req_sim_{self._received}")
+        self._received += 1
+        self._log.enter(received)
+        if http.body:
+            self._log.body(received, http)
         return received
 
     async def _answer(
         self, incoming: web.Request, http: HttpRequest, received: Received
     ) -> web.StreamResponse:
-        if not self._allow_remote and not host_is_local(http.headers.get("host")):
-            return web.Response(status=403, text="the simulator is for this machine only")
+        if not self._allow_remote:
+            if not host_is_local(http.headers.get("host")):
+                return web.Response(
+                    status=403, text="the simulator is for this machine only; the Host header names another"
+                )
+            if is_foreign_page(http.headers):
+                return web.Response(
+                    status=403, text="the simulator is for this machine only; the Origin header names another"
+                )
         if wants_socket(http):
             return await self._talk(incoming, http, received)
         dialect = self._dialect_of(http)
         received.dialect = dialect.name if dialect is not None else ""
         try:
-            http = msgspec.structs.replace(http, body=await self._body(incoming))
-            received.http = masked(http)
             page = lookup(http, self._models)
             if page is not None:
                 return _whole(page)
             check_key(http.headers, self._api_keys)
+            http = msgspec.structs.replace(http, body=await self._body(incoming))
+            self._log.body(received, masked(http))
             page = count_tokens(http, self._dialects)
             if page is not None:
                 return _whole(page)

@@ -186,7 +186,8 @@ class Model:
         keeping = dialect_that_keeps(self.provider.dialect, token, provider=self.provider.name)
         request = Request(model=token.model)
         prepared = await self._addressed(Encoded(keeping.cancel(token.response_id)), request)
-        await end_kept(prepared, self.provider.decode_error, self.deadlines, self._session)
+        provider = self.provider
+        await end_kept(prepared, provider.decode_error, provider.name, self.deadlines, self._session)
 
     async def events(self, request: Request | Prompt, **options: Unpack[Options]) -> AsyncIterator[Event]:
         """The events of one response, and nothing else: no accumulation, no tools run.
@@ -408,7 +409,7 @@ class Model:
             api_key=key,
             headers={**headers, **self._headers, **request.headers},
         )
-        return Prepared(encoded, http, lambda: secrets_of(self._known_key(key), http.headers))
+        return Prepared(encoded, http, lambda: secrets_of(self._known_key(key), http.headers, http.url))
 
     def _known_key(self, given: str | None) -> str | None:
         """The key that was just sent, for the search for it; None if the environment has lost it since."""

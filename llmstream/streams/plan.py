@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 from llmstream.dialects.base import Decoder, Encoded, Place, Position
+from llmstream.dialects.vendor_errors import decoded_error
 from llmstream.errors import LLMStreamError
 from llmstream.exchange import HttpRequest, carries_secret
 from llmstream.request import Request
@@ -28,6 +29,10 @@ _SHORTEST_SECRET: Final = 6
 """Shorter keys are placeholders; masking them would mangle the vendor's words."""
 
 
+_SECRET_PARAMETERS: Final = frozenset({"sig", "code"})
+"""Azure's signatures and keys of functions; others are called by the names that headers have."""
+
+
 class Prepared(msgspec.Struct, frozen=True):
     """A request ready to be sent, and what was left out of it.
 
@@ -42,12 +47,24 @@ class Prepared(msgspec.Struct, frozen=True):
         return f"Prepared({self.http!r})"
 
 
-def secrets_of(key: str | None, headers: Mapping[str, str]) -> tuple[str, ...]:
-    """What no error may show: the key, and what travels in headers that carry credentials; longest first."""
-    found = {key or ""}
+def secrets_of(key: str | None, headers: Mapping[str, str], url: str = "") -> tuple[str, ...]:
+    """What no error may show, longest first.
+
+    The key, what travels in headers and in a query under names of credentials, passwords of proxies.
+    """
+    from urllib.parse import unquote  # both are loaded with the first failure
+
+    from llmstream.transport.proxies import proxy_secrets
+
+    found = {key or "", *proxy_secrets()}
     for name, value in headers.items():
-        if carries_secret(name):
+        # What is no text is refused with a typed error before it is sent.
+        if isinstance(name, str) and isinstance(value, str) and carries_secret(name):
             found |= {value, value.rpartition(" ")[2]}  # also without the word Bearer
+    for parameter in url.partition("?")[2].split("&"):
+        name, _, value = parameter.partition("=")
+        if carries_secret(name) or name.lower() in _SECRET_PARAMETERS:
+            found |= {value, unquote(value)}
     return tuple(sorted([s for s in found if len(s) >= _SHORTEST_SECRET], key=len, reverse=True))
 
 
@@ -106,3 +123,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     max_output_tokens: int = 0
     observe: Observe | None = None
     request: Request | None = None
+
+    def error_of(self, status: int, headers: dict[str, str], body: bytes) -> LLMStreamError:
+        """The typed error of an answer that is no stream, whatever its bytes."""
+        return decoded_error(self.decode_error, status, headers, body, provider=self.provider)

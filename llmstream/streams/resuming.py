@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from llmstream.dialects.base import Decoder, Dialect, FollowingDecoder, KeepsAnswers, goes_on
+from llmstream.dialects.vendor_errors import decoded_error
 from llmstream.errors import (
     ConnectionFailed,
     ConnectionLost,
@@ -119,7 +120,7 @@ async def checked(plan: Plan, response: Body) -> Body:
         return response
     try:
         body = await response.read_error()
-        raise plan.decode_error(response.status, response.headers, body)
+        raise plan.error_of(response.status, response.headers, body)
     finally:
         response.close()
 
@@ -136,7 +137,7 @@ async def read_kept(plan: Plan, prepared: Prepared) -> bytes:
         if response.status < 400:
             return await response.read_all(_WHOLE_BYTES)
         body = await response.read_error()
-        raise plan.decode_error(response.status, response.headers, body)
+        raise plan.error_of(response.status, response.headers, body)
     finally:
         response.close()
 
@@ -144,6 +145,7 @@ async def read_kept(plan: Plan, prepared: Prepared) -> bytes:
 async def end_kept(
     prepared: Prepared,
     decode_error: Callable[[int, dict[str, str], bytes], LLMStreamError],
+    provider: str,
     deadlines: Deadlines,
     session: aiohttp.ClientSession | None,
 ) -> None:
@@ -168,4 +170,4 @@ async def end_kept(
             f"the vendor did not say within {limit_s:g} s that the answer is ended", reason="first-event"
         ) from None
     if response.status >= 400:
-        raise decode_error(response.status, response.headers, body)
+        raise decoded_error(decode_error, response.status, response.headers, body, provider=provider)

@@ -13,7 +13,8 @@ from llmstream.exchange import HttpRequest
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.failures import typed_failure
 from llmstream.transport.http import Response, check_answer, check_headers, parsed_url
-from llmstream.transport.sessions import current_session, proxy_for
+from llmstream.transport.proxies import proxy_for
+from llmstream.transport.sessions import current_session
 
 __all__ = ["Refusal", "Socket", "connect", "handshake_headers"]
 
@@ -136,23 +137,24 @@ async def connect(
     refusal: what an HTTP answer in place of a socket means
     raises:  what the server says in place of it; TransportError, InvalidRequest, RedirectRefused
     """
-    url, scheme, host = parsed_url(request.url)
+    url, scheme, host, port = parsed_url(request.url)
     check_headers(request.headers)
     if session is None:
         session = await current_session()
     if session.closed:
         raise TransportError(f"the request to {host} failed: the session is closed")
+    proxy = proxy_for(scheme, host, port)
     opening = _beside(session, deadlines.connect_s, host, refusal)
     try:
         ws = await opening.ws_connect(
             url,
             headers=handshake_headers(request.headers),
-            proxy=proxy_for(scheme, host),
+            proxy=proxy,
             max_msg_size=max_message_bytes,
             decode_text=False,
         )
     except Exception as error:
-        failure = typed_failure(error, host, answered=False)
+        failure = typed_failure(error, host, answered=False, proxy=proxy)
     else:
         headers = {name.lower(): value for name, value in ws._response.headers.items()}
         return Socket(ws, headers, host)
