@@ -61,7 +61,7 @@ class Server:
 async def serving(script_of: Callable[[int], Script]) -> AsyncIterator[Server]:
     server = Server(script_of)
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    server.url = "http://127.0.0.1:%d" % listening.sockets[0].getsockname()[1]
+    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     try:
         yield server
     finally:
