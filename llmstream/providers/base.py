@@ -179,6 +179,14 @@ class Provider:
             error.args = (error.message,)
         return error
 
+    def learn(self, url: str, status: int, headers: Mapping[str, str], body: bytes) -> bool:
+        """Takes from a refusal what makes another attempt worthwhile; whether there was anything.
+
+        url:     of the request
+        headers: names in lower case
+        """
+        return False
+
     async def ready(self, model: str, key: str | None) -> str | None:
         """Called before a request that has no base_url of the caller's; `key` is what the caller gave.
 

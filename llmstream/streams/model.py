@@ -261,6 +261,7 @@ class Model:
         return Plan(
             provider=self.provider.name,
             decode_error=self.provider.decode_error,
+            learn=self.provider.learn,
             content_type=self.provider.dialect.content_type,
             deadlines=given.get("deadlines") or self.deadlines,
             retry=given.get("retry") or self.retry,

@@ -75,6 +75,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     request: what is asked, for observers that want content
     adapter:     fits requests to what the model refuses; None where refusals stand
     kept:        the ways to an answer that is kept, where it is to be read on after a break
+    learn:       takes from a refusal (URL, status, headers, body) what makes another attempt worthwhile
     follows:     whether `decoder` may make one of answers that are kept
     continued:   makes the next request, where the vendor cuts long answers and they are to be continued
     max_output_tokens: what the request may be answered with, for the limiter's estimate
@@ -85,6 +86,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     decoder: Callable[[], Decoder]
     decode_error: Callable[[int, dict[str, str], bytes], LLMStreamError]
     content_type: str
+    learn: Callable[[str, int, dict[str, str], bytes], bool] = lambda *_: False
     deadlines: Deadlines = Deadlines()
     retry: Retry = Retry()
     session: aiohttp.ClientSession | None = None

@@ -45,10 +45,12 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 class Response:
     """An answer whose body is read piece by piece.
 
+    url:     of the request; it may hold a key
     headers: names in lower case
     """
 
-    def __init__(self, response: aiohttp.ClientResponse, host: str) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, host: str, url: str = "") -> None:
+        self.url = url
         self.status = response.status
         self.headers = {name.lower(): value for name, value in response.headers.items()}
         self._response = response
@@ -172,7 +174,7 @@ async def send(
             f"{host} answers in a content-encoding that nobody asked for and that is not known: {encoding!r}",
             status=response.status,
         )
-    return Response(response, host)
+    return Response(response, host, request.url)
 
 
 def _strange_head(response: aiohttp.ClientResponse) -> str:

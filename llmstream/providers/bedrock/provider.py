@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from llmstream.errors import LLMStreamError
 from llmstream.providers.base import Provider
-from llmstream.providers.bedrock.clock import CLOCK
+from llmstream.providers.bedrock.clock import CLOCK, address_of
 from llmstream.providers.bedrock.signing import credentials_of
 
 __all__ = ["BedrockProvider"]
@@ -28,9 +28,6 @@ class BedrockProvider(Provider):
                 pass
         return None
 
-    def decode_error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMStreamError:
-        """The typed error; one that blames this machine's clock is worth another signature."""
-        error = super().decode_error(status, headers, body)
-        if CLOCK.learn(status, headers, body):
-            error.retryable, error.retry_after_s = True, 0.0
-        return error
+    def learn(self, url: str, status: int, headers: Mapping[str, str], body: bytes) -> bool:
+        """Sets the clock by a refusal that blames this machine's, which is worth another signature."""
+        return CLOCK.learn(address_of(url), status, headers, body)
