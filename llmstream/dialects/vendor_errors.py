@@ -368,6 +368,7 @@ def request_id(headers: Mapping[str, str]) -> str | None:
 
 def _plain(text: str) -> str:
     """The words of an HTML or plain text answer."""
-    title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
-    words = title.group(1) if title else re.sub(r"<[^>]*>", " ", text)
+    # No class takes what begins the next match: a page of "<" or of titles without end is read once.
+    title = re.search(r"<title[^<>]*>([^<]*)</title>", text, re.IGNORECASE)
+    words = title.group(1) if title else re.sub(r"<[^<>]*>", " ", text)
     return " ".join(words.split())[:_EXCERPT_CHARS]
