@@ -93,6 +93,7 @@ class Provider:
     key_env:      variables that may hold the key, the first one set wins
     auth:         how the key travels
     token_env:    variables that may hold a token instead, which travels as Bearer where no key is set
+    account_env:  further variables that say whose account is asked, for `cache`
     key_required: False for servers that run without one
     headers:      sent with every request
     header_env:   header name to the variable that may hold its value
@@ -113,6 +114,7 @@ class Provider:
     key_env: tuple[str, ...] = ()
     auth: Auth = bearer
     token_env: tuple[str, ...] = ()
+    account_env: tuple[str, ...] = ()
     key_required: bool = True
     headers: Mapping[str, str] = field(default_factory=dict)
     header_env: Mapping[str, str] = field(default_factory=dict)

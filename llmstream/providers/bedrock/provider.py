@@ -19,6 +19,8 @@ __all__ = ["BedrockProvider"]
 class BedrockProvider(Provider):
     """A provider that finds its credentials away from the event loop: files and the network hold them."""
 
+    account_env: tuple[str, ...] = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE")
+
     async def ready(self, model: str, key: str | None) -> str | None:
         """Finds the credentials, so that signing does not wait for them; failures are signing's to tell."""
         if self.key(key) is None:
