@@ -334,7 +334,7 @@ class Model:
             api_key=key,
             headers={**headers, **self._headers, **request.headers},
         )
-        return Prepared(encoded, http, lambda: secrets_of(self._known_key(key), http.headers))
+        return Prepared(encoded, http, lambda: secrets_of(self._known_key(key), http.headers, http.url))
 
     def _known_key(self, given: str | None) -> str | None:
         """The key that was just sent, for the search for it; None if the environment has lost it since."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
@@ -40,12 +41,17 @@ class Prepared(msgspec.Struct, frozen=True):
         return f"Prepared({self.http!r})"
 
 
-def secrets_of(key: str | None, headers: Mapping[str, str]) -> tuple[str, ...]:
-    """What no error may show: the key, and what travels in headers that carry credentials; longest first."""
+def secrets_of(key: str | None, headers: Mapping[str, str], url: str = "") -> tuple[str, ...]:
+    """What no error may show: the key, and credentials in headers and the address; longest first."""
     found = {key or ""}
+    parts = urlsplit(url)
+    found |= {value for name, value in parse_qsl(parts.query) if carries_secret(name)}
+    found |= {unquote(parts.password or "")}
     for name, value in headers.items():
         if carries_secret(name):
             found |= {value, value.rpartition(" ")[2]}  # also without the word Bearer
+            if name.lower() == "cookie":
+                found |= {cookie.partition("=")[2].strip() for cookie in value.split(";")}
     return tuple(sorted([s for s in found if len(s) >= _SHORTEST_SECRET], key=len, reverse=True))
 
 
