@@ -6,9 +6,11 @@ import argparse
 import asyncio
 import os
 import re
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -26,6 +28,11 @@ from llmstream.cli.terminal import complain, typed
 from llmstream.errors import InvalidRequest
 
 __all__ = ["configure", "run"]
+
+_MOST_REQUESTS: Final = 1_000_000
+_MOST_AT_A_TIME: Final = 10_000
+_MOST_TOKENS: Final = 1_000_000
+"""More than anyone measures; what is made of larger numbers takes all memory before anyone is asked."""
 
 _PROMPT: Final = "Tell me in three sentences why the sky is blue."
 
@@ -54,23 +61,41 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("-m", "--model", metavar="PROVIDER:MODEL", help="whom to ask; by default $LLMSTREAM_MODEL")
-    add("-n", "--requests", type=_at_least(1), default=50, metavar="N", help="how many requests (50)")
+    add(
+        "-n",
+        "--requests",
+        type=_number(1, _MOST_REQUESTS),
+        default=50,
+        metavar="N",
+        help="how many requests (50)",
+    )
     load = parser.add_mutually_exclusive_group()
     load.add_argument(
-        "-c", "--concurrency", type=_at_least(1), default=8, metavar="N", help="so many at a time (8)"
+        "-c",
+        "--concurrency",
+        type=_number(1, _MOST_AT_A_TIME),
+        default=8,
+        metavar="N",
+        help="so many at a time (8)",
     )
     load.add_argument("--rate", type=_rate, metavar="N/s", help="so many a second; also N/m")
-    add("--warmup", type=_at_least(0), default=2, metavar="N", help="requests before, not counted (2)")
+    add(
+        "--warmup",
+        type=_number(0, _MOST_REQUESTS),
+        default=2,
+        metavar="N",
+        help="requests before, not counted (2)",
+    )
     asked = parser.add_mutually_exclusive_group()
     asked.add_argument("--prompt", metavar="TEXT", default=_PROMPT, help="what to ask")
     asked.add_argument("--prompts", metavar="FILE", help="a prompt a line, taken in turns")
     asked.add_argument(
         "--prompt-tokens",
-        type=_at_least(1),
+        type=_number(1, _MOST_TOKENS),
         metavar="N",
         help="invented prompts of about N tokens, each another one",
     )
-    add("--max-tokens", type=_at_least(1), metavar="N", help="the longest answer, in tokens")
+    add("--max-tokens", type=_number(1, _MOST_TOKENS), metavar="N", help="the longest answer, in tokens")
     add("--seed", type=int, default=0, metavar="N", help="of arrivals and invented prompts (0)")
     add("--base-url", metavar="URL", help="another address, where the vendor's paths begin")
     add("--json", metavar="FILE", help="write the report as JSON; - is standard output")
@@ -89,6 +114,8 @@ def run(arguments: argparse.Namespace) -> int:
     if len(earlier) > 2:
         raise InvalidRequest("--compare takes one report, or two of which the second is the later one")
     later = earlier.pop() if len(earlier) == 2 else None
+    if arguments.json and arguments.svg and _same_file(arguments.json, arguments.svg):
+        raise InvalidRequest(f"--json and --svg both name {arguments.svg}: one would overwrite the other")
     for path in (arguments.json, arguments.svg):
         _check_writable(path)
     return _tell(later or _measured(arguments), earlier[0] if earlier else None, arguments)
@@ -135,7 +162,7 @@ async def _bench(spec: str, arguments: argparse.Namespace) -> Report:
     options: dict[str, Any] = {"max_output_tokens": load.max_tokens} if load.max_tokens else {}
     prompt_of = _prompts(arguments)
     samples: list[Sample] = []
-    with Progress(load.requests) as progress:
+    with Progress(load.requests) as progress, _ended_by_signals():
         began = time.perf_counter()
         watch = Watch()
         try:
@@ -167,6 +194,25 @@ async def _bench(spec: str, arguments: argparse.Namespace) -> Report:
     )
 
 
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Lets SIGTERM and SIGHUP end the run as Ctrl-C does, with a report of what came."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    handled = []
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows knows one of them, and no handlers of loops
+        if number is None or task is None or signal.getsignal(number) is signal.SIG_IGN:  # as under nohup
+            continue
+        with suppress(NotImplementedError, RuntimeError, ValueError):  # ValueError: not the main thread
+            loop.add_signal_handler(number, task.cancel)
+            handled.append(number)
+    try:
+        yield
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)
+
+
 def _stay() -> None:
     """Ctrl-C has been heard, and there is still something to do."""
     task = asyncio.current_task()
@@ -182,6 +228,10 @@ def _prompts(arguments: argparse.Namespace) -> PromptOf:
         return partial(made_prompt, tokens=arguments.prompt_tokens, seed=arguments.seed)
     text = typed(arguments.prompt)
     return lambda number: text
+
+
+def _same_file(one: str, other: str) -> bool:
+    return one != "-" and os.path.realpath(one) == os.path.realpath(other)
 
 
 def _check_writable(path: str | None) -> None:
@@ -201,11 +251,11 @@ def _write(path: str, text: str) -> None:
         raise InvalidRequest(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def _at_least(least: int) -> Callable[[str], int]:
+def _number(least: int, most: int) -> Callable[[str], int]:
     def number(text: str) -> int:
         value = int(text)
-        if value < least:
-            raise argparse.ArgumentTypeError(f"at least {least}, not {value}")
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"a number from {least} to {most}, not {text[:20]}")
         return value
 
     return number

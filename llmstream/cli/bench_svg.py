@@ -64,7 +64,8 @@ def _y(share: float) -> float:
 def _frame(report: Report, low: int, high: int) -> Iterator[str]:
     load = report.load
     how = f"{load.rate_per_s:g} a second" if load.rate_per_s else f"{load.concurrency} at a time"
-    title = escape(f"{load.model}: {load.requests} requests, {how}".encode("ascii", "replace").decode())
+    model = "".join(char if char.isprintable() else "?" for char in load.model)  # XML takes no controls
+    title = escape(f"{model}: {load.requests} requests, {how}".encode("ascii", "replace").decode())
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
         'font-family="sans-serif" font-size="12">'
