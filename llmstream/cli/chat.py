@@ -118,7 +118,7 @@ def _agent(arguments: argparse.Namespace) -> Agent:
         options["temperature"] = arguments.temperature
     if arguments.reasoning is not None:
         effort = arguments.reasoning
-        options["reasoning"] = int(effort) if effort.isdecimal() else effort
+        options["reasoning"] = int(effort) if effort.isdecimal() and len(effort) < 10 else effort
     if arguments.tools:
         from llmstream.cli.demo_tools import DEMO_TOOLS
 
