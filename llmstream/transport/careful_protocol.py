@@ -70,13 +70,14 @@ class CarefulProtocol(ResponseHandler):
 
     def data_received(self, data: bytes) -> None:
         """Bytes came from the socket."""
-        if self.pooled and data:  # without data, aiohttp only goes on with what it holds
-            self.force_close()
-            self.close()
-            return
-        self.served = True
-        if self.exchange is not None:
-            self.exchange.answered = True
+        if data:  # without, aiohttp only goes on with what it holds
+            if self.pooled:
+                self.force_close()
+                self.close()
+                return
+            self.served = True
+            if self.exchange is not None:
+                self.exchange.answered = True
         payload = self._payload
         if payload is None or payload.is_eof():
             end = data.find(b"\r\n\r\n") + 4
