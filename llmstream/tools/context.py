@@ -28,6 +28,7 @@ class ToolContext:
     step:      the step of the run, from 0
     messages:  the conversation as it was when the call began; copies
     deadline:  when the whole run has to be over, in the event loop's time; None where it need not
+    note:      what the person who approved the call said to the tool; "" where nobody did
     app:       the application's own object, as given to `Agent(context=...)` or `stream(context=...)`
     continued: where a call that asks a sub-agent goes on from; of all others None
     """
@@ -38,6 +39,7 @@ class ToolContext:
     messages: tuple[Message, ...] = ()
     deadline: float | None = None
     app: Any = None
+    note: str = ""
     continued: Any = field(default=None, repr=False, compare=False)
     reporter: Callable[[Any], Awaitable[None]] = field(default=_nowhere, repr=False, compare=False)
 
