@@ -11,7 +11,7 @@ import msgspec
 from llmstream.agent.answer import Answer
 from llmstream.agent.calls import StepCalls, result_event
 from llmstream.agent.course import Course
-from llmstream.agent.decisions import Stop
+from llmstream.agent.decisions import Again, Stop
 from llmstream.agent.history import open_calls
 from llmstream.agent.open_step import OpenStep
 from llmstream.agent.plan import StepPlan
@@ -44,7 +44,7 @@ class AskedStep(OpenStep):
             started=course.started,
         )
         self.calls = course.calls(self.answer.tools)
-        self._taken = False
+        self._taken = self._rejected = False
 
     def unrecorded(self) -> list[Message]:
         """The answer as far as it has come."""
@@ -121,6 +121,9 @@ class AskedStep(OpenStep):
         said = await reviewed(course.config, course.state, self.message)
         if isinstance(said, Stop):
             course.stop(said)
+        elif isinstance(said, Again):
+            self._rejected = True
+            course.again(said, self.message)
         elif said is not self.message:
             if self.message.parts:
                 conversation.pop()
@@ -133,6 +136,8 @@ class AskedStep(OpenStep):
             return "The call was not run: the answer was cut by the vendor's filter."
         if self._course.stopped_by is not None:
             return f"The call was not run: {self._course.stopped_by}."
+        if self._rejected:
+            return "The call was not run: the answer was rejected, for the reason given below."
         return None
 
 

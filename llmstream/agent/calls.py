@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -60,6 +61,7 @@ class StepCalls:
         *,
         after: AfterTool | None,
         limit: int,
+        timeout_s: float | None,
         context: Callable[[ToolCall, Continuation | None], ToolContext],
         journal: RunJournal,
         watch: RunWatch | None,
@@ -73,6 +75,7 @@ class StepCalls:
         self._judge = judge
         self._state = state
         self._after = after
+        self._timeout_s = timeout_s
         self._context = context
         self._journal = journal
         self._watch = watch
@@ -167,20 +170,33 @@ class StepCalls:
             case Settled(_, status, stop):
                 self.stop = self.stop or stop
                 return status
-            case Run(call):
+            case Run(call, note):
                 if self.stop is not None:
                     return _failed(call, f"The call was not run: {self.stop}.")
-                return await self._ran(call)
+                return await self._ran(call, note=note)
 
-    async def _ran(self, call: ToolCall, continued: Continuation | None = None) -> ToolCallStatus | None:
-        """Runs a call; None where it asked a sub-agent that waits."""
+    async def _ran(
+        self, call: ToolCall, continued: Continuation | None = None, *, note: str = ""
+    ) -> ToolCallStatus | None:
+        """Runs a call; None where it asked a sub-agent that waits.
+
+        note: what the person who approved it tells the tool
+        """
         async with self._limit:
             found = find_tool(call.name, self._tools)
             if found is not None:
                 await self._journal.call(self._step, call, repeatable=found.idempotent)
             while True:
                 context = self._context(call, continued) if found and found.takes_context else None
-                running = run_call(call, self._tools, on_progress=self._progress, context=context)
+                if context is not None and note:
+                    context = replace(context, note=note)
+                running = run_call(
+                    call,
+                    self._tools,
+                    on_progress=self._progress,
+                    context=context,
+                    timeout_s=self._timeout_s,
+                )
                 if self._watch is not None:
                     running = self._watch.tool(call, self._step, found, running)
                 status = await running

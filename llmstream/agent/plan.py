@@ -15,7 +15,7 @@ from llmstream.tools import AnyTool
 if TYPE_CHECKING:
     from llmstream.agent.state import RunState
 
-__all__ = ["PrepareStep", "StepPlan"]
+__all__ = ["Instructions", "PrepareStep", "StepPlan"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,3 +55,6 @@ class StepPlan:
 
 PrepareStep: TypeAlias = "Callable[[RunState], StepPlan | Awaitable[StepPlan | None] | None]"
 """Asked before each step; sync or async."""
+
+Instructions: TypeAlias = "Callable[[RunState], str | Awaitable[str | None] | None]"
+"""Asked for the system prompt of each step; sync or async; None or "" for none."""

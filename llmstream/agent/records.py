@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -12,12 +13,14 @@ from llmstream.agent.calls import StepCalls
 from llmstream.agent.config import AgentConfig
 from llmstream.agent.state import RunState
 from llmstream.agent.suspension import Suspension
-from llmstream.chats.content import File, Text, ToolCall, ToolResult
+from llmstream.chats.content import File, Reasoning, Source, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.errors import IncompleteStream, LLMStreamError
 from llmstream.tools import ToolCallStatus
 
-__all__ = ["in_call_order", "results_of", "said_nothing", "shown_as_run", "suspension_of"]
+__all__ = ["in_call_order", "is_empty", "results_of", "said_nothing", "shown_as_run", "suspension_of"]
+
+_NO_ANSWER: Final = (Reasoning, ToolCall, ToolResult, Source)
 
 _WAITS = "The call waits for a decision and has not run."
 _WAITS_WITHIN = "The agent that this call asked waits for a decision about a call of its own."
@@ -73,6 +76,14 @@ def suspension_of(
         cost_estimate=state.cost_estimate,
         key=config.approval_key,
         ttl_s=config.approval_ttl_s,
+    )
+
+
+def is_empty(message: Message) -> bool:
+    """Whether a message gives its reader nothing: thoughts, calls and sources are no answer."""
+    return all(
+        not part.text.strip() if isinstance(part, Text) else isinstance(part, _NO_ANSWER)
+        for part in message.parts
     )
 
 
