@@ -25,6 +25,7 @@ from llmstream.exchange import HttpRequest
 from llmstream.transport.careful_protocol import reused
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.failures import typed_failure
+from llmstream.transport.forbidding import check_may_leave
 from llmstream.transport.sessions import current_session, proxy_for
 
 __all__ = ["Response", "send"]
@@ -141,6 +142,7 @@ async def send(
     raises:  TransportError, InvalidRequest; RedirectRefused for any 3xx, ProxyError for 407
     """
     url, scheme, host = _parsed(request.url)
+    check_may_leave(host)
     _check_headers(request.headers)
     if session is None:
         session = await current_session()
