@@ -68,7 +68,8 @@ class Agent:
     journal:      the file that each call is written to before it runs and its result after, as a
                   `Journal` or its path; see `recover`
     observe_run:  called with an `AgentObservation` where a run, a call of a model or a tool begins or ends
-    options:      as for `stream` (tools, settings and so on), used at every step
+    options:      as for `stream` (tools, settings and so on), used at every step; a `tool_choice` that
+                  forces a call holds until one was made, or where there is `stop_when`, at each step
 
     raises: InvalidRequest for what cannot be meant; None is as if it were not given
     """
@@ -150,7 +151,10 @@ class Agent:
         *,
         context: Any = None,
         within_s: float | None = None,
+        model: str | Model | None = None,
+        instructions: str | Instructions | None = None,
         max_steps: int | None = None,
+        stop_when: StopCondition | Iterable[StopCondition] | None = None,
         **options: Unpack[Options],
     ) -> AgentRun:
         """One run as one stream of events over all its steps; nothing is sent until it is read.
@@ -158,21 +162,21 @@ class Agent:
         prompt:    calls in it that nobody answered get a result that says that they were cancelled
         context:   in place of the agent's
         within_s:  seconds after which the run ends in DeadlineExceeded, if `Deadlines.total_s` is longer
-        max_steps: in place of the agent's
-        options:   in place of the agent's, for this run; `system` in place of its instructions
+        model, instructions, max_steps, stop_when, options: in place of the agent's, for this run
         raises:    InvalidRequest for an option that cannot mean anything
         """
-        instructions = options.pop("system", None)
-        config = overridden(self._config, options, max_steps)
-        if instructions is None:
-            instructions = self._instructions
+        system = options.pop("system", None)
+        config = overridden(self._config, options, model=model, max_steps=max_steps, stop_when=stop_when)
+        given = checks.instructions_of(system if instructions is None else instructions)
+        if given is not None:
+            config = replace(config, instructions=None if isinstance(given, str) else given)
         else:
-            config = replace(config, instructions=None)
-        system = [Message.system(instructions)] if instructions else []
-        conversation = settled(system + as_messages(prompt))
-        make_request(self.model.name, conversation, config.options)  # and a wrong prompt here
+            given = self._instructions
+        first = [Message.system(given)] if given and isinstance(given, str) else []
+        conversation = settled(first + as_messages(prompt))
+        make_request(config.model.name, conversation, config.options)  # and a wrong prompt here
         state = self._state(conversation, context)
-        return AgentRun(Loop(config, state, total_s=self._total_s(within_s, config.options)))
+        return AgentRun(Loop(config, state, total_s=_total_s(within_s, config)))
 
     async def run(
         self,
@@ -180,7 +184,10 @@ class Agent:
         *,
         context: Any = None,
         within_s: float | None = None,
+        model: str | Model | None = None,
+        instructions: str | Instructions | None = None,
         max_steps: int | None = None,
+        stop_when: StopCondition | Iterable[StopCondition] | None = None,
         **options: Unpack[Options],
     ) -> Any:
         """Runs to the end and gives the answer: the last message that says something, as a `Message`.
@@ -198,7 +205,16 @@ class Agent:
                 ContentFiltered; InvalidOutput where the answer is empty or not of the type;
                 RunSuspended, with the `.suspension`
         """
-        run = self.stream(prompt, context=context, within_s=within_s, max_steps=max_steps, **options)
+        run = self.stream(
+            prompt,
+            context=context,
+            within_s=within_s,
+            model=model,
+            instructions=instructions,
+            max_steps=max_steps,
+            stop_when=stop_when,
+            **options,
+        )
         async with run:
             await run.collect()
         return answer_of(run)
@@ -211,7 +227,9 @@ class Agent:
         results: Iterable[ToolResult] = (),
         context: Any = None,
         within_s: float | None = None,
+        model: str | Model | None = None,
         max_steps: int | None = None,
+        stop_when: StopCondition | Iterable[StopCondition] | None = None,
         **options: Unpack[Options],
     ) -> AgentRun:
         """Goes on with a run that was suspended, by this agent or its like in another process.
@@ -223,20 +241,19 @@ class Agent:
 
         decisions: by `approval_id`; True and False for `Approve()` and `Deny()`
         results:   of calls that ran elsewhere, by the `call_id` of what is pending
-        within_s, max_steps, options: as for `stream`; they are in no suspension
+        within_s, model, max_steps, stop_when, options: as for `stream`; they are in no suspension
         raises:    InvalidRequest where the suspension is not genuine, has expired or was resumed
                    before, for decisions that belong to no call of it, and for approved arguments
                    that do not fit
         """
         options.pop("system", None)
-        config = overridden(self._config, options, max_steps)
+        config = overridden(self._config, options, model=model, max_steps=max_steps, stop_when=stop_when)
         resumption = self.check(suspension, decisions, results=results)
         state = self._state(suspension.messages, context)
         state.step = suspension.step
         state.usage_by_model = dict(suspension.usage_by_model)
         state.cost_estimate = suspension.cost_estimate
-        total_s = self._total_s(within_s, config.options)
-        return AgentRun(Loop(config, state, total_s=total_s, resumption=resumption))
+        return AgentRun(Loop(config, state, total_s=_total_s(within_s, config), resumption=resumption))
 
     def check(
         self,
@@ -302,8 +319,9 @@ class Agent:
         app = self.context if context is None else context
         return RunState(app, config.clock, config.price, conversation=conversation)
 
-    def _total_s(self, within_s: float | None, options: Options) -> float | None:
-        total_s = (options.get("deadlines") or self.model.deadlines).total_s
-        given = checks.seconds_or_none("within_s", within_s)
-        limits = [limit for limit in (total_s, given) if limit is not None]
-        return min(limits, default=None)
+
+def _total_s(within_s: float | None, config: AgentConfig) -> float | None:
+    total_s = (config.options.get("deadlines") or config.model.deadlines).total_s
+    given = checks.seconds_or_none("within_s", within_s)
+    limits = [limit for limit in (total_s, given) if limit is not None]
+    return min(limits, default=None)

@@ -144,6 +144,8 @@ class AskedStep(OpenStep):
 def _within(course: Course, plan: StepPlan) -> StepPlan:
     """The plan, with the total deadline of the run in place of one of its own, and with its observer."""
     config = course.config
+    if _choice_is_spent(course, plan):
+        plan = replace(plan, options={**plan.options, "tool_choice": None})
     if course.watch is not None:
         observe = plan.options.get("observe") or config.options.get("observe")
         observe = joined(observe, course.watch.calls(course.state.step))
@@ -154,3 +156,14 @@ def _within(course: Course, plan: StepPlan) -> StepPlan:
     deadlines = given or plan.model_over(config.model).deadlines
     capped = msgspec.structs.replace(deadlines, total_s=course.total_s)
     return replace(plan, options={**plan.options, "deadlines": capped})
+
+
+def _choice_is_spent(course: Course, plan: StepPlan) -> bool:
+    """Whether the agent's `tool_choice` forces calls that were made: held on to, the run would never end.
+
+    An agent with `stop_when` knows its own end, so its choice holds at each step; a plan's always does.
+    """
+    config = course.config
+    forced = config.options.get("tool_choice") not in (None, "auto", "none")
+    of_plan = plan.tool_choice is not None or "tool_choice" in plan.options
+    return forced and not of_plan and not config.stop_when and course.state.tool_calls > 0

@@ -35,16 +35,16 @@ def check_finished(run: AgentRun) -> None:
     """Makes sure that a run that was read to its end has come to an answer.
 
     What the application itself ends, by a hook, a tool or a stop condition of its own, is an end like
-    any other: it knows why there may be no answer.
+    any other, unless nothing at all was said and called.
 
-    raises: RunSuspended where it waits; LimitExceeded where a limit cut it short, which `reason` names;
-            ContentFiltered where the vendor's filter did; InvalidOutput where the answer is empty
+    raises: RunSuspended where it waits; LimitExceeded where a limit cut it short: `reason` names it;
+            ContentFiltered where the vendor's filter did; InvalidOutput where the answer is empty or none
     """
     if run.error is not None:  # said, or raised, by the run itself
         return
     error = _suspended(run) or _over_limit(run)
-    if error is None and run.stopped_by is None:
-        error = _no_answer(run)
+    if error is None:
+        error = _no_answer(run) if run.stopped_by is None else _stopped(run)
     if error is not None:
         error.partial, error.usage = run.message, run.usage
         raise error
@@ -77,6 +77,17 @@ def _over_limit(run: AgentRun) -> LLMStreamError | None:
             what = f"the run was stopped by {run.stopped_by} before the model was done."
             remedy = "Raise the limit, or use stream() and its messages() to go on."
     return LimitExceeded(f"{what} {remedy}", reason=run.limit_reached)
+
+
+def _stopped(run: AgentRun) -> LLMStreamError | None:
+    message = run.message
+    if message.tool_calls or not is_empty(message):
+        return None
+    return InvalidOutput(
+        f"the run was ended before the model answered: {run.stopped_by}.",
+        provider=run.model.provider.name,
+        reason="stopped",
+    )
 
 
 def _no_answer(run: AgentRun) -> LLMStreamError | None:

@@ -13,6 +13,7 @@ from llmstream.agent import (
     Hooks,
     Rewrite,
     RunState,
+    Stop,
     cost_over,
     elapsed_over,
     no_progress,
@@ -344,3 +345,51 @@ async def test_every_tool_has_the_timeout_of_the_agent() -> None:
     model = ScriptedModel(Turn(calls=(Call("wait"),)), "Done.")
     await ls.Agent(model, tools=[wait], tool_timeout_s=0.01).run("Go")
     assert "stopped after 0.01 s" in model.requests[1].messages[-1].tool_results[0].content
+
+
+async def test_a_run_has_its_own_model_and_instructions() -> None:
+    agent = ls.Agent(ScriptedModel("Mine."), instructions="Be kind.")
+    other = ScriptedModel("Other.", "Other.")
+    assert (await agent.run("Go", model=other, instructions="Be brief.")).text_content == "Other."
+    await agent.run("Go", model=other, instructions=lambda state: f"Step {state.step}.")
+    assert [r.messages[0].text_content for r in other.requests] == ["Be brief.", "Step 0."]
+    assert (await agent.run("Go")).text_content == "Mine."
+
+
+async def test_a_run_has_its_own_conditions() -> None:
+    agent = ls.Agent(ScriptedModel(LOOKS), tools=[look])
+    run = agent.stream("Go", stop_when=tool_called("look"))
+    await run.collect()
+    assert run.stopped_by == "tool_called('look')"
+
+
+async def test_a_hook_that_stops_a_run_before_it_began_leaves_no_answer() -> None:
+    agent = ls.Agent(ScriptedModel("x"), hooks=Hooks(before_model=lambda state: Stop("policy")))
+    with pytest.raises(ls.InvalidOutput, match="policy") as caught:
+        await agent.run("Go")
+    assert caught.value.reason == "stopped"
+
+
+@pytest.mark.parametrize("choice", ["required", "look"])
+async def test_a_forced_call_is_forced_once(choice: str) -> None:
+    model = ScriptedModel(Turn(calls=(Call("look"),)), "Done.")
+    await ls.Agent(model, tools=[look], tool_choice=choice).run("Go")
+    first, second = [request.tool_choice for request in model.requests]
+    assert first is not None
+    assert second is None
+
+
+async def test_a_forced_call_is_forced_on_where_the_agent_says_when_to_stop() -> None:
+    model = ScriptedModel(Turn(calls=(Call("look"),)), Turn(calls=(Call("look"),)))
+    agent = ls.Agent(model, tools=[look], tool_choice="required", stop_when=step_count(2))
+    await agent.stream("Go").collect()
+    assert [request.tool_choice for request in model.requests] == ["required"] * 2
+
+
+async def test_a_plan_forces_a_call_at_its_step() -> None:
+    def plan(state: RunState) -> ls.StepPlan:
+        return ls.StepPlan(tool_choice="required" if state.step < 2 else "none")
+
+    model = ScriptedModel(Turn(calls=(Call("look"),)), Turn(calls=(Call("look"),)), "Done.")
+    await ls.Agent(model, tools=[look], tool_choice="look", prepare_step=plan).run("Go")
+    assert [request.tool_choice for request in model.requests] == ["required", "required", "none"]
