@@ -37,11 +37,11 @@ def check_finished(run: AgentRun) -> None:
     What the application itself ends, by a hook, a tool or a stop condition of its own, is an end like
     any other, unless nothing at all was said and called.
 
-    raises: RunSuspended where it waits; LimitExceeded where a limit cut it short: `reason` names it;
+    raises: the run's own error, however it is read; RunSuspended where it waits; LimitExceeded where a limit cut it short: `reason` names it;
             ContentFiltered where the vendor's filter did; InvalidOutput where the answer is empty or none
     """
-    if run.error is not None:  # said, or raised, by the run itself
-        return
+    if run.error is not None:  # also where `errors="events"` keeps the run's own reader from it
+        raise run.error
     error = _suspended(run) or _over_limit(run)
     if error is None:
         error = _no_answer(run) if run.stopped_by is None else _stopped(run)

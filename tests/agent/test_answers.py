@@ -23,7 +23,7 @@ from llmstream.agent import (
     tool_calls_over,
 )
 from llmstream.chats.content import File
-from llmstream.testing import Call, ScriptedModel, Turn
+from llmstream.testing import Call, Refuse, ScriptedModel, Turn
 
 LOOKS = Turn(text="Let me look.", calls=(Call("look"),))
 
@@ -393,3 +393,9 @@ async def test_a_plan_forces_a_call_at_its_step() -> None:
     model = ScriptedModel(Turn(calls=(Call("look"),)), Turn(calls=(Call("look"),)), "Done.")
     await ls.Agent(model, tools=[look], tool_choice="look", prepare_step=plan).run("Go")
     assert [request.tool_choice for request in model.requests] == ["required", "required", "none"]
+
+
+async def test_a_failure_is_an_error_of_run_however_it_is_read() -> None:
+    agent = ls.Agent(ScriptedModel(Turn(fault=Refuse(status=500))), errors="events")
+    with pytest.raises(ls.ServerError):
+        await agent.run("Go")
