@@ -37,7 +37,8 @@ def check_finished(run: AgentRun) -> None:
     What the application itself ends, by a hook, a tool or a stop condition of its own, is an end like
     any other, unless nothing at all was said and called.
 
-    raises: the run's own error, however it is read; RunSuspended where it waits; LimitExceeded where a limit cut it short: `reason` names it;
+    raises: the run's own error, however it was read; RunSuspended where it waits; LimitExceeded where a
+            limit cut it short: `reason` names it;
             ContentFiltered where the vendor's filter did; InvalidOutput where the answer is empty or none
     """
     if run.error is not None:  # also where `errors="events"` keeps the run's own reader from it
