@@ -83,6 +83,8 @@ class StepCalls:
         self._limit = anyio.CapacityLimiter(max(1, limit))
         self._turns = tool_limiters(self._tools)
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._failures: list[BaseException] = []
         self._told_to_wait: dict[str, Suspension] = {}
         self._said: deque[Event] = deque()
         self._news = asyncio.Event()
@@ -98,7 +100,8 @@ class StepCalls:
             return
         self.calls[call.id] = call
         task = self._tasks[call.id] = asyncio.create_task(self._one(call, continued))
-        task.add_done_callback(lambda _: self._news.set())
+        self._running.add(task)
+        task.add_done_callback(self._over)
 
     @property
     def results(self) -> dict[str, ToolResult]:
@@ -117,10 +120,9 @@ class StepCalls:
                 event = self._said.popleft()
                 self._room.set()
                 yield event
-            for task in self._tasks.values():
-                if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-                    raise error
-            if all(task.done() for task in self._tasks.values()) and not self._said:
+            if self._failures:
+                raise self._failures[0]
+            if not self._running and not self._said:
                 break
             try:
                 async with asyncio.timeout_at(deadline):
@@ -145,9 +147,19 @@ class StepCalls:
         words = "The response that asked for this call failed; what it gave was discarded."
         notes: list[Event] = [result_event(_failed(call, words)) for call in self.calls.values()]
         self.calls, self.statuses, self.waiting, self.inner, self._tasks = {}, {}, {}, {}, {}
+        self._running.clear()
+        self._failures.clear()
         self._said.clear()
         self._closing = False
         return notes
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        """A task has ended; each is looked at once, however many there are."""
+        if task in self._running:  # else its response failed
+            self._running.discard(task)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self._failures.append(error)
+        self._news.set()
 
     async def _one(self, call: ToolCall, continued: Continuation | None) -> None:
         async with AsyncExitStack() as turn:
