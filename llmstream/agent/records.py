@@ -88,11 +88,15 @@ def is_empty(message: Message) -> bool:
 
 
 def said_nothing(answer: Answer, message: Message) -> LLMStreamError | None:
-    """An answer of which the limit of tokens left nothing is no answer."""
-    says = any(isinstance(part, Text | ToolCall | File) for part in message.parts)
-    if answer.finish.finish_reason != "length" or says:
+    """An answer of which the limit of tokens left nothing is no answer, nor is one cut in its only call."""
+    if answer.finish.finish_reason != "length":
         return None
-    words = "the answer reached its limit of tokens before it said anything. Raise max_output_tokens."
+    if answer.cut_call and not any(isinstance(part, ToolCall) for part in message.parts):
+        words = "the answer reached its limit of tokens amid a tool call. Raise max_output_tokens."
+    elif not any(isinstance(part, Text | ToolCall | File) for part in message.parts):
+        words = "the answer reached its limit of tokens before it said anything. Raise max_output_tokens."
+    else:
+        return None
     error = IncompleteStream(words, provider=answer.stream.model.provider.name, retryable=False)
     error.partial, error.usage = message, answer.usage
     return error

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 import llmstream as ls
+from llmstream import events as ev
 from llmstream.agent import (
     Again,
     Hooks,
@@ -399,3 +400,29 @@ async def test_a_failure_is_an_error_of_run_however_it_is_read() -> None:
     agent = ls.Agent(ScriptedModel(Turn(fault=Refuse(status=500))), errors="events")
     with pytest.raises(ls.ServerError):
         await agent.run("Go")
+
+
+CUT_CALL = (
+    ev.ToolInputStart("look", "c2"),
+    ev.ToolInputDelta('{"wh', "c2"),
+    ev.ToolInputEnd("c2", incomplete=True),
+    ev.Finish("length", ls.Usage()),
+)
+SAYS = (ev.TextStart("0"), ev.TextDelta("Let me", "0"), ev.TextEnd("0"))
+
+
+async def test_an_answer_cut_in_its_only_call_is_an_error() -> None:
+    with pytest.raises(ls.IncompleteStream, match="amid a tool call") as caught:
+        await ls.Agent(ScriptedModel(Turn(events=(*SAYS, *CUT_CALL))), tools=[look]).run("Go")
+    assert caught.value.partial.text_content == "Let me"
+
+
+async def test_whole_calls_before_a_cut_one_run() -> None:
+    whole = (
+        ev.ToolInputStart("look", "c1"),
+        ev.ToolInputDelta("{}", "c1"),
+        ev.ToolInputEnd("c1"),
+        ev.ToolCall("look", "{}", "c1"),
+    )
+    model = ScriptedModel(Turn(events=(*whole, *CUT_CALL)), "Done.")
+    assert (await ls.Agent(model, tools=[look]).run("Go")).text_content == "Done."
