@@ -34,7 +34,7 @@ from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
 from llmstream.streams.model import Model
-from llmstream.streams.options import Options, Prompt, as_messages, make_request
+from llmstream.streams.options import Options, Prompt, as_messages, make_request, with_defaults, with_system
 from llmstream.tools import Approver, Tool, wrapped
 
 __all__ = ["Agent"]
@@ -103,7 +103,9 @@ class Agent:
         self.name = checks.text_or_none("name", name) or ""
         self.max_steps = checks.at_least_one("max_steps", max_steps, MAX_STEPS)
         self.context = context
-        system = options.pop("system", None)
+        options = with_defaults(self.model.options, options)
+        system = options.get("system")
+        options["system"] = ""  # it is in the instructions, and the model's own is not put before them
         given = checks.instructions_of(system if instructions is None else instructions)
         self._instructions = given if isinstance(given, str) else None
         options["tools"] = wrapped(options.get("tools") or ())
@@ -159,7 +161,8 @@ class Agent:
     ) -> AgentRun:
         """One run as one stream of events over all its steps; nothing is sent until it is read.
 
-        prompt:    calls in it that nobody answered get a result that says that they were cancelled
+        prompt:    as for `ls.stream`; nothing is appended to a Chat. Calls in it that nobody answered get
+                   a result that says that they were cancelled
         context:   in place of the agent's
         within_s:  seconds after which the run ends in DeadlineExceeded, if `Deadlines.total_s` is longer
         model, instructions, max_steps, stop_when, options: in place of the agent's, for this run
@@ -172,8 +175,7 @@ class Agent:
             config = replace(config, instructions=None if isinstance(given, str) else given)
         else:
             given = self._instructions
-        first = [Message.system(given)] if given and isinstance(given, str) else []
-        conversation = settled(first + as_messages(prompt))
+        conversation = settled(with_system(given if isinstance(given, str) else None, as_messages(prompt)))
         make_request(config.model.name, conversation, config.options)  # and a wrong prompt here
         state = self._state(conversation, context)
         return AgentRun(Loop(config, state, total_s=_total_s(within_s, config)))

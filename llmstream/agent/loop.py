@@ -29,7 +29,7 @@ from llmstream.agent.stop import Budget
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
 from llmstream.errors import LLMStreamError
-from llmstream.events import Error, Event, Finish, FinishReason, StreamStart
+from llmstream.events import Error, Event, Finish, FinishReason, StreamStart, Warning
 from llmstream.streams.model import Model
 from llmstream.streams.objects import CUT_SHORT, repair_words
 from llmstream.structured import Structured, as_structured
@@ -45,6 +45,7 @@ class Loop:
 
     course:    what its steps share
     output:    the type that the final answer has to be of, or None
+    warnings:  of all steps, each once
     answer:    of the model, in the step under way or the last one that asked it
     suspended: the run as a value, where it ended because calls wait
     repairs:   how often the model may still repair an answer that is not of its type
@@ -65,6 +66,7 @@ class Loop:
         self.error: LLMStreamError | None = None
         self.suspended: Suspension | None = None
         self.cut_short = False
+        self.warnings: list[Warning] = []
         self.answer: Answer | None = None
         self.output: Structured | None = as_structured(config.options.get("response_format"))
         self.repairs = 0 if self.output is None else self.output.repair
@@ -95,6 +97,8 @@ class Loop:
             async with aclosing(self._sentence()) as events:
                 async for event in events:
                     is_start = isinstance(event, StreamStart)
+                    if isinstance(event, StreamStart):
+                        self.warnings += [w for w in event.warnings if w not in self.warnings]
                     if not began and not is_start:
                         yield StreamStart()
                     if not began or not is_start:

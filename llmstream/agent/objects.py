@@ -28,7 +28,7 @@ async def run_objects(run: AgentRun, output: Structured | None, *, quiet: bool) 
     elements = Elements(output)
     growth, places = Growth(output), itertools.count()
     shown: Any = None
-    async with aclosing(aiter(run)) as events:
+    async with aclosing(run._events()) as events:
         async for event in events:
             match event:
                 case StepStart():
