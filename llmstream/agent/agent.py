@@ -114,6 +114,7 @@ class Agent:
             name=self.name,
             options=options,
             instructions=None if isinstance(given, str) else given,
+            system=self._instructions or "",
             max_steps=self.max_steps,
             max_invalid_calls=None
             if max_invalid_calls is None
@@ -172,7 +173,8 @@ class Agent:
         config = overridden(self._config, options, model=model, max_steps=max_steps, stop_when=stop_when)
         given = checks.instructions_of(system if instructions is None else instructions)
         if given is not None:
-            config = replace(config, instructions=None if isinstance(given, str) else given)
+            own = given if isinstance(given, str) else ""
+            config = replace(config, instructions=None if isinstance(given, str) else given, system=own)
         else:
             given = self._instructions
         conversation = settled(with_system(given if isinstance(given, str) else None, as_messages(prompt)))

@@ -26,13 +26,15 @@ __all__ = ["AgentConfig"]
 class AgentConfig:
     """See `Agent` for what each field means. `clock` gives seconds, for timings and limits of time.
 
-    instructions: those that are asked for at each step; a text stands in the conversation
+    instructions: those that are asked for at each step
+    system:       those that are a text, which stands in the conversation
     """
 
     model: Model
     name: str = ""
     options: Options = field(default_factory=Options)
     instructions: Instructions | None = None
+    system: str = ""
     max_steps: int = MAX_STEPS
     max_invalid_calls: int | None = MAX_INVALID_CALLS
     empty_retries: int = 0

@@ -25,6 +25,7 @@ class StepPlan:
     model:       a `Model` or "provider:model"
     tools:       all tools of the step; only these are offered, and only these run
     tool_choice: as in the options of `stream`
+    instructions: the system prompt of the step, in place of the agent's
     messages:    what the model is shown; the run's own history stays as it is
     settings:    in place of the agent's
     options:     any other option of `stream`, by name
@@ -33,6 +34,7 @@ class StepPlan:
     model: str | Model | None = None
     tools: Iterable[AnyTool] | None = None
     tool_choice: str | NamedTool | None = None
+    instructions: str | None = None
     messages: Iterable[Message] | None = None
     settings: Settings | Mapping[str, Any] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from llmstream.agent.hooks import answered
 from llmstream.agent.plan import StepPlan
 from llmstream.agent.state import RunState
 from llmstream.chats.message import Message
+from llmstream.chats.role import Role
 from llmstream.errors import InvalidRequest
 from llmstream.streams.history import copied
 
@@ -74,12 +75,17 @@ async def _instructed(config: AgentConfig, state: RunState, plan: StepPlan) -> S
 
     raises: InvalidRequest where the function gives no text
     """
-    text = await answered(config.instructions, state)
+    text = plan.instructions
+    if text is None:
+        text = await answered(config.instructions, state)
     if text is not None and not isinstance(text, str):
         raise InvalidRequest(f"instructions gives a str or None, got {text!r}")
     if not text:
         return plan
-    shown = state.conversation if plan.messages is None else plan.messages
+    shown = list(state.conversation if plan.messages is None else plan.messages)
+    own = shown[0] if shown else None
+    if own is not None and own.role == Role.SYSTEM and own.text_content == config.system:
+        del shown[0]  # the agent's own, in whose place these are
     return replace(plan, messages=(Message.system(text), *shown))
 
 

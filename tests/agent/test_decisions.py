@@ -270,3 +270,19 @@ async def test_a_context_effect_may_take_the_state() -> None:
     assert [m.text_content for m in model.requests[0].messages] == ["c"]
     with pytest.raises(ls.InvalidRequest, match="state of a run"):
         await ls.agent.context.applied(prompt, [last])
+
+
+async def test_a_plan_has_its_own_instructions() -> None:
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    def plan(state: RunState) -> ls.StepPlan:
+        return ls.StepPlan(instructions="Sum up.") if state.step else ls.StepPlan()
+
+    for instructions in ("Be kind.", lambda state: "Be kind."):
+        model = ScriptedModel(Turn(calls=(Call("look"),)), "Done.")
+        agent = ls.Agent(model, tools=[look], instructions=instructions, prepare_step=plan)
+        await agent.run([ls.Message.system("You are Bo."), ls.Message.user("Go")])
+        shown = [[m.text_content for m in r.messages if m.role == "system"] for r in model.requests]
+        assert shown == [["Be kind.", "You are Bo."], ["Sum up.", "You are Bo."]]
