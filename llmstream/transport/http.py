@@ -26,6 +26,7 @@ from llmstream.shown_address import shown_address
 from llmstream.transport.careful_protocol import Exchange, exchange
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.failures import login_wanted, typed_failure
+from llmstream.transport.forbidding import check_may_leave
 from llmstream.transport.proxies import proxy_for
 from llmstream.transport.sessions import current_session
 
@@ -179,6 +180,7 @@ async def send(
     raises:  TransportError, InvalidRequest; RedirectRefused for any 3xx, ProxyError for 407
     """
     url, scheme, host, port = parsed_url(request.url)
+    check_may_leave(host)
     check_headers(request.headers)
     if session is None:
         session = await current_session()

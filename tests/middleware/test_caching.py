@@ -140,7 +140,7 @@ async def test_a_folder_that_cannot_be_written_is_no_failure_of_the_answer(
 
 
 async def test_side_by_side_each_asks_and_one_answer_is_kept(kept: Any) -> None:
-    inner = ScriptedModel("One.")
+    inner = ScriptedModel("One.", repeat_last=True)
     everybody = asyncio.Barrier(5)
 
     async def together(request: Any, ask: Any) -> Any:

@@ -206,7 +206,7 @@ async def test_elements_are_not_given_twice_by_a_repair() -> None:
 
 
 async def test_repairs_are_bounded_and_the_text_is_kept() -> None:
-    scripted = ScriptedModel('{"name": 1}')
+    scripted = ScriptedModel('{"name": 1}', repeat_last=True)
     async with scripted.stream("x", response_format=ls.Structured(City, repair=2)) as stream:
         with pytest.raises(ls.InvalidOutput, match="does not fit City") as raised:
             async for _ in stream.objects():
