@@ -110,6 +110,32 @@ FLOODS: dict[str, tuple[str, bytes, Piece]] = {
             }
         ),
     ),
+    "chat ids of calls": (
+        "openai-chat",
+        b"",
+        lambda n: chat(
+            {
+                "tool_calls": [
+                    {"index": 0, "id": f"{n}{PAD * 99}", "function": {"name": "f", "arguments": "{}"}}
+                ]
+            }
+        ),
+    ),
+    "ollama ids of calls": (
+        "ollama",
+        b"",
+        lambda n: (
+            json.dumps(
+                {
+                    "model": "m",
+                    "message": {
+                        "tool_calls": [{"id": f"{n}{PAD * 99}", "function": {"name": "f", "arguments": {}}}]
+                    },
+                }
+            )
+            + "\n"
+        ).encode(),
+    ),
     "chat executed tools": (
         "openai-chat",
         b"",

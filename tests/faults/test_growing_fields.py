@@ -36,7 +36,8 @@ KINDS = {
             "type": "citations_delta", "citation": {"type": "c", "cited_text": f"{n}{PAD * 20}"}}})),
     "annotations": (
         "openai-responses",
-        event({"type": "response.output_item.added", "output_index": 0, "item": {"type": "message", "id": "m"}}),
+        event({"type": "response.output_item.added", "output_index": 0,
+            "item": {"type": "message", "id": "m"}}),
         lambda n: event({"type": "response.output_text.annotation.added", "output_index": 0,
             "annotation": {"type": "url_citation", "url": f"https://{n}/", "title": PAD * 20}})),
 }
@@ -60,7 +61,7 @@ async def main():
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     model = ls.Model(f"{provider}:m", base_url=url, api_key="a-key", retry=ls.Retry(max_retries=0))
-    from llmstream.streams import call
+    import llmstream.streams.call  # so that its own size is not counted
     before, outcome = memory_mb("VmRSS"), "none"
     try:
         async for _ in model.events("Hi"):
