@@ -322,6 +322,23 @@ FLOODS: dict[str, tuple[str, bytes, Piece]] = {
             * 20
         ),
     ),
+    "cohere white space": (
+        "cohere",
+        sse(
+            {
+                "type": "tool-call-start",
+                "index": 0,
+                "delta": {"message": {"tool_calls": {"id": "c", "function": {"name": "f", "arguments": ""}}}},
+            }
+        ),
+        lambda n: sse(
+            {
+                "type": "tool-call-delta",
+                "index": 0,
+                "delta": {"message": {"tool_calls": {"function": {"arguments": " " * 900}}}},
+            }
+        ),
+    ),
     "mistral usage keys": ("mistral", b"", lambda n: chat({"content": "a"}, usage={f"k{n}": 1})),
     "mistral metadata": (
         "mistral",
