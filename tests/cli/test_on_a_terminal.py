@@ -469,7 +469,7 @@ def test_the_demonstration_breaks_no_word(sessions, columns):
     text = sessions[0].text.replace("\r", "")
     head, _, foot = text.partition("They ask")[0], *text.partition("What you saw")[1:]
     lines = [*head.splitlines(), *foot.splitlines()]
-    assert all(len(re.sub(r"\x1b\[[0-9;]*[a-zA-Z]", "", line)) <= columns for line in lines), lines
+    assert [line for line in lines if len(re.sub(r"\x1b\[[0-9;]*[a-zA-Z]", "", line)) > columns] == []
     assert "  Talk to the simulator:\n    llmstream chat -m sim:demo\n" in foot
 
 
