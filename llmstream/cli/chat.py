@@ -126,7 +126,11 @@ def run(arguments: argparse.Namespace) -> int:
         editor = line_editor(PromptHistory(state_file("history.jsonl")))
         return Conversation(setup, Chat(*messages), asker, editor, saving=saving, waiting=parts).run()
     asked = [*messages, Message.user(*parts, *([prompt] if prompt else []))]
-    outcome = asyncio.run(asker.ask(setup.agent(asker.observe), asked))
+    agent = setup.agent(asker.observe)
+    try:
+        outcome = asyncio.run(asker.ask(agent, asked))
+    except KeyboardInterrupt:
+        outcome = asker.interrupted()
     came = len(outcome.messages) > len(asked)
     if came:
         saving.save(Chat(*outcome.messages))

@@ -74,23 +74,27 @@ class Conversation:
             while True:
                 try:
                     text = self._editor.read()
+                    interrupted = False
+                    if self._answer(runner, text):
+                        return self._leave(FINE)
                 except EOFError:
                     return self._leave(FINE)
-                except KeyboardInterrupt:
+                except KeyboardInterrupt:  # also one that was meant for an answer, and came after its end
                     typed = self._editor.unfinished
                     if interrupted and not typed:
                         return self._leave(INTERRUPTED)
                     interrupted = True
                     if not typed:
                         print("Ctrl-C again, or Ctrl-D, leaves.")
-                    continue
-                interrupted = False
-                line = text.strip()
-                if text.startswith("/") and "\n" not in line:
-                    if self._obey(line):
-                        return self._leave(FINE)
-                elif line:
-                    self._turn(runner, line)
+
+    def _answer(self, runner: asyncio.Runner, text: str) -> bool:
+        """Obeys a command or asks the model; True to leave."""
+        line = text.strip()
+        if text.startswith("/") and "\n" not in line:
+            return self._obey(line)
+        if line:
+            self._turn(runner, line)
+        return False
 
     def _leave(self, status: int) -> int:
         if self._asked and last_conversation() is not None:
@@ -187,7 +191,10 @@ class Conversation:
         before = self._chat.messages()
         parts, self._waiting = self._waiting, []
         prompt = Message.user(*parts, line)
-        outcome = runner.run(self._asker.ask(self._agent, [*before, prompt]))
+        try:
+            outcome = runner.run(self._asker.ask(self._agent, [*before, prompt]))
+        except KeyboardInterrupt:
+            outcome = self._asker.interrupted()
         if outcome.stopped:
             complain("stopped; what came is kept")
         if outcome.error is not None:

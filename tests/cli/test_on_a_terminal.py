@@ -261,6 +261,23 @@ def test_ctrl_c_stops_an_answer_and_twice_leaves(talk, tmp_path):
     assert [m.text_content for m in Chat.load(file)][-2:] == ["Go on", "Done."]
 
 
+def test_ctrl_c_twice_in_an_answer_loses_nothing(talk, tmp_path):
+    script = Script((Turn(text="one two three four", fault=Stall(after_events=4)), Turn(text="Done.")))
+    session, _ = talk(script)
+    session.expect("> ")
+    session.send("Count\r")
+    session.expect("one")
+    session.send(INTERRUPT * 2)
+    session.expect("stopped; what came is kept")
+    session.expect("> ")
+    session.send("Go on\r")
+    session.expect("Done.")
+    session.expect("> ")
+    session.send(EOF)
+    assert session.end() == 0
+    assert [m.text_content for m in Chat.load(tmp_path / "state" / "llmstream" / "last.json")][-1] == "Done."
+
+
 def test_ctrl_c_at_the_prompt_clears_the_line(chat):
     pytest.importorskip("prompt_toolkit")
     session, requests = chat(Script((Turn(text="Blue."),)))
