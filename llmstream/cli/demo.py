@@ -53,7 +53,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Describes the command's arguments."""
     parser.epilog = _EPILOG
     parser.add_argument(
-        "--dialect", choices=list(SIMULATED), default="anthropic", help="the wire to speak (anthropic)"
+        "--dialect",
+        choices=list(SIMULATED),
+        metavar="NAME",
+        default="anthropic",
+        help=f"the wire to speak (anthropic): {', '.join(SIMULATED)}",
     )
     parser.add_argument("--events", action="store_true", help="list more of the events, not each kind once")
     parser.add_argument("--no-color", dest="color", action="store_false", help="no colours")
