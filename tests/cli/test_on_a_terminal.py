@@ -230,6 +230,18 @@ def test_a_pasted_text_of_several_lines_is_one_prompt(talk):
     assert list(map(texts_of, requests)) == [["Traceback:\n  line 1\n\nValueError"]]
 
 
+def test_a_dumb_terminal_is_sent_no_controls(chat):
+    session, requests = chat(Script((Turn(text="Blue."),)), TERM="dumb")
+    session.expect("> ")
+    session.send("Why?\r")
+    session.expect("Blue.")
+    session.expect("> ")
+    session.send(EOF)
+    assert session.end() == 0
+    assert "\x1b" not in session.text
+    assert texts_of(requests[0]) == ["Why?"]
+
+
 def test_a_pasted_path_is_no_command(talk):
     session, requests = talk(Script((Turn(text="Blue."),)))
     session.expect("> ")
