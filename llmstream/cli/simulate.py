@@ -39,16 +39,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--port", type=_port, default=8080, metavar="N", help="where to listen (8080); 0 takes a free one")
     said = parser.add_mutually_exclusive_group()
-    said.add_argument("--script", metavar="FILE", help="the answers, as JSON")
+    said.add_argument("--script", metavar="FILE", help="what to say, as JSON")
     said.add_argument(
         "--recording",
         metavar="PATH",
         action="append",
         default=[],
-        help="a recorded body to answer with; repeatable, one for each request",
+        help="a recorded body to answer with; given again, the next request's",
     )
     add("--key", metavar="KEY", help="accept only this API key; by default any, or none")
-    add("--pace", type=_rate, metavar="TOKENS_PER_S", help="speed of the answers; by default unlimited")
+    add("--pace", type=_rate, metavar="TOKENS_PER_S", help="how fast to speak; by default at once")
 
 
 def run(arguments: argparse.Namespace) -> int:
