@@ -53,8 +53,8 @@ exit status: 0 fine, 2 wrong usage, 3 all requests failed, 130 stopped with Ctrl
 examples:
   llmstream bench -m sim:demo                                 no key, no network
   llmstream bench -m openai:gpt-5-mini -n 100 -c 16 --max-tokens 200
-  llmstream bench -m ollama:llama3.2 -n 60 --rate 2/s --prompt-tokens 1000 --json before.json
-  llmstream bench -m ollama:llama3.2 -n 60 --rate 2/s --compare before.json --svg both.svg
+  llmstream bench -m ollama:llama3.2 -n 60 --rate 2/s --json before.json
+  llmstream bench -m ollama:llama3.2 -n 60 --rate 2/s --compare before.json
   llmstream bench --compare before.json after.json            two runs that are saved
 """
 

@@ -341,6 +341,19 @@ def test_wrong_usage_is_status_2_and_says_what_to_do(argv, words, capsys):
     assert "Traceback" not in err
 
 
+def test_a_pipe_loads_neither_line_editor_nor_renderer(simulate):
+    url = simulate(says("So.")).url
+    code = (
+        "import sys; from llmstream.cli import main\n"
+        f"main(['chat', '-m', 'openai:m', '--base-url', '{url}/v1', 'Hi'])\n"
+        "print([m for m in ('prompt_toolkit', 'readline', 'rich') if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, timeout=30, check=False, stdin=subprocess.DEVNULL
+    )
+    assert (done.stdout, done.stderr) == (b"So.\n", b"[]\n")
+
+
 def test_text_comes_out_as_it_streams(simulate, spawn):
     url = simulate(says("Hello, world and all", fault=Stall(after_events=4))).url
     with spawn("chat", "-m", "openai:m", "--base-url", f"{url}/v1", "Hi") as chat:

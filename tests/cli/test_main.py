@@ -43,6 +43,13 @@ def test_without_a_command_the_help_is_shown(capsys):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_a_terminal_of_80_columns(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([name, "--help"]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_usage_names_the_command_and_fits_a_line(name, capsys):
     assert main([name, "--no-such-flag"]) == 2
     usage, *_, error = capsys.readouterr().err.splitlines()
