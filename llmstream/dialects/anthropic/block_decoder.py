@@ -34,6 +34,7 @@ from llmstream.events import (
     ToolInputStart,
     ToolResult,
 )
+from llmstream.unique_ids import UniqueIds
 
 __all__ = ["BlockDecoder"]
 
@@ -55,8 +56,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         self.client_called = False
         self._seen: set[Hashable] = set()
         self._orphans: set[Hashable] = set()
-        self._used: set[str] = set()
-        self._counts: dict[str, int] = {}
+        self._used = UniqueIds()
         self._tool_names: dict[str, str] = {}
         self._settled: set[str] = set()
         self._sources = 0
@@ -178,7 +178,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         elif block.kind == "tool":
             self._tool_stop(block)
         elif block.kind == "custom":
-            self.out.append(Custom(f"{KEY}.{block.type}", {KEY: block.wire}))
+            self.out.append(Custom(f"{KEY}.{block.type}", {KEY: block.whole}))
 
     def _tool_stop(self, block: OpenBlock) -> None:
         given = block.wire.get("input")
@@ -276,8 +276,11 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         for name, value in delta.items():
             if name != "type" and value is not None:
                 known = block.wire.get(name)
-                joined = isinstance(known, str) and isinstance(value, str)
-                block.wire[name] = known + value if joined else value
+                if isinstance(known, str) and isinstance(value, str):
+                    block.grown.setdefault(name, [known]).append(value)
+                else:
+                    block.grown.pop(name, None)
+                    block.wire[name] = value
 
     # what has no place
 
@@ -303,12 +306,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
 
     def _fresh(self, wish: Any) -> str:
         """An id that nothing else in the answer has, as near to the wish as can be."""
-        base = name = str(wish)
-        while name in self._used:
-            self._counts[base] = number = self._counts.get(base, 1) + 1
-            name = f"{base}.{number}"
-        self._used.add(name)
-        return name
+        return self._used.fresh(str(wish))
 
 
 def _number(index: Hashable) -> str:

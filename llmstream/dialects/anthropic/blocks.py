@@ -43,7 +43,8 @@ _MEDIA_TYPES: Final = {"char_location": "text/plain", "page_location": "applicat
 class OpenBlock:
     """A block between its start and its stop.
 
-    wire:    the block as `content_block_start` gave it, with what deltas added to a custom one
+    wire:    the block as `content_block_start` gave it, with the values that deltas set in a custom one
+    grown:   the texts of a custom one to which deltas add, piece by piece
     parts:   fragments of a tool's input
     size:    their length in characters
     thought: tokens of reasoning whose text is left out, as far as the vendor has estimated them
@@ -57,6 +58,12 @@ class OpenBlock:
     signature: str = ""
     thought: int = 0
     citations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    grown: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def whole(self) -> dict[str, Any]:
+        """The block with the texts that deltas added to it."""
+        return self.wire | {name: "".join(pieces) for name, pieces in self.grown.items()}
 
     @property
     def type(self) -> str:

@@ -50,6 +50,7 @@ class OpenBlock:
     data:      bytes of an image in base64, piece by piece; or of redacted reasoning
     url:       where an image lies instead
     owner:     the account whose bucket that is
+    signatures, signature_size: pieces of the signature of reasoning, and their length together
     citations: of a text
     """
 
@@ -62,8 +63,21 @@ class OpenBlock:
     data: list[str] = dataclasses.field(default_factory=list)
     url: str = ""
     owner: Any = None
-    signature: str = ""
+    signatures: list[str] = dataclasses.field(default_factory=list)
+    signature_size: int = 0
     citations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    def sign(self, piece: str) -> None:
+        """A piece of the signature of reasoning; the whole once more adds nothing."""
+        if len(piece) == self.signature_size and piece == self.signature:
+            return
+        self.signatures.append(piece)
+        self.signature_size += len(piece)
+
+    @property
+    def signature(self) -> str:
+        """What the vendor wants back with reasoning, as far as it has come."""
+        return "".join(self.signatures)
 
     @property
     def by_vendor(self) -> bool:

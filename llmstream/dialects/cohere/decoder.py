@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from llmstream.dialects.base import Limits
 from llmstream.dialects.cohere.block_decoder import BlockDecoder
@@ -12,9 +11,10 @@ from llmstream.dialects.cohere.finish import KEY, finish_reason, read_usage
 from llmstream.dialects.cohere.wire import Content, WireEvent
 from llmstream.dialects.surrogates import mended_value, without_lone_surrogates
 from llmstream.dialects.tool_fragments import mint_call_id
+from llmstream.dialects.usage_counts import UsageCounts
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import IncompleteStream
-from llmstream.events import Error, Finish, Metadata, ReasoningDelta, ResponseMetadata, TextDelta
+from llmstream.events import Error, Finish, Metadata, ReasoningDelta, ResponseMetadata, TextDelta, Usage
 from llmstream.events.base import merge_metadata
 
 __all__ = ["CohereDecoder"]
@@ -38,9 +38,9 @@ class CohereDecoder(BlockDecoder):
         super().__init__(provider=provider, include_raw=include_raw, limits=limits, new_call_id=new_call_id)
         self._named = False
         self._raw_reason: str | None = None
-        self._raw_usage: dict[str, Any] = {}
+        self._counts = UsageCounts(read_usage)
         self._error: str | None = None
-        self._prompt = ""
+        self._prompt: list[str] = []
 
     def on(self, wire: WireEvent) -> None:
         """Turns one event into ours; the deltas of content, which are most of them, go first."""
@@ -81,6 +81,15 @@ class CohereDecoder(BlockDecoder):
         elif not kind or kind == "error":
             self._maybe_fail(wire)
 
+    @property
+    def usage(self) -> Usage:
+        """Tokens as far as the vendor has said."""
+        return self._counts.usage
+
+    @usage.setter
+    def usage(self, usage: Usage) -> None:
+        """The base begins with none; from then on the chunks say it."""
+
     def on_sentinel(self, payload: bytes) -> bool:
         """`[DONE]` ends the body; `null` says nothing."""
         text = payload.strip()
@@ -109,17 +118,14 @@ class CohereDecoder(BlockDecoder):
     def _debug(self, prompt: object) -> None:
         """What the model was given, as text; only where the request asks for it."""
         if isinstance(prompt, str) and prompt:
-            self._prompt += without_lone_surrogates(prompt)
+            self._prompt.append(without_lone_surrogates(prompt))
 
     def _message_end(self, wire: WireEvent) -> None:
         """The model is done: reason, counts, and the words of an error."""
         self.complete = True
         delta = wire.delta
         if delta is not None:
-            if isinstance(delta.usage, dict) and delta.usage:
-                said = delta.usage if self._joiner is None else mended_value(delta.usage)
-                self._raw_usage = {**self._raw_usage, **said}
-                self.usage = read_usage(self._raw_usage)
+            self._counts.add(delta.usage if self._joiner is None else mended_value(delta.usage))
             if isinstance(delta.finish_reason, str) and delta.finish_reason:
                 self._raw_reason = delta.finish_reason
             if delta.error:
@@ -161,5 +167,5 @@ class CohereDecoder(BlockDecoder):
         elif self.called and reason in ("stop", "other", "unknown"):
             reason = "tool-calls"
         self.done = True
-        said: Metadata | None = {KEY: {"debug": {"prompt": self._prompt}}} if self._prompt else None
+        said: Metadata | None = {KEY: {"debug": {"prompt": "".join(self._prompt)}}} if self._prompt else None
         self.out.append(Finish(reason, self.usage, raw, merge_metadata(said, self.logprobs.of_rest())))

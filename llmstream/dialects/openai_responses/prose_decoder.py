@@ -11,6 +11,7 @@ from llmstream.dialects.openai_responses.sources import KEY, source_of
 from llmstream.dialects.openai_responses.wire import WireEvent, events
 from llmstream.errors import LimitExceeded
 from llmstream.events import ReasoningDelta, ReasoningEnd, ReasoningStart, TextDelta, TextEnd, TextStart
+from llmstream.unique_ids import UniqueIds
 
 __all__ = ["ProseDecoder"]
 
@@ -31,7 +32,7 @@ class ProseDecoder(PayloadDecoder[WireEvent]):
         self.refused = False
         self._open_texts: dict[OpenItem, None] = {}
         self._by_id: dict[Any, OpenItem] = {}
-        self._used: set[str] = set()
+        self._used = UniqueIds()
         self._sources = 0
         self._pages: set[Any] = set()
         self._count = 0
@@ -56,12 +57,7 @@ class ProseDecoder(PayloadDecoder[WireEvent]):
 
     def fresh(self, wanted: str) -> str:
         """An id that no block or call of the response has yet."""
-        name, number = wanted, 1
-        while name in self._used:
-            number += 1
-            name = f"{wanted}.{number}"
-        self._used.add(name)
-        return name
+        return self._used.fresh(wanted)
 
     def origin(self, item: OpenItem) -> dict[str, Any]:
         """Who gave an item and under which id: ids and encrypted forms mean nothing to others."""
