@@ -12,7 +12,6 @@ from llmstream.agent.answer import Answer
 from llmstream.agent.calls import StepCalls, result_event
 from llmstream.agent.course import Course
 from llmstream.agent.decisions import Stop
-from llmstream.agent.history import open_calls
 from llmstream.agent.open_step import OpenStep
 from llmstream.agent.plan import StepPlan
 from llmstream.agent.planning import reviewed
@@ -85,7 +84,7 @@ class AskedStep(OpenStep):
     async def _work(self) -> AsyncGenerator[Event]:
         """Runs the calls of the answer, if there are any."""
         calls = self.calls
-        wanted = [call for _, found in open_calls(self._course.state.conversation) for call in found]
+        wanted = self._course.settled.open_calls(self._course.state.conversation)
         refusal = self._refusal()
         if refusal is not None:
             for call in wanted:

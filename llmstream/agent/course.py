@@ -10,6 +10,7 @@ from typing import Any
 from llmstream.agent.calls import StepCalls
 from llmstream.agent.config import AgentConfig
 from llmstream.agent.decisions import Approve, Deny, Stop
+from llmstream.agent.history import SettledPart
 from llmstream.agent.journal import RunJournal
 from llmstream.agent.resumption import Continuation
 from llmstream.agent.state import RunState
@@ -26,6 +27,7 @@ class Course:
     """The agent, the state and the journal of one run, and what has been said to it meanwhile.
 
     total_s:    how long the run may take; None for ever
+    settled:    what of the history has a result for every call
     inbox:      user messages that wait for the next step
     values:     what tools gave the application, by the id of the call
     watch:      tells the run's observer; None where there is none
@@ -39,6 +41,7 @@ class Course:
         self.total_s = total_s
         self.journal = RunJournal(config.journal, config.name)
         self.watch = None if config.observe_run is None else RunWatch(config.observe_run, config.clock)
+        self.settled = SettledPart()
         self.inbox: list[Message] = []
         self.values: dict[str, Any] = {}
         self.stopped_by: str | None = None

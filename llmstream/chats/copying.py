@@ -1,17 +1,45 @@
-"""Copies of messages that share nothing that can change."""
+"""What of a message may be shared and what is copied: the one rule, for one message and for many.
+
+A part is frozen; it is shared where all that it holds is unchanging. Metadata and whatever else
+can change is copied. Inside the library messages are passed on as they are and never changed in
+place; copies are made where callers give messages or get them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from copy import deepcopy
+from itertools import chain, compress, repeat
+from operator import attrgetter, is_, is_not, methodcaller
 from types import NoneType
+from typing import Any, Final
 
 from llmstream.chats.content import Part
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
 
-__all__ = ["copy_message"]
+__all__ = ["copy_message", "copy_messages"]
 
-_UNCHANGING = (str, bytes, int, float, bool, NoneType)
+_UNCHANGING: Final = (str, bytes, int, float, bool, NoneType)
+_UNCHANGING_TYPES: Final = frozenset(_UNCHANGING)
+
+_parts = attrgetter("parts")
+_metadata = attrgetter("metadata")
+_shallow = methodcaller("__copy__")
+
+
+def copy_messages(messages: Iterable[Message]) -> list[Message]:
+    """Messages of their own, each as by `copy_message`.
+
+    Where no value of any message can change, as in most conversations, no Python runs for a single
+    one: an agent's history is copied again and again.
+
+    raises: InvalidRequest as `copy_message`
+    """
+    found = list(messages)
+    if _are_unchanging(found):
+        return list(map(_shallow, found))
+    return [copy_message(message) for message in found]
 
 
 def copy_message(message: Message) -> Message:
@@ -39,12 +67,39 @@ def copy_message(message: Message) -> Message:
 
 
 def _copy_part(part: Part) -> Part:
-    config = getattr(type(part), "__struct_config__", None)
-    if config is None or not config.frozen:
+    if not _is_frozen(type(part)):
         return deepcopy(part)
     names: tuple[str, ...] = getattr(part, "__struct_fields__", ())
     return part if all(_is_unchanging(getattr(part, name)) for name in names) else deepcopy(part)
 
 
+def _is_frozen(kind: type) -> bool:
+    config = getattr(kind, "__struct_config__", None)
+    return config is not None and config.frozen
+
+
 def _is_unchanging(value: object) -> bool:
     return isinstance(value, _UNCHANGING) or (type(value) is tuple and all(map(_is_unchanging, value)))
+
+
+def _are_unchanging(messages: list[Message]) -> bool:
+    """Whether no message holds what can change: by sets of types, without a loop in Python."""
+    if set(map(type, messages)) - {Message} or any(map(is_not, map(_metadata, messages), repeat(None))):
+        return False
+    if set(map(type, map(_parts, messages))) - {tuple}:
+        return False
+    parts = list(chain.from_iterable(map(_parts, messages)))
+    return all(_holds_unchanging(kind, parts) for kind in set(map(type, parts)))
+
+
+def _holds_unchanging(kind: type, parts: list[Any]) -> bool:
+    """Whether the parts of a kind hold only plain values and empty tuples."""
+    if not _is_frozen(kind):
+        return False
+    own = list(compress(parts, map(is_, map(type, parts), repeat(kind))))
+    for name in kind.__struct_fields__:  # type: ignore[attr-defined]  # a Struct's, which are looked at by type
+        values = list(map(attrgetter(name), own))
+        types = set(map(type, values)) - _UNCHANGING_TYPES
+        if types and (types != {tuple} or any(compress(values, map(is_, map(type, values), repeat(tuple))))):
+            return False
+    return True

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from llmstream.accumulate import Accumulator
+from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
 from llmstream.request import Request
-from llmstream.streams.history import copied
 from llmstream.streams.options import Options, make_request
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Conversation:
         """What a tool may know of its call."""
         from llmstream.tools import ToolContext  # loaded by those who use tools
 
-        return ToolContext(call.id, call.name, self._turn, tuple(copied(self.messages)), self.deadline)
+        return ToolContext(call.id, call.name, self._turn, tuple(copy_messages(self.messages)), self.deadline)
 
 
 def _wrapped(tools: Iterable[Any] | None) -> Sequence[AnyTool]:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, overload
 
 from llmstream.chats.content import ToolCall, ToolResult
+from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message
 from llmstream.dialects.base import takes_prefix
 from llmstream.errors import DeadlineExceeded, InvalidRequest
@@ -16,7 +17,7 @@ from llmstream.events import Event, TextDelta, Usage
 from llmstream.streams.answer_view import AnswerView
 from llmstream.streams.continuing import CONTINUE_NOTE, Continuation, going_on
 from llmstream.streams.conversation import Conversation
-from llmstream.streams.history import copied, kept_of_a_broken_turn
+from llmstream.streams.history import kept_of_a_broken_turn
 from llmstream.streams.options import Options, make_request
 from llmstream.streams.resuming import ResumeToken
 
@@ -41,7 +42,7 @@ class EventStream(AnswerView):
     def __init__(
         self,
         model: Model,
-        messages: Sequence[Message],  # copies, which are the stream's own
+        messages: Sequence[Message],  # nobody changes them while it lives: copies, or a run's own
         options: Options,
         *,
         started: float | None = None,  # loop time from which the total deadline counts; else the first read
@@ -52,6 +53,7 @@ class EventStream(AnswerView):
         self.model = model
         self.total_usage = Usage()
         self._conversation = Conversation(messages, options)
+        self._given = len(self._conversation.messages)
         self._made_fold, self._eager = self._conversation.outfit()
         self._started = started
         self._iterator: AsyncGenerator[Event] | None = None
@@ -305,14 +307,21 @@ class EventStream(AnswerView):
         if length:
             prefix = takes_prefix(other.provider.dialect, make_request(other.name, messages, given))
             messages = going_on(messages, takes_prefix=prefix, note=note)
-        stream = EventStream(other, copied(messages), given)
+        stream = EventStream(other, copy_messages(messages), given)
         code = self.error.code if self.error is not None else "left"
         stream._continues = Continuation(f"{self.model.provider.name}:{self.model.name}", code, length)
         return stream
 
     def messages(self) -> list[Message]:
         """The whole conversation: prompt, answers, tool results. Copies; the caller may keep them."""
-        messages = copied(self._conversation.messages)
+        return self._messages_from(0)
+
+    def added(self) -> list[Message]:
+        """What has come behind the prompt: answers and tool results. Copies."""
+        return self._messages_from(self._given)
+
+    def _messages_from(self, start: int) -> list[Message]:
+        messages = copy_messages(self._conversation.messages[start:])
         if not self._over:
             messages += kept_of_a_broken_turn(self._folded_now().partial)
         return messages

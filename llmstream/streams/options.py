@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cas
 import msgspec
 
 from llmstream.chats.chat import Chat
+from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
 from llmstream.request import (
@@ -21,7 +22,6 @@ from llmstream.request import (
     ToolChoice,
     ToolSpec,
 )
-from llmstream.streams.history import copied
 from llmstream.streams.observations import Observe
 from llmstream.streams.option_checks import check_messages, check_options, check_schema
 from llmstream.transport.deadlines import Deadlines
@@ -100,7 +100,7 @@ def as_messages(prompt: Prompt) -> list[Message]:
         case _:
             messages = list(prompt) if isinstance(prompt, Iterable) else [prompt]
     check_messages(messages)
-    return copied(messages)
+    return copy_messages(messages)
 
 
 def make_request(

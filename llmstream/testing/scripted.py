@@ -7,6 +7,8 @@ import uuid
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+import msgspec
+
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import ConnectionLost, IncompleteStream, InvalidRequest, LLMStreamError, error_from_info
@@ -15,7 +17,7 @@ from llmstream.grammar import Guard
 from llmstream.providers.base import Provider
 from llmstream.request import Request
 from llmstream.simulator import Cut, Refuse, Script, ScriptLike, Stall, Turn
-from llmstream.simulator.utterance import estimated_tokens, utter
+from llmstream.simulator.utterance import PromptTokens, estimated_tokens, usage_of, utter
 from llmstream.streams.call import Call
 from llmstream.streams.model import Model
 from llmstream.streams.observations import Observe, Watch
@@ -53,6 +55,7 @@ class ScriptedModel(Model):
         super().__init__(f"{_NAME}:{model}", provider=provider, limiter=limiter, observe=observe)
         self.requests: list[Request] = []
         self._script = _script(turns)
+        self._prompts = PromptTokens()
 
     def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
         """The answer to one request."""
@@ -61,7 +64,10 @@ class ScriptedModel(Model):
         watch: Watch | None = None
         if self.observe is not None:
             watch = Watch(self.observe, call_id=str(uuid.uuid4()), provider=_NAME, model=request.model)
-        return _ScriptedCall(self._script.turn(request, number), request, number, watch, self.limiter)
+        turn = self._script.turn(request, number)
+        if turn.usage is None and not turn.events:
+            turn = msgspec.structs.replace(turn, usage=usage_of(turn, self._prompts.of(request)))
+        return _ScriptedCall(turn, request, number, watch, self.limiter)
 
 
 class _ScriptedCall(Call):
@@ -77,7 +83,7 @@ class _ScriptedCall(Call):
         self.retried: list[LLMStreamError] = []
         self._usage = Usage()
         self._events = self._said(turn, request, number)
-        self._asked_tokens = _asked_tokens(request)
+        self._request = request
         self._watch = watch
         self._limiter = limiter
         self._permit: Permit | None = None
@@ -111,7 +117,7 @@ class _ScriptedCall(Call):
         if self._watch is not None:
             self._watch.attempt_started(self.attempts)
         if self._limiter is not None:
-            self._permit = await self._limiter.acquire(self._asked_tokens)
+            self._permit = await self._limiter.acquire(_asked_tokens(self._request))
             if self._watch is not None:
                 self._watch.paced_s += self._permit.waited_s
 

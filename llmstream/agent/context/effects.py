@@ -9,10 +9,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
 from llmstream.errors import InvalidRequest
-from llmstream.streams.history import copied, mended
+from llmstream.streams.history import mended
 from llmstream.usage import Usage
 
 __all__ = ["ContextEffect", "Effect", "Spend", "applied", "counted", "is_count", "replaces", "spend"]
@@ -55,7 +56,7 @@ async def applied(
     spend:    is told of the tokens that effects use
     raises:   what an effect raises; InvalidRequest where one gives no messages
     """
-    shown = mended(copied(messages))[0]
+    shown = mended(copy_messages(messages))[0]
     with counted(spend):
         for effect in effects:
             given = effect(list(shown))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, NamedTuple
 
-__all__ = ["Steps", "assert_linear", "steps_of"]
+__all__ = ["Counting", "Steps", "assert_linear", "steps_of"]
 
 GROWTH = 2.1
 """How many times as much twice the input may cost. A linear loop is at 2.0, a square at 4."""
@@ -36,37 +36,48 @@ class Steps(NamedTuple):
     bytes: int
 
 
+class Counting:
+    """Counts while it is entered. One at a time, for it takes the place of a debugger."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self.bytes = 0
+
+    def __enter__(self) -> Counting:
+        before = 0
+        traced, reset = tracemalloc.get_traced_memory, tracemalloc.reset_peak
+
+        def trace(frame: FrameType, event: str, arg: Any) -> Any:
+            nonlocal before
+            if event == "line":
+                self.lines += 1
+            current, peak = traced()
+            if peak - before > OBJECT_BYTES:
+                self.bytes += peak - before
+            reset()
+            before = current
+            return trace
+
+        self._known, self._collecting = sys.gettrace(), gc.isenabled()
+        gc.collect()
+        gc.disable()
+        tracemalloc.start()
+        before = traced()[0]
+        sys.settrace(trace)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        sys.settrace(self._known)
+        tracemalloc.stop()
+        if self._collecting:
+            gc.enable()
+
+
 def steps_of(work: Callable[[], Any]) -> Steps:
     """Runs it, and counts."""
-    lines = taken = before = 0
-    traced, reset = tracemalloc.get_traced_memory, tracemalloc.reset_peak
-
-    def trace(frame: FrameType, event: str, arg: Any) -> Any:
-        nonlocal lines, taken, before
-        if event == "line":
-            lines += 1
-        current, peak = traced()
-        if peak - before > OBJECT_BYTES:
-            taken += peak - before
-        reset()
-        before = current
-        return trace
-
-    known, collecting = sys.gettrace(), gc.isenabled()
-    gc.collect()
-    gc.disable()
-    tracemalloc.start()
-    try:
-        before = traced()[0]
-        reset()
-        sys.settrace(trace)
+    with Counting() as counted:
         work()
-    finally:
-        sys.settrace(known)
-        tracemalloc.stop()
-        if collecting:
-            gc.enable()
-    return Steps(lines, taken)
+    return Steps(counted.lines, counted.bytes)
 
 
 def assert_linear(work: Callable[[int], Callable[[], Any]], n: int) -> None:
