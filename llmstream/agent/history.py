@@ -81,7 +81,7 @@ def open_calls(messages: list[Message]) -> list[tuple[int, list[ToolCall]]]:
             if not call.provider_executed:
                 asked.setdefault(call.id, call)
         waiting = [call for call in asked.values() if call.id not in answered]
-        answered -= asked.keys()  # an id may be used again by an earlier step
+        answered.difference_update(asked)  # an id may be used again by an earlier step
         if waiting:
             found.append((at, waiting))
     return found[::-1]

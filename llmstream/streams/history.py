@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import TypeGuard
 
@@ -11,6 +12,7 @@ from llmstream.chats.content import Part, Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
 from llmstream.events import OtherWarning
+from llmstream.unique_ids import UniqueIds
 
 __all__ = ["is_plain", "kept_of_a_broken_turn", "mended"]
 
@@ -60,14 +62,16 @@ class _Mender:
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
-        self._results: dict[str, list[tuple[int, ToolResult]]] = {}
-        self._ids: set[str] = set()
+        self._results: dict[str, deque[tuple[int, ToolResult]]] = {}
+        self._strays: dict[str, None] = {}
+        self._ids = UniqueIds("_")
         self._out: list[Message] = []
+        self._neighbours: list[Part] = []
         self._warnings: list[OtherWarning] = []
         for place, message in enumerate(messages):
             for part in message.parts:
                 if _is_result(part):
-                    self._results.setdefault(part.tool_call_id, []).append((place, part))
+                    self._results.setdefault(part.tool_call_id, deque()).append((place, part))
 
     def mend(self) -> tuple[list[Message], list[OtherWarning]]:
         """The messages and the warnings."""
@@ -82,6 +86,7 @@ class _Mender:
             self._add(_with_parts(message, parts))
             if calls:
                 self._add(self._answer_to(calls))
+        self._join()
         return self._out, self._warnings
 
     def _answers(self) -> dict[int, list[tuple[ToolCall, ToolResult, int | None]]]:
@@ -94,13 +99,14 @@ class _Mender:
             if _is_call(part)
         ]
         ends = _ends(calls, len(self._messages))
-        self._ids = {call.id for _, call in calls}
+        for _, call in calls:
+            self._ids.add(call.id)
         named: set[str] = set()
         answers: dict[int, list[tuple[ToolCall, ToolResult, int | None]]] = {}
         for (place, call), end in zip(calls, ends, strict=True):
             result, origin = self._take(call, place, end)
             if call.id in named:
-                call_id = self._new_id(call.id)
+                call_id = self._ids.fresh(call.id)
                 call = msgspec.structs.replace(call, id=call_id)
                 result = msgspec.structs.replace(result, tool_call_id=call_id)
             named.add(call.id)
@@ -109,24 +115,19 @@ class _Mender:
 
     def _take(self, call: ToolCall, place: int, end: int) -> tuple[ToolResult, int | None]:
         """The first result between a call and the next of its id; one that says so where there is none."""
-        waiting = self._results.get(call.id, [])
-        for index, (at, result) in enumerate(waiting):
-            if place <= at < end:
-                del waiting[index]
-                return result, at
+        waiting = self._results.get(call.id)
+        while waiting and waiting[0][0] < place:  # before this call and all that follow
+            waiting.popleft()
+            self._strays[call.id] = None
+        if waiting and waiting[0][0] < end:
+            at, result = waiting.popleft()
+            return result, at
         self._warn(f"the call {call.id!r} of {call.name} had no result; it was sent as failed")
         return ToolResult(call.id, _NO_RESULT, is_error=True, name=call.name), None
 
-    def _new_id(self, taken: str) -> str:
-        number = 2
-        while f"{taken}_{number}" in self._ids:
-            number += 1
-        self._ids.add(f"{taken}_{number}")
-        return f"{taken}_{number}"
-
     def _note_strays(self) -> None:
         for call_id, left in self._results.items():
-            if left:
+            if left or call_id in self._strays:
                 self._warn(f"a result of {call_id!r} was left out: no call before it waits for one")
 
     def _answer_to(self, calls: Sequence[tuple[ToolCall, ToolResult, int | None]]) -> Message:
@@ -144,9 +145,17 @@ class _Mender:
             return
         last = self._out[-1] if self._out else None
         if last is not None and last.role == message.role == Role.TOOL:
-            self._out[-1] = msgspec.structs.replace(last, parts=last.parts + message.parts)
+            self._neighbours = self._neighbours or list(last.parts)
+            self._neighbours += message.parts
         else:
+            self._join()
             self._out.append(message)
+
+    def _join(self) -> None:
+        """Puts the parts of neighbouring tool messages into the first of them."""
+        if self._neighbours:
+            self._out[-1] = msgspec.structs.replace(self._out[-1], parts=tuple(self._neighbours))
+            self._neighbours = []
 
     def _warn(self, words: str) -> None:
         self._warnings.append(OtherWarning(words))
