@@ -17,6 +17,7 @@ from llmstream.agent.state import RunState
 from llmstream.agent.verdicts import Judge
 from llmstream.agent.watching import RunWatch
 from llmstream.chats.content import ToolCall
+from llmstream.chats.copying import LateCopies
 from llmstream.chats.message import Message
 from llmstream.tools import AnyTool, ToolContext
 
@@ -93,6 +94,6 @@ class Course:
     def _context(self, call: ToolCall, continued: Continuation | None) -> ToolContext:
         state = self.state
         context = ToolContext(
-            call.id, call.name, state.step, tuple(state.messages), self.deadline, state.context
+            call.id, call.name, state.step, LateCopies(state.conversation), self.deadline, state.context
         )
         return context if continued is None else replace(context, continued=continued)

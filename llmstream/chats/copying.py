@@ -7,18 +7,18 @@ place; copies are made where callers give messages or get them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from itertools import chain, compress, repeat
 from operator import attrgetter, is_, is_not, methodcaller
 from types import NoneType
-from typing import Any, Final
+from typing import Any, Final, overload
 
 from llmstream.chats.content import Part
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
 
-__all__ = ["copy_message", "copy_messages"]
+__all__ = ["LateCopies", "copy_message", "copy_messages"]
 
 _UNCHANGING: Final = (str, bytes, int, float, bool, NoneType)
 _UNCHANGING_TYPES: Final = frozenset(_UNCHANGING)
@@ -40,6 +40,32 @@ def copy_messages(messages: Iterable[Message]) -> list[Message]:
     if _are_unchanging(found):
         return list(map(_shallow, found))
     return [copy_message(message) for message in found]
+
+
+class LateCopies(Sequence[Message]):
+    """Copies of messages as they are now, made when somebody looks at one: most tools never do."""
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self._given = tuple(messages)
+        self._copies: tuple[Message, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Message, ...]: ...
+    def __getitem__(self, index: int | slice) -> Message | tuple[Message, ...]:
+        if self._copies is None:
+            self._copies = tuple(copy_messages(self._given))
+        return self._copies[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __repr__(self) -> str:
+        return repr(self[:])
 
 
 def copy_message(message: Message) -> Message:

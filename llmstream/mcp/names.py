@@ -24,13 +24,21 @@ def valid_names(names: Iterable[str], prefix: str) -> list[str]:
     """
     if not _PREFIX.fullmatch(prefix):
         raise InvalidRequest(f"{prefix!r} is no prefix: up to 32 letters, digits, _ and -, no digit first")
-    given: list[str] = []
+    given: dict[str, None] = {}
+    turns: dict[str, int] = {}
     for name in names:
         valid = prefix + re.sub(r"[^A-Za-z0-9_-]", "_", name)
         if not re.match(r"[A-Za-z_]", valid):
             valid = f"_{valid}"
         if len(valid) > _MAX_CHARS or valid in given:
-            digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-            valid = f"{valid[: _MAX_CHARS - 9]}_{digest}"
-        given.append(valid)
-    return given
+            stem = valid[: _MAX_CHARS - 9]
+            valid = f"{stem}_{_digest(name)}"
+            while valid in given:  # the server lists it twice, or calls another tool just so
+                turns[name] = turns.get(name, 1) + 1
+                valid = f"{stem}_{_digest(f'{name}#{turns[name]}')}"
+        given[valid] = None
+    return list(given)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from llmstream.accumulate import Accumulator
-from llmstream.chats.copying import copy_messages
+from llmstream.chats.copying import LateCopies
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
 from llmstream.request import Request
@@ -100,7 +100,7 @@ class Conversation:
         """What a tool may know of its call."""
         from llmstream.tools import ToolContext  # loaded by those who use tools
 
-        return ToolContext(call.id, call.name, self._turn, tuple(copy_messages(self.messages)), self.deadline)
+        return ToolContext(call.id, call.name, self._turn, LateCopies(self.messages), self.deadline)
 
 
 def _wrapped(tools: Iterable[Any] | None) -> Sequence[AnyTool]:

@@ -26,3 +26,16 @@ def test_names_stay_different_and_short() -> None:
 def test_a_prefix_begins_a_name(prefix: str) -> None:
     with pytest.raises(ls.InvalidRequest, match="prefix"):
         valid_names(["a"], prefix)
+
+
+def test_names_that_a_server_repeats_stay_apart():
+    names = valid_names(["x"] * 4, "")
+    assert len(set(names)) == 4
+    assert names == valid_names(["x"] * 4, "")
+
+
+def test_a_tool_named_like_a_digest_keeps_its_name():
+    digested = valid_names(["a_b", "a b"], "")[1]
+    names = valid_names(["a_b", digested, "a b"], "")
+    assert names[1] == digested
+    assert len(set(names)) == 3
