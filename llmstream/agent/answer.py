@@ -22,6 +22,7 @@ from llmstream.events import (
     Usage,
 )
 from llmstream.streams.event_stream import EventStream
+from llmstream.streams.history import Repairs
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options
 from llmstream.tools import AnyTool, as_tools, tool_specs
@@ -34,6 +35,7 @@ _CONTENT_TAGS: Final = ("text-delta", "reasoning-delta", "tool-input-start", "to
 class Answer:
     """Asks a model once. `events` gives all but the stream's finish, which is in `finish` then.
 
+    repairs:    of the run's history, for a plan that shows the model that
     model_name: "provider:model"
     tools:      what was offered
     """
@@ -47,6 +49,7 @@ class Answer:
         *,
         clock: Callable[[], float],
         started: float,
+        repairs: Repairs,
     ) -> None:
         model, options = plan.model_over(model), plan.options_over(options)
         shown = conversation if plan.messages is None else copy_messages(plan.messages)
@@ -58,7 +61,8 @@ class Answer:
             "tools": tool_specs(self.tools),
             "errors": "events",
         }  # they run elsewhere
-        self.stream = EventStream(model, shown, asked, started=started)
+        own = repairs if plan.messages is None else None
+        self.stream = EventStream(model, shown, asked, started=started, repairs=own)
         self._clock = clock
         self._began = clock()
         self._times: dict[str, float] = {}

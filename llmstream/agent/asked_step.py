@@ -41,6 +41,7 @@ class AskedStep(OpenStep):
             course.state.conversation,
             clock=config.clock,
             started=course.started,
+            repairs=course.repairs,
         )
         self.calls = course.calls(self.answer.tools)
         self._taken = False

@@ -19,6 +19,7 @@ from llmstream.agent.watching import RunWatch
 from llmstream.chats.content import ToolCall
 from llmstream.chats.copying import LateCopies
 from llmstream.chats.message import Message
+from llmstream.streams.history import Repairs
 from llmstream.tools import AnyTool, ToolContext
 
 __all__ = ["Course"]
@@ -29,6 +30,7 @@ class Course:
 
     total_s:    how long the run may take; None for ever
     settled:    what of the history has a result for every call
+    repairs:    what of the history was made fit for vendors already
     inbox:      user messages that wait for the next step
     values:     what tools gave the application, by the id of the call
     watch:      tells the run's observer; None where there is none
@@ -43,6 +45,7 @@ class Course:
         self.journal = RunJournal(config.journal, config.name)
         self.watch = None if config.observe_run is None else RunWatch(config.observe_run, config.clock)
         self.settled = SettledPart()
+        self.repairs = Repairs()
         self.inbox: list[Message] = []
         self.values: dict[str, Any] = {}
         self.stopped_by: str | None = None

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
+
 from llmstream.accumulate import Accumulator
 from llmstream.chats.copying import LateCopies
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
 from llmstream.request import Request
+from llmstream.streams.history import Growing, Repairs
 from llmstream.streams.options import Options, make_request
 
 if TYPE_CHECKING:
@@ -25,11 +28,12 @@ class Conversation:
     """What is said and wanted; each turn is one request of it.
 
     messages: its own from now on, so copies of a caller's
+    repairs:  of the run whose history this is; else it has its own
     output:   what says of which type the answers are to be, or None
     deadline: when all of it has to be over, in loop time; None where it need not, or has not begun
     """
 
-    def __init__(self, messages: Sequence[Message], options: Options) -> None:
+    def __init__(self, messages: Sequence[Message], options: Options, repairs: Repairs | None = None) -> None:
         system = options.get("system")
         self.messages = [Message.system(system), *messages] if system else list(messages)
         given: dict[str, Any] = {k: v for k, v in options.items() if k != "system"}
@@ -38,6 +42,7 @@ class Conversation:
         if "tools" in given:
             given["tools"] = _wrapped(given["tools"])
         self.deadline: float | None = None
+        self._repairs = repairs or Repairs()
         self._turn = -1
         self._first: Request | None = None
 
@@ -55,7 +60,11 @@ class Conversation:
         raises:   RequestError for options that make none
         """
         first, self._first = self._first, None
-        return first or make_request(model, self.messages, self.options, answered=answered)
+        if first is None:
+            first = make_request(model, self.messages, self.options, answered=answered)
+            messages = Growing.of(first.messages, self._repairs)
+            first = msgspec.structs.replace(first, messages=messages)
+        return first
 
     @property
     def quiet(self) -> bool:

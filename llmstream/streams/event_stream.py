@@ -17,7 +17,7 @@ from llmstream.events import Event, TextDelta, Usage
 from llmstream.streams.answer_view import AnswerView
 from llmstream.streams.continuing import CONTINUE_NOTE, Continuation, going_on
 from llmstream.streams.conversation import Conversation
-from llmstream.streams.history import kept_of_a_broken_turn
+from llmstream.streams.history import Repairs, kept_of_a_broken_turn
 from llmstream.streams.options import Options, make_request
 from llmstream.streams.resuming import ResumeToken
 
@@ -48,11 +48,12 @@ class EventStream(AnswerView):
         started: float | None = None,  # loop time from which the total deadline counts; else the first read
         token: ResumeToken | None = None,  # where the first answer, which is there already, is read on
         whole: bool = False,  # or from its beginning
+        repairs: Repairs | None = None,  # of the run whose history the messages are
     ) -> None:
         super().__init__()
         self.model = model
         self.total_usage = Usage()
-        self._conversation = Conversation(messages, options)
+        self._conversation = Conversation(messages, options, repairs)
         self._given = len(self._conversation.messages)
         self._made_fold, self._eager = self._conversation.outfit()
         self._started = started

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, NamedTuple
 
-__all__ = ["Counting", "Steps", "assert_linear", "steps_of"]
+__all__ = ["GROWTH", "Counting", "Steps", "assert_linear", "steps_of"]
 
 GROWTH = 2.1
 """How many times as much twice the input may cost. A linear loop is at 2.0, a square at 4."""
