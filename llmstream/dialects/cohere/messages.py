@@ -31,6 +31,7 @@ from llmstream.dialects.cohere.finish import KEY
 from llmstream.dialects.custom_parts import without_custom_parts
 from llmstream.dialects.data_uris import data_uri
 from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, MessageVendors, is_foreign
+from llmstream.dialects.request_warnings import RequestWarnings
 from llmstream.dialects.result_text import told_result
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, Warning
@@ -57,7 +58,7 @@ class MessageWriter:
 
     def __init__(self, *, provider: str) -> None:
         self.documents: list[dict[str, Any]] = []
-        self.warnings: list[Warning] = []
+        self.warnings: list[Warning] = RequestWarnings()
         self._provider = provider
         self._out: list[dict[str, Any]] = []
         self._result_images: list[tuple[str, Image]] = []

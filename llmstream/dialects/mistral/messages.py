@@ -29,6 +29,7 @@ from llmstream.dialects.custom_parts import without_custom_parts
 from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, MessageVendors, is_foreign
 from llmstream.dialects.mistral.finish import KEY
 from llmstream.dialects.mistral.media import encode_media, own
+from llmstream.dialects.request_warnings import RequestWarnings
 from llmstream.dialects.result_text import told_result
 from llmstream.dialects.short_call_ids import ShortCallIds
 from llmstream.errors import InvalidRequest, Unsupported
@@ -49,7 +50,7 @@ class MessageWriter:
     """
 
     def __init__(self, *, provider: str) -> None:
-        self.warnings: list[Warning] = []
+        self.warnings: list[Warning] = RequestWarnings()
         self._provider = provider
         self._ids = ShortCallIds(())
         self._out: list[dict[str, Any]] = []

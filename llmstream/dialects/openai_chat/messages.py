@@ -32,6 +32,7 @@ from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.reasoning_details import joined
 from llmstream.dialects.openai_chat.reasoning_echo import fields_of_request
 from llmstream.dialects.openai_chat.result_order import in_call_order
+from llmstream.dialects.request_warnings import RequestWarnings
 from llmstream.dialects.result_text import told_result
 from llmstream.dialects.short_call_ids import ShortCallIds
 from llmstream.dialects.tool_fragments import CUSTOM_CALL, json_input
@@ -54,7 +55,7 @@ class MessageWriter:
     """
 
     def __init__(self, quirks: Quirks, *, provider: str, system_role: str) -> None:
-        self.warnings: list[Warning] = []
+        self.warnings: list[Warning] = RequestWarnings()
         self.marked = False
         self._quirks = quirks
         self._provider = provider

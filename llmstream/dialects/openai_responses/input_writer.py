@@ -21,6 +21,7 @@ from llmstream.dialects.openai_responses.answer_writer import AnswerWriter, wire
 from llmstream.dialects.openai_responses.call_outputs import output_item
 from llmstream.dialects.openai_responses.content_parts import own, write_part
 from llmstream.dialects.openai_responses.quirks import Quirks
+from llmstream.dialects.request_warnings import RequestWarnings
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, Warning
 
@@ -44,7 +45,7 @@ class InputWriter:
         self, quirks: Quirks, *, provider: str, role: str, stored: bool = False, continued: bool = False
     ) -> None:
         self.instructions: str | None = None
-        self.warnings: list[Warning] = []
+        self.warnings: list[Warning] = RequestWarnings()
         self._quirks = quirks
         self._provider = provider
         self._role = role
