@@ -26,11 +26,12 @@ _UNITS: Final = {
     "longest_wait_ms": "{}, ms",
     "ns_per_fragment": "{} fragments, ns",
     "ms": "{}, ms",
+    "ms_per_step": "{}, ms",
     "size": "{}",
 }
 """How the readers' figures are headed, by the name of the group."""
 
-_NO_RATIO: Final = frozenset({"curves", "concurrency", "blocking"})
+_NO_RATIO: Final = frozenset({"curves", "concurrency", "blocking", "long_runs"})
 """Sections whose other columns say it."""
 
 

@@ -15,6 +15,7 @@ from benchmarks.floor import FLOORS
 from benchmarks.imports import import_ms
 from benchmarks.installed import footprint
 from benchmarks.latency import between_ms
+from benchmarks.long_runs import RUNS, step_ms
 from benchmarks.loops import loops, us_per_event
 from benchmarks.memory import kib_per_stream
 
@@ -88,6 +89,13 @@ def curves(args: argparse.Namespace, base: str) -> Iterator[Figure]:
         yield {"curve": name, "ns_per_fragment": found, "ratio": {"longest": last / first}}
 
 
+def long_runs(args: argparse.Namespace, base: str) -> Iterator[Figure]:
+    """Milliseconds of CPU an agent's step, early and late in a run of 300 steps."""
+    for name, tool in RUNS.items():
+        found = asyncio.run(step_ms(tool, 3 if args.quick else 9))
+        yield {"run": name, "ms_per_step": found, "ratio": {"late": found["step 300"] / found["step 30"]}}
+
+
 def imports(args: argparse.Namespace, base: str) -> Iterator[Figure]:
     """Milliseconds of the import."""
     found = import_ms(3 if args.quick else 15)
@@ -116,6 +124,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace, str], Iterator[Figure]]] = {
     "memory": memory,
     "blocking": blocking,
     "curves": curves,
+    "long_runs": long_runs,
     "imports": imports,
     "installed": installed,
     "loops": event_loops,

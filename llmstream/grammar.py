@@ -8,6 +8,7 @@ family of block it belongs to and what it does there; everything below reads tha
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -43,6 +44,7 @@ from llmstream.events import (
     Usage,
     Warning,
 )
+from llmstream.unique_ids import UniqueIds
 
 __all__ = ["Guard", "check"]
 
@@ -108,6 +110,7 @@ class _Checker:
         self.broken: list[str] = []
         self.count = 0
         self.open: dict[str, Family] = {}
+        self.open_texts: dict[str, None] = {}
         self.closed: dict[str, Family] = {}
         self.incomplete: dict[str, Family] = {}
         self.discarded: set[str] = set()
@@ -147,11 +150,12 @@ class _Checker:
             if block_id in self.open or block_id in self.closed:
                 self.note(position, f"id {block_id!r} opens a second time")
             if family == "tool-input":
-                texts = [i for i, f in self.open.items() if f == "text"]
-                if texts:
-                    self.note(position, f"tool input {block_id!r} opens while text {texts[0]!r} is open")
+                for text_id in islice(self.open_texts, 1):
+                    self.note(position, f"tool input {block_id!r} opens while text {text_id!r} is open")
                 self.inputs[block_id] = []
             self.open[block_id] = family
+            if family == "text":
+                self.open_texts[block_id] = None
             return
         if self.open.get(block_id) != family:
             state = "already closed" if block_id in self.closed else "not open"
@@ -161,6 +165,7 @@ class _Checker:
             self.inputs[block_id].append(event.delta)
         elif move == "close":
             del self.open[block_id]
+            self.open_texts.pop(block_id, None)
             self.closed[block_id] = family
             if event.incomplete:  # type: ignore[union-attr]  # every closing event has it
                 self.incomplete[block_id] = family
@@ -221,7 +226,8 @@ class Guard:
         self.finished = False
         self.errors: list[ErrorInfo] = []
         self._open: dict[str, Family] = {}
-        self._used: set[str] = set()
+        self._open_texts: dict[str, None] = {}
+        self._used = UniqueIds()
         self._alias: dict[tuple[Family, str], str] = {}
         self._broken_inputs: set[str] = set()
         self._broken: set[Family] = set()  # of blocks that ended as incomplete
@@ -303,14 +309,14 @@ class Guard:
         block_id: str = event.id  # type: ignore[union-attr, assignment]  # every block event has one
         if move == "open":
             if family == "tool-input":
-                for text_id in [i for i, f in self._open.items() if f == "text"]:
+                for text_id in list(self._open_texts):
                     self._shut(text_id, out)
             out.append(self._renamed(event, self._open_as(block_id, family)))
             return
         block_id = self._alias.get((family, block_id), block_id)
         if self._open.get(block_id) == family:
             if move == "close":
-                del self._open[block_id]
+                self._forget(block_id)
                 if event.incomplete:  # type: ignore[union-attr]  # every closing event has it
                     self._broken.add(family)
                     if family == "tool-input":
@@ -332,15 +338,18 @@ class Guard:
 
     def _open_as(self, block_id: str, family: Family) -> str:
         """Opens a block, under another id where this one has been used."""
-        name, count = block_id, 1
-        while name in self._used:
-            count += 1
-            name = f"{block_id}.{count}"
+        name = self._used.fresh(block_id)
         if name != block_id:
             self._alias[family, block_id] = name
-        self._used.add(name)
         self._open[name] = family
+        if family == "text":
+            self._open_texts[name] = None
         return name
+
+    def _forget(self, block_id: str) -> Family:
+        """The block is open no longer; which kind it was."""
+        self._open_texts.pop(block_id, None)
+        return self._open.pop(block_id)
 
     def _renamed(self, event: Event, block_id: str) -> Event:
         if event.id == block_id:  # type: ignore[union-attr]  # every block event has one
@@ -348,10 +357,11 @@ class Guard:
         return msgspec.structs.replace(event, id=block_id)
 
     def _shut(self, block_id: str, out: list[Event]) -> None:
-        out.append(_close(self._open.pop(block_id), block_id, incomplete=False))
+        out.append(_close(self._forget(block_id), block_id, incomplete=False))
 
     def _close_all(self, out: list[Event], *, incomplete: bool) -> None:
         for block_id, family in list(self._open.items()):
             broken = incomplete or family == "tool-input"
             out.append(_close(family, block_id, incomplete=broken))
         self._open.clear()
+        self._open_texts.clear()

@@ -8,6 +8,7 @@ from typing import Final
 
 from llmstream.agent.nested import OWN_KEY
 from llmstream.agent.plan import StepPlan
+from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message
 from llmstream.events import (
     Event,
@@ -23,7 +24,7 @@ from llmstream.events import (
     Usage,
 )
 from llmstream.streams.event_stream import EventStream
-from llmstream.streams.history import copied
+from llmstream.streams.history import Repairs
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options
 from llmstream.tools import AnyTool, as_tools, tool_specs
@@ -36,6 +37,7 @@ _CONTENT_TAGS: Final = ("text-delta", "reasoning-delta", "tool-input-start", "to
 class Answer:
     """Asks a model once. `events` gives all but the stream's finish, which is in `finish` then.
 
+    repairs:    of the run's history, for a plan that shows the model that
     model_name: "provider:model"
     tools:      what was offered
     cut_call:   whether the answer ended in the middle of a tool call
@@ -50,9 +52,10 @@ class Answer:
         *,
         clock: Callable[[], float],
         started: float,
+        repairs: Repairs,
     ) -> None:
         model, options = plan.model_over(model), plan.options_over(options)
-        shown = conversation if plan.messages is None else list(plan.messages)
+        shown = conversation if plan.messages is None else copy_messages(plan.messages)
         self.model_name = f"{model.provider.name}:{model.name}"
         self.tools: tuple[AnyTool, ...] = as_tools(options.get("tools") or ())
         self.finish = Finish("unknown")
@@ -62,8 +65,8 @@ class Answer:
             "tools": tool_specs(self.tools),
             "errors": "events",
         }  # they run elsewhere
-        self.stream = EventStream(model, copied(shown), asked, started=started)
-        self._shown = len(self.stream.messages())
+        own = repairs if plan.messages is None else None
+        self.stream = EventStream(model, shown, asked, started=started, repairs=own)
         self._clock = clock
         self._began = clock()
         self._times: dict[str, float] = {}
@@ -91,7 +94,7 @@ class Answer:
 
     def added(self) -> list[Message]:
         """What the answer adds to the conversation: its message, or what is kept of one that broke off."""
-        return self.stream.messages()[self._shown :]
+        return self.stream.added()
 
     def _note(self, event: Event) -> None:
         if isinstance(event, StreamStart):

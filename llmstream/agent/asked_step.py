@@ -12,7 +12,6 @@ from llmstream.agent.answer import Answer
 from llmstream.agent.calls import StepCalls, result_event
 from llmstream.agent.course import Course
 from llmstream.agent.decisions import Again, Stop
-from llmstream.agent.history import open_calls
 from llmstream.agent.open_step import OpenStep
 from llmstream.agent.plan import StepPlan
 from llmstream.agent.planning import reviewed
@@ -42,6 +41,7 @@ class AskedStep(OpenStep):
             course.state.conversation,
             clock=config.clock,
             started=course.started,
+            repairs=course.repairs,
         )
         self.calls = course.calls(self.answer.tools)
         self._taken = self._rejected = False
@@ -85,7 +85,7 @@ class AskedStep(OpenStep):
     async def _work(self) -> AsyncGenerator[Event]:
         """Runs the calls of the answer, if there are any."""
         calls = self.calls
-        wanted = [call for _, found in open_calls(self._course.state.conversation) for call in found]
+        wanted = self._course.settled.open_calls(self._course.state.conversation)
         refusal = self._refusal()
         if refusal is not None:
             for call in wanted:

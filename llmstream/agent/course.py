@@ -10,14 +10,17 @@ from typing import Any
 from llmstream.agent.calls import StepCalls
 from llmstream.agent.config import AgentConfig
 from llmstream.agent.decisions import Again, Approve, Deny, Stop
+from llmstream.agent.history import SettledPart
 from llmstream.agent.journal import RunJournal
 from llmstream.agent.resumption import Continuation
 from llmstream.agent.state import RunState
 from llmstream.agent.verdicts import Judge
 from llmstream.agent.watching import RunWatch
 from llmstream.chats.content import ToolCall
+from llmstream.chats.copying import LateCopies
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidOutput
+from llmstream.streams.history import Repairs
 from llmstream.tools import AnyTool, ToolContext
 
 __all__ = ["Course"]
@@ -27,6 +30,8 @@ class Course:
     """The agent, the state and the journal of one run, and what has been said to it meanwhile.
 
     total_s:    how long the run may take; None for ever
+    settled:    what of the history has a result for every call
+    repairs:    what of the history was made fit for vendors already
     inbox:      user messages that wait for the next step
     values:     what tools gave the application, by the id of the call
     watch:      tells the run's observer; None where there is none
@@ -41,6 +46,8 @@ class Course:
         self.total_s = total_s
         self.journal = RunJournal(config.journal, config.name)
         self.watch = None if config.observe_run is None else RunWatch(config.observe_run, config.clock)
+        self.settled = SettledPart()
+        self.repairs = Repairs()
         self.inbox: list[Message] = []
         self.values: dict[str, Any] = {}
         self.stopped_by: str | None = None
@@ -124,6 +131,6 @@ class Course:
     def _context(self, call: ToolCall, continued: Continuation | None) -> ToolContext:
         state = self.state
         context = ToolContext(
-            call.id, call.name, state.step, tuple(state.messages), self.deadline, state.context
+            call.id, call.name, state.step, LateCopies(state.conversation), self.deadline, state.context
         )
         return context if continued is None else replace(context, continued=continued)

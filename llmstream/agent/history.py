@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
 
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
 from llmstream.tools import cancelled_results
 
-__all__ = ["open_calls", "settled"]
+__all__ = ["SettledPart", "open_calls", "settled"]
+
+_shape = attrgetter("role", "parts")
+
+
+class SettledPart:
+    """How much of a history that grows is known to have a result for every call.
+
+    A run looks for open calls at each step; without this it would look through all earlier steps
+    again. Roles and parts of what is known are compared with those of today, in C and by identity:
+    where somebody has exchanged or changed a message, all of it is looked through again.
+    """
+
+    def __init__(self) -> None:
+        self._known: list[Any] = []
+
+    def length(self, messages: Sequence[Message]) -> int:
+        """How many messages, from the first on, need not be looked at."""
+        known = self._known
+        return len(known) if list(map(_shape, messages[: len(known)])) == known else 0
+
+    def settle(self, messages: list[Message], results: Mapping[str, ToolResult]) -> None:
+        """Gives every call a result, in place; see `settled`."""
+        start = self.length(messages)
+        messages[start:] = settled(messages[start:], results)
+        self._known[start:] = map(_shape, messages[start:])
+
+    def open_calls(self, messages: list[Message]) -> list[ToolCall]:
+        """The calls without a result, in order."""
+        found = open_calls(messages[self.length(messages) :])
+        return [call for _, calls in found for call in calls]
 
 
 def settled(messages: Iterable[Message], results: Mapping[str, ToolResult] | None = None) -> list[Message]:
@@ -49,7 +81,7 @@ def open_calls(messages: list[Message]) -> list[tuple[int, list[ToolCall]]]:
             if not call.provider_executed:
                 asked.setdefault(call.id, call)
         waiting = [call for call in asked.values() if call.id not in answered]
-        answered -= asked.keys()  # an id may be used again by an earlier step
+        answered.difference_update(asked)  # an id may be used again by an earlier step
         if waiting:
-            found.insert(0, (at, waiting))
-    return found
+            found.append((at, waiting))
+    return found[::-1]

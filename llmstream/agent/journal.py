@@ -9,6 +9,7 @@ import secrets
 import threading
 import time
 from collections.abc import Sequence
+from operator import is_not
 
 import anyio.to_thread
 
@@ -153,9 +154,8 @@ class RunJournal:
         if self._written is None:
             await self._journal.write(Line("run", self._run, agent=self._agent))
             self._written = []
-        pairs = zip(self._written, conversation, strict=False)
-        same = next((at for at, (a, b) in enumerate(pairs) if a is not b), None)
-        at = min(len(self._written), len(conversation)) if same is None else same
+        differs = list(map(is_not, self._written, conversation))  # in C: it is done at each step
+        at = differs.index(True) if True in differs else len(differs)
         if at == len(self._written) == len(conversation):
             return
         added = dump_messages(conversation[at:]).decode()

@@ -9,7 +9,6 @@ import msgspec
 from llmstream.agent.answer import GivenAnswer
 from llmstream.agent.calls import StepCalls
 from llmstream.agent.course import Course
-from llmstream.agent.history import settled
 from llmstream.agent.records import in_call_order, results_of, shown_as_run, suspension_of
 from llmstream.agent.state import Step
 from llmstream.agent.suspension import Suspension
@@ -70,7 +69,7 @@ class OpenStep:
             course.values |= {s.tool_call_id: s.value for s in statuses if s.value is not None}
             if calls.waiting or calls.inner:
                 return suspension_of(course.config, state, calls, self.earlier, course.delivered())
-            state.conversation[:] = settled(state.conversation, self.results())
+            course.settled.settle(state.conversation, self.results())
         self.worked = bool(statuses) and reason != "content-filter"
         state.tool_calls += len(statuses)
         cost = state.priced(self.model, self.usage) if self.model else None

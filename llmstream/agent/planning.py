@@ -12,10 +12,10 @@ from llmstream.agent.decisions import Again, Proceed, Rewrite, Skip, Stop
 from llmstream.agent.hooks import answered
 from llmstream.agent.plan import StepPlan
 from llmstream.agent.state import RunState
+from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
 from llmstream.errors import InvalidRequest
-from llmstream.streams.history import copied
 
 __all__ = ["planned", "prepared", "reviewed"]
 
@@ -91,7 +91,7 @@ async def _instructed(config: AgentConfig, state: RunState, plan: StepPlan) -> S
 
 async def reviewed(config: AgentConfig, state: RunState, message: Message) -> Message | Again | Stop:
     """The answer as it is to stand in the history, what is wrong with it, or the end of the run."""
-    said = await answered(config.hooks.after_model, state, copied([message])[0])
+    said = await answered(config.hooks.after_model, state, copy_messages([message])[0])
     match said:
         case None | Proceed():
             return message

@@ -8,9 +8,9 @@ from functools import reduce
 from operator import add
 from typing import Any, TypeAlias
 
+from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message
 from llmstream.events import FinishReason, Timings, Usage
-from llmstream.streams.history import copied
 from llmstream.tools import ToolCallStatus
 
 __all__ = ["Price", "RunState", "Step"]
@@ -67,7 +67,7 @@ class RunState:
     @property
     def messages(self) -> list[Message]:
         """The conversation so far; copies."""
-        return copied(self.conversation)
+        return copy_messages(self.conversation)
 
     @property
     def usage(self) -> Usage:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
-from llmstream.chats.copying import copy_message
+from llmstream.chats.copying import copy_message, copy_messages
 from llmstream.chats.files import read_whole, write_whole
 from llmstream.chats.follow import Follower, Reset
 from llmstream.chats.history import History
@@ -31,21 +31,21 @@ class Chat:
     def __init__(self, *messages: Message) -> None:
         self._history = History()
         if messages:
-            self._history.extend(_copies(messages))
+            self._history.extend(copy_messages(messages))
 
     def append(self, *messages: Message) -> None:
         """Add any number of messages at the end and wake everyone who waits.
 
         raises: InvalidRequest where one is no message or cannot be copied; then none is added
         """
-        self._history.extend(_copies(messages))
+        self._history.extend(copy_messages(messages))
 
     def replace(self, *messages: Message) -> None:
         """Exchange the whole history, for a shorter or empty one too, and wake everyone who waits.
 
         raises: InvalidRequest as `append`; then nothing is exchanged
         """
-        self._history.swap(_copies(messages))
+        self._history.swap(copy_messages(messages))
 
     def __len__(self) -> int:
         return self._history.look().length
@@ -71,7 +71,7 @@ class Chat:
 
     def messages(self) -> list[Message]:
         """All messages, as copies that share nothing mutable with the chat."""
-        return _copies(self._history.snapshot())
+        return copy_messages(self._history.snapshot())
 
     def __iter__(self) -> Iterator[Message]:
         """Over the messages of this moment; what is appended meanwhile is not seen."""
@@ -88,7 +88,7 @@ class Chat:
 
     def by_sender(self, sender: str) -> list[Message]:
         """The messages of one sender, in order."""
-        return _copies(m for m in self._history.snapshot() if m.sender == sender)
+        return copy_messages(m for m in self._history.snapshot() if m.sender == sender)
 
     def system_prompt(self) -> str:
         """The text of the first system message, wherever it stands; "" where there is none."""
@@ -100,7 +100,7 @@ class Chat:
     def since(self, offset: int) -> list[Message] | None:
         """The messages from an offset on; None where it is negative or nothing stands there yet."""
         messages = self._history.snapshot(offset) if offset >= 0 else []
-        return _copies(messages) if messages else None
+        return copy_messages(messages) if messages else None
 
     async def wait(self, n: int, timeout_s: float | None = None) -> int:
         """Wait until there are more than `n` messages; returns how many there are.
@@ -184,7 +184,3 @@ class Chat:
     def __repr__(self) -> str:
         count = len(self)
         return f"<Chat of {count} message{'' if count == 1 else 's'}>"
-
-
-def _copies(messages: Iterable[Message]) -> list[Message]:
-    return [copy_message(message) for message in messages]

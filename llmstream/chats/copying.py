@@ -1,17 +1,76 @@
-"""Copies of messages that share nothing that can change."""
+"""What of a message may be shared and what is copied: the one rule, for one message and for many.
+
+A part is frozen; it is shared where all that it holds is unchanging. Metadata and whatever else
+can change is copied. Inside the library messages are passed on as they are and never changed in
+place; copies are made where callers give messages or get them.
+"""
 
 from __future__ import annotations
 
-from copy import copy, deepcopy
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from itertools import chain, compress, repeat
+from operator import attrgetter, is_, is_not, methodcaller
 from types import NoneType
+from typing import Any, Final, TypeVar, overload
 
 from llmstream.chats.content import Part
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
 
-__all__ = ["copy_message"]
+__all__ = ["LateCopies", "copy_message", "copy_messages"]
 
-_UNCHANGING = (str, bytes, int, float, bool, NoneType)
+T = TypeVar("T")
+
+_UNCHANGING: Final = (str, bytes, int, float, bool, NoneType)
+_UNCHANGING_TYPES: Final = frozenset(_UNCHANGING)
+
+_parts = attrgetter("parts")
+_metadata = attrgetter("metadata")
+_shallow = methodcaller("__copy__")
+
+
+def copy_messages(messages: Iterable[Message]) -> list[Message]:
+    """Messages of their own, each as by `copy_message`.
+
+    Where no value of any part can change, as in most conversations, no Python runs for a message
+    without metadata: an agent's history is copied again and again.
+
+    raises: InvalidRequest as `copy_message`
+    """
+    found = list(messages)
+    if not _have_unchanging_parts(found):
+        return [copy_message(message) for message in found]
+    copies: list[Message] = list(map(_shallow, found))
+    for copied in compress(copies, map(is_not, map(_metadata, copies), repeat(None))):
+        copied.metadata = _copy_metadata(copied.metadata)
+    return copies
+
+
+class LateCopies(Sequence[Message]):
+    """Copies of messages as they are now, made when somebody looks at one: most tools never do."""
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self._given = tuple(messages)
+        self._copies: tuple[Message, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Message, ...]: ...
+    def __getitem__(self, index: int | slice) -> Message | tuple[Message, ...]:
+        if self._copies is None:
+            self._copies = tuple(copy_messages(self._given))
+        return self._copies[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __repr__(self) -> str:
+        return repr(self[:])
 
 
 def copy_message(message: Message) -> Message:
@@ -26,13 +85,16 @@ def copy_message(message: Message) -> Message:
             f"a chat is made of Messages, not of {type(message).__name__}. "
             "Write Message.user(text), or unpack a list: Chat(*messages)."
         )
+    if type(message) is not Message:
+        return _deep(message)
+    copied: Message = _shallow(message)  # nothing is checked anew: a loaded message may have any role
+    copied.parts, copied.metadata = tuple(map(_copy_part, message.parts)), _copy_metadata(message.metadata)
+    return copied
+
+
+def _deep(value: T) -> T:
     try:
-        if type(message) is not Message:
-            return deepcopy(message)
-        metadata = message.metadata if message.metadata is None else deepcopy(message.metadata)
-        copied = copy(message)  # nothing is checked anew: a loaded message may have any role
-        copied.parts, copied.metadata = tuple(map(_copy_part, message.parts)), metadata
-        return copied
+        return deepcopy(value)
     except Exception as error:  # a value's own __deepcopy__ may raise anything
         raise InvalidRequest(
             f"a message cannot be copied: {type(error).__name__}: {error}. "
@@ -40,13 +102,52 @@ def copy_message(message: Message) -> Message:
         ) from error
 
 
+def _copy_metadata(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Every answer carries a few texts that say whose it is: for those a deep copy would be slow."""
+    if metadata is None or type(metadata) is not dict:
+        return _deep(metadata)
+    return {
+        name: value.copy()
+        if type(value) is dict and _UNCHANGING_TYPES.issuperset(map(type, value.values()))
+        else _deep(value)
+        for name, value in metadata.items()
+    }
+
+
 def _copy_part(part: Part) -> Part:
-    config = getattr(type(part), "__struct_config__", None)
-    if config is None or not config.frozen:
-        return deepcopy(part)
+    if not _is_frozen(type(part)):
+        return _deep(part)
     names: tuple[str, ...] = getattr(part, "__struct_fields__", ())
-    return part if all(_is_unchanging(getattr(part, name)) for name in names) else deepcopy(part)
+    return part if all(_is_unchanging(getattr(part, name)) for name in names) else _deep(part)
+
+
+def _is_frozen(kind: type) -> bool:
+    config = getattr(kind, "__struct_config__", None)
+    return config is not None and config.frozen
 
 
 def _is_unchanging(value: object) -> bool:
     return isinstance(value, _UNCHANGING) or (type(value) is tuple and all(map(_is_unchanging, value)))
+
+
+def _have_unchanging_parts(messages: list[Message]) -> bool:
+    """Whether no part of any message can change: by sets of types, without a loop in Python."""
+    if set(map(type, messages)) - {Message}:
+        return False
+    if set(map(type, map(_parts, messages))) - {tuple}:
+        return False
+    parts = list(chain.from_iterable(map(_parts, messages)))
+    return all(_holds_unchanging(kind, parts) for kind in set(map(type, parts)))
+
+
+def _holds_unchanging(kind: type, parts: list[Any]) -> bool:
+    """Whether the parts of a kind hold only plain values and empty tuples."""
+    if not _is_frozen(kind):
+        return False
+    own = list(compress(parts, map(is_, map(type, parts), repeat(kind))))
+    for name in kind.__struct_fields__:  # type: ignore[attr-defined]  # a Struct's, which are looked at by type
+        values = list(map(attrgetter(name), own))
+        types = set(map(type, values)) - _UNCHANGING_TYPES
+        if types and (types != {tuple} or any(compress(values, map(is_, map(type, values), repeat(tuple))))):
+            return False
+    return True

@@ -21,8 +21,6 @@ _log: Final = logging.getLogger("llmstream")
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 _EXCERPT_CHARS = 200
 _MOST_DEFECTS = 100
-_MOST_USAGE_FIELDS = 200
-"""Vendors have up to 20."""
 
 _SILENT_BYTES: Final = 1024 * 1024
 """Pings while a model thinks are some kilobytes an hour."""
@@ -134,19 +132,6 @@ class PayloadDecoder(Generic[T]):
     def let_go(self, size: int) -> None:
         """What was counted is kept no more."""
         self._held_bytes -= size
-
-    def merged_usage(self, known: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
-        """The counts known so far, with those that a later event states; each is cumulative."""
-        merged = {
-            **known,
-            **{key: value for key, value in said.items() if value is not None or key not in known},
-        }
-        if len(merged) > _MOST_USAGE_FIELDS:  # they are copied for each event that has some
-            self.fail(
-                LimitExceeded(f"the usage has more than {_MOST_USAGE_FIELDS} fields", provider=self.provider)
-            )
-            return known
-        return merged
 
     def _count_silence(self, size: int) -> None:
         """Comments and empty events are no progress: megabytes of them, of a few packed kilobytes, end it."""

@@ -8,13 +8,14 @@ Where nothing tells, nothing is known, and the wire may have it.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Final
 
 from llmstream.chats.content import Reasoning
 from llmstream.chats.message import Message
 from llmstream.events import Event, Metadata, ReasoningStart
 
-__all__ = ["FOREIGN_REASONING", "is_foreign", "with_origin"]
+__all__ = ["FOREIGN_REASONING", "MessageVendors", "is_foreign", "with_origin"]
 
 FOREIGN_REASONING: Final = "another vendor's reasoning was left out: the API takes only its own"
 """What a request's warning says of it."""
@@ -37,20 +38,32 @@ def with_origin(events: list[Event], provider: str) -> list[Event]:
     ]
 
 
-def is_foreign(part: Reasoning, message: Message, key: str, provider: str = "") -> bool:
+class MessageVendors:
+    """The vendors that the metadata of a message names; its parts are looked through once."""
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+
+    @functools.cached_property
+    def names(self) -> frozenset[str]:
+        """By whose key the message or a part of it has metadata."""
+        named = [_vendors(getattr(part, "metadata", None)) for part in self._message.parts]
+        return frozenset().union(*named, _vendors((self._message.metadata or {}).get(_OURS)))
+
+
+def is_foreign(part: Reasoning, message: MessageVendors, key: str, provider: str = "") -> bool:
     """Whether reasoning is known to be of another vendor than the one who is asked.
 
+    message:  the one that it stands in
     key:      under which the vendor's metadata stands
     provider: by which name it is asked, where that is not the key
     """
-    vendors = _vendors(part.metadata)
+    vendors: set[str] | frozenset[str] = _vendors(part.metadata)
     origin = _origin(part.metadata)
     if not vendors and origin is not None:
         return origin not in (key, provider)
     if not vendors:
-        for other in message.parts:
-            vendors |= _vendors(getattr(other, "metadata", None))
-        vendors |= _vendors((message.metadata or {}).get(_OURS))
+        vendors = message.names
     return bool(vendors) and key not in vendors
 
 

@@ -151,7 +151,7 @@ class ToolCallTracker:
             return self._begin(index, out) if name or wire_id or text.strip() else None
         if name and self._is_another(call, index, wire_id, name, text):
             return self._begin(index, out)
-        if name and text and call.could_be_whole() and text == call.input:
+        if name and text and call.could_be_whole() and call.has_input(text):
             return None  # the whole call once more
         if call.closed:
             return self._after_end(call, index, wire_id, text, out)
@@ -188,7 +188,7 @@ class ToolCallTracker:
             return True
         if name == call.name and not text.lstrip().startswith("{"):
             return False
-        return call.could_be_whole() and text != call.input and is_json(call.input)
+        return call.could_be_whole() and not call.has_input(text) and call.is_whole()
 
     def _after_end(
         self, call: OpenCall, index: int | None, wire_id: str | None, text: str, out: list[Event]
@@ -248,6 +248,7 @@ class ToolCallTracker:
                 f"{self._limits.max_tool_input_bytes} bytes"
             )
         call.pieces.append(text)
+        call.chars += len(text)
         self._hold(sys.getsizeof(text) + _SLOT_BYTES)
 
     def _hold(self, size: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from typing import Any, Final
 
@@ -24,6 +25,8 @@ __all__ = [
 ]
 
 
+_STRUCTURE: Final = re.compile(r'["{}\[\]]|\\.?', re.DOTALL)
+
 CUSTOM_CALL: Final = "custom_tool_call"
 """The `type` that metadata gives to a call whose input is plain text, as OpenAI's custom tools have it."""
 
@@ -44,23 +47,58 @@ def is_json(text: str) -> bool:
     return True
 
 
+class _Nesting:
+    """The brackets and quotes of a JSON text that is still coming; looks at each piece once.
+
+    broken: it will never be a JSON value
+    """
+
+    def __init__(self) -> None:
+        self.broken = False
+        self._seen = 0
+        self._depth = 0
+        self._quoted = False
+        self._escaped = False
+
+    def is_open_after(self, pieces: list[str]) -> bool:
+        """Whether a bracket or a quote is open behind the last of these pieces."""
+        for piece in pieces[self._seen :]:
+            self._look_at(piece)
+        self._seen = len(pieces)
+        return self._quoted or self._depth > 0
+
+    def _look_at(self, piece: str) -> None:
+        start = 1 if self._escaped and piece else 0
+        self._escaped = self._escaped and not piece
+        for found in _STRUCTURE.finditer(piece, start):
+            sign = found[0]
+            if sign[0] == "\\":
+                self._escaped = len(sign) == 1
+            elif sign == '"':
+                self._quoted = not self._quoted
+            elif not self._quoted:
+                self._depth += 1 if sign in "{[" else -1
+
+
 class OpenCall:
     """One call as far as it has come.
 
     wire_id: the first id the server gave; id: ours, set when the input starts to stream
-    pieces:  the input so far, size: its bytes
+    pieces:  the input so far, size: its bytes, chars: its length
     index:   where it stood first; touched: the chunk that last named it
     placeholder: the text `null` came first; it is the input only if nothing follows
     custom:  metadata of a call whose input is plain text, not JSON; None of all others
     """
 
     __slots__ = (
+        "chars",
         "closed",
         "custom",
         "id",
         "index",
         "metadata",
         "name",
+        "nesting",
         "pieces",
         "placeholder",
         "size",
@@ -75,6 +113,8 @@ class OpenCall:
         self.name: str | None = None
         self.pieces: list[str] = []
         self.size = 0
+        self.chars = 0
+        self.nesting: _Nesting | None = None
         self.closed = False
         self.placeholder = False
         self.metadata: Metadata | None = None
@@ -85,6 +125,19 @@ class OpenCall:
     def input(self) -> str:
         """The input so far."""
         return "".join(self.pieces)
+
+    def has_input(self, text: str) -> bool:
+        """Whether this text is the input so far."""
+        return len(text) == self.chars and text == self.input
+
+    def is_whole(self) -> bool:
+        """Whether the input is one JSON value by now; asked after every piece, it costs as much as once."""
+        if self.nesting is None:
+            self.nesting = _Nesting()
+        if self.nesting.broken or self.nesting.is_open_after(self.pieces):
+            return False
+        self.nesting.broken = not is_json(self.input)  # what is no value with all closed never becomes one
+        return not self.nesting.broken
 
     def could_be_whole(self) -> bool:
         """A cheap necessary sign: no JSON goes on with `{` right after `}`."""

@@ -418,5 +418,5 @@ def _plain(text: str) -> str:
     """The words of an HTML or plain text answer."""
     # No class takes what begins the next match: a page of "<" or of titles without end is read once.
     title = re.search(r"<title[^<>]*>([^<]*)</title>", text, re.IGNORECASE)
-    words = title.group(1) if title else re.sub(r"<[^<>]*>", " ", text)
+    words = (title and title.group(1)) or re.sub(r"<[^<>]*>", " ", text)
     return " ".join(words.split())[:_EXCERPT_CHARS]

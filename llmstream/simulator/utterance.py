@@ -7,11 +7,13 @@ import datetime
 import math
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final
+from operator import attrgetter, is_
+from typing import Any, Final
 
 import msgspec
 
 from llmstream.chats.content import Reasoning, Text, ToolCall, ToolResult
+from llmstream.chats.message import Message
 from llmstream.dialects.tool_fragments import CUSTOM_CALL
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.events import (
@@ -37,7 +39,16 @@ from llmstream.grammar import Guard
 from llmstream.request import ProviderTool, Request, ToolSpec
 from llmstream.simulator.script import Break, Call, Cut, Pace, Stall, Turn
 
-__all__ = ["Beat", "custom_tools", "estimated_tokens", "sentence_of", "tokens_of", "utter"]
+__all__ = [
+    "Beat",
+    "PromptTokens",
+    "custom_tools",
+    "estimated_tokens",
+    "sentence_of",
+    "tokens_of",
+    "usage_of",
+    "utter",
+]
 
 _WORDS: Final = re.compile(r"\s*\S+|\s+\Z")
 _INPUT_CHARS: Final = 12
@@ -81,7 +92,26 @@ def sentence_of(
 
 def tokens_of(request: Request) -> int:
     """Tokens of a prompt."""
-    return sum(estimated_tokens(text) for text in _prompt_texts(request))
+    messages = sum(estimated_tokens(text) for text in _prompt_texts(request.messages))
+    return messages + _tokens_of_tools(request)
+
+
+class PromptTokens:
+    """Counts the prompts of a conversation that grows: each message once, unless it was exchanged."""
+
+    def __init__(self) -> None:
+        self._known: list[Any] = []
+        self._tokens = 0
+
+    def of(self, request: Request) -> int:
+        """As `tokens_of`."""
+        parts = list(map(attrgetter("parts"), request.messages))
+        if len(parts) < len(self._known) or not all(map(is_, self._known, parts)):
+            self._known, self._tokens = [], 0
+        added = request.messages[len(self._known) :]
+        self._tokens += sum(estimated_tokens(text) for text in _prompt_texts(added))
+        self._known = parts
+        return self._tokens + _tokens_of_tools(request)
 
 
 def estimated_tokens(text: str) -> int:
@@ -106,7 +136,7 @@ def _sentence(turn: Turn, request: Request, number: int, now: datetime.datetime 
         events = _call(call, f"call_{number}_{position}", _CUSTOM if call.name in custom else None)
         yield from events if position else _signed_call(events, number)
     reason: FinishReason = turn.finish_reason or ("tool-calls" if turn.calls else "stop")
-    yield Finish(reason, turn.usage or _usage(turn, request))
+    yield Finish(reason, turn.usage or usage_of(turn, tokens_of(request)))
 
 
 def _signature(number: int) -> str:
@@ -185,15 +215,23 @@ def _timed(events: Iterable[Event], pace: Pace) -> Iterator[Beat]:
         yield Beat(event, due_s)
 
 
-def _usage(turn: Turn, request: Request) -> Usage:
-    given = tokens_of(request)
+def usage_of(turn: Turn, given: int) -> Usage:
+    """What a turn costs after a prompt of so many tokens, where it does not say so itself."""
     thought = estimated_tokens(turn.reasoning)
     made = thought + estimated_tokens(turn.text) + sum(estimated_tokens(_input(c)) for c in turn.calls)
     return Usage(given, made, given + made, reasoning_tokens=thought or None)
 
 
-def _prompt_texts(request: Request) -> Iterator[str]:
-    for message in request.messages:
+def _tokens_of_tools(request: Request) -> int:
+    tools = [tool for tool in request.tools if isinstance(tool, ToolSpec)]
+    return sum(
+        estimated_tokens(tool.name + tool.description + msgspec.json.encode(tool.input_schema).decode())
+        for tool in tools
+    )
+
+
+def _prompt_texts(messages: Iterable[Message]) -> Iterator[str]:
+    for message in messages:
         for part in message.parts:
             match part:
                 case Text(text) | Reasoning(text):
@@ -204,6 +242,3 @@ def _prompt_texts(request: Request) -> Iterator[str]:
                     yield part.content
                 case _:
                     pass
-    for tool in request.tools:
-        if isinstance(tool, ToolSpec):
-            yield tool.name + tool.description + msgspec.json.encode(tool.input_schema).decode()

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
+
 from llmstream.accumulate import Accumulator
+from llmstream.chats.copying import LateCopies
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
 from llmstream.request import Request
-from llmstream.streams.history import copied
+from llmstream.streams.history import Growing, Repairs
 from llmstream.streams.options import Options, make_request, with_system
 
 if TYPE_CHECKING:
@@ -25,11 +28,12 @@ class Conversation:
     """What is said and wanted; each turn is one request of it.
 
     messages: its own from now on, so copies of a caller's
+    repairs:  of the run whose history this is; else it has its own
     output:   what says of which type the answers are to be, or None
     deadline: when all of it has to be over, in loop time; None where it need not, or has not begun
     """
 
-    def __init__(self, messages: Sequence[Message], options: Options) -> None:
+    def __init__(self, messages: Sequence[Message], options: Options, repairs: Repairs | None = None) -> None:
         self.messages = with_system(options.get("system"), messages)
         given: dict[str, Any] = {k: v for k, v in options.items() if k != "system"}
         self.options = cast(Options, given)
@@ -37,6 +41,7 @@ class Conversation:
         if "tools" in given:
             given["tools"] = _wrapped(given["tools"])
         self.deadline: float | None = None
+        self._repairs = repairs or Repairs()
         self._turn = -1
         self._first: Request | None = None
 
@@ -54,7 +59,11 @@ class Conversation:
         raises:   RequestError for options that make none
         """
         first, self._first = self._first, None
-        return first or make_request(model, self.messages, self.options, answered=answered)
+        if first is None:
+            first = make_request(model, self.messages, self.options, answered=answered)
+            messages = Growing.of(first.messages, self._repairs)
+            first = msgspec.structs.replace(first, messages=messages)
+        return first
 
     @property
     def quiet(self) -> bool:
@@ -99,7 +108,7 @@ class Conversation:
         """What a tool may know of its call."""
         from llmstream.tools import ToolContext  # loaded by those who use tools
 
-        return ToolContext(call.id, call.name, self._turn, tuple(copied(self.messages)), self.deadline)
+        return ToolContext(call.id, call.name, self._turn, LateCopies(self.messages), self.deadline)
 
 
 def _wrapped(tools: Iterable[Any] | None) -> Sequence[AnyTool]:

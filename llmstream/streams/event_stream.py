@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, overload
 
 from llmstream.chats.content import ToolCall, ToolResult
+from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message
 from llmstream.dialects.base import takes_prefix
 from llmstream.errors import DeadlineExceeded, InvalidRequest
@@ -17,7 +18,7 @@ from llmstream.streams.answer_view import NO_TYPE, AnswerView
 from llmstream.streams.async_only import AsyncOnly, require_asyncio
 from llmstream.streams.continuing import CONTINUE_NOTE, Continuation, going_on
 from llmstream.streams.conversation import Conversation
-from llmstream.streams.history import copied, kept_of_a_broken_turn
+from llmstream.streams.history import Repairs, kept_of_a_broken_turn
 from llmstream.streams.options import Options, make_request, with_defaults
 from llmstream.streams.resuming import ResumeToken
 
@@ -42,19 +43,21 @@ class EventStream(AsyncOnly, AnswerView):
     def __init__(
         self,
         model: Model,
-        messages: Sequence[Message],  # copies, which are the stream's own
+        messages: Sequence[Message],  # nobody changes them while it lives: copies, or a run's own
         options: Options,
         *,
         started: float | None = None,  # loop time from which the total deadline counts; else the first read
         token: ResumeToken | None = None,  # where the first answer, which is there already, is read on
         whole: bool = False,  # or from its beginning
+        repairs: Repairs | None = None,  # of the run whose history the messages are
     ) -> None:
         super().__init__()
         self.model = model
         self.total_usage = Usage()
         self._spent: list[tuple[str, Usage]] = []  # model and tokens of each response that is over
         self._given = frozenset(options)  # the rest are the model's defaults
-        self._conversation = Conversation(messages, with_defaults(model.options, options))
+        self._conversation = Conversation(messages, with_defaults(model.options, options), repairs)
+        self._asked = len(self._conversation.messages)
         self._made_fold, self._eager = self._conversation.outfit()
         self._started = started
         self._iterator: AsyncGenerator[Event] | None = None
@@ -363,14 +366,21 @@ class EventStream(AsyncOnly, AnswerView):
         if length:
             prefix = takes_prefix(other.provider.dialect, make_request(other.name, messages, given))
             messages = going_on(messages, takes_prefix=prefix, note=note)
-        stream = EventStream(other, copied(messages), given)
+        stream = EventStream(other, copy_messages(messages), given)
         code = self.error.code if self.error is not None else "left"
         stream._continues = Continuation(f"{self.model.provider.name}:{self.model.name}", code, length)
         return stream
 
     def messages(self) -> list[Message]:
         """The whole conversation: prompt, answers, tool results. Copies; the caller may keep them."""
-        messages = copied(self._conversation.messages)
+        return self._messages_from(0)
+
+    def added(self) -> list[Message]:
+        """What has come behind the prompt: answers and tool results. Copies."""
+        return self._messages_from(self._asked)
+
+    def _messages_from(self, start: int) -> list[Message]:
+        messages = copy_messages(self._conversation.messages[start:])
         if not self._over:
             messages += kept_of_a_broken_turn(self._folded_now().partial)
         return messages

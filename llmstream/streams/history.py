@@ -2,45 +2,22 @@
 
 from __future__ import annotations
 
-import copy
+from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TypeGuard
+from operator import attrgetter
+from typing import Any, TypeGuard
 
 import msgspec
 
-from llmstream.accumulate.blocks import OWN_KEY
 from llmstream.chats.content import Part, Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
 from llmstream.events import OtherWarning
+from llmstream.unique_ids import UniqueIds
 
-__all__ = ["copied", "is_plain", "kept_of_a_broken_turn", "mended"]
+__all__ = ["Growing", "Repairs", "is_plain", "kept_of_a_broken_turn", "mended"]
 
 _NO_RESULT = "No result of this call was recorded."
-
-
-def copied(messages: Iterable[Message]) -> list[Message]:
-    """Independent copies; parts are frozen, their metadata is not."""
-    return [_copy(message) for message in messages]
-
-
-def _copy(message: Message) -> Message:
-    """A deep copy takes 20 us, so messages of which little can change, as is so of nearly all, have none."""
-    metadata = message.metadata
-    if not _is_frozen(message):
-        return copy.deepcopy(message)
-    if metadata is None:
-        return copy.copy(message)
-    own = metadata.get(OWN_KEY)
-    if len(metadata) == 1 and type(own) is dict and all(type(value) is str for value in own.values()):
-        return msgspec.structs.replace(message, metadata={OWN_KEY: own.copy()})  # whose answer it is
-    return copy.deepcopy(message)
-
-
-def _is_frozen(message: Message) -> bool:
-    """Whether nothing in the message's parts can change."""
-    parts = message.parts
-    return all(isinstance(part, Text | Reasoning | ToolCall) and part.metadata is None for part in parts)
 
 
 def kept_of_a_broken_turn(partial: Message) -> list[Message]:
@@ -78,28 +55,89 @@ def mended(messages: Sequence[Message]) -> tuple[list[Message], list[OtherWarnin
     Calls and results of the vendor's own tools stay as they are. Nothing that is passed in is
     altered; messages that need no mending come back themselves.
     """
-    return _Mender(messages).mend()
+    return Repairs().repair(messages)
+
+
+class Repairs:
+    """Repairs a conversation at each of its turns; what has been looked at is not looked at again.
+
+    A turn costs what has come since the last one. Messages of before are compared with today's, in
+    C and mostly by identity: where one was exchanged or changed, or a result has come for a call that
+    had none, the repair begins anew.
+    """
+
+    def __init__(self) -> None:
+        self._known: list[Any] = []
+        self._mender = _Mender()
+
+    def repair(self, messages: Sequence[Message]) -> tuple[list[Message], list[OtherWarning]]:
+        """As `mended`."""
+        known = self._known
+        added = messages[len(known) :]
+        if list(map(_content, messages[: len(known)])) != known or self._mender.missed_a_result_in(added):
+            self._mender, added = _Mender(), messages
+            known.clear()
+        self._mender.read(added)
+        known.extend(map(_content, added))
+        return self._mender.messages[:], self._mender.warnings[:]
+
+
+class Growing(tuple[Message, ...]):
+    """The messages of a request, with the repairs of the conversation that they belong to.
+
+    Whoever puts others in their place puts a plain tuple there, which is repaired by itself.
+    """
+
+    repairs: Repairs
+
+    @classmethod
+    def of(cls, messages: Iterable[Message], repairs: Repairs) -> Growing:
+        """These messages, of the conversation with these repairs."""
+        growing = cls(messages)
+        growing.repairs = repairs
+        return growing
+
+
+_content = attrgetter("sender", "role", "parts", "metadata")
 
 
 class _Mender:
-    """One pass over a conversation: finds the result of every call, then writes it anew."""
+    """Reads a conversation in one go or several: finds the result of every call, then writes it anew.
 
-    def __init__(self, messages: Sequence[Message]) -> None:
-        self._messages = messages
-        self._results: dict[str, list[tuple[int, ToolResult]]] = {}
-        self._ids: set[str] = set()
-        self._out: list[Message] = []
-        self._warnings: list[OtherWarning] = []
+    messages, warnings: of all that was read
+    """
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.warnings: list[OtherWarning] = []
+        self._ids = UniqueIds("_")
+        self._named: set[str] = set()
+        self._unanswered: set[str] = set()
+        self._neighbours: list[Part] = []
+        self._batch: Sequence[Message] = ()
+        self._results: dict[str, deque[tuple[int, ToolResult]]] = {}
+        self._strays: set[str] = set()
+        self._noted: set[str] = set()  # ids of results that were left out
+
+    def missed_a_result_in(self, messages: Iterable[Message]) -> bool:
+        """Whether a result has come of a call that was read before without one."""
+        return bool(self._unanswered) and any(
+            part.tool_call_id in self._unanswered
+            for message in messages
+            for part in message.parts
+            if _is_result(part)
+        )
+
+    def read(self, messages: Sequence[Message]) -> None:
+        """What comes next in the conversation."""
+        self._batch, self._results, self._strays = messages, {}, set()
         for place, message in enumerate(messages):
             for part in message.parts:
                 if _is_result(part):
-                    self._results.setdefault(part.tool_call_id, []).append((place, part))
-
-    def mend(self) -> tuple[list[Message], list[OtherWarning]]:
-        """The messages and the warnings."""
+                    self._results.setdefault(part.tool_call_id, deque()).append((place, part))
         answers = self._answers()
         self._note_strays()
-        for place, message in enumerate(self._messages):
+        for place, message in enumerate(messages):
             parts = tuple(part for part in message.parts if not _is_result(part))
             calls = answers.get(place, [])
             if calls:
@@ -108,25 +146,27 @@ class _Mender:
             self._add(_with_parts(message, parts))
             if calls:
                 self._add(self._answer_to(calls))
-        return self._out, self._warnings
+        self._join()
+        self._batch, self._results = (), {}
 
     def _answers(self) -> dict[int, list[tuple[ToolCall, ToolResult, int | None]]]:
         """By the place of a message with calls: each call, its result, and where that stood."""
         calls = [
             (place, part)
-            for place, message in enumerate(self._messages)
+            for place, message in enumerate(self._batch)
             if message.role == Role.ASSISTANT
             for part in message.parts
             if _is_call(part)
         ]
-        ends = _ends(calls, len(self._messages))
-        self._ids = {call.id for _, call in calls}
-        named: set[str] = set()
+        ends = _ends(calls, len(self._batch))
+        for _, call in calls:
+            self._ids.add(call.id)
+        named = self._named
         answers: dict[int, list[tuple[ToolCall, ToolResult, int | None]]] = {}
         for (place, call), end in zip(calls, ends, strict=True):
             result, origin = self._take(call, place, end)
             if call.id in named:
-                call_id = self._new_id(call.id)
+                call_id = self._ids.fresh(call.id)
                 call = msgspec.structs.replace(call, id=call_id)
                 result = msgspec.structs.replace(result, tool_call_id=call_id)
             named.add(call.id)
@@ -135,32 +175,29 @@ class _Mender:
 
     def _take(self, call: ToolCall, place: int, end: int) -> tuple[ToolResult, int | None]:
         """The first result between a call and the next of its id; one that says so where there is none."""
-        waiting = self._results.get(call.id, [])
-        for index, (at, result) in enumerate(waiting):
-            if place <= at < end:
-                del waiting[index]
-                return result, at
+        waiting = self._results.get(call.id)
+        while waiting and waiting[0][0] < place:  # before this call and all that follow
+            waiting.popleft()
+            self._strays.add(call.id)
+        if waiting and waiting[0][0] < end:
+            at, result = waiting.popleft()
+            return result, at
+        self._unanswered.add(call.id)
         self._warn(f"the call {call.id!r} of {call.name} had no result; it was sent as failed")
         return ToolResult(call.id, _NO_RESULT, is_error=True, name=call.name), None
 
-    def _new_id(self, taken: str) -> str:
-        number = 2
-        while f"{taken}_{number}" in self._ids:
-            number += 1
-        self._ids.add(f"{taken}_{number}")
-        return f"{taken}_{number}"
-
     def _note_strays(self) -> None:
         for call_id, left in self._results.items():
-            if left:
+            if (left or call_id in self._strays) and call_id not in self._noted:
+                self._noted.add(call_id)
                 self._warn(f"a result of {call_id!r} was left out: no call before it waits for one")
 
     def _answer_to(self, calls: Sequence[tuple[ToolCall, ToolResult, int | None]]) -> Message:
         results = tuple(result for _, result, _ in calls)
         origin = next((at for _, _, at in calls if at is not None), None)
-        if origin is None or self._messages[origin].role != Role.TOOL:
+        if origin is None or self._batch[origin].role != Role.TOOL:
             return Message.tool(results)
-        first = self._messages[origin]
+        first = self._batch[origin]
         if results == first.parts:
             return first
         return Message(first.sender, first.role, results, first.metadata)
@@ -168,14 +205,22 @@ class _Mender:
     def _add(self, message: Message) -> None:
         if _is_empty(message):
             return
-        last = self._out[-1] if self._out else None
+        last = self.messages[-1] if self.messages else None
         if last is not None and last.role == message.role == Role.TOOL:
-            self._out[-1] = msgspec.structs.replace(last, parts=last.parts + message.parts)
+            self._neighbours = self._neighbours or list(last.parts)
+            self._neighbours += message.parts
         else:
-            self._out.append(message)
+            self._join()
+            self.messages.append(message)
+
+    def _join(self) -> None:
+        """Puts the parts of neighbouring tool messages into the first of them."""
+        if self._neighbours:
+            self.messages[-1] = msgspec.structs.replace(self.messages[-1], parts=tuple(self._neighbours))
+            self._neighbours = []
 
     def _warn(self, words: str) -> None:
-        self._warnings.append(OtherWarning(words))
+        self.warnings.append(OtherWarning(words))
 
 
 def _is_call(part: Part) -> TypeGuard[ToolCall]:

@@ -11,6 +11,7 @@ import msgspec
 
 from llmstream.chats.chat import Chat
 from llmstream.chats.content import Text
+from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
 from llmstream.errors import InvalidRequest
@@ -25,7 +26,6 @@ from llmstream.request import (
     ToolSpec,
 )
 from llmstream.streams.async_only import is_stream
-from llmstream.streams.history import copied
 from llmstream.streams.observations import Observe
 from llmstream.streams.option_checks import check_messages, check_options, check_schema
 from llmstream.transport.deadlines import Deadlines
@@ -128,7 +128,7 @@ def as_messages(prompt: Prompt) -> list[Message]:
             given = list(prompt) if hasattr(prompt, "__iter__") and not is_stream(prompt) else [prompt]
     messages = _read(given)
     check_messages(messages)
-    return copied(messages)
+    return copy_messages(messages)
 
 
 def _read(given: list[Any]) -> list[Message]:

@@ -19,9 +19,9 @@ from llmstream.providers.base import Provider
 from llmstream.request import Request
 from llmstream.simulator import Cut, Refuse, Script, ScriptFunction, ScriptLike, Stall, Turn
 from llmstream.simulator.script import as_script
-from llmstream.simulator.utterance import estimated_tokens, utter
+from llmstream.simulator.utterance import PromptTokens, estimated_tokens, usage_of, utter
 from llmstream.streams.call import Call
-from llmstream.streams.history import is_plain, mended
+from llmstream.streams.history import Growing, Repairs, is_plain
 from llmstream.streams.model import Model
 from llmstream.streams.observations import Observe, Watch
 from llmstream.streams.observers import joined
@@ -69,6 +69,7 @@ class ScriptedModel(Model):
         self.requests: list[Request] = []
         self._script = _script(turns)
         self._turns = _count(turns, repeat_last)
+        self._prompts = PromptTokens()
 
     def assert_exhausted(self) -> None:
         """Fails where a turn was never asked for, or one was that there is none of.
@@ -87,7 +88,8 @@ class ScriptedModel(Model):
         number = len(self.requests)
         warnings: list[OtherWarning] = []
         if not is_plain(request.messages):
-            messages, warnings = mended(request.messages)
+            known = request.messages.repairs if isinstance(request.messages, Growing) else Repairs()
+            messages, warnings = known.repair(request.messages)
             request = msgspec.structs.replace(request, messages=tuple(messages))
         self.requests.append(request)
         if self._turns is not None and number >= self._turns:
@@ -101,6 +103,8 @@ class ScriptedModel(Model):
             call_id = str(uuid.uuid4())
             watch = Watch(observe, call_id=call_id, provider=_NAME, model=request.model, request=request)
         turn = self._script.turn(request, number)
+        if turn.usage is None and not turn.events:
+            turn = msgspec.structs.replace(turn, usage=usage_of(turn, self._prompts.of(request)))
         return _ScriptedCall(turn, request, number, watch, self.limiter, warnings)
 
 
@@ -123,7 +127,7 @@ class _ScriptedCall(Call):
         self.retried: list[LLMStreamError] = []
         self._usage = Usage()
         self._events = self._said(turn, request, number, warnings)
-        self._asked_tokens = _asked_tokens(request)
+        self._request = request
         self._watch = watch
         self._limiter = limiter
         self._permit: Permit | None = None
@@ -157,7 +161,7 @@ class _ScriptedCall(Call):
         if self._watch is not None:
             self._watch.attempt_started(self.attempts)
         if self._limiter is not None:
-            self._permit = await self._limiter.acquire(self._asked_tokens)
+            self._permit = await self._limiter.acquire(_asked_tokens(self._request))
             if self._watch is not None:
                 self._watch.paced_s += self._permit.waited_s
 

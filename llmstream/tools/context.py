@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import types
 import typing
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -37,7 +37,7 @@ class ToolContext(Generic[App]):
     call_id:   the id of the call
     tool_name: what the model called
     step:      the step of the run, from 0
-    messages:  the conversation as it was when the call began; copies
+    messages:  the conversation as it was when the call began; copies, made when they are looked at
     deadline:  when the whole run has to be over, in the event loop's time; None where it need not
     note:      what the person who approved the call said to the tool; "" where nobody did
     app:       the application's own object, as given to `Agent(context=...)` or `stream(context=...)`
@@ -47,7 +47,7 @@ class ToolContext(Generic[App]):
     call_id: str = ""
     tool_name: str = ""
     step: int = 0
-    messages: tuple[Message, ...] = ()
+    messages: Sequence[Message] = ()
     deadline: float | None = None
     app: App = None  # type: ignore[assignment]  # where no agent gave one
     note: str = ""

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from llmstream.chats import Image, Message, Part, Reasoning, Text, ToolResult
-from llmstream.chats.copying import copy_message
+from llmstream.chats import Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from llmstream.chats.copying import LateCopies, copy_message, copy_messages
 from llmstream.errors import InvalidRequest
 
 
@@ -95,3 +95,51 @@ def test_what_cannot_be_copied_is_named() -> None:
 def test_what_is_no_message_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidRequest, match="a chat is made of Messages"):
         copy_message(wrong)
+
+
+PLAIN = [
+    Message.user("hi"),
+    Message.assistant("x", Reasoning("r"), ToolCall("c", "f", "{}")),
+    Message.tool([ToolResult("c", "found", name="f")]),
+    Message("", "user"),
+]
+ODD = [
+    Message("", "user", (Text("x"),), {"k": [1]}),
+    Message.assistant(Text("x", {"openai": {"id": ["i"]}})),
+    Message.tool([ToolResult("c", "found", name="f", result={"a": [1]})]),
+    Message.tool([ToolResult("c", "found", parts=(Image(url="https://x/y", metadata={"p": {"a": 1}}),))]),
+    Message("", "user", [Text("a list")]),  # type: ignore[arg-type]  # not what the type says
+]
+
+
+def test_many_plain_messages_share_their_parts():
+    copies = copy_messages(PLAIN)
+    assert copies == PLAIN
+    for copied, message in zip(copies, PLAIN, strict=True):
+        assert copied is not message
+        assert copied.parts is message.parts
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_what_can_change_is_copied_among_many(odd):
+    copied = copy_messages([*PLAIN, odd])[-1]
+    assert copied == copy_message(odd)
+    assert copied is not odd
+    if odd.metadata is not None:
+        assert copied.metadata["k"] is not odd.metadata["k"]
+    elif odd.parts:
+        assert copied.parts[0] is not odd.parts[0] or odd.parts[0] == Text("a list")
+
+
+def test_late_copies_are_of_their_moment():
+    message = Message.user("hi")
+    late = LateCopies([message])
+    assert (len(late), late[0], late[0:1], list(late)) == (1, message, (message,), [message])
+    assert late[0] is not message
+    assert late == (message,)
+    assert repr(late) == repr((message,))
+
+
+def test_something_else_among_messages_is_refused():
+    with pytest.raises(InvalidRequest, match="not of str"):
+        copy_messages([Message.user("hi"), "hi"])

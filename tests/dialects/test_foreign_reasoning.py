@@ -7,7 +7,7 @@ import pytest
 import llmstream as ls
 from llmstream.accumulate import Accumulator
 from llmstream.chats import Chat, Message, Reasoning, Text
-from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign, with_origin
+from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, MessageVendors, is_foreign, with_origin
 from llmstream.events import (
     OtherWarning,
     ReasoningDelta,
@@ -38,13 +38,13 @@ MARK = {"llmstream": {"origin": "deepseek"}}
 )
 def test_whose_it_is(metadata, key, provider, foreign) -> None:
     part = Reasoning("hm", metadata)
-    assert is_foreign(part, Message.assistant(part, Text("a")), key, provider) == foreign
+    assert is_foreign(part, MessageVendors(Message.assistant(part, Text("a"))), key, provider) == foreign
 
 
 def test_its_own_mark_counts_before_what_stands_beside_it() -> None:
     part = Reasoning("hm", MARK)
     message = Message.assistant(part, Text("a", {"ollama": {}}))
-    assert is_foreign(part, message, "ollama")
+    assert is_foreign(part, MessageVendors(message), "ollama")
 
 
 def test_only_reasoning_that_its_vendor_does_not_mark_is_marked() -> None:

@@ -9,10 +9,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
 from llmstream.errors import InvalidRequest
-from llmstream.streams.history import copied, mended
+from llmstream.streams.history import mended
 from llmstream.tools.arity import takes
 from llmstream.usage import Usage
 
@@ -70,7 +71,7 @@ async def applied(
     raises:   what an effect raises; InvalidRequest where one gives no messages, or takes the state of a
               run and there is none
     """
-    shown = mended(copied(messages))[0]
+    shown = mended(copy_messages(messages))[0]
     with counted(spend):
         for effect in effects:
             function = effect.function if isinstance(effect, Effect) else effect

@@ -36,6 +36,7 @@ from llmstream.events import (
     ToolInputStart,
     ToolResult,
 )
+from llmstream.unique_ids import UniqueIds
 
 __all__ = ["BlockDecoder"]
 
@@ -59,8 +60,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         self.client_called = False
         self._seen: set[Hashable] = set()
         self._orphans: set[Hashable] = set()
-        self._used: set[str] = set()
-        self._counts: dict[str, int] = {}
+        self._used = UniqueIds()
         self._tool_names: dict[str, str] = {}
         self._settled: set[str] = set()
         self._sources = 0
@@ -286,8 +286,9 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
                 known = block.wire.get(name)
                 if isinstance(known, str) and isinstance(value, str):
                     # Joined at the end: what is there would be copied for each piece.
-                    block.grown.setdefault(name, []).append(value)
+                    block.grown.setdefault(name, [known]).append(value)
                 else:
+                    block.grown.pop(name, None)
                     block.wire[name] = value
                 self._keep(block, held_size(value))
 
@@ -319,11 +320,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
 
     def _fresh(self, wish: Any) -> str:
         """An id that nothing else in the answer has, as near to the wish as can be."""
-        base = name = str(wish)
-        while name in self._used:
-            self._counts[base] = number = self._counts.get(base, 1) + 1
-            name = f"{base}.{number}"
-        self._used.add(name)
+        name = self._used.fresh(str(wish))
         self.hold(sys.getsizeof(name) + _NAME_BYTES)
         return name
 

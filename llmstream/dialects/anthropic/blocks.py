@@ -43,7 +43,8 @@ _MEDIA_TYPES: Final = {"char_location": "text/plain", "page_location": "applicat
 class OpenBlock:
     """A block between its start and its stop.
 
-    wire:    the block as `content_block_start` gave it, with what deltas added to a custom one
+    wire:    the block as `content_block_start` gave it, with the values that deltas set in a custom one
+    grown:   the texts of a custom one to which deltas add, piece by piece
     parts:   fragments of a tool's input
     size:    their length in characters
     thought: tokens of reasoning whose text is left out, as far as the vendor has estimated them
@@ -63,15 +64,14 @@ class OpenBlock:
     held: int = 0
 
     @property
+    def whole(self) -> dict[str, Any]:
+        """The block with the texts that deltas added to it."""
+        return self.wire | {name: "".join(pieces) for name, pieces in self.grown.items()}
+
+    @property
     def type(self) -> str:
         """Its type on the wire."""
         return str(self.wire.get("type"))
-
-    @property
-    def whole(self) -> dict[str, Any]:
-        """A custom block with all that deltas added."""
-        grown = {name: "".join([str(self.wire[name]), *pieces]) for name, pieces in self.grown.items()}
-        return {**self.wire, **grown}
 
     @property
     def is_client_call(self) -> bool:

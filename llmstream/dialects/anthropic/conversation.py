@@ -33,6 +33,7 @@ from llmstream.dialects.anthropic.quirks import Quirks
 from llmstream.dialects.result_text import result_text
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, Warning
+from llmstream.unique_ids import UniqueIds
 
 __all__ = ["Conversation"]
 
@@ -63,6 +64,7 @@ class Conversation:
         self._system_turns = system_turns
         self._waiting: list[dict[str, Any]] = []  # instructions that came between a call and its result
         self._ids: dict[str, str] = {}
+        self._wire_ids = UniqueIds("_")
         self._provider = provider
         self._quirks = quirks
         self._warnings = warnings
@@ -205,12 +207,7 @@ class Conversation:
         Two ids that differ in other letters only stay two.
         """
         if call_id not in self._ids:
-            wanted = fitting = _NO_ID.sub("_", call_id) or "call"
-            number = 1
-            while fitting in self._ids.values():
-                number += 1
-                fitting = f"{wanted}_{number}"
-            self._ids[call_id] = fitting
+            self._ids[call_id] = self._wire_ids.fresh(_NO_ID.sub("_", call_id) or "call")
         return self._ids[call_id]
 
     def _trim(self, content: list[dict[str, Any]]) -> None:

@@ -10,9 +10,10 @@ from llmstream.dialects.anthropic.usage import read_usage
 from llmstream.dialects.anthropic.wire import WireDelta, WireEvent, WireMessage, encodable
 from llmstream.dialects.base import Limits
 from llmstream.dialects.decoder import Framing
+from llmstream.dialects.usage_counts import UsageCounts
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import IncompleteStream, ProtocolError
-from llmstream.events import Finish, FinishReason, ResponseMetadata, TextDelta, ToolInputEnd
+from llmstream.events import Finish, FinishReason, ResponseMetadata, TextDelta, ToolInputEnd, Usage
 
 __all__ = ["AnthropicDecoder"]
 
@@ -45,7 +46,7 @@ class AnthropicDecoder(BlockDecoder):
         super().__init__(framing, provider=provider, include_raw=include_raw, limits=limits)
         self._message_id: str | int | None = None
         self._started = False
-        self._raw_usage: dict[str, Any] = {}
+        self._counts = UsageCounts(read_usage, self.hold)
         self._raw_reason: str | None = None
         self._last_words: dict[str, Any] = {}
 
@@ -79,6 +80,15 @@ class AnthropicDecoder(BlockDecoder):
             said = {"error": wire.error, "request_id": wire.request_id}
             self.fail(error_from_value(said, provider=self.provider))
 
+    @property
+    def usage(self) -> Usage:
+        """Tokens as far as the vendor has said."""
+        return self._counts.usage
+
+    @usage.setter
+    def usage(self, usage: Usage) -> None:
+        """The base begins with none; from then on the chunks say it."""
+
     def on_sentinel(self, payload: bytes) -> bool:
         """Gateways that also speak chat completions end with its mark; others keep alive with `null`."""
         return payload.lstrip().startswith(b"[DONE]") or payload.strip() == b"null"
@@ -104,7 +114,7 @@ class AnthropicDecoder(BlockDecoder):
             return
         self._started = True
         self._message_id = message.id
-        self._count(message.usage)
+        self._counts.add(message.usage)
         self._remember(message, _OF_MESSAGE)
         message_id = None if message.id is None else str(message.id)
         if message.model or message_id:
@@ -117,7 +127,7 @@ class AnthropicDecoder(BlockDecoder):
             self._raw_reason = message.stop_reason
 
     def _message_delta(self, wire: WireEvent) -> None:
-        self._count(wire.usage)
+        self._counts.add(wire.usage)
         self._remember(wire, _BESIDE_DELTA)
         delta = wire.delta
         if delta is None:
@@ -139,11 +149,6 @@ class AnthropicDecoder(BlockDecoder):
                 provider=self.provider,
             )
         )
-
-    def _count(self, said: Any) -> None:
-        if isinstance(said, dict):
-            self._raw_usage = self.merged_usage(self._raw_usage, said)
-        self.usage = read_usage(self._raw_usage)
 
     def _remember(self, holder: WireEvent | WireMessage | WireDelta, names: tuple[str, ...]) -> None:
         """Later values replace earlier ones, as the vendor means them."""

@@ -16,6 +16,7 @@ from llmstream.dialects.cache_marks import keep_last_marks
 from llmstream.dialects.claude_schema import strict_schema
 from llmstream.dialects.claude_thinking import encode_thinking, fitting_cap
 from llmstream.dialects.json_wishes import described_schema
+from llmstream.dialects.request_warnings import RequestWarnings
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.exchange import HttpRequest
@@ -33,7 +34,7 @@ def encode_request(request: Request, *, provider: str, quirks: Quirks) -> Encode
 
     raises: InvalidRequest, Unsupported
     """
-    warnings: list[Warning] = []
+    warnings: list[Warning] = RequestWarnings()
     options = _options(request, provider)
     betas = [*betas_of_tools(request), *options.pop("betas", ())]
     body = _body(request, options, provider, quirks, warnings)

@@ -29,6 +29,7 @@ from llmstream.events import (
     ToolInputStart,
     ToolResult,
 )
+from llmstream.unique_ids import UniqueIds
 
 __all__ = ["BlockDecoder"]
 
@@ -52,9 +53,9 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         self.client_called = False
         self._cited: dict[Hashable, list[dict[str, Any]]] = {}  # before the text that rests on them
         self._held: list[Hashable] = []
+        self._prose_at: dict[str, dict[Hashable, None]] = {"text": {}, "reasoning": {}}  # open, by kind
         self._orphans: set[Hashable] = set()
-        self._used: set[str] = set()
-        self._counts: dict[str, int] = {}
+        self._used = UniqueIds()
         self._tool_names: dict[str, str] = {}
         self._settled: set[str] = set()
         self._sources = 0
@@ -109,6 +110,8 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         """Ends an open block: a call is complete, a result or an image is whole."""
         block = self.open_blocks.pop(index)
         self.let_go(block.held)
+        if block.kind in self._prose_at:
+            self._prose_at[block.kind].pop(index, None)
         if block.kind == "text":
             self.out.append(TextEnd(block.id, provider_metadata=block.end_metadata))
         elif block.kind == "reasoning":
@@ -165,14 +168,16 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         self._close_prose("text" if kind == "reasoning" else "reasoning")
         block = OpenBlock(kind, self._fresh(_number(index)))
         self.open_blocks[index] = block
+        self._prose_at[kind][index] = None
         self.out.append(TextStart(block.id) if kind == "text" else ReasoningStart(block.id))
         if kind == "text" and index in self._cited:
             self._cite_all(index, block)
         return block
 
     def _close_prose(self, *kinds: str) -> None:
-        for index in [i for i, block in self.open_blocks.items() if block.kind in kinds]:
-            self.close_block(index)
+        for kind in kinds:
+            for index in list(self._prose_at[kind]):
+                self.close_block(index)
 
     def _tool_start(self, index: Hashable, wire: dict[str, Any]) -> None:
         known = self.open_blocks.get(index)
@@ -327,11 +332,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
 
     def _fresh(self, wish: Any) -> str:
         """An id that nothing else in the answer has, as near to the wish as can be."""
-        base = name = str(wish)
-        while name in self._used:
-            self._counts[base] = number = self._counts.get(base, 1) + 1
-            name = f"{base}.{number}"
-        self._used.add(name)
+        name = self._used.fresh(str(wish))
         self.hold(sys.getsizeof(name) + _NAME_BYTES)
         return name
 

@@ -50,7 +50,7 @@ class OpenBlock:
     data:      bytes of an image in base64, piece by piece; or of redacted reasoning
     url:       where an image lies instead
     owner:     the account whose bucket that is
-    signatures: of reasoning, piece by piece; `signed` is their length
+    signatures, signature_size: pieces of the signature of reasoning, and their length together
     citations: of a text
     held:      what it has gathered, in bytes of memory
     """
@@ -65,17 +65,22 @@ class OpenBlock:
     url: str = ""
     owner: Any = None
     signatures: list[str] = dataclasses.field(default_factory=list)
-    signed: int = 0
+    signature_size: int = 0
     held: int = 0
     citations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     def sign(self, piece: str) -> bool:
-        """Takes a piece of the signature; False where it repeats all of it."""
-        if len(piece) == self.signed and piece == "".join(self.signatures):
+        """Takes a piece of the signature of reasoning; False where it repeats all of it."""
+        if len(piece) == self.signature_size and piece == self.signature:
             return False
         self.signatures.append(piece)
-        self.signed += len(piece)
+        self.signature_size += len(piece)
         return True
+
+    @property
+    def signature(self) -> str:
+        """What the vendor wants back with reasoning, as far as it has come."""
+        return "".join(self.signatures)
 
     @property
     def by_vendor(self) -> bool:

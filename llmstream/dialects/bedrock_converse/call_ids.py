@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import deque
 from typing import Final
 
 __all__ = ["CallIds"]
@@ -25,25 +26,26 @@ class CallIds:
 
     def __init__(self, *, short: bool) -> None:
         self._short = short
-        self._waiting: dict[str, list[str]] = {}
+        self._waiting: dict[str, deque[str]] = {}
         self._latest: dict[str, str] = {}
         self._taken: set[str] = set()
+        self._turns: dict[str, int] = {}
 
     def of_call(self, call_id: str) -> str:
         """The id of one more call on the wire."""
-        name, turn = self._fitted(call_id), 0
+        name = self._fitted(call_id)
         while name in self._taken:
-            turn += 1
+            turn = self._turns[call_id] = self._turns.get(call_id, 0) + 1
             name = self._digest(f"{call_id}#{turn}")
         self._taken.add(name)
         self._latest[call_id] = name
-        self._waiting.setdefault(call_id, []).append(name)
+        self._waiting.setdefault(call_id, deque()).append(name)
         return name
 
     def of_result(self, call_id: str) -> str:
         """The id of the call that a result answers; of none where there is no such call."""
         waiting = self._waiting.get(call_id)
-        return waiting.pop(0) if waiting else self._latest.get(call_id) or self._fitted(call_id)
+        return waiting.popleft() if waiting else self._latest.get(call_id) or self._fitted(call_id)
 
     def _fitted(self, call_id: str) -> str:
         if (_SHORT if self._short else _FITTING).fullmatch(call_id):

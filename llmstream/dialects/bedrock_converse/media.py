@@ -80,16 +80,16 @@ class DocumentNames:
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}
 
     def take(self, filename: str) -> str:
         """A name as near to the file's as can be."""
-        stem = _EXTENSION.sub("", filename)
-        plain = " ".join(_NO_NAME.sub("-", stem).split())[:_MAX_NAME_CHARS].rstrip()
+        plain = " ".join(_NO_NAME.sub("-", _EXTENSION.sub("", filename)).split())[:_MAX_NAME_CHARS].rstrip()
         plain = name = plain if plain.strip("- ") else "document"
-        number = 1
+        stem = plain[: _MAX_NAME_CHARS - 8].rstrip()
         while name in self._taken:
-            number += 1
-            name = f"{plain[: _MAX_NAME_CHARS - 8].rstrip()} ({number})"
+            number = self._numbers[stem] = self._numbers.get(stem, 1) + 1
+            name = f"{stem} ({number})"
         self._taken.add(name)
         return name
 

@@ -17,6 +17,7 @@ from llmstream.dialects.bedrock_converse.tools import encode_tools, model_tools
 from llmstream.dialects.cache_marks import MOST_MARKS, too_many_marks
 from llmstream.dialects.claude_schema import strict_schema
 from llmstream.dialects.options import merged, options_of
+from llmstream.dialects.request_warnings import RequestWarnings
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.exchange import HttpRequest
@@ -55,7 +56,7 @@ def encode_request(request: Request, *, provider: str) -> Encoded:
 
     raises: InvalidRequest, Unsupported
     """
-    warnings: list[Warning] = []
+    warnings: list[Warning] = RequestWarnings()
     can = traits(request.model)
     options = options_of(request, KEY, provider)
     body = merged(_body(request, options, can, provider, warnings), options)

@@ -8,7 +8,7 @@ source: answers of the API that refuse everything else
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -80,14 +80,14 @@ def _joined(turns: list[Turn]) -> list[Turn]:
 
 def _answer_calls(turns: list[Turn], warn: Callable[[str], None]) -> None:
     """Gives each call its one result, and turns results without a call into text."""
-    waiting: list[str] = []
+    waiting: dict[str, None] = {}
     for number, turn in enumerate(list(turns)):
         if turn.role == "assistant":
-            waiting = [
-                group.head["toolUse"]["toolUseId"]
+            waiting = {
+                group.head["toolUse"]["toolUseId"]: None
                 for group in turn.groups
                 if "toolUse" in group.head and group.head["toolUse"].get("type") != SERVER_TOOL
-            ]
+            }
             if waiting and number + 1 == len(turns):
                 turns.append(Turn("user", _invented(waiting, warn)))
             continue
@@ -96,15 +96,15 @@ def _answer_calls(turns: list[Turn], warn: Callable[[str], None]) -> None:
             if result is None:
                 continue
             if result["toolUseId"] in waiting:
-                waiting.remove(result["toolUseId"])
+                del waiting[result["toolUseId"]]
             else:
                 warn(f"the result of {result['toolUseId']!r}, which answers no call, was sent as text")
                 group.blocks[:1] = [_as_text(p) for p in result["content"] or [{"text": _EMPTY}]]
         turn.groups.extend(_invented(waiting, warn))
-        waiting = []
+        waiting = {}
 
 
-def _invented(calls: list[str], warn: Callable[[str], None]) -> list[Group]:
+def _invented(calls: Iterable[str], warn: Callable[[str], None]) -> list[Group]:
     groups = []
     for call_id in calls:
         warn(f"the call {call_id!r} got a result that says it was not run: the API wants one for each")

@@ -57,7 +57,8 @@ class _Block:
 class _Input:
     """A call as far as it has come.
 
-    waiting: a beginning that may still turn out to be nothing but `null`
+    waiting: a beginning that may still turn out to be nothing but `null`; its pieces, of `waiting_chars`
+    begun:   what that is without the white space around it
     size:    of the pieces, in characters
     held:    what they take, in bytes of memory
     """
@@ -65,9 +66,22 @@ class _Input:
     name: str
     id: str
     pieces: list[str] = dataclasses.field(default_factory=list)
-    waiting: str = ""
+    waiting: list[str] = dataclasses.field(default_factory=list)
+    waiting_chars: int = 0
+    begun: str = ""
     size: int = 0
     held: int = 0
+
+    def may_be_nothing(self, text: str) -> bool:
+        """Takes one more piece of the beginning; whether it may still turn out to be nothing."""
+        piece = text.strip()
+        if piece:
+            before = self.waiting[-1] if self.waiting else ""
+            parted = bool(self.begun) and (before[-1:].isspace() or text[0].isspace())
+            self.begun = f"{self.begun} {piece}" if parted else self.begun + piece
+        self.waiting.append(text)
+        self.waiting_chars += len(text)
+        return self.waiting_chars <= _WAITING_CHARS and _NOTHING.startswith(self.begun)
 
 
 class BlockDecoder(PayloadDecoder[WireEvent]):
@@ -218,8 +232,8 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         opened = self._inputs.pop(_key(index), None)
         if opened is None:
             return
-        if opened.waiting.strip() not in ("", _NOTHING):
-            self._add(opened, opened.waiting)
+        if opened.begun not in ("", _NOTHING):
+            self._add(opened, "".join(opened.waiting))
         self._ended.append(opened)
         if opened.pieces and is_json("".join(opened.pieces)):
             self._give(cut=False)
@@ -254,10 +268,10 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         if not text or self.done:
             return
         if not call.pieces:
-            call.waiting += text
-            if len(call.waiting) <= _WAITING_CHARS and _NOTHING.startswith(call.waiting.strip()):
+            if call.may_be_nothing(text):
                 return
-            text, call.waiting = call.waiting, ""
+            text = "".join(call.waiting)
+            call.waiting, call.begun = [], ""
         self._add(call, text)
 
     def _add(self, call: _Input, text: str) -> None:

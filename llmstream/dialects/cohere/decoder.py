@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
 
 from llmstream.dialects.base import Limits
 from llmstream.dialects.cohere.block_decoder import BlockDecoder
@@ -13,9 +12,10 @@ from llmstream.dialects.cohere.finish import KEY, finish_reason, read_usage
 from llmstream.dialects.cohere.wire import Content, WireEvent
 from llmstream.dialects.surrogates import mended_value, without_lone_surrogates
 from llmstream.dialects.tool_fragments import mint_call_id
+from llmstream.dialects.usage_counts import UsageCounts
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import IncompleteStream
-from llmstream.events import Error, Finish, Metadata, ReasoningDelta, ResponseMetadata, TextDelta
+from llmstream.events import Error, Finish, Metadata, ReasoningDelta, ResponseMetadata, TextDelta, Usage
 from llmstream.events.base import merge_metadata
 
 __all__ = ["CohereDecoder"]
@@ -39,7 +39,7 @@ class CohereDecoder(BlockDecoder):
         super().__init__(provider=provider, include_raw=include_raw, limits=limits, new_call_id=new_call_id)
         self._named = False
         self._raw_reason: str | None = None
-        self._raw_usage: dict[str, Any] = {}
+        self._counts = UsageCounts(read_usage, self.hold)
         self._error: str | None = None
         self._prompt: list[str] = []
 
@@ -82,6 +82,15 @@ class CohereDecoder(BlockDecoder):
         elif not kind or kind == "error":
             self._maybe_fail(wire)
 
+    @property
+    def usage(self) -> Usage:
+        """Tokens as far as the vendor has said."""
+        return self._counts.usage
+
+    @usage.setter
+    def usage(self, usage: Usage) -> None:
+        """The base begins with none; from then on the chunks say it."""
+
     def on_sentinel(self, payload: bytes) -> bool:
         """`[DONE]` ends the body; `null` says nothing."""
         text = payload.strip()
@@ -118,10 +127,7 @@ class CohereDecoder(BlockDecoder):
         self.complete = True
         delta = wire.delta
         if delta is not None:
-            if isinstance(delta.usage, dict) and delta.usage:
-                said = delta.usage if self._joiner is None else mended_value(delta.usage)
-                self._raw_usage = self.merged_usage(self._raw_usage, said)
-                self.usage = read_usage(self._raw_usage)
+            self._counts.add(delta.usage if self._joiner is None else mended_value(delta.usage))
             if isinstance(delta.finish_reason, str) and delta.finish_reason:
                 self._raw_reason = delta.finish_reason
             if delta.error:

@@ -30,7 +30,8 @@ from llmstream.dialects.cohere.citations import told_citation
 from llmstream.dialects.cohere.finish import KEY
 from llmstream.dialects.custom_parts import without_custom_parts
 from llmstream.dialects.data_uris import data_uri
-from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
+from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, MessageVendors, is_foreign
+from llmstream.dialects.request_warnings import RequestWarnings
 from llmstream.dialects.result_text import told_result
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, Warning
@@ -57,7 +58,7 @@ class MessageWriter:
 
     def __init__(self, *, provider: str) -> None:
         self.documents: list[dict[str, Any]] = []
-        self.warnings: list[Warning] = []
+        self.warnings: list[Warning] = RequestWarnings()
         self._provider = provider
         self._out: list[dict[str, Any]] = []
         self._result_images: list[tuple[str, Image]] = []
@@ -136,10 +137,11 @@ class MessageWriter:
     def _assistant(self, message: Message) -> None:
         plan = "".join(p.text for p in message.parts if isinstance(p, Reasoning) and _is_plan(p))
         content = []
+        vendors = MessageVendors(message)
         for part in message.parts:
             if isinstance(part, Text) and part.text:
                 content.append({"type": "text", "text": part.text})
-            elif isinstance(part, Reasoning) and is_foreign(part, message, KEY, self._provider):
+            elif isinstance(part, Reasoning) and is_foreign(part, vendors, KEY, self._provider):
                 self._warn(FOREIGN_REASONING)
             elif isinstance(part, Reasoning) and part.text and not _is_plan(part):
                 content.append({"type": "thinking", "thinking": part.text})

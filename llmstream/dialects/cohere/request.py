@@ -12,6 +12,7 @@ from llmstream.dialects.cohere.messages import MessageWriter
 from llmstream.dialects.cohere.schema import cohere_schema
 from llmstream.dialects.json_wishes import ANSWER_IN_JSON, described_schema, in_words, says_json
 from llmstream.dialects.options import merged, options_of
+from llmstream.dialects.request_warnings import RequestWarnings
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
 from llmstream.exchange import HttpRequest
@@ -61,7 +62,7 @@ class _Writer:
     def __init__(self, request: Request, provider: str) -> None:
         self.request = request
         self.provider = provider
-        self.warnings: list[Warning] = []
+        self.warnings: list[Warning] = RequestWarnings()
         self.body: dict[str, Any] = {"model": request.model}
         self.own = options_of(request, KEY, provider)
 

@@ -17,6 +17,7 @@ from llmstream.dialects.json_text import is_json
 from llmstream.dialects.lazy_blocks import LazyBlocks
 from llmstream.errors import DecodeError, LimitExceeded
 from llmstream.events import Metadata, ToolCall, ToolInputDelta, ToolInputEnd, ToolInputStart
+from llmstream.unique_ids import UniqueIds
 
 __all__ = ["CallDecoder"]
 
@@ -26,7 +27,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _OpenCall(msgspec.Struct):
-    """A call whose arguments are still streaming."""
+    """A call whose arguments are still streaming, until it is `over`."""
 
     id: str
     wire_id: str | None
@@ -36,6 +37,51 @@ class _OpenCall(msgspec.Struct):
     parts: list[str] = msgspec.field(default_factory=list)
     size: int = 0
     held: int = 0
+    over: bool = False
+
+
+class _OpenCalls:
+    """The calls whose arguments stream: in the order of their beginning, and the latest of each id.
+
+    Each call is put in and taken out once, whichever of them the next values are for.
+    """
+
+    def __init__(self) -> None:
+        self._latest: list[_OpenCall] = []
+        self._unnamed: list[_OpenCall] = []
+        self._by_wire_id: dict[str, list[_OpenCall]] = {}
+
+    def add(self, opened: _OpenCall) -> None:
+        """A call begins."""
+        self._latest.append(opened)
+        if opened.wire_id is None:
+            self._unnamed.append(opened)
+        else:
+            self._by_wire_id.setdefault(opened.wire_id, []).append(opened)
+
+    def latest(self, wire_id: str | None) -> _OpenCall | None:
+        """The one that began last, of all or of an id."""
+        calls = self._latest if wire_id is None else self._by_wire_id.get(wire_id, [])
+        while calls and calls[-1].over:
+            calls.pop()
+        return calls[-1] if calls else None
+
+    def end(self, opened: _OpenCall) -> None:
+        """A call is over."""
+        opened.over = True
+        for wire_id in {None, opened.wire_id}:
+            self.latest(wire_id)  # which lets go of those that are over
+
+    def take(self, *, named: bool) -> list[_OpenCall]:
+        """Those that are over now: the ones without an id, or all."""
+        calls = self._latest if named else self._unnamed
+        open_calls = [opened for opened in calls if not opened.over]
+        self._unnamed = []
+        if named:
+            self._latest, self._by_wire_id = [], {}
+        for opened in open_calls:
+            opened.over = True
+        return open_calls
 
 
 class CallDecoder(LazyBlocks[Chunk]):
@@ -57,9 +103,8 @@ class CallDecoder(LazyBlocks[Chunk]):
         super().__init__(framing, decode_chunk, provider=provider, include_raw=include_raw, limits=limits)
         self.client_called = False
         self.new_call_id = new_call_id
-        self._streaming: list[_OpenCall] = []
-        self._used: set[str] = set()
-        self._copies: dict[str, int] = {}
+        self._streaming = _OpenCalls()
+        self._used = UniqueIds()
         self._before: frozenset[str] = frozenset()  # ids of the responses before this one
 
     def next_id(self) -> str:
@@ -73,11 +118,7 @@ class CallDecoder(LazyBlocks[Chunk]):
 
     def fresh(self, wish: str) -> str:
         """An id that nothing else in the answer has, as near to the wish as can be."""
-        name = wish
-        while name in self._used:
-            self._copies[wish] = number = self._copies.get(wish, 1) + 1
-            name = f"{wish}.{number}"
-        self._used.add(name)
+        name = self._used.fresh(wish)
         self.hold(sys.getsizeof(name) + _NAME_BYTES)
         if len(self._used) > self.limits.max_blocks:
             self.fail(LimitExceeded(f"the answer has more than {self.limits.max_blocks} blocks and calls"))
@@ -93,7 +134,7 @@ class CallDecoder(LazyBlocks[Chunk]):
             self._end_streaming(beside=wire_id)
             self._begin_call(call, wire_id, metadata)
             return
-        open_call = next((c for c in reversed(self._streaming) if wire_id in (None, c.wire_id)), None)
+        open_call = self._streaming.latest(wire_id)
         if open_call is None:
             if call.args is not None or call.partial_args:
                 self.defect("a function call came without a name. It was left out.")
@@ -112,7 +153,7 @@ class CallDecoder(LazyBlocks[Chunk]):
             if not self.done:
                 self._complete(opened)
             return
-        self._streaming.append(opened)
+        self._streaming.add(opened)
         if call.partial_args is not None:
             self._continue_call(opened, call)
 
@@ -133,30 +174,27 @@ class CallDecoder(LazyBlocks[Chunk]):
             if self.done:
                 return
         if not goes_on:
-            self._streaming.remove(opened)
+            self._streaming.end(opened)
             self._complete_streamed(opened)
 
     def expect_repeats(self) -> None:
         """Another response continues the answer; a call that is told there again is no second one."""
-        self._before = frozenset(self._used)
+        self._before = self._used.names()
 
     def _repeated(self, call: FunctionCall, wire_id: str | None) -> None:
         """A call that was still open goes on; one that was complete has been told."""
-        opened = next((c for c in self._streaming if c.wire_id == wire_id), None)
+        opened = self._streaming.latest(wire_id)
         if opened is not None and call.args is None:
             self._continue_call(opened, call)
 
     def _end_streaming(self, *, beside: str | None) -> None:
         """Another call begins: those before it are over, unless ids keep them apart."""
-        for opened in list(self._streaming):
-            if opened.wire_id is None or beside is None:
-                self._streaming.remove(opened)
-                self._complete_streamed(opened)
+        for opened in self._streaming.take(named=beside is None):
+            self._complete_streamed(opened)
 
     def end_calls(self, *, truncated: bool) -> None:
         """The answer is over. Vertex AI may leave out the end of the last call."""
-        calls, self._streaming = self._streaming, []
-        for opened in calls:
+        for opened in self._streaming.take(named=True):
             if truncated:
                 self.out.append(ToolInputEnd(opened.id, incomplete=True))
             else:

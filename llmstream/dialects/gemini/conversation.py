@@ -22,7 +22,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
-from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
+from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, MessageVendors, is_foreign
 from llmstream.dialects.gemini.function_response import encode_response
 from llmstream.dialects.gemini.part_decoder import KEY
 from llmstream.dialects.gemini.part_writer import PartWriter
@@ -62,6 +62,8 @@ class Conversation:
         self._warnings = warnings
         self._writer = PartWriter(provider=provider, vertex=vertex, rules=rules, warnings=warnings)
         self._open_calls: list[ToolCall] = []
+        self._open_ids: set[str] = set()
+        self._answered: dict[str, Any] | None = None  # the latest turn of results
         self._results: dict[str, ToolResult] = {}
         self._to_come: dict[str, int] = {}
 
@@ -81,8 +83,9 @@ class Conversation:
                 raise InvalidRequest(
                     f"no role {message.role!r} is known. Use system, user, assistant or tool."
                 )
+            vendors = MessageVendors(message)
             for part in message.parts:
-                if isinstance(part, Reasoning) and is_foreign(part, message, KEY, self._provider):
+                if isinstance(part, Reasoning) and is_foreign(part, vendors, KEY, self._provider):
                     self._warn(FOREIGN_REASONING)
                 else:
                     self._part(role, part)
@@ -123,8 +126,7 @@ class Conversation:
         written = self._writer.model_part(part)
         if written is None:
             return
-        waiting = any(self._to_come.get(call.id) for call in self._open_calls)
-        if self._results or (self._open_calls and not waiting and not isinstance(part, ToolCall)):
+        if self._results or (not isinstance(part, ToolCall) and not self._waits()):
             self._settle()
         content = self._turn("model")
         if isinstance(part, ToolCall) and not part.provider_executed:
@@ -132,13 +134,18 @@ class Conversation:
             if self._rules.signs_calls and not follows:
                 written.setdefault("thoughtSignature", _SKIP_SIGNATURE)
             self._open_calls.append(part)
+            self._open_ids.add(part.id)
         content.append(written)
 
     # calls and their results
 
+    def _waits(self) -> bool:
+        """Whether the result of an open call is still to come."""
+        return any(self._to_come.get(call.id) for call in self._open_calls)
+
     def _result(self, part: ToolResult) -> None:
         self._to_come[part.tool_call_id] -= 1
-        if any(call.id == part.tool_call_id for call in self._open_calls):
+        if part.tool_call_id in self._open_ids:
             self._results[part.tool_call_id] = part
             return
         self._settle()
@@ -148,7 +155,7 @@ class Conversation:
 
     def _settle(self) -> None:
         """Writes the results of the open calls, in call order, and closes the calls that have none."""
-        calls, self._open_calls = self._open_calls, []
+        calls, self._open_calls, self._open_ids = self._open_calls, [], set()
         results, self._results = self._results, {}
         if not calls:
             return
@@ -162,13 +169,14 @@ class Conversation:
             response: dict[str, Any] = {"name": result.name or call.name, "response": encode_response(result)}
             media = self._files(result.parts)
             inside = [part for part in media if self._rules.result_media and "inlineData" in part]
-            beside = [part for part in media if part not in inside]
+            beside = [part for part in media if not (self._rules.result_media and "inlineData" in part)]
             if inside:
                 response["parts"] = inside
             if beside:
                 files.extend([{"text": f"This belongs to the result of {call.name}:"}, *beside])
             responses.append({"functionResponse": {**self._writer.id_of(call.id), **response}})
-        self.contents.append({"role": "user", "parts": responses})
+        self._answered = {"role": "user", "parts": responses}
+        self.contents.append(self._answered)
         if files:
             self.contents.append({"role": "user", "parts": files})
 
@@ -177,7 +185,7 @@ class Conversation:
 
     def _turn(self, role: str) -> list[dict[str, Any]]:
         last = self.contents[-1] if self.contents else None
-        if last is None or last["role"] != role or any("functionResponse" in part for part in last["parts"]):
+        if last is None or last["role"] != role or last is self._answered:
             last = {"role": role, "parts": []}
             self.contents.append(last)
         parts: list[dict[str, Any]] = last["parts"]

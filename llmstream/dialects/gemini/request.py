@@ -15,6 +15,7 @@ from llmstream.dialects.gemini.tools import encode_tools
 from llmstream.dialects.google_settings import drop_ignored, thinking_budget, thinking_level
 from llmstream.dialects.json_wishes import described_schema
 from llmstream.dialects.options import merged, options_of
+from llmstream.dialects.request_warnings import RequestWarnings
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.exchange import HttpRequest
@@ -37,7 +38,7 @@ def encode_request(request: Request, *, provider: str, vertex: bool, openapi: bo
     openapi: schemas go to the fields that take the OpenAPI subset
     raises:  InvalidRequest, Unsupported
     """
-    warnings: list[Warning] = []
+    warnings: list[Warning] = RequestWarnings()
     options = options_of(request, KEY, provider)
     body = _body(request, provider, vertex=vertex, openapi=openapi, warnings=warnings)
     if options.get("cachedContent"):

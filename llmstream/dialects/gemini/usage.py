@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from llmstream.dialects.token_counts import added, token_count
+from llmstream.dialects.usage_counts import UsageCounts
 from llmstream.events import Usage
 
 __all__ = ["Counts", "read_usage", "write_usage"]
@@ -28,7 +29,7 @@ class Counts:
 
     def __init__(self) -> None:
         self.said: list[Any] = []
-        self._known: dict[str, Any] = {}
+        self._known = UsageCounts(read_usage)
 
     def settle(self) -> bool:
         """Puts together what is there, if it has become much; False where it has too many fields."""
@@ -40,19 +41,20 @@ class Counts:
     def usage(self) -> Usage:
         """Each count as it was last stated."""
         self._put_together()
-        return read_usage(self._known)
+        return self._known.usage
 
     def _put_together(self) -> None:
-        said = [counts for counts in self.said if isinstance(counts, dict)]
-        self.said.clear()
         last: dict[str, Any] = {}
-        for counts in said:
-            last.update(counts)
-        if None in last.values():  # null states nothing: what came before it counts
-            for key in last:
-                stated = [counts[key] for counts in said if counts.get(key) is not None]
-                last[key] = stated[-1] if stated else self._known.get(key)
-        self._known = self._known | last
+        for counts in self.said:
+            if isinstance(counts, dict):
+                if None in counts.values():  # null states nothing: what came before it counts
+                    self._known.add(last)
+                    self._known.add(counts)
+                    last = {}
+                else:
+                    last.update(counts)
+        self.said.clear()
+        self._known.add(last)
 
 
 def read_usage(raw: dict[str, Any]) -> Usage:

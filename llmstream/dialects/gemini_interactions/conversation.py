@@ -26,7 +26,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
-from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
+from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, MessageVendors, is_foreign
 from llmstream.dialects.gemini_interactions.steps import CONTENT, KEY
 from llmstream.dialects.google_media import Media, media_of, sampling_of
 from llmstream.dialects.json_text import object_text
@@ -78,7 +78,7 @@ class Conversation:
         self._provider = provider
         self._fetches_urls = fetches_urls
         self._warnings = warnings
-        self._open_calls: list[ToolCall] = []
+        self._open_calls: dict[str, ToolCall] = {}
         self._to_come: set[str] = set()
         self._known: dict[str, str] = {}
 
@@ -97,8 +97,9 @@ class Conversation:
                 )
             if role == "user_input" and self.steps and self.steps[-1]["type"] == "user_input":
                 self._begin(role)
+            vendors = MessageVendors(message)
             for part in message.parts:
-                if isinstance(part, Reasoning) and is_foreign(part, message, KEY, self._provider):
+                if isinstance(part, Reasoning) and is_foreign(part, vendors, KEY, self._provider):
                     self._warn(FOREIGN_REASONING)
                 else:
                     self._part(role, part)
@@ -182,7 +183,7 @@ class Conversation:
         return self._call(part, told) if isinstance(part, ToolCall) else None
 
     def _call(self, part: ToolCall, told: dict[str, Any]) -> dict[str, Any]:
-        self._open_calls.append(part)
+        self._open_calls.setdefault(part.id, part)
         self._known[part.id] = part.name
         call: dict[str, Any] = {"type": "function_call", "id": part.id, "name": part.name}
         call["arguments"] = object_text(part.arguments, key="input")
@@ -204,7 +205,7 @@ class Conversation:
         self._to_come.discard(part.tool_call_id)
         if part.tool_call_id not in self._known:
             self._warn(f"the result of {part.tool_call_id!r}, which nobody called, was sent all the same")
-        self._open_calls = [call for call in self._open_calls if call.id != part.tool_call_id]
+        self._open_calls.pop(part.tool_call_id, None)
         name = part.name or self._known.get(part.tool_call_id, "")
         step: dict[str, Any] = {"type": "function_result", "call_id": part.tool_call_id}
         if name:
@@ -232,11 +233,7 @@ class Conversation:
 
     def _close_calls(self) -> None:
         """Calls whose result never comes get one that says so, before the user goes on."""
-        calls, self._open_calls = self._open_calls, []
-        for call in calls:
-            if call.id in self._to_come:
-                self._open_calls.append(call)
-                continue
+        for call in [call for call in self._open_calls.values() if call.id not in self._to_come]:
             self._warn(f"the call {call.id!r} has no result; it was closed with an error")
             self._result(ToolResult(call.id, _NO_RESULT, is_error=True, name=call.name))
 

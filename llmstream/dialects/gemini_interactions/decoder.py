@@ -23,6 +23,7 @@ from llmstream.dialects.google_continuation import Responses
 from llmstream.dialects.google_errors import failure
 from llmstream.dialects.held_size import held_size
 from llmstream.dialects.json_text import is_json, mended
+from llmstream.dialects.usage_counts import UsageCounts
 from llmstream.errors import LLMStreamError, ProviderError
 from llmstream.events import Error, Finish, FinishReason, Metadata, ResponseMetadata, Usage
 from llmstream.framing.sse import SSEDecoder
@@ -46,7 +47,6 @@ class InteractionsDecoder(StepDecoder):
     of a step is held until the next event says that it was no cut.
     """
 
-    _raw_usage: dict[str, Any] | None = None
     _status: str | None = None
     _interaction_id: str | None = None
     _error: Any = None
@@ -63,6 +63,7 @@ class InteractionsDecoder(StepDecoder):
         super().__init__(provider=provider, include_raw=include_raw, limits=limits, new_call_id=new_call_id)
         self.gap: LLMStreamError | None = None
         self._responses = Responses()
+        self._counts = UsageCounts(read_usage, self.hold)
         self._held: list[Hashable] = []  # the step whose end is held
         self._cut: list[OpenStep] = []  # what the last interaction left open
         self._before: frozenset[str] = frozenset()  # ids of the interactions before this one
@@ -118,6 +119,15 @@ class InteractionsDecoder(StepDecoder):
             self._interaction_id = self._interaction_id or _text(wire.interaction_id)
             self._conclude(wire.status or (kind or "").removeprefix("interaction."))
 
+    @property
+    def usage(self) -> Usage:
+        """Tokens as far as the vendor has said, of all interactions."""
+        return self._responses.usage(self._counts.usage)
+
+    @usage.setter
+    def usage(self, usage: Usage) -> None:
+        """The base begins with none; from then on the chunks say it."""
+
     def on_sentinel(self, payload: bytes) -> bool:
         """`[DONE]` ends the body; all is said before it."""
         return payload.lstrip().startswith(b"[DONE]") or payload.strip() == b"null"
@@ -165,10 +175,7 @@ class InteractionsDecoder(StepDecoder):
         said = None
         if isinstance(holder, dict):
             said = holder.get("usage") or holder.get("total_usage")
-        if said is not None:
-            known = self._raw_usage or {}
-            self._raw_usage = self.merged_usage(known, said) if isinstance(said, dict) else known
-            self.usage = self._responses.usage(read_usage(self._raw_usage))
+        self._counts.add(said)
 
     def _conclude(self, status: Any) -> None:
         """A status; all but those of a beginning say that the answer is complete."""
@@ -226,13 +233,13 @@ class InteractionsDecoder(StepDecoder):
 
     def go_on(self) -> None:
         """Another body follows, whose steps are counted from 0 again."""
-        self._responses.go_on(read_usage(self._raw_usage or {}))
-        self._raw_usage = self._status = self.gap = None
-        self.usage = self._responses.usage(Usage())
+        self._responses.go_on(self._counts.usage)
+        self._counts = UsageCounts(read_usage, self.hold)
+        self._status = self.gap = None
         self._framing = SSEDecoder(max_bytes=self.limits.max_event_bytes)
         self.complete = False
         self._cut += self.open_steps.values()
-        self._before = frozenset(self._used)
+        self._before = self._used.names()
         self._held, self.open_steps = [], {}
         self.stepped = False
 

@@ -12,6 +12,7 @@ from llmstream.dialects.gemini_interactions.steps import KEY
 from llmstream.dialects.google_settings import drop_ignored, thinking_level
 from llmstream.dialects.json_wishes import described_schema
 from llmstream.dialects.options import merged, options_of
+from llmstream.dialects.request_warnings import RequestWarnings
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.exchange import HttpRequest
@@ -36,7 +37,7 @@ def encode_request(request: Request, *, provider: str) -> Encoded:
 
     raises: InvalidRequest, Unsupported
     """
-    warnings: list[Warning] = []
+    warnings: list[Warning] = RequestWarnings()
     options = options_of(request, KEY, provider)
     body = merged(_body(request, provider, warnings), options)
     stored = options.get("store") is not False

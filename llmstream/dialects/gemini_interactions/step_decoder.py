@@ -45,6 +45,7 @@ from llmstream.events import (
     ToolResult,
 )
 from llmstream.framing.sse import SSEDecoder
+from llmstream.unique_ids import UniqueIds
 
 __all__ = ["StepDecoder"]
 
@@ -84,10 +85,9 @@ class StepDecoder(PayloadDecoder[WireEvent]):
         self.stepped = False
         self.step_errors: list[dict[str, Any]] = []
         self._new_call_id = new_call_id
-        self._used: set[str] = set()
+        self._used = UniqueIds()
         self._settled: set[str] = set()
         self._vendor_calls: dict[str, str] = {}
-        self._copies: dict[str, int] = {}
         self._blocks = 0
         self._sources = Sources(lambda: self._fresh("source"), self.hold)
 
@@ -368,11 +368,7 @@ class StepDecoder(PayloadDecoder[WireEvent]):
 
     def _fresh(self, wish: str) -> str:
         """An id that nothing else in the answer has, as near to the wish as can be."""
-        name = wish
-        while name in self._used:
-            self._copies[wish] = number = self._copies.get(wish, 1) + 1
-            name = f"{wish}.{number}"
-        self._used.add(name)
+        name = self._used.fresh(wish)
         self.hold(sys.getsizeof(name) + _NAME_BYTES)
         if len(self._used) > self.limits.max_blocks:
             self.fail(LimitExceeded(f"the answer has more than {self.limits.max_blocks} blocks and calls"))

@@ -11,22 +11,23 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from llmstream.dialects.base import Limits
+from llmstream.dialects.held_size import held_size
 from llmstream.dialects.mistral.content_decoder import ContentDecoder
 from llmstream.dialects.mistral.finish import KEY, finish_reason, read_usage
 from llmstream.dialects.mistral.wire import CallFragment, Choice, Chunk, decode_chunk
 from llmstream.dialects.surrogates import mended_value
 from llmstream.dialects.tool_calls import ToolCallTracker
 from llmstream.dialects.tool_fragments import mint_call_id
+from llmstream.dialects.usage_counts import UsageCounts
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import DecodeError, IncompleteStream, LimitExceeded
-from llmstream.events import Error, Finish, Metadata, ResponseMetadata, TextDelta
+from llmstream.events import Error, Finish, Metadata, ResponseMetadata, TextDelta, Usage
 from llmstream.events.base import merge_metadata
 from llmstream.framing.sse import SSEDecoder
 
 __all__ = ["MistralDecoder"]
 
 _YEAR_3000_S = 32503680000
-_MOST_FIELDS = 1000
 
 
 class MistralDecoder(ContentDecoder):
@@ -49,7 +50,7 @@ class MistralDecoder(ContentDecoder):
         self._named = False
         self._answered = False
         self._raw_reason: str | None = None
-        self._raw_usage: dict[str, Any] = {}
+        self._counts = UsageCounts(read_usage, self.hold)
         self._beside: dict[str, Any] = {}
 
     def on(self, wire: Chunk) -> None:
@@ -57,7 +58,7 @@ class MistralDecoder(ContentDecoder):
         if not self._named:
             self._name(wire)
         if wire.usage is not None:
-            self._count(wire.usage)
+            self._counts.add(wire.usage if self._joiner is None else mended_value(wire.usage))
         if not wire.choices:
             self._maybe_fail(wire)
             return
@@ -66,6 +67,15 @@ class MistralDecoder(ContentDecoder):
         for choice in wire.choices:
             if choice is not None and not choice.index and not self.done:
                 self._on_choice(choice)
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens as far as the vendor has said."""
+        return self._counts.usage
+
+    @usage.setter
+    def usage(self, usage: Usage) -> None:
+        """The base begins with none; from then on the chunks say it."""
 
     def on_sentinel(self, payload: bytes) -> bool:
         """`[DONE]` ends the body; `null` says nothing."""
@@ -95,13 +105,6 @@ class MistralDecoder(ContentDecoder):
             when = datetime.datetime.fromtimestamp(created, datetime.UTC)
         self._named = True
         self.out.append(ResponseMetadata(model, number, when))
-
-    def _count(self, usage: object) -> None:
-        """Counts are cumulative: each field replaces the one before, and what is left out stays."""
-        if isinstance(usage, dict) and usage:
-            said = usage if self._joiner is None else mended_value(usage)
-            self._raw_usage = self.merged_usage(self._raw_usage, said)
-            self.usage = read_usage(self._raw_usage)
 
     def _maybe_fail(self, chunk: Chunk) -> None:
         """An error in place of a chunk, in any of the vendor's forms; other things are no chunk of ours."""
@@ -146,11 +149,10 @@ class MistralDecoder(ContentDecoder):
         value = value if self._joiner is None else mended_value(value)
         known = self._beside.get(name)
         if name == "metadata" and isinstance(known, dict) and isinstance(value, dict):
-            value = {**known, **value}
-            if len(value) > _MOST_FIELDS:  # they are copied for each chunk that has some
-                self.fail(LimitExceeded(f"the metadata has more than {_MOST_FIELDS} fields"))
-                return
-        self._beside[name] = value
+            self.hold(sum(held_size((name, one)) for name, one in value.items() if name not in known))
+            known.update(value)  # the first of them is nobody else's
+        else:
+            self._beside[name] = value
 
     def _on_calls(self, fragments: Iterable[CallFragment | None]) -> None:
         tools = self._tools

@@ -26,9 +26,10 @@ from llmstream.chats.content import (
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
 from llmstream.dialects.custom_parts import without_custom_parts
-from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
+from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, MessageVendors, is_foreign
 from llmstream.dialects.mistral.finish import KEY
 from llmstream.dialects.mistral.media import encode_media, own
+from llmstream.dialects.request_warnings import RequestWarnings
 from llmstream.dialects.result_text import told_result
 from llmstream.dialects.short_call_ids import ShortCallIds
 from llmstream.errors import InvalidRequest, Unsupported
@@ -49,7 +50,7 @@ class MessageWriter:
     """
 
     def __init__(self, *, provider: str) -> None:
-        self.warnings: list[Warning] = []
+        self.warnings: list[Warning] = RequestWarnings()
         self._provider = provider
         self._ids = ShortCallIds(())
         self._out: list[dict[str, Any]] = []
@@ -107,11 +108,12 @@ class MessageWriter:
     def _on_assistant(self, message: Message) -> None:
         self._close_calls()
         content = []
+        vendors = MessageVendors(message)
         for part in message.parts:
             if isinstance(part, Text):
                 content.append({"type": "text", "text": part.text})
             elif isinstance(part, Reasoning):
-                if is_foreign(part, message, KEY, self._provider):
+                if is_foreign(part, vendors, KEY, self._provider):
                     self._warn(FOREIGN_REASONING)
                 else:
                     content.append(_thinking(part))

@@ -14,6 +14,7 @@ from llmstream.dialects.inline_refs import inlined
 from llmstream.dialects.mistral.finish import KEY
 from llmstream.dialects.mistral.messages import MessageWriter
 from llmstream.dialects.options import merged, options_of
+from llmstream.dialects.request_warnings import RequestWarnings
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
 from llmstream.exchange import HttpRequest
@@ -62,7 +63,7 @@ class _Writer:
     def __init__(self, request: Request, provider: str) -> None:
         self.request = request
         self.provider = provider
-        self.warnings: list[Warning] = []
+        self.warnings: list[Warning] = RequestWarnings()
         self.body: dict[str, Any] = {"model": request.model}
 
     def write(self) -> Encoded:

@@ -23,9 +23,10 @@ from llmstream.chats.content import (
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
 from llmstream.dialects.base import Encoded
-from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
+from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, MessageVendors, is_foreign
 from llmstream.dialects.json_wishes import ANSWER_IN_JSON, described_schema, says_json
 from llmstream.dialects.ollama.wire import object_text
+from llmstream.dialects.request_warnings import RequestWarnings
 from llmstream.dialects.result_text import told_result
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
@@ -80,7 +81,7 @@ class _RequestEncoder:
     def __init__(self, request: Request, provider: str) -> None:
         self.request = request
         self.provider = provider
-        self.warnings: list[Warning] = []
+        self.warnings: list[Warning] = RequestWarnings()
         self.names: dict[str, str] = {}
 
     def encode(self) -> Encoded:
@@ -121,11 +122,12 @@ class _RequestEncoder:
         images: list[str] = []
         calls: list[dict[str, Any]] = []
         results: list[dict[str, Any]] = []
+        vendors = MessageVendors(message)
         for part in message.parts:
             match part:
                 case Text(text):
                     texts.append(text)
-                case Reasoning() if is_foreign(part, message, "ollama", self.provider):
+                case Reasoning() if is_foreign(part, vendors, "ollama", self.provider):
                     self.warnings.append(OtherWarning(FOREIGN_REASONING))
                 case Reasoning(text):
                     thoughts.append(text)

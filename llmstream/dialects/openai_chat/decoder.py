@@ -11,7 +11,6 @@ import datetime
 import functools
 import json
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -25,9 +24,19 @@ from llmstream.dialects.openai_chat.token_usage import read_usage
 from llmstream.dialects.openai_chat.wire import Chunk, FirstChunk
 from llmstream.dialects.surrogates import mended_value
 from llmstream.dialects.tool_fragments import mint_call_id
+from llmstream.dialects.usage_counts import UsageCounts
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import DecodeError, IncompleteStream, LLMStreamError
-from llmstream.events import Custom, Error, Finish, Metadata, ReasoningDelta, ResponseMetadata, TextDelta
+from llmstream.events import (
+    Custom,
+    Error,
+    Finish,
+    Metadata,
+    ReasoningDelta,
+    ResponseMetadata,
+    TextDelta,
+    Usage,
+)
 from llmstream.events.base import merge_metadata
 
 __all__ = ["OpenAIChatDecoder"]
@@ -53,7 +62,7 @@ class OpenAIChatDecoder(DeltaReader):
         super().__init__(
             quirks, provider=provider, include_raw=include_raw, limits=limits, new_call_id=new_call_id
         )
-        self._counts: dict[str, Any] = {}
+        self._counts = UsageCounts(lambda raw: read_usage(raw, quirks), self.hold)
         self._raw_reason: str | None = None
         self._named = False
         self._beginning = True
@@ -137,6 +146,15 @@ class OpenAIChatDecoder(DeltaReader):
                 return
             decode = self._decode
 
+    @property
+    def usage(self) -> Usage:
+        """Tokens as far as the vendor has said."""
+        return self._counts.usage
+
+    @usage.setter
+    def usage(self, usage: Usage) -> None:
+        """The base begins with none; from then on the chunks say it."""
+
     def on_sentinel(self, payload: bytes) -> bool:
         """`[DONE]`, whatever follows it; `null` says nothing; a list may hold an error."""
         text = payload.strip()
@@ -219,11 +237,7 @@ class OpenAIChatDecoder(DeltaReader):
         self._named = True
 
     def _count(self, usage: object) -> None:
-        """Counts are cumulative: each field replaces the one before, and what is left out stays."""
-        if isinstance(usage, dict) and usage:
-            usage = usage if self._joiner is None else mended_value(usage)
-            self._counts = self.merged_usage(self._counts, usage)
-            self.usage = read_usage(self._counts, self._quirks)
+        self._counts.add(usage if self._joiner is None else mended_value(usage))
 
     def _on_x_groq(self, extra: object) -> None:
         if isinstance(extra, dict):

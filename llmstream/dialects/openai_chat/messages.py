@@ -26,12 +26,13 @@ from llmstream.chats.content import (
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
 from llmstream.dialects.custom_parts import without_custom_parts
-from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
+from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, MessageVendors, is_foreign
 from llmstream.dialects.openai_chat.media import own, write_media
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.reasoning_details import joined
 from llmstream.dialects.openai_chat.reasoning_echo import fields_of_request
 from llmstream.dialects.openai_chat.result_order import in_call_order
+from llmstream.dialects.request_warnings import RequestWarnings
 from llmstream.dialects.result_text import told_result
 from llmstream.dialects.short_call_ids import ShortCallIds
 from llmstream.dialects.tool_fragments import CUSTOM_CALL, json_input
@@ -54,7 +55,7 @@ class MessageWriter:
     """
 
     def __init__(self, quirks: Quirks, *, provider: str, system_role: str) -> None:
-        self.warnings: list[Warning] = []
+        self.warnings: list[Warning] = RequestWarnings()
         self.marked = False
         self._quirks = quirks
         self._provider = provider
@@ -151,7 +152,8 @@ class MessageWriter:
     def _echo(self, message: Message, out: dict[str, Any]) -> None:
         """Reasoning under the name the vendor reads it; typed details exactly as they came."""
         field = self._quirks.reasoning_field
-        thoughts = [part for part in _thoughts(message) if not is_foreign(part, message, self._provider)]
+        vendors = MessageVendors(message)
+        thoughts = [part for part in _thoughts(message) if not is_foreign(part, vendors, self._provider)]
         if len(thoughts) < len(_thoughts(message)):
             self._warn(FOREIGN_REASONING)
         text = "".join(part.text for part in thoughts)

@@ -16,6 +16,7 @@ from llmstream.dialects.openai_chat.output_format import encode_output
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.thinking import beside_tools, check_served, encode_thinking, thinks
 from llmstream.dialects.openai_schema import strict_schema
+from llmstream.dialects.request_warnings import RequestWarnings
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
 from llmstream.exchange import HttpRequest
@@ -55,7 +56,7 @@ class _Writer:
         self.request = request
         self.quirks = quirks
         self.provider = provider
-        self.warnings: list[Warning] = []
+        self.warnings: list[Warning] = RequestWarnings()
         self.body: dict[str, Any] = {"model": request.model}
         self.checks_wire = quirks.reasoning_model_rules and quirks.wire_rules
 

@@ -10,13 +10,18 @@ __all__ = ["in_call_order"]
 def in_call_order(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same messages; results in the order of their calls, as xAI wants them."""
     out: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []  # behind the latest message of another role
     places: dict[str, int] = {}
-    run = 0
     for message in messages:
-        if message["role"] != "tool":
-            run = len(out) + 1
-            places = {call["id"]: place for place, call in enumerate(message.get("tool_calls") or ())}
+        if message["role"] == "tool":
+            results.append(message)
+            continue
+        out += _sorted(results, places)
         out.append(message)
-        if len(out) > run:
-            out[run:] = sorted(out[run:], key=lambda result: places.get(result["tool_call_id"], len(places)))
-    return out
+        results = []
+        places = {call["id"]: place for place, call in enumerate(message.get("tool_calls") or ())}
+    return out + _sorted(results, places)
+
+
+def _sorted(results: list[dict[str, Any]], places: dict[str, int]) -> list[dict[str, Any]]:
+    return sorted(results, key=lambda result: places.get(result["tool_call_id"], len(places)))

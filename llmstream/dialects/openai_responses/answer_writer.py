@@ -24,7 +24,7 @@ from llmstream.chats.content import (
     part_kind,
 )
 from llmstream.chats.message import Message
-from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, is_foreign
+from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, MessageVendors, is_foreign
 from llmstream.dialects.openai_responses.content_parts import own
 from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.sources import KEY
@@ -70,12 +70,13 @@ class AnswerWriter:
     def write(self, message: Message) -> list[dict[str, Any]]:
         """The items of one message."""
         items: list[dict[str, Any]] = []
+        vendors = MessageVendors(message)
         for part in message.parts:
             match part:
                 case Text():
                     self._text(part, items)
                 case Reasoning():
-                    if self._quirks.plain_reasoning and self._is_anothers(part, message):
+                    if self._quirks.plain_reasoning and self._is_anothers(part, vendors):
                         self._warn(FOREIGN_REASONING)
                     else:
                         self._reasoning(part, items)
@@ -225,9 +226,9 @@ class AnswerWriter:
             value if isinstance(value, str) and self._quirks.item_ids and not self._is_foreign(told) else None
         )
 
-    def _is_anothers(self, part: Reasoning, message: Message) -> bool:
+    def _is_anothers(self, part: Reasoning, vendors: MessageVendors) -> bool:
         """Whether reasoning, which goes back as plain text here, is known to be of another vendor."""
-        return self._is_foreign(own(part)) or is_foreign(part, message, KEY, self._provider)
+        return self._is_foreign(own(part)) or is_foreign(part, vendors, KEY, self._provider)
 
     def _is_foreign(self, told: dict[str, Any]) -> bool:
         return told.get("provider") not in (None, self._provider)

@@ -21,6 +21,7 @@ from llmstream.dialects.openai_responses.answer_writer import AnswerWriter, wire
 from llmstream.dialects.openai_responses.call_outputs import output_item
 from llmstream.dialects.openai_responses.content_parts import own, write_part
 from llmstream.dialects.openai_responses.quirks import Quirks
+from llmstream.dialects.request_warnings import RequestWarnings
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, Warning
 
@@ -44,11 +45,12 @@ class InputWriter:
         self, quirks: Quirks, *, provider: str, role: str, stored: bool = False, continued: bool = False
     ) -> None:
         self.instructions: str | None = None
-        self.warnings: list[Warning] = []
+        self.warnings: list[Warning] = RequestWarnings()
         self._quirks = quirks
         self._provider = provider
         self._role = role
         self._continued = continued
+        self._answered_at: dict[str, int] = {}  # by id of the call: the last message with a result
         self._out: list[dict[str, Any]] = []
         self._answers = AnswerWriter(quirks, provider=provider, stored=stored, warn=self._warn)
 
@@ -59,6 +61,9 @@ class InputWriter:
         """
         messages = without_custom_parts(messages, self._warn)
         for place, message in enumerate(messages):
+            for result in message.tool_results:
+                self._answered_at[result.tool_call_id] = place
+        for place, message in enumerate(messages):
             if message.role in (Role.SYSTEM, "developer"):
                 self._system(message)
             elif message.role == Role.USER:
@@ -66,7 +71,7 @@ class InputWriter:
             elif message.role == Role.ASSISTANT:
                 self._out.extend(self._answers.write(message))
                 self._results(message.parts)
-                self._close_calls(message, messages[place + 1 :])
+                self._close_calls(message, place)
             elif message.role == Role.TOOL:
                 self._results(message.parts)
             else:
@@ -114,12 +119,10 @@ class InputWriter:
             call_id = str((known or {}).get("call_id") or wire_id(part.tool_call_id))
             self._out.append(output_item(part, call_id, known or {}, self._quirks, provider=self._provider))
 
-    def _close_calls(self, message: Message, later: Sequence[Message]) -> None:
+    def _close_calls(self, message: Message, place: int) -> None:
         """Calls that nobody answered get an output that says so: the API refuses them otherwise."""
-        answered = {result.tool_call_id for after in later for result in after.tool_results}
-        answered |= {result.tool_call_id for result in message.tool_results}
         for call in message.tool_calls:
-            if call.provider_executed or call.id in answered:
+            if call.provider_executed or self._answered_at.get(call.id, -1) >= place:
                 continue
             self._warn(f"the call {call.id!r} has no result; one was added that says it was not run")
             result = ToolResult(call.id, _NOT_RUN, is_error=True)

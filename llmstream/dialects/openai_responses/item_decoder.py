@@ -23,6 +23,15 @@ _DRAFT: Final = (
 """What is said of a picture that is not finished."""
 
 
+_INPUT_NAMES: Final = {
+    "function_call": ("arguments",),
+    "mcp_call": ("arguments",),
+    "custom_tool_call": ("input",),
+    "code_interpreter_call": ("code",),
+}
+"""Where an item has its input; of items that are not here, any name is taken."""
+
+
 class ItemDecoder(ToolDecoder):
     """The part of the decoder that reads events of items; the response is its subclass's.
 
@@ -197,12 +206,17 @@ class ItemDecoder(ToolDecoder):
         if item is None or not is_call_item(item.wire) or item.done or item.ended:
             return
         names = {"arguments": wire.arguments, "input": wire.input, "code": wire.code}
-        said = {name: value for name, value in names.items() if value is not None}
+        own = _INPUT_NAMES.get(item.kind, tuple(names))
+        said = {name: value for name, value in names.items() if value is not None and name in own}
+        again = INPUT in item.told
+        if again and not said:
+            return
         item.wire = {**item.wire, **said}
         self.hold(held_size(said))
         item.told.add(INPUT)
-        self.whole_input(item, layout_of(item.wire).text)
-        if item.kind == "mcp_call" and is_json("".join(item.parts)):
+        text = layout_of(item.wire).text
+        self.whole_input(item, text)
+        if item.kind == "mcp_call" and (not again or len(text) >= item.size) and is_json("".join(item.parts)):
             self.end_input(item)
 
     def _on_diff_done(self, wire: WireEvent) -> None:

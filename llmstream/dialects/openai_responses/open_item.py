@@ -26,6 +26,7 @@ class OpenItem:
     slot:     the piece of reasoning that the open block is
     told:     pieces of which something was given
     parts:    fragments of a tool's input, as they were given
+    whole:    the input as a whole that they were last compared with
     done:     the wire has closed it
     ended:    the input of the call has ended (and the call was given)
     """
@@ -43,6 +44,7 @@ class OpenItem:
         "size",
         "slot",
         "told",
+        "whole",
         "wire",
     )
 
@@ -56,6 +58,7 @@ class OpenItem:
         self.told: set[Slot] = set()
         self.parts: list[str] = []
         self.size = 0
+        self.whole: str | None = None
         self.annotations: list[dict[str, Any]] = []
         self.logprobs: list[Any] = []
         self.done = False

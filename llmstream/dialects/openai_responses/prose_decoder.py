@@ -21,6 +21,7 @@ from llmstream.events import (
     TextEnd,
     TextStart,
 )
+from llmstream.unique_ids import UniqueIds
 
 __all__ = ["ProseDecoder"]
 
@@ -44,7 +45,7 @@ class ProseDecoder(PayloadDecoder[WireEvent]):
         self.refused = False
         self._open_texts: dict[OpenItem, None] = {}
         self._by_id: dict[Any, OpenItem] = {}
-        self._used: set[str] = set()
+        self._used = UniqueIds()
         self._sources = 0
         self._listed: set[str] = set()
         self._pages: set[Any] = set()
@@ -71,11 +72,7 @@ class ProseDecoder(PayloadDecoder[WireEvent]):
 
     def fresh(self, wanted: str) -> str:
         """An id that no block or call of the response has yet."""
-        name, number = wanted, 1
-        while name in self._used:
-            number += 1
-            name = f"{wanted}.{number}"
-        self._used.add(name)
+        name = self._used.fresh(wanted)
         self.hold(sys.getsizeof(name) + _NAME_BYTES)
         return name
 

@@ -13,6 +13,7 @@ from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.sources import KEY
 from llmstream.dialects.openai_schema import strict_schema
 from llmstream.dialects.options import options_of
+from llmstream.dialects.request_warnings import RequestWarnings
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
 from llmstream.exchange import HttpRequest
@@ -59,7 +60,7 @@ class _Writer:
         self.provider = provider
         self.options = {**quirks.extra_body, **options_of(request, KEY, provider)}
         self.store = self.options.get("store", quirks.store)
-        self.warnings: list[Warning] = []
+        self.warnings: list[Warning] = RequestWarnings()
         self.body: dict[str, Any] = {"model": request.model}
 
     def write(self) -> Encoded:

@@ -72,6 +72,11 @@ class ToolDecoder(ProseDecoder):
 
     def whole_input(self, item: OpenItem, text: str) -> None:
         """The input as a whole: gives what the fragments left out."""
+        if item.whole is not None and item.whole == text:
+            return  # the fragments only grow, so that it still leaves out nothing, or fits no better
+        item.whole = text
+        if 2 * len(text) <= item.size:
+            return  # shorter, even if each two halves of a character were one; a look costs all fragments
         given = without_lone_surrogates("".join(item.parts))
         if len(text) > len(given) and text.startswith(given):
             self._give(item, text[len(given) :])

@@ -1,0 +1,44 @@
+"""Ids that are given once: a repeated one gets a number, without a search from the beginning."""
+
+from __future__ import annotations
+
+__all__ = ["UniqueIds"]
+
+
+class UniqueIds:
+    """The ids that are taken, and the next number of each that was wanted again.
+
+    A server that repeats one id n times costs n steps: the number goes on from the last one, and a
+    name that somebody has taken himself is passed over once.
+
+    separator: stands between the id and its number, which counts from 2
+    """
+
+    def __init__(self, separator: str = ".") -> None:
+        self._separator = separator
+        self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._taken
+
+    def __len__(self) -> int:
+        return len(self._taken)
+
+    def add(self, name: str) -> None:
+        """Takes a name as it is."""
+        self._taken.add(name)
+
+    def names(self) -> frozenset[str]:
+        """Those that are taken by now."""
+        return frozenset(self._taken)
+
+    def fresh(self, wanted: str) -> str:
+        """Takes the name that is wanted, or the next with a number that nobody has."""
+        name = wanted
+        while name in self._taken:
+            number = self._numbers.get(wanted, 1) + 1
+            self._numbers[wanted] = number
+            name = f"{wanted}{self._separator}{number}"
+        self._taken.add(name)
+        return name

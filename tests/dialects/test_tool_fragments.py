@@ -1,0 +1,30 @@
+"""A call as far as it has come: whether its input is whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmstream.dialects.tool_fragments import OpenCall, is_json
+
+INPUTS = [
+    '{"a": 1}',
+    '{"a": {"b": [1, {}]}}',
+    r'{"a": "}{\"]"}',
+    r'{"a": "\\"}',
+    '{"a": "x"} ',
+    "{}{}",
+    "{}}",
+    '{"a": 1}{"a": 1}',
+    '{"a": ]}',
+]
+
+
+@pytest.mark.parametrize("text", INPUTS)
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_is_whole_after_any_piece(text, size):
+    """Asked where an input could be whole, it answers as a look at all of it does."""
+    call = OpenCall(0)
+    for at in range(0, len(text), size):
+        call.pieces.append(text[at : at + size])
+        if call.could_be_whole():
+            assert call.is_whole() == is_json(call.input)

@@ -1,0 +1,72 @@
+"""What is done with a long conversation costs as much for its last message as for its first."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from stepcount.histories import HISTORIES
+from stepcount.steps import GROWTH, assert_linear, steps_of
+
+from llmstream.agent.history import open_calls, settled
+from llmstream.chats.copying import copy_messages
+from llmstream.errors import LLMStreamError
+from llmstream.providers.registry import find_provider
+from llmstream.request import Request
+from llmstream.streams.history import Repairs, mended
+
+N = 100
+PROVIDERS = {
+    "openai": "m",
+    "openrouter": "m",
+    "openai-responses": "m",
+    "anthropic": "claude-sonnet-4-5",
+    "bedrock": "anthropic.claude-sonnet-4-5-v1:0",
+    "google": "gemini-2.5-pro",
+    "google-interactions": "gemini-2.5-pro",
+    "mistral": "m",
+    "cohere": "m",
+    "ollama": "m",
+}
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_encoder_of_a_long_history(provider, name):
+    dialect = find_provider(provider).dialect
+
+    def encoding(n):
+        request = Request(model=PROVIDERS[provider], messages=tuple(mended(HISTORIES[name](n))[0]))
+
+        def work():
+            try:
+                dialect.encode(request, provider=provider)
+            except LLMStreamError as error:  # of a part that the vendor takes nowhere
+                msgspec.json.encode(str(error))
+
+        return work
+
+    assert_linear(encoding, N)
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+@pytest.mark.parametrize("use", [mended, settled, open_calls, copy_messages])
+def test_a_use_of_a_long_history(use, name):
+    assert_linear(lambda n: (lambda messages: lambda: use(messages))(HISTORIES[name](n)), N)
+
+
+@pytest.mark.parametrize("name", ["steps", "steps of one id", "turns", "signed steps"])
+def test_repair_at_each_turn_of_a_growing_history(name):
+    """Messages of before are compared in C, and not looked at."""
+
+    def growing(n):
+        messages = HISTORIES[name](n)
+
+        def work():
+            repairs = Repairs()
+            for turn in range(1, len(messages), 2):
+                repairs.repair(messages[: turn + 2])
+
+        return work
+
+    early, late = (steps_of(growing(n)).lines for n in (N, 2 * N))
+    assert late <= GROWTH * early

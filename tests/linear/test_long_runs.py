@@ -1,0 +1,152 @@
+"""A step of a long run costs as much as an early one: counted, in an agent of 300 steps."""
+
+from __future__ import annotations
+
+import pytest
+from stepcount.steps import Counting
+
+from llmstream.agent import Agent, Hooks
+from llmstream.agent.history import SettledPart
+from llmstream.chats import Message
+from llmstream.chats.content import ToolCall, ToolResult
+from llmstream.events import (
+    Finish,
+    StepStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolInputDelta,
+    ToolInputEnd,
+    ToolInputStart,
+)
+from llmstream.events import ToolCall as ToolCallEvent
+from llmstream.simulator import Call, Turn
+from llmstream.testing import ScriptedModel
+from llmstream.tools import ToolContext
+
+EARLY, LATE = 30, 300
+
+
+class Looking:
+    """Calls a tool at each step, under an id of its own or always the same, with or without metadata."""
+
+    def __init__(self, *, marked: bool = False) -> None:
+        self._marked = marked
+
+    def turn(self, request, number):
+        if not self._marked:
+            return Turn(text="Looking.", calls=(Call("look", {"x": number}),))
+        said, call_id = {"openai": {"item_id": f"i{number}"}}, f"c{number}"
+        return Turn(
+            events=(
+                TextStart("0", said),
+                TextDelta("Looking.", "0"),
+                TextEnd("0", provider_metadata=said),
+                ToolInputStart("look", call_id, provider_metadata=said),
+                ToolInputDelta('{"x":1}', call_id),
+                ToolInputEnd(call_id),
+                ToolCallEvent("look", '{"x":1}', call_id, provider_metadata=said),
+                Finish("tool-calls"),
+            )
+        )
+
+
+def look(x: int) -> str:
+    """Looks."""
+    return "found " * 20
+
+
+def look_back(x: int, context: ToolContext) -> str:
+    """Looks, and could look at the conversation."""
+    return f"found in step {context.step}"
+
+
+look_back.__name__ = "look"
+
+
+async def steps_at(agent: Agent, *numbers: int) -> list[int]:
+    """The executed lines of these steps."""
+    counted, counting = [], None
+    run = agent.stream("Go")
+    async for event in run:
+        if isinstance(event, StepStart):
+            if counting is not None:
+                counting.__exit__()
+                counted.append(counting.lines)
+                counting = None
+            if event.step in numbers:
+                counting = Counting().__enter__()
+            if event.step > max(numbers):
+                break
+    await run.aclose()
+    return counted
+
+
+def scripted(tool=look, *, marked=False, **options) -> Agent:
+    return Agent(ScriptedModel(Looking(marked=marked)), tools=[tool], max_steps=LATE + 5, **options)
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        lambda tmp: scripted(),
+        lambda tmp: scripted(marked=True),
+        lambda tmp: scripted(look_back),
+        lambda tmp: scripted(look_back, marked=True),
+        lambda tmp: scripted(hooks=Hooks(after_model=lambda state, m: None)),
+        lambda tmp: scripted(stop_when=lambda state: state.usage.total_tokens == -1),
+        lambda tmp: scripted(journal=str(tmp / "journal")),
+        lambda tmp: scripted(observe_run=lambda observation: None),
+    ],
+    ids=[
+        "plain",
+        "metadata",
+        "context",
+        "context and metadata",
+        "hooks",
+        "conditions",
+        "journal",
+        "observed",
+    ],
+)
+async def test_a_late_step_costs_as_much_as_an_early_one(agent, tmp_path):
+    early, late = await steps_at(agent(tmp_path), EARLY, LATE)
+    assert late <= 1.5 * early
+
+
+def conversation() -> list[Message]:
+    call = ToolCall("a", "f", "{}")
+    return [Message.user("Go"), Message.assistant(call), Message.tool([ToolResult("a", "x", name="f")])]
+
+
+def settled_conversation() -> tuple[SettledPart, list[Message]]:
+    known, messages = SettledPart(), conversation()
+    known.settle(messages, {})
+    assert known.length(messages) == 3
+    return known, messages
+
+
+def test_new_calls_are_found_behind_what_is_known():
+    known, messages = settled_conversation()
+    call = ToolCall("a", "f", "{}")
+    messages.append(Message.assistant(call))
+    assert known.open_calls(messages) == [call]
+    known.settle(messages, {"a": ToolResult("a", "y", name="f")})
+    assert messages[-1].tool_results[0].content == "y"
+    assert known.length(messages) == len(messages) == 5
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+def test_a_message_that_somebody_changed_is_looked_at_again(exchange):
+    known, messages = settled_conversation()
+    if exchange:
+        messages[2] = Message.user("Never mind")
+    else:
+        messages[2].parts = ()
+    assert [call.id for call in known.open_calls(messages)] == ["a"]
+
+
+def test_a_conversation_that_was_shortened_is_looked_at_again():
+    known, messages = settled_conversation()
+    del messages[2]
+    assert [call.id for call in known.open_calls(messages)] == ["a"]

@@ -1,0 +1,80 @@
+"""Repairs of a conversation turn by turn: as of the whole of it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from llmstream.chats import Message
+from llmstream.chats.content import Text, ToolCall, ToolResult
+from llmstream.request import Request
+from llmstream.simulator import Call, Turn
+from llmstream.streams.history import Growing, Repairs, mended
+from llmstream.testing import ScriptedModel
+
+
+def words(warnings):
+    return sorted(warning.message for warning in warnings)
+
+
+def any_message(rng: random.Random) -> Message:
+    ids = [f"c{i}" for i in range(3)]
+    match rng.randrange(6):
+        case 0:
+            return Message.user("?")
+        case 1:
+            return Message.assistant()
+        case 2 | 3:
+            return Message.assistant(
+                "x", *[ToolCall(rng.choice(ids), "f", "{}") for _ in range(rng.randrange(3))]
+            )
+        case _:
+            results = [ToolResult(rng.choice(ids), "y", name="f") for _ in range(rng.randrange(3))]
+            return Message("", "tool", (*results, Text("z")) if rng.random() < 0.2 else tuple(results))
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_turn_by_turn_is_as_all_at_once(seed):
+    rng = random.Random(seed)
+    repairs, messages = Repairs(), []
+    for _ in range(8):
+        messages += [any_message(rng) for _ in range(rng.randrange(4))]
+        repaired, warnings = repairs.repair(tuple(messages))
+        whole, whole_warnings = mended(messages)
+        assert repaired == whole
+        assert words(warnings) == words(whole_warnings)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_changes_of_earlier_messages_count(seed):
+    rng = random.Random(seed)
+    repairs, messages = Repairs(), [any_message(rng) for _ in range(6)]
+    for _ in range(6):
+        repairs.repair(messages)
+        messages[rng.randrange(len(messages))] = any_message(rng)
+        if rng.random() < 0.5:
+            messages[rng.randrange(len(messages))].parts = ()
+        if rng.random() < 0.3:
+            messages.pop(rng.randrange(len(messages)))
+        assert repairs.repair(messages)[0] == mended(messages)[0]
+
+
+def test_what_was_given_may_be_changed():
+    repairs, messages = Repairs(), [Message.user("?")]
+    repairs.repair(messages)[0].clear()
+    assert repairs.repair(messages)[0] == messages
+
+
+async def test_requests_know_the_repairs_of_their_run():
+    from llmstream.agent import Agent
+
+    def f() -> str:
+        return "y"
+
+    model = ScriptedModel(Turn(calls=(Call("f", {}),)), Turn(calls=(Call("f", {}),)), "done")
+    await Agent(model, tools=[f]).run("Go")
+    found = [request.messages for request in model.requests]
+    assert all(isinstance(messages, Growing) for messages in found)
+    assert len({id(messages.repairs) for messages in found}) == 1
+    assert Request(model="m", messages=found[0]) == Request(model="m", messages=tuple(found[0]))

@@ -1,0 +1,23 @@
+"""Ids that are given once."""
+
+from __future__ import annotations
+
+from llmstream.unique_ids import UniqueIds
+
+
+def test_a_repeated_id_gets_a_number():
+    ids = UniqueIds()
+    assert [ids.fresh("a") for _ in range(3)] == ["a", "a.2", "a.3"]
+
+
+def test_a_number_that_is_taken_is_passed_over():
+    ids = UniqueIds("_")
+    ids.add("a_2")
+    assert [ids.fresh("a"), ids.fresh("a"), ids.fresh("a_2"), ids.fresh("a")] == ["a", "a_3", "a_2_2", "a_4"]
+
+
+def test_what_is_taken_is_known():
+    ids = UniqueIds()
+    ids.fresh("a")
+    ids.add("b")
+    assert ("a" in ids, "c" in ids, len(ids), ids.names()) == (True, False, 2, frozenset({"a", "b"}))
