@@ -48,6 +48,19 @@ def test_an_encoder_of_a_long_history(provider, name):
     assert_linear(encoding, N)
 
 
+@pytest.mark.parametrize("name", ["steps", "calls at once", "results one by one", "parts", "signed steps"])
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_reader_of_a_long_request(provider, name):
+    dialect = find_provider(provider).dialect
+
+    def reading(n):
+        request = Request(model=PROVIDERS[provider], messages=tuple(mended(HISTORIES[name](n))[0]))
+        http = dialect.encode(request, provider=provider).http
+        return lambda: dialect.decode_request(http)
+
+    assert_linear(reading, N)
+
+
 @pytest.mark.parametrize("name", HISTORIES)
 @pytest.mark.parametrize("use", [mended, settled, open_calls, copy_messages])
 def test_a_use_of_a_long_history(use, name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -44,7 +45,8 @@ class ContentReader:
 
     def __init__(self, new_call_id: Callable[[], str]) -> None:
         self._new_call_id = new_call_id
-        self._open: list[tuple[str, str]] = []  # name and id of calls without a result
+        self._open: dict[str, deque[str]] = {}  # by name, the ids of calls, in order
+        self._answered: set[str] = set()
         self._running: tuple[str, str] = ("", "")  # the vendor's last call: wire id and ours
 
     def read(self, contents: list[dict[str, Any]]) -> list[Message]:
@@ -54,7 +56,7 @@ class ContentReader:
             parts: list[dict[str, Any]] = content["parts"]
             if content.get("role") == "model":
                 if out and out[-1].role != Role.ASSISTANT:
-                    self._open = []
+                    self._open, self._answered = {}, set()
                 made = tuple(self._model_part(part) for part in parts if part != _NOTHING)
                 if out and out[-1].role == Role.ASSISTANT:  # clients send an answer back chunk by chunk
                     out[-1].parts += made
@@ -74,7 +76,7 @@ class ContentReader:
         match part:
             case {"functionCall": dict(call)}:
                 call_id = str(call.get("id") or self._new_call_id())
-                self._open.append((call["name"], call_id))
+                self._open.setdefault(call["name"], deque()).append(call_id)
                 return ToolCall(call_id, call["name"], _text(call.get("args") or {}), False, told)
             case {"text": str(text)} if part.get("thought"):
                 return Reasoning(text, told)
@@ -121,9 +123,11 @@ class ContentReader:
     def _result(self, part: dict[str, Any]) -> ToolResult:
         wire = part["functionResponse"]
         name = wire["name"]
-        found = next((call for call in self._open if call[0] == name), None)
-        call_id = str(wire.get("id") or (found[1] if found else self._new_call_id()))
-        self._open = [call for call in self._open if call[1] != call_id]
+        waiting = self._open.get(name)
+        while waiting and waiting[0] in self._answered:
+            waiting.popleft()
+        call_id = str(wire.get("id") or (waiting[0] if waiting else self._new_call_id()))
+        self._answered.add(call_id)
         content, failed, metadata = read_response(wire.get("response") or {})
         files = []
         for piece in wire.get("parts") or ():

@@ -39,6 +39,7 @@ class StepReader:
     def __init__(self, new_call_id: Callable[[], str]) -> None:
         self._new_call_id = new_call_id
         self._messages: list[Message] = []
+        self._parts: list[list[Part]] = []  # of each of them
 
     def read(self, given: Any) -> list[Message]:
         """The messages of an `input`: a text, a list of contents, or a list of steps.
@@ -57,6 +58,8 @@ class StepReader:
             if not isinstance(step, dict) or not isinstance(step.get("type"), str):
                 raise refusal(f"Invalid input at 'input[{number}].type'.")
             self._step(step, f"input[{number}]", fresh=True)
+        for message, parts in zip(self._messages, self._parts, strict=True):
+            message.parts = tuple(parts)
         return self._messages
 
     def _step(self, step: dict[str, Any], path: str, *, fresh: bool) -> None:
@@ -85,7 +88,8 @@ class StepReader:
     def _add(self, role: Role, part: Part, *, fresh: bool = False) -> None:
         if fresh or not self._messages or self._messages[-1].role != role:
             self._messages.append(Message("", role))
-        self._messages[-1].parts = (*self._messages[-1].parts, part)
+            self._parts.append([])
+        self._parts[-1].append(part)
 
     def _made(self, step: dict[str, Any], path: str) -> Part:
         """What the model did."""

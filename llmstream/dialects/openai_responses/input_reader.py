@@ -41,6 +41,7 @@ class InputReader:
         self._leading = leading
         self._continued = continued
         self._out: list[Message] = []
+        self._parts: list[list[Part]] = []  # of each of them
         self._names: dict[str, str] = {}
         self._pending: dict[str, str] = {}
         self._ids: set[str] = set()
@@ -67,6 +68,8 @@ class InputReader:
         if self._pending:
             call_id = next(iter(self._pending))
             raise refused(f"No tool output found for function call {call_id}.")
+        for message, parts in zip(self._out, self._parts, strict=True):
+            message.parts = tuple(parts)
         return self._out
 
     def _item(self, where: str, item: object) -> None:
@@ -112,9 +115,13 @@ class InputReader:
 
     def _append(self, role: str, part: Part) -> None:
         if self._out and self._out[-1].role == role:
-            self._out[-1] = Message("", role, (*self._out[-1].parts, part))
+            self._parts[-1].append(part)
         else:
-            self._out.append(Message("", role, (part,)))
+            self._add(role, [part])
+
+    def _add(self, role: str, parts: list[Part]) -> None:
+        self._out.append(Message("", role))
+        self._parts.append(parts)
 
     def _message(self, where: str, item: dict[str, Any]) -> None:
         role = item.get("role")
@@ -136,16 +143,16 @@ class InputReader:
             raise refused(f"Missing required parameter: '{where}.content'.", "missing_required_parameter")
         parts = [read_part(f"{where}.content[{i}]", part) for i, part in enumerate(content)]
         if role == "user":
-            self._out.append(Message("", "user", tuple(parts)))
+            self._add("user", parts)
         else:
-            self._out.append(self._system(role, parts))
+            self._add("system", self._system(role, parts))
 
-    def _system(self, role: str, parts: list[Part]) -> Message:
-        """A system message, marked where it would not be written with this role at this place."""
+    def _system(self, role: str, parts: list[Part]) -> list[Part]:
+        """The parts of a system message, marked where it would not be written so at this place."""
         first = parts[0] if parts else None
         if isinstance(first, Text) and (role != self._role or (self._leading and not self._out)):
             parts[0] = Text(first.text, {KEY: {**own(first), "role": role}})
-        return Message("", "system", tuple(parts))
+        return parts
 
     def _output(self, where: str, kind: str, item: dict[str, Any]) -> ToolResult:
         call_id = item.get("call_id")
