@@ -56,6 +56,7 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and gives its exit status; `argv` without the program's name."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    _open_closed_streams()
     _print_anything()
     # Commands show warnings in their own way; without a handler Python would print the log's as well.
     logging.getLogger("llmstream").addHandler(logging.NullHandler())
@@ -127,6 +128,13 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         if name == wanted:
             importlib.import_module(f"{__name__}.{name}").configure(command)
     return parser
+
+
+def _open_closed_streams() -> None:
+    """A standard stream that the parent has closed is None: reading it ends at once, writing is lost."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # as long as we run
 
 
 def _print_anything() -> None:

@@ -155,7 +155,7 @@ def _setup(arguments: argparse.Namespace, noted_model: str) -> Setup:
         options["temperature"] = arguments.temperature
     if arguments.reasoning is not None:
         effort = arguments.reasoning
-        options["reasoning"] = int(effort) if effort.isdecimal() else effort
+        options["reasoning"] = int(effort) if effort.isdecimal() and len(effort) < 10 else effort
     if arguments.schema is not None:
         options["response_format"] = _schema(arguments.schema)
     spec = arguments.model or noted_model or os.environ.get("LLMSTREAM_MODEL") or ""

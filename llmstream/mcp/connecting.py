@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from llmstream.errors import InvalidRequest, Unsupported
+from llmstream.mcp.bounded_http import bounded_client
 from llmstream.mcp.eliciting import Elicit, eliciting
 from llmstream.mcp.names import valid_names
 from llmstream.mcp.results import outcome_of
@@ -187,7 +188,7 @@ async def _over_http(url: str, headers: dict[str, str], options: dict[str, Any])
     # A server may say nothing for long while a tool works; each call has a timeout of its own.
     timeout = httpx2.Timeout(30.0, read=None)
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=timeout) as http,
+        bounded_client(headers, timeout) as http,
         Client(streamable_http_client(url, http_client=http), **options) as client,
     ):
         yield client

@@ -180,7 +180,7 @@ def _beside(
         if response.status == _SWITCHING:
             return response
         check_answer(response, host)
-        answer = Response(response, host)
+        answer = Response(response, host, str(request.url))
         try:
             body = await answer.read_error()
         finally:

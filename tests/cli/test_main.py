@@ -128,3 +128,17 @@ def test_only_the_command_that_is_asked_for_is_imported():
 
 def test_the_program_is_named_in_the_metadata():
     assert cli.main is main
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+@pytest.mark.parametrize("command", ["replay --dialect openai-chat -", "providers"])
+def test_a_closed_standard_stream_is_no_fault_of_ours(command: str, closed: str) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{sys.executable} -m llmstream {command} {closed}"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode in (0, 3)
+    assert b"fault of llmstream" not in done.stderr
+    assert b"Traceback" not in done.stderr
