@@ -31,7 +31,7 @@ from llmstream.chats.message import Message
 from llmstream.errors import LLMStreamError
 from llmstream.events import Error, Event, Finish, FinishReason, StreamStart, Warning
 from llmstream.streams.model import Model
-from llmstream.streams.objects import CUT_SHORT, may_be_repaired, repair_words
+from llmstream.streams.objects import CUT_SHORT, repair_words
 from llmstream.structured import Structured, as_structured
 
 __all__ = ["Loop"]
@@ -195,8 +195,7 @@ class Loop:
         course, reason = self.course, step.finish.finish_reason
         if step.worked or course.inbox or reason in CUT_SHORT or self.state.step >= self._config.max_steps:
             return
-        repairable = self.repairs > 0 and may_be_repaired(step.message)
-        if repairable and (error := invalid_answer(step.message, reason, self.output)) is not None:
+        if self.repairs > 0 and (error := invalid_answer(step.message, reason, self.output)) is not None:
             self.repairs -= 1
             course.inbox.append(Message.user(repair_words(error)))
         elif self._empty_retries > 0 and is_empty(step.message):

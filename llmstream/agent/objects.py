@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidOutput
 from llmstream.events import StepStart, StreamStart
-from llmstream.streams.objects import Elements, final_object
+from llmstream.streams.objects import Elements, final_object, may_be_repaired
 from llmstream.structured import Structured
 from llmstream.structured.growth import Growth
 
@@ -73,7 +73,9 @@ def final_value(run: AgentRun, output: Structured | None) -> Any:
 
 
 def invalid_answer(message: Message, reason: str, output: Structured | None) -> InvalidOutput | None:
-    """What is wrong with an answer that is to be a value; None where nothing is."""
+    """What is wrong with an answer that is to be a value; None where nothing is, or it is past repair."""
+    if not may_be_repaired(message):
+        return None
     try:
         final_object(message, reason, output)
     except InvalidOutput as error:
