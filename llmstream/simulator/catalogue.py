@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
+from urllib.parse import unquote
 
 import msgspec
 
+from llmstream.errors import NotFound
 from llmstream.exchange import HttpRequest, HttpResponse
 
 __all__ = ["lookup"]
 
+_ONE_MODEL: Final = re.compile(r"/models/([^/:]+)$")
 _EPOCH: Final = "2026-01-01T00:00:00Z"
 _EPOCH_S: Final = 1767225600
 
@@ -29,12 +33,31 @@ def lookup(http: HttpRequest, models: Sequence[str]) -> HttpResponse | None:
         return _json({"version": "0.12.0"})
     if path.endswith("/api/tags"):
         return _json({"models": [_tag(name) for name in models]})
+    one = _ONE_MODEL.search(path)
+    if one is not None:
+        return _page_of(unquote(one[1]), models)
     if path.endswith("/models"):
         entries = [_model(name) for name in models]
         return _json(
             {"object": "list", "data": entries, "has_more": False, "first_id": None, "last_id": None}
         )
     return None
+
+
+def is_public(http: HttpRequest) -> bool:
+    """Whether a page is shown to everybody; lists of models want a key, as the vendors' do."""
+    path = http.url.partition("?")[0]
+    return path == "/" or path.endswith("/api/version")
+
+
+def _page_of(name: str, models: Sequence[str]) -> HttpResponse:
+    """One model, in the forms of Anthropic, Cohere and Google at once.
+
+    raises: NotFound where it is none of ours
+    """
+    if name not in models:
+        raise NotFound(f"model: {name}", status=404, reason="not_found_error")
+    return _json({**_model(name), "name": f"models/{name}"})
 
 
 def _model(name: str) -> dict[str, Any]:

@@ -17,8 +17,9 @@ from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import BadRequest, ErrorInfo, LLMStreamError, ServerError
 from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
 from llmstream.request import Request
-from llmstream.simulator.catalogue import lookup
+from llmstream.simulator.catalogue import is_public, lookup
 from llmstream.simulator.continued import ContinuedAnswers
+from llmstream.simulator.counting import counted
 from llmstream.simulator.demo import Demo
 from llmstream.simulator.gate import (
     check_bind,
@@ -212,9 +213,15 @@ class Simulator:
             http = msgspec.structs.replace(http, body=await self._body(incoming))
             received.http = masked(http)
             page = lookup(http, self._models)
+            if page is None or not is_public(http):
+                check_key(http.headers, self._api_keys)
             if page is not None:
                 return _whole(page)
-            check_key(http.headers, self._api_keys)
+            count = counted(http, self._dialects)
+            if count is not None:
+                dialect, found_tokens = count
+                received.dialect = dialect.name
+                return _whole(found_tokens)
             found = self._kept.wish(http, self._dialects)
             if found is not None:
                 dialect, wish = found
