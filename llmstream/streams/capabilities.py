@@ -8,6 +8,7 @@ from llmstream.chats.message import Message
 from llmstream.dialects.base import Dialect, keeps_answers, output_abilities, takes_prefix
 from llmstream.dialects.model_facts import CountsTokens, KnowsModels, ListsModels, ModelFacts
 from llmstream.errors import LLMStreamError
+from llmstream.providers.base import Provider
 from llmstream.request import Request
 
 __all__ = ["Capabilities", "capabilities_of"]
@@ -41,11 +42,10 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     max_output_tokens: int | None = None
 
 
-def capabilities_of(model: str, dialect: Dialect, counter: Dialect) -> Capabilities:
-    """What is known of a model on a wire.
-
-    counter: the dialect by which its vendor counts tokens
-    """
+def capabilities_of(model: str, provider: Provider) -> Capabilities:
+    """What is known of a model of a provider."""
+    dialect = provider.dialect
+    counter = provider.counter() if provider.counter else dialect
     request = Request(model=model)
     abilities = output_abilities(dialect, request)
     facts = dialect.facts(model) if isinstance(dialect, KnowsModels) else ModelFacts()

@@ -94,7 +94,7 @@ async def _names(model: Model, http: HttpRequest) -> set[str] | None:
 async def count_tokens(model: Model, request: Request) -> TokenCount:
     """See `Model.count_tokens`."""
     provider = model.provider
-    dialect: Dialect = provider.counter or provider.dialect
+    dialect: Dialect = provider.counter() if provider.counter else provider.dialect
     if isinstance(dialect, CountsTokens):
         messages, _ = mended(request.messages)
         ready = msgspec.structs.replace(request, messages=tuple(messages))

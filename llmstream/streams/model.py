@@ -196,8 +196,7 @@ class Model:
         """What the model can do, as far as its name and its wire tell; nothing is asked."""
         from llmstream.streams.capabilities import capabilities_of
 
-        provider = self.provider
-        return capabilities_of(self.name, provider.dialect, provider.counter or provider.dialect)
+        return capabilities_of(self.name, self.provider)
 
     async def check(self) -> ModelCheck:
         """Whether the model's server is there and takes the key, and whether it has the model.
