@@ -422,8 +422,9 @@ def _hint(name: str) -> str:
         return ""
     import difflib  # loaded by those who misspell
 
-    close = difflib.get_close_matches(name, __all__, n=1, cutoff=0.8)
-    return f". Did you mean {close[0]}?" if close else ""
+    ours_by_lower = {ours.lower(): ours for ours in __all__}
+    close = difflib.get_close_matches(name.lower(), ours_by_lower, n=1, cutoff=0.8)
+    return f". Did you mean {ours_by_lower[close[0]]}?" if close else ""
 
 
 def __dir__() -> list[str]:
