@@ -111,6 +111,11 @@ SAID = {
         "  weather: asking the station\n",
         "  crawl: 2 of 3, climate\n  crawl: 3 of 3, people\n  crawl is done\n",
     ],
+    "websocket.py": [
+        "2 steps: It is noon in Oslo.\nOnce upon a time a river wanted",
+        "-- the model has heard: in French --\nLa rivière",
+        "arrivait.\nstop; one message of 3 parts",
+    ],
     "two_vendors.py": ["sim-anthropic:demo: 30 events", "\nthe same events\n"],
 }
 """What is characteristic of each; one that is not named here has to say something all the same."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidOutput
 from llmstream.events import StepFinish, StepStart, StreamStart
-from llmstream.streams.objects import CUT_SHORT, Elements, final_object, repair_words
+from llmstream.streams.objects import CUT_SHORT, Elements, final_object, may_be_repaired, repair_words
 from llmstream.structured import Structured
 from llmstream.structured.growth import Growth
 
@@ -32,6 +33,8 @@ async def run_objects(
     shown: Any = None
     async with aclosing(run._events()) as events:
         async for event in events:
+            if growth.turn_due():
+                await asyncio.sleep(0)
             match event:
                 case StepStart():
                     growth.feed(StreamStart())
@@ -75,7 +78,7 @@ def final_value(run: AgentRun, output: Structured | None) -> Any:
 
 def _asked_again(run: AgentRun, output: Structured | None, reason: str) -> int:
     """Tells the model what is wrong with its answer, if anything is; how many rounds that takes."""
-    if reason in CUT_SHORT:
+    if reason in CUT_SHORT or not may_be_repaired(run.message):
         return 0
     try:
         final_object(run.message, reason, output)

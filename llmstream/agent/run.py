@@ -150,6 +150,20 @@ class AgentRun(AsyncOnly):
             raise InvalidRequest(f"a run is sent a str or a Message, got {message!r}")
         self._loop.course.inbox.append(Message.user(message) if isinstance(message, str) else message)
 
+    async def steer(self, message: str | Message) -> None:
+        """Interrupts the answer of the step under way with a word of the user; see `EventStream.steer`.
+
+        `send` waits for the next step instead, and does so with every model.
+
+        raises: as there; InvalidRequest too while tools run, when no answer is under way
+        """
+        answer = self._loop.answer
+        if answer is None:
+            raise InvalidRequest(
+                "no answer is under way that could be steered; send() reaches the next step."
+            )
+        await answer.stream.steer(message)
+
     def tool_input(self, call_id: str) -> Any:
         """The input of a call of the step under way so far, as a JSON value; see `EventStream.tool_input`.
 

@@ -6,11 +6,14 @@ import argparse
 import asyncio
 import os
 import re
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from llmstream import Model, Retry
 from llmstream.cli.bench_load import arrivals, closed_loop, open_loop
@@ -22,21 +25,28 @@ from llmstream.cli.bench_sample import Sample, measure
 from llmstream.cli.bench_svg import svg
 from llmstream.cli.bench_table import comparison_lines, report_lines
 from llmstream.cli.exits import FAILED, FINE, INTERRUPTED
+from llmstream.cli.model_names import checked_model
 from llmstream.cli.terminal import complain, typed
-from llmstream.errors import InvalidRequest
+from llmstream.errors import InvalidRequest, LLMStreamError
 
 __all__ = ["configure", "run"]
+
+_MOST_REQUESTS: Final = 1_000_000
+_MOST_AT_A_TIME: Final = 10_000
+_MOST_TOKENS: Final = 1_000_000
+"""More than anyone measures; what is made of larger numbers takes all memory before anyone is asked."""
 
 _PROMPT: Final = "Tell me in three sentences why the sky is blue."
 
 _EPILOG: Final = """\
-With -c so many requests are under way at any time. With --rate they arrive at random (a
-Poisson process) whether or not the server keeps up, and latency counts from when a request
-was due, so that a slow server is not flattered. Failed requests are not sent again; they are
-counted by the code of their error. Ctrl-C ends it and reports what came.
+With -c a fixed number of requests is in flight. With --rate they arrive at random (a Poisson
+process) whether or not the server keeps up, and times count from when a request was due, so
+that a slow server is not flattered. Failed requests are not sent again; they are counted by
+the code of their error. Ctrl-C ends it and reports what came.
 
 The table has times to the first event and the first token, between neighbouring tokens, and
-to the end. Fragments that the network brought together are no time apart.
+to the end. Fragments that the network brought together are no time apart. The last lines say
+what the measurement itself took: a busy process reads late, so its times are too long.
 
 exit status: 0 fine, 2 wrong usage, 3 all requests failed, 130 stopped with Ctrl-C
 
@@ -53,33 +63,41 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Describes the command's arguments."""
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("-m", "--model", metavar="PROVIDER:MODEL", help="whom to ask; by default $LLMSTREAM_MODEL")
-    add("-n", "--requests", type=_at_least(1), default=50, metavar="N", help="how many requests (50)")
+    add("-m", "--model", metavar="PROVIDER:MODEL", help="the model to ask; by default $LLMSTREAM_MODEL")
+    requests, at_a_time, tokens = (
+        _number(1, _MOST_REQUESTS),
+        _number(1, _MOST_AT_A_TIME),
+        _number(1, _MOST_TOKENS),
+    )
+    add("-n", "--requests", type=requests, default=50, metavar="N", help="number of requests (50)")
     load = parser.add_mutually_exclusive_group()
     load.add_argument(
-        "-c", "--concurrency", type=_at_least(1), default=8, metavar="N", help="so many at a time (8)"
+        "-c", "--concurrency", type=at_a_time, default=8, metavar="N", help="requests in flight (8)"
     )
-    load.add_argument("--rate", type=_rate, metavar="N/s", help="so many a second; also N/m")
-    add("--warmup", type=_at_least(0), default=2, metavar="N", help="requests before, not counted (2)")
+    load.add_argument(
+        "--rate", type=_rate, metavar="N/s", help="requests per second, at random; N/m is per minute"
+    )
+    warmup = _number(0, _MOST_REQUESTS)
+    add("--warmup", type=warmup, default=2, metavar="N", help="requests before the measurement (2)")
     asked = parser.add_mutually_exclusive_group()
     asked.add_argument("--prompt", metavar="TEXT", default=_PROMPT, help="what to ask")
-    asked.add_argument("--prompts", metavar="FILE", help="a prompt a line, taken in turns")
+    asked.add_argument("--prompts", metavar="FILE", help="prompts, one a line, taken in turns")
     asked.add_argument(
         "--prompt-tokens",
-        type=_at_least(1),
+        type=tokens,
         metavar="N",
-        help="invented prompts of about N tokens, each another one",
+        help="unique synthetic prompts of about N tokens",
     )
-    add("--max-tokens", type=_at_least(1), metavar="N", help="the longest answer, in tokens")
-    add("--seed", type=int, default=0, metavar="N", help="of arrivals and invented prompts (0)")
+    add("--max-tokens", type=tokens, metavar="N", help="maximum length of an answer, in tokens")
+    add("--seed", type=int, default=0, metavar="N", help="of arrivals and synthetic prompts (0)")
     add("--base-url", metavar="URL", help="another address, where the vendor's paths begin")
     add("--json", metavar="FILE", help="write the report as JSON; - is standard output")
-    add("--svg", metavar="FILE", help="write a plot")
+    add("--svg", metavar="FILE", help="write a plot of first token and end to end")
     add(
         "--compare",
         nargs="+",
         metavar="FILE",
-        help="a report of --json to compare with; of two, the second is compared and nobody is asked",
+        help="a report of --json to compare with; with two files no requests are sent",
     )
 
 
@@ -89,6 +107,8 @@ def run(arguments: argparse.Namespace) -> int:
     if len(earlier) > 2:
         raise InvalidRequest("--compare takes one report, or two of which the second is the later one")
     later = earlier.pop() if len(earlier) == 2 else None
+    if arguments.json and arguments.svg and _same_file(arguments.json, arguments.svg):
+        raise InvalidRequest(f"--json and --svg both name {arguments.svg}: one would overwrite the other")
     for path in (arguments.json, arguments.svg):
         _check_writable(path)
     return _tell(later or _measured(arguments), earlier[0] if earlier else None, arguments)
@@ -121,7 +141,7 @@ def _tell(report: Report, other: Report | None, arguments: argparse.Namespace) -
 
 async def _bench(spec: str, arguments: argparse.Namespace) -> Report:
     """The whole run. A cancellation ends it early, and what came by then is reported."""
-    model = Model(spec, base_url=arguments.base_url, retry=Retry(max_retries=0))
+    model = Model(checked_model(spec), base_url=arguments.base_url, retry=Retry(max_retries=0))
     load = Load(
         model=spec,
         requests=arguments.requests,
@@ -135,7 +155,7 @@ async def _bench(spec: str, arguments: argparse.Namespace) -> Report:
     options: dict[str, Any] = {"max_output_tokens": load.max_tokens} if load.max_tokens else {}
     prompt_of = _prompts(arguments)
     samples: list[Sample] = []
-    with Progress(load.requests) as progress:
+    with Progress(load.requests) as progress, _ended_by_signals():
         began = time.perf_counter()
         watch = Watch()
         try:
@@ -164,7 +184,36 @@ async def _bench(spec: str, arguments: argparse.Namespace) -> Report:
         wall_s=wall_s,
         unfinished=load.requests - len(samples),
         overhead=watch.overhead,
+        address=_address(model),
     )
+
+
+def _address(model: Model) -> str | None:
+    """Where its requests go, without what may be secret in a query."""
+    try:
+        url = urlsplit(model.provider.address(model.base_url))
+    except LLMStreamError:  # such as a simulator, which has its address from the system
+        return None
+    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Lets SIGTERM and SIGHUP end the run as Ctrl-C does, with a report of what came."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    handled = []
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows knows one of them, and no handlers of loops
+        if number is None or task is None or signal.getsignal(number) is signal.SIG_IGN:  # as under nohup
+            continue
+        with suppress(NotImplementedError, RuntimeError, ValueError):  # ValueError: not the main thread
+            loop.add_signal_handler(number, task.cancel)
+            handled.append(number)
+    try:
+        yield
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)
 
 
 def _stay() -> None:
@@ -184,6 +233,10 @@ def _prompts(arguments: argparse.Namespace) -> PromptOf:
     return lambda number: text
 
 
+def _same_file(one: str, other: str) -> bool:
+    return one != "-" and os.path.realpath(one) == os.path.realpath(other)
+
+
 def _check_writable(path: str | None) -> None:
     """A file that cannot be written is told before anyone is asked anything."""
     if path and path != "-" and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
@@ -201,11 +254,11 @@ def _write(path: str, text: str) -> None:
         raise InvalidRequest(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def _at_least(least: int) -> Callable[[str], int]:
+def _number(least: int, most: int) -> Callable[[str], int]:
     def number(text: str) -> int:
         value = int(text)
-        if value < least:
-            raise argparse.ArgumentTypeError(f"at least {least}, not {value}")
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"a number from {least} to {most}, not {text[:20]}")
         return value
 
     return number

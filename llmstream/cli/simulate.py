@@ -116,8 +116,8 @@ def _greeting(url: str, key: str | None) -> Iterator[str]:
     openai, anthropic, ollama = (base_url(url, name) for name in ("openai-chat", "anthropic", "ollama"))
     yield f"The simulator listens on {url} (Ctrl-C ends it)"
     yield ""
-    for dialect in default_dialects():
-        yield f"  {dialect.name:<20} {base_url(url, dialect.name)}"
+    for name in dict.fromkeys(dialect.name for dialect in default_dialects()):  # Claude's has three paths
+        yield f"  {name:<20} {base_url(url, name)}"
     yield ""
     yield "Try it:"
     yield f"  OPENAI_API_KEY={shown} llmstream chat -m openai:sim --base-url {openai} Hello"

@@ -72,10 +72,6 @@ class CountsTokens(Protocol):
         """The request that counts those of an encoded one; None where this server counts none."""
         ...
 
-    def counted(self, http: HttpRequest) -> HttpRequest | None:
-        """The reverse: the request whose tokens are to be counted; None of any other request."""
-        ...
-
 
 class _Entry(msgspec.Struct):
     id: str = ""

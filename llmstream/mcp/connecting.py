@@ -8,11 +8,13 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from llmstream.errors import InvalidRequest, Unsupported
+from llmstream.mcp.bounded_http import bounded_client
 from llmstream.mcp.names import valid_names
 from llmstream.mcp.results import outcome_of
 from llmstream.mcp.session import Session
 from llmstream.mcp.tasks import ended
 from llmstream.request import ToolSpec
+from llmstream.shown_address import shown_address
 from llmstream.tools import LiveTools, Tool, ToolContext, ToolOutcome
 from llmstream.tools.outcome import MAX_RESULT_BYTES, MAX_RESULT_CHARS
 from llmstream.tools.tool import JSONObject, NeedsApproval
@@ -128,10 +130,8 @@ async def _relayed(news: asyncio.Queue[dict[str, Any] | None], context: ToolCont
 
 
 def _name(stdio: Command | None, url: str | None) -> str:
-    """What errors call the server; nothing of an address that may be secret."""
-    if stdio is not None:
-        return stdio[0]
-    return (url or "").partition("?")[0].rpartition("@")[2]
+    """What errors call the server; nothing of an address that may be secret, such as a path."""
+    return stdio[0] if stdio is not None else shown_address(url or "").strip("'")
 
 
 def _connection(
@@ -148,7 +148,7 @@ def _connection(
     try:
         import mcp
     except ImportError:
-        raise Unsupported("MCP needs the mcp package: pip install 'llmstream[mcp]'") from None
+        raise Unsupported("MCP needs the mcp package: pip install 'llmstream-sdk[mcp]'") from None
 
     async def heard(message: object) -> None:
         if isinstance(message, mcp.types.ToolListChangedNotification):
@@ -171,7 +171,7 @@ async def _over_http(url: str, headers: dict[str, str], heard: Any) -> AsyncGene
     # A server may say nothing for long while a tool works; each call has a timeout of its own.
     timeout = httpx2.Timeout(30.0, read=None)
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=timeout) as http,
+        bounded_client(headers, timeout) as http,
         Client(streamable_http_client(url, http_client=http), message_handler=heard) as client,
     ):
         yield client

@@ -9,39 +9,48 @@ from urllib.parse import unquote
 
 import msgspec
 
-from llmstream.errors import NotFound
 from llmstream.exchange import HttpRequest, HttpResponse
 
-__all__ = ["lookup"]
+__all__ = ["is_public", "lookup"]
 
-_ONE_MODEL: Final = re.compile(r"/models/([^/:]+)$")
 _EPOCH: Final = "2026-01-01T00:00:00Z"
 _EPOCH_S: Final = 1767225600
+_NAME: Final = re.compile(r"/[^/:]+")
+_CAPABILITIES: Final = ("completion", "tools", "thinking", "vision")
 
 
 def lookup(http: HttpRequest, models: Sequence[str]) -> HttpResponse | None:
-    """The answer to a GET for models or version, or None for any other request.
+    """The answer to a request for models or version, or None for any other request.
 
-    `/v1/models` serves clients of OpenAI and of Anthropic alike, `/api/...` Ollama's.
+    `/v1/models` serves clients of OpenAI, Anthropic and Cohere alike; who brings a key of Google's or
+    comes with Mistral's client is answered in their words; `/api/...` is Ollama's. A name behind
+    `/models/` is found whatever it is, for the simulator answers under any.
     """
+    path, _, query = http.url.partition("?")
+    if http.method == "POST" and path.endswith("/api/show"):
+        return _json(_shown())
     if http.method not in ("GET", "HEAD"):
         return None
-    path = http.url.partition("?")[0]
     if path == "/":
         return HttpResponse(200, b"Ollama is running", {"content-type": "text/plain; charset=utf-8"})
     if path.endswith("/api/version"):
         return _json({"version": "0.12.0"})
     if path.endswith("/api/tags"):
         return _json({"models": [_tag(name) for name in models]})
-    one = _ONE_MODEL.search(path)
-    if one is not None:
-        return _page_of(unquote(one[1]), models)
-    if path.endswith("/models"):
-        entries = [_model(name) for name in models]
-        return _json(
-            {"object": "list", "data": entries, "has_more": False, "first_id": None, "last_id": None}
-        )
-    return None
+    place, found, name = path.rpartition("/models")
+    if not found or (name and not _NAME.fullmatch(name)):
+        return None
+    is_google = "x-goog-api-key" in http.headers or place.endswith("/v1beta") or "key=" in query
+    is_mistral = place.startswith("/mistral/") or "mistral" in http.headers.get("user-agent", "")
+    entry = _google_model if is_google else _mistral_model if is_mistral else _model
+    if name:
+        return _json(entry(unquote(name[1:])))
+    entries = [entry(one) for one in models]
+    if is_google:
+        return _json({"models": entries})
+    found_by_cohere = [{"name": one, "endpoints": ["chat"], "finetuned": False} for one in models]
+    pages = {"has_more": False, "first_id": None, "last_id": None}
+    return _json({"object": "list", "data": entries, "models": found_by_cohere, **pages})
 
 
 def is_public(http: HttpRequest) -> bool:
@@ -50,14 +59,27 @@ def is_public(http: HttpRequest) -> bool:
     return path == "/" or path.endswith("/api/version")
 
 
-def _page_of(name: str, models: Sequence[str]) -> HttpResponse:
-    """One model, in the forms of Anthropic, Cohere and Google at once.
+def _google_model(name: str) -> dict[str, Any]:
+    return {
+        "name": f"models/{name}",
+        "version": "001",
+        "displayName": name,
+        "inputTokenLimit": 1_048_576,
+        "outputTokenLimit": 65_536,
+        "supportedGenerationMethods": ["generateContent", "countTokens"],
+        "thinking": True,
+    }
 
-    raises: NotFound where it is none of ours
-    """
-    if name not in models:
-        raise NotFound(f"model: {name}", status=404, reason="not_found_error")
-    return _json({**_model(name), "name": f"models/{name}"})
+
+def _mistral_model(name: str) -> dict[str, Any]:
+    abilities = {"completion_chat": True, "function_calling": True, "reasoning": True, "vision": True}
+    return {**_model(name), "type": "base", "capabilities": abilities}
+
+
+def _shown() -> dict[str, Any]:
+    """What clients ask of each model on Ollama's list: llm-ollama offers none that does not say this."""
+    details = _tag("sim")["details"]
+    return {"details": details, "model_info": {}, "capabilities": list(_CAPABILITIES), "modified_at": _EPOCH}
 
 
 def _model(name: str) -> dict[str, Any]:

@@ -1,31 +1,86 @@
-"""The endpoints that count the tokens of a prompt, as Anthropic, Google and OpenAI have them."""
+"""Tokens of a prompt before it is asked: a path of its own at most vendors, with the body of a request."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 import msgspec
 
 from llmstream.dialects.base import Dialect
-from llmstream.dialects.model_facts import CountsTokens
+from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.simulator.utterance import tokens_of
 
-__all__ = ["counted"]
+__all__ = ["count_tokens"]
 
 
-def counted(http: HttpRequest, dialects: Iterable[Dialect]) -> tuple[Dialect, HttpResponse] | None:
-    """Whose request it is, and how many tokens it has: as many as an answer to it would say.
+class _Page(msgspec.Struct, frozen=True):
+    """One vendor's path, the path of the answer, the request inside the body, and what is said."""
+
+    path: re.Pattern[str]
+    answer_path: str
+    asked: Callable[[dict[str, Any]], dict[str, Any]]
+    said: Callable[[int], dict[str, Any]]
+
+
+_PAGES: Final = (
+    _Page(  # Anthropic: no max_tokens, which the answer needs
+        re.compile(r"/messages/count_tokens$"),
+        "/messages",
+        lambda body: {"max_tokens": 1, **body},
+        lambda tokens: {"input_tokens": tokens},
+    ),
+    _Page(
+        re.compile(r"/responses/input_tokens$"),
+        "/responses",
+        lambda body: body,
+        lambda tokens: {"object": "response.input_tokens", "input_tokens": tokens},
+    ),
+    _Page(
+        re.compile(r"(:|%3A)countTokens$", re.IGNORECASE),
+        ":streamGenerateContent",
+        lambda body: _inside(body, "generateContentRequest"),
+        lambda tokens: {
+            "totalTokens": tokens,
+            "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}],
+        },
+    ),
+    _Page(
+        re.compile(r"(?<=/)count-tokens$"),
+        "converse-stream",
+        lambda body: _inside(_inside(body, "input"), "converse"),
+        lambda tokens: {"inputTokens": tokens},
+    ),
+)
+
+
+def count_tokens(http: HttpRequest, dialects: Iterable[Dialect]) -> HttpResponse | None:
+    """The answer to a request for a count, or None for any other request.
 
     raises: BadRequest in the vendor's words
     """
-    if http.method != "POST":
+    path = http.url.partition("?")[0]
+    page = next((page for page in _PAGES if page.path.search(path)), None)
+    if http.method != "POST" or page is None:
         return None
-    for dialect in dialects:
-        asked = dialect.counted(http) if isinstance(dialect, CountsTokens) else None
-        if asked is not None:
-            tokens = tokens_of(dialect.decode_request(asked))
-            said = {"totalTokens": tokens} if dialect.name == "gemini" else {"input_tokens": tokens}
-            body = msgspec.json.encode(said)
-            return dialect, HttpResponse(200, body, {"content-type": "application/json"})
-    return None
+    try:
+        body = http.json()
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict):
+        raise BadRequest("the body is no JSON object", status=400)
+    asked = msgspec.structs.replace(
+        http, url=page.path.sub(page.answer_path, path), body=msgspec.json.encode(page.asked(body))
+    )
+    dialect = next((dialect for dialect in dialects if dialect.accepts(asked)), None)
+    if dialect is None:
+        return None
+    said = page.said(tokens_of(dialect.decode_request(asked)))
+    return HttpResponse(200, msgspec.json.encode(said), {"content-type": "application/json"})
+
+
+def _inside(body: dict[str, Any], name: str) -> dict[str, Any]:
+    inner = body.get(name)
+    return inner if isinstance(inner, dict) else body

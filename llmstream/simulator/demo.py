@@ -9,6 +9,7 @@ from llmstream.chats.role import Role
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 from llmstream.simulator.sample_input import sample_value
 from llmstream.simulator.script import Call, Turn
+from llmstream.simulator.utterance import custom_tools
 
 __all__ = ["Demo"]
 
@@ -18,8 +19,9 @@ _EXCERPT_CHARS = 400
 class Demo(msgspec.Struct, frozen=True):
     """Decides from the request alone, and always the same.
 
-    With tools and no results yet: reasoning, a sentence and a call. With results: an answer that
-    quotes them. Else: an answer that takes up the prompt, or JSON where a schema asks for it.
+    With tools and no results yet: a sentence and a call; the call alone where it was forced, as the
+    vendors do it. With results: an answer that quotes them. Else: an answer that takes up the prompt,
+    or JSON where a schema asks for it. Reasoning comes before it only where it was asked for.
     """
 
     def turn(self, request: Request, number: int) -> Turn:
@@ -38,24 +40,34 @@ class Demo(msgspec.Struct, frozen=True):
             )
         return Turn(reasoning=_thought(request, "An echo will do."), text=_echo(request))
 
-    def _call(self, request: Request, tool: ToolSpec) -> Turn:
-        arguments = sample_value({"type": "object", **tool.input_schema}, prompt=_prompt(request))
+    def _call(self, request: Request, tool: ToolSpec | str) -> Turn:
+        if isinstance(tool, str):
+            name, arguments = tool, _prompt(request)
+        else:
+            name = tool.name
+            arguments = sample_value({"type": "object", **tool.input_schema}, prompt=_prompt(request))
+        forced = request.tool_choice == "required" or isinstance(request.tool_choice, NamedTool)
         return Turn(
-            reasoning=f"The tool {tool.name} can help here.",
-            text=f"Let me use {tool.name}.",
-            calls=(Call(tool.name, arguments),),
+            reasoning=_thought(request, f"The tool {name} can help here."),
+            text="" if forced else f"Let me use {name}.",
+            calls=(Call(name, arguments),),
         )
 
 
-def _tool(request: Request) -> ToolSpec | None:
-    """The tool to call: the one that is asked for, else the first that a caller can run."""
+def _tool(request: Request) -> ToolSpec | str | None:
+    """The tool to call: the one that is asked for, else the first that a caller can run.
+
+    A name alone is a tool that takes plain text.
+    """
     choice = request.tool_choice
     tools = [t for t in request.tools if not isinstance(t, ProviderTool)]
-    if choice == "none" or not tools:
+    plain = custom_tools(request)
+    if choice == "none" or not (tools or plain):
         return None
     if isinstance(choice, NamedTool):
-        return next((t for t in tools if t.name == choice.name), None)
-    return tools[0]
+        named = next((t for t in tools if t.name == choice.name), None)
+        return named or (choice.name if choice.name in plain else None)
+    return tools[0] if tools else plain[0]
 
 
 def _results(request: Request) -> list[ToolResult]:
@@ -90,8 +102,21 @@ def _echo(request: Request) -> str:
 
 
 def _thought(request: Request, words: str) -> str:
-    asked = request.reasoning is not None and request.reasoning.effort != "none"
-    return words if asked else ""
+    return words if _is_thinking_asked(request) else ""
+
+
+def _is_thinking_asked(request: Request) -> bool:
+    """By an effort or a budget, or in the vendor's own words, which leave the effort to the model."""
+    if request.reasoning is not None:
+        return request.reasoning.effort != "none"
+    for own in request.provider_options.values():
+        beside = own.get("additionalModelRequestFields")  # where Bedrock has what is a model's own
+        own = beside if isinstance(beside, dict) else own
+        thinking = own.get("thinking")
+        kind = thinking.get("type") if isinstance(thinking, dict) else None
+        if own.get("think") is True or kind in ("adaptive", "enabled"):
+            return True
+    return False
 
 
 def _excerpt(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import math
 import re
@@ -11,11 +12,13 @@ from typing import Final
 import msgspec
 
 from llmstream.chats.content import Reasoning, Text, ToolCall, ToolResult
+from llmstream.dialects.tool_fragments import CUSTOM_CALL
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.events import (
     Event,
     Finish,
     FinishReason,
+    Metadata,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
@@ -31,14 +34,15 @@ from llmstream.events import (
 )
 from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.grammar import Guard
-from llmstream.request import Request, ToolSpec
+from llmstream.request import ProviderTool, Request, ToolSpec
 from llmstream.simulator.script import Break, Call, Cut, Pace, Stall, Turn
 
-__all__ = ["Beat", "estimated_tokens", "sentence_of", "tokens_of", "utter"]
+__all__ = ["Beat", "custom_tools", "estimated_tokens", "sentence_of", "tokens_of", "utter"]
 
 _WORDS: Final = re.compile(r"\s*\S+|\s+\Z")
 _INPUT_CHARS: Final = 12
 _CHARS_PER_TOKEN: Final = 4
+_CUSTOM: Final[Metadata] = {"openai": {"type": CUSTOM_CALL}}
 _DELTAS: Final = (TextDelta, ReasoningDelta, ToolInputDelta)
 
 
@@ -91,25 +95,61 @@ def _sentence(turn: Turn, request: Request, number: int, now: datetime.datetime 
     if turn.reasoning:
         yield ReasoningStart(str(blocks))
         yield from (ReasoningDelta(word, str(blocks)) for word in _WORDS.findall(turn.reasoning))
-        yield ReasoningEnd(str(blocks))
+        yield ReasoningEnd(str(blocks), provider_metadata=_signed(number))
         blocks += 1
     if turn.text:
         yield TextStart(str(blocks))
         yield from (TextDelta(word, str(blocks)) for word in _WORDS.findall(turn.text))
         yield TextEnd(str(blocks))
+    custom = custom_tools(request)
     for position, call in enumerate(turn.calls):
-        yield from _call(call, f"call_{number}_{position}")
+        events = _call(call, f"call_{number}_{position}", _CUSTOM if call.name in custom else None)
+        yield from events if position else _signed_call(events, number)
     reason: FinishReason = turn.finish_reason or ("tool-calls" if turn.calls else "stop")
     yield Finish(reason, turn.usage or _usage(turn, request))
 
 
-def _call(call: Call, call_id: str) -> Iterator[Event]:
+def _signature(number: int) -> str:
+    return base64.b64encode(b"signed by sim-%d" % number).decode()
+
+
+def _signed(number: int) -> Metadata:
+    """What vendors give with a thought so that it can go back: clients drop a thought that has none.
+
+    Claude's sign it; OpenAI's encrypt it, which stands for it where nothing is stored.
+    """
+    told = {"signature": _signature(number)}
+    return {"anthropic": told, "bedrock": told, "openai": {"encrypted_content": _signature(number)}}
+
+
+def _signed_call(events: Iterable[Event], number: int) -> Iterator[Event]:
+    """Gemini 3 and later sign the first call of an answer, and refuse a history without it."""
+    told = {"thought_signature": _signature(number)}
+    for event in events:
+        if isinstance(event, ToolCallEvent):
+            event = msgspec.structs.replace(
+                event, provider_metadata={**(event.provider_metadata or {}), "google": told}
+            )
+        yield event
+
+
+def custom_tools(request: Request) -> list[str]:
+    """Names of the tools whose input is plain text: OpenAI's custom tools, on both of its wires."""
+    found = []
+    for tool in request.tools:
+        if isinstance(tool, ProviderTool) and tool.type == "custom":
+            inner = tool.options.get("custom")
+            found.append(str(tool.name or (inner.get("name") if isinstance(inner, dict) else "")))
+    return found
+
+
+def _call(call: Call, call_id: str, told: Metadata | None) -> Iterator[Event]:
     text = _input(call)
-    yield ToolInputStart(call.name, call_id)
+    yield ToolInputStart(call.name, call_id, provider_metadata=told)
     for start in range(0, len(text), _INPUT_CHARS):
         yield ToolInputDelta(text[start : start + _INPUT_CHARS], call_id)
     yield ToolInputEnd(call_id)
-    yield ToolCallEvent(call.name, text or "{}", call_id)
+    yield ToolCallEvent(call.name, text or ("" if told else "{}"), call_id, provider_metadata=told)
 
 
 def _input(call: Call) -> str:

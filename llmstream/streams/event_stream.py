@@ -284,6 +284,22 @@ class EventStream(AsyncOnly, AnswerView):
             self._spend(self.usage)
             self._conversation.messages += kept_of_a_broken_turn(self._fold.partial)
 
+    async def steer(self, message: str | Message) -> None:
+        """Gives the model a word of the user while it answers; returns once the server has taken it.
+
+        The model ends what it was saying where that can be, and goes on as told, in the same stream: what
+        it said stays, a `custom` event of kind "openai.steering" marks the place, further blocks follow.
+        Only over a WebSocket: `Model(..., transport="websocket")`.
+
+        raises: Unsupported for any other model; InvalidRequest where no answer is under way; what the server
+                says against it, after which the answer goes on as it was
+        """
+        if not isinstance(message, str | Message):
+            raise InvalidRequest(f"an answer is steered by a str or a Message, got {message!r}")
+        if self._over or self._call is None:
+            raise InvalidRequest("no answer is under way that could be steered. Read the stream first.")
+        await self._call.steer(Message.user(message).parts if isinstance(message, str) else message.parts)
+
     def _spend(self, usage: Usage) -> None:
         """Counts the tokens of a response that is over."""
         self.total_usage += usage

@@ -8,6 +8,7 @@ import functools
 import inspect
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
 
 import msgspec
@@ -20,6 +21,7 @@ from llmstream.dialects.base import (
     continues_answers,
     keeps_answers,
     output_abilities,
+    talks_over_sockets,
 )
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.events import Event, OtherWarning, Warning
@@ -32,6 +34,7 @@ from llmstream.streams.history import is_plain, mended
 from llmstream.streams.inlining import Inliner
 from llmstream.streams.observations import Observe
 from llmstream.streams.observers import joined
+from llmstream.streams.option_checks import Transport, check_transport
 from llmstream.streams.options import (
     ModelOptions,
     Options,
@@ -57,6 +60,8 @@ if TYPE_CHECKING:
     from llmstream.streams.capabilities import Capabilities
     from llmstream.streams.lookups import ModelCheck, TokenCount
     from llmstream.tools import AnyTool
+    from llmstream.transport.socket_answer import SocketWay
+    from llmstream.transport.socket_pool import SocketPool
 
 __all__ = ["ApiKey", "Model"]
 
@@ -76,9 +81,12 @@ class Model:
               bytes; by default none is, and such a request is refused
     limiter:  paces this model's requests together with those of every model that has the same one
     observe:  called with an `Observation` at each attempt, at the first content and at the end
+    transport: "websocket" where the vendor has that too (OpenAI's Responses): the steps of an agent go
+              over one socket, and an answer can be steered while it comes
     options:  those of `stream` that hold for every call which gives no other: temperature, system, tools
               and so on
-    raises:   InvalidRequest for a spec that names no provider or no model, an address or a key that is none
+    raises:   InvalidRequest for a spec that names no provider or no model, an address or a key that is none;
+              Unsupported for a provider without WebSockets
     """
 
     def __init__(
@@ -96,6 +104,7 @@ class Model:
         downloads: Downloads | None = None,
         limiter: Limiter | None = None,
         observe: Observe | None = None,
+        transport: Transport = "http",
         **options: Unpack[ModelOptions],
     ) -> None:
         name, colon, model = spec.partition(":") if isinstance(spec, str) else ("", "", "")
@@ -121,6 +130,10 @@ class Model:
         self._api_key = api_key
         self._headers = dict(headers or {})
         self._session = session
+        self._sockets: SocketPool | None = None  # the caller's own, while it is connected
+        self.transport = transport
+        if transport != "http":
+            check_transport(transport, self.provider)
         self.options = checked_defaults(self.name, options)
 
     def __repr__(self) -> str:
@@ -129,6 +142,24 @@ class Model:
     def stream(self, prompt: Prompt, **options: Unpack[Options]) -> EventStream:
         """A stream that accumulates and runs tools; see `EventStream`."""
         return EventStream(self, as_messages(prompt), options)
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[Model]:
+        """The same model over WebSockets of its own, which close when the block ends.
+
+        The first opens with the first request; more open where several answers come at once.
+
+        raises: Unsupported for a provider without WebSockets
+        """
+        from llmstream.transport.socket_pool import SocketPool  # brings aiohttp
+
+        check_transport("websocket", self.provider)
+        model = self.__copy__()
+        model.transport, model._sockets = "websocket", SocketPool()
+        try:
+            yield model
+        finally:
+            model._sockets.close()
 
     def resume(
         self, token: ResumeToken, prompt: Prompt = (), *, whole: bool = False, **options: Unpack[Options]
@@ -157,7 +188,8 @@ class Model:
         keeping = dialect_that_keeps(self.provider.dialect, token, provider=self.provider.name)
         request = Request(model=token.model)
         prepared = await self._addressed(Encoded(keeping.cancel(token.response_id)), request)
-        await end_kept(prepared, self.provider.decode_error, self.deadlines, self._session)
+        provider = self.provider
+        await end_kept(prepared, provider.decode_error, provider.name, self.deadlines, self._session)
 
     async def events(self, request: Request | Prompt, **options: Unpack[Options]) -> AsyncIterator[Event]:
         """The events of one response, and nothing else: no accumulation, no tools run.
@@ -258,7 +290,14 @@ class Model:
         keeping = dialect if keeps_answers(dialect) else None
         if keeping is not None and not keeping.is_kept(request, provider=name):
             keeping = None
+        sockets = self._way() if keeping is None else None
+        if keeping is not None and self.transport == "websocket":
+            warnings.append(
+                OtherWarning("answers in the background do not come over WebSockets; this one goes by HTTP")
+            )
         making = dialect.decoder if keeping is None else keeping.following_decoder
+        if sockets is not None and talks_over_sockets(dialect):
+            making = dialect.socket_decoder
         plan = self._plan(
             request,
             given,
@@ -271,6 +310,7 @@ class Model:
             kept=self._kept(keeping, request) if keeping and given.get("resume") else None,
             follows=keeping is not None,
             continued=self._continued(way.request, inliner, adapter) if keeping is None else None,
+            sockets=sockets,
         )
         return _calls()(plan, total_started=started)
 
@@ -304,6 +344,20 @@ class Model:
         )
         return _calls()(plan, total_started=started)
 
+    def _way(self) -> SocketWay | None:
+        """How a request goes over a socket; None where it goes by HTTP."""
+        dialect, name = self.provider.dialect, self.provider.name
+        if self.transport == "http" or not talks_over_sockets(dialect):
+            return None
+        from llmstream.transport.socket_answer import SocketWay  # brings aiohttp
+
+        return SocketWay(
+            functools.partial(dialect.talk, provider=name),
+            dialect.socket_request,
+            self._sockets,
+            self.limits.max_event_bytes,
+        )
+
     def _asked(self, request: Request) -> Asked:
         """The request in the mode of its response format; most have none."""
         if request.response_format is None:
@@ -316,6 +370,7 @@ class Model:
             provider=self.provider.name,
             decode_error=self.provider.decode_error,
             explain=self.provider.explain,
+            learn=self.provider.learn,
             content_type=self.provider.dialect.content_type,
             deadlines=given.get("deadlines") or self.deadlines,
             retry=given.get("retry") or self.retry,
@@ -388,7 +443,7 @@ class Model:
             api_key=key,
             headers={**headers, **self._headers, **request.headers},
         )
-        return Prepared(encoded, http, lambda: secrets_of(self._known_key(key), http.headers))
+        return Prepared(encoded, http, lambda: secrets_of(self._known_key(key), http.headers, http.url))
 
     def _known_key(self, given: str | None) -> str | None:
         """The key that was just sent, for the search for it; None if the environment has lost it since."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from typing import Any
 
@@ -23,12 +23,26 @@ TOOL = {"toolSpec": {"name": "weather", "description": "Weather of a city", "inp
 TOOLS: dict[str, Any] = {"toolConfig": {"tools": [TOOL]}}
 ASKED: list[Any] = [{"role": "user", "content": [{"text": "How warm is it?"}]}]
 
-Ask = Callable[..., Any]
+
+class Ask:
+    """`await ask(**options)`: the events of one answer; the client blocks, so it has a thread."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    async def __call__(self, **options: Any) -> list[Any]:
+        return await asyncio.to_thread(self._ask, **options)
+
+    def _ask(self, **options: Any) -> list[Any]:
+        options = {"modelId": "vendor.sim-v1:0", "messages": ASKED, **options}
+        answer = self.client.converse_stream(**options)
+        assert answer["ResponseMetadata"]["RequestId"].startswith("req_sim_")
+        with closing(answer["stream"]) as stream:
+            return list(stream)
 
 
 @asynccontextmanager
 async def connected(*turns: Turn, key: str = "sim-key") -> AsyncIterator[Ask]:
-    """`await ask(**options)`: the events of one answer; the client blocks, so it has a thread."""
     script = Script(turns) if turns else None
     config = botocore_config.Config(retries={"total_max_attempts": 1})
     credentials = {"aws_access_key_id": key, "aws_secret_access_key": "not-used"}
@@ -42,18 +56,7 @@ async def connected(*turns: Turn, key: str = "sim-key") -> AsyncIterator[Ask]:
                 **credentials,
             )
         ) as client:
-
-            def ask(**options: Any) -> list[Any]:
-                options = {"modelId": "vendor.sim-v1:0", "messages": ASKED, **options}
-                answer = client.converse_stream(**options)
-                assert answer["ResponseMetadata"]["RequestId"].startswith("req_sim_")
-                with closing(answer["stream"]) as stream:
-                    return list(stream)
-
-            async def in_thread(**options: Any) -> list[Any]:
-                return await asyncio.to_thread(ask, **options)
-
-            yield in_thread
+            yield Ask(client)
 
 
 def message_of(events: list[Any]) -> dict[str, Any]:
@@ -70,8 +73,11 @@ def message_of(events: list[Any]) -> dict[str, Any]:
             elif "text" in delta:
                 block["text"] = block.get("text", "") + delta["text"]
             else:
-                text = block.setdefault("reasoningContent", {"reasoningText": {"text": ""}})["reasoningText"]
-                text["text"] += delta["reasoningContent"]["text"]
+                thought = block.setdefault("reasoningContent", {"reasoningText": {"text": ""}})[
+                    "reasoningText"
+                ]
+                thought["text"] += delta["reasoningContent"].get("text", "")
+                thought |= {k: v for k, v in delta["reasoningContent"].items() if k == "signature"}
     content = [blocks[index] for index in sorted(blocks)]
     for block in content:
         if "toolUse" in block:
@@ -93,7 +99,8 @@ async def test_it_reads_reasoning_text_calls_reason_and_usage() -> None:
     async with connected(turn) as ask:
         events = await ask(**TOOLS)
     content = message_of(events)["content"]
-    assert content[0] == {"reasoningContent": {"reasoningText": {"text": "Hm hm."}}}
+    thought = content[0]["reasoningContent"]["reasoningText"]
+    assert (thought["text"], bool(thought["signature"])) == ("Hm hm.", True)
     assert content[1] == {"text": "Привет, мир"}
     calls = [block["toolUse"] for block in content[2:]]
     assert [(c["name"], c["input"]) for c in calls] == [("weather", {"city": "Łódź"}), ("clock", {})]
@@ -171,3 +178,74 @@ async def test_an_error_inside_the_stream_is_its_exception_frame(status: int, co
         with pytest.raises(exceptions.EventStreamError, match="it broke") as caught:
             await ask()
     assert caught.value.response["Error"]["Code"] == code
+
+
+CLAUDE = "eu.anthropic.claude-opus-5-5"
+ADAPTIVE: dict[str, Any] = {"thinking": {"type": "adaptive", "display": "summarized"}}
+CHOICE: Any = {"toolChoice": {"any": {}}}
+
+
+def thoughts_of(events: list[Any]) -> str:
+    deltas = [event["contentBlockDelta"]["delta"] for event in events if "contentBlockDelta" in event]
+    return "".join(delta.get("reasoningContent", {}).get("text", "") for delta in deltas)
+
+
+async def test_it_reasons_and_calls_a_tool_and_goes_on() -> None:
+    """The signed thought goes back before the call, as the vendor wants it."""
+    options: Any = {"modelId": CLAUDE, "additionalModelRequestFields": ADAPTIVE, **TOOLS}
+    async with connected() as ask:
+        events = await ask(**options)
+        assert thoughts_of(events) == "The tool weather can help here."
+        first = message_of(events)
+        assert first["content"][0]["reasoningContent"]["reasoningText"]["signature"]
+        result = {"toolUseId": first["content"][-1]["toolUse"]["toolUseId"], "content": [{"text": "7"}]}
+        history = [*ASKED, first, {"role": "user", "content": [{"toolResult": result}]}]
+        events = await ask(messages=history, **options)
+    assert "weather says: 7" in message_of(events)["content"][-1]["text"]
+    assert thoughts_of(events) == "The results are here."
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"additionalModelRequestFields": {"thinking": {"type": "disabled"}}}, "thinking.type.disabled"),
+        ({"toolConfig": {**TOOLS["toolConfig"], **CHOICE}}, "forced tool use"),
+        ({"inferenceConfig": {"temperature": 0.5}}, "temperature"),
+    ],
+)
+async def test_what_a_model_refuses_is_a_validation_error(options: Any, words: str) -> None:
+    async with connected(Turn(text="Hello.")) as ask:
+        with pytest.raises(exceptions.ClientError, match=words) as caught:
+            await ask(modelId=CLAUDE, **options)
+    assert caught.value.response["Error"]["Code"] == "ValidationException"
+
+
+async def test_a_forced_call_stands_alone() -> None:
+    async with connected() as ask:
+        (block,) = message_of(await ask(toolConfig={**TOOLS["toolConfig"], **CHOICE}))["content"]
+    assert (block["toolUse"]["name"], block["toolUse"]["input"]) == ("weather", {"city": "Paris"})
+
+
+async def test_an_answer_of_a_schema_is_json() -> None:
+    shape = {**SCHEMA, "additionalProperties": False}
+    text = botocore.compat.json.dumps(shape)
+    output = {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": {"schema": text}}}}
+    async with connected() as ask:
+        (block,) = message_of(await ask(outputConfig=output))["content"]
+    assert block["text"] == '{"city":"Paris"}'
+
+
+async def test_tokens_are_counted_before_asking() -> None:
+    words = [{"role": "user", "content": [{"text": "x" * 40}]}]
+    async with connected() as ask:
+        counted = await asyncio.to_thread(
+            ask.client.count_tokens, modelId="m", input={"converse": {"messages": words}}
+        )
+    assert counted["inputTokens"] == 10
+
+
+async def test_an_answer_in_one_piece_is_refused_by_name() -> None:
+    async with connected() as ask:
+        with pytest.raises(exceptions.ClientError, match="only streams: ask with /converse-stream") as caught:
+            await asyncio.to_thread(ask.client.converse, modelId="m", messages=ASKED)
+    assert caught.value.response["Error"]["Code"] == "ValidationException"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -141,6 +143,7 @@ async def test_finish_reasons_are_its_own(reason: Any) -> None:
     [
         (400, "BadRequestError"),
         (401, "UnauthorizedError"),
+        (403, "ForbiddenError"),
         (404, "NotFoundError"),
         (422, "UnprocessableEntityError"),
         (429, "TooManyRequestsError"),
@@ -170,3 +173,43 @@ async def test_an_error_inside_the_stream_is_in_its_last_event() -> None:
     async with connected(Turn(text="a b", fault=Break(after_events=3, message="it broke"))) as client:
         end = (await collect(client))[-1].delta
     assert (end.finish_reason, end.error) == ("ERROR", "it broke")
+
+
+async def test_thinking_is_asked_for_and_switched_off() -> None:
+    async with connected() as client:
+        events = await collect(client, thinking={"type": "enabled", "token_budget": 512})
+        assert "".join(m.content.thinking or "" for m in deltas_of(events, "content-delta"))
+        events = await collect(client, thinking={"type": "disabled"})
+        assert not "".join(m.content.thinking or "" for m in deltas_of(events, "content-delta"))
+    assert text_of(events).startswith("You said: How warm is it?")
+
+
+async def test_a_forced_call_stands_alone() -> None:
+    async with connected() as client:
+        events = await collect(client, tools=[TOOL], tool_choice="REQUIRED", strict_tools=True)
+    assert text_of(events) == ""
+    assert [call[1:] for call in calls_of(events)] == [["weather", '{"city":"Paris"}']]
+
+
+async def test_an_answer_of_a_schema_is_json() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"city": {"type": "string"}, "year": {"type": "integer"}},
+        "required": ["city", "year"],
+    }
+    async with connected() as client:
+        events = await collect(client, response_format={"type": "json_object", "json_schema": schema})
+    assert json.loads(text_of(events)) == {"city": "Paris", "year": 1}
+
+
+async def test_models_are_looked_up() -> None:
+    async with connected() as client:
+        assert [model.name for model in (await client.models.list()).models] == ["sim"]
+
+
+async def test_the_client_that_blocks_reads_the_same() -> None:
+    async with Simulator(Script((Turn(text="Hello."),)), dialects=[Cohere()]) as simulator:
+        options: Any = {"model": "sim", "messages": ASKED}
+        with cohere.ClientV2(api_key="sim-key", base_url=simulator.url) as own:
+            events = await asyncio.to_thread(lambda: list(own.chat_stream(**options)))
+    assert text_of(events) == "Hello."

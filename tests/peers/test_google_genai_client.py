@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -32,12 +33,14 @@ async def connected(*turns: Turn, key: str = "sim-key", vertex: bool = False) ->
     async with Simulator(script, dialects=[dialect], api_keys={"sim-key"}) as simulator:
         made = genai.Client(api_key=key, vertexai=vertex, http_options={"base_url": simulator.url})
         async with made.aio as client:
-            client.received = simulator.requests
+            client.received, client.received_from = simulator.requests, simulator.url
             yield client
 
 
-async def collect(client: Any, contents: Any = "How warm is it?", **config: Any) -> list[Any]:
-    stream = await client.models.generate_content_stream(model="sim", contents=contents, config=config)
+async def collect(
+    client: Any, contents: Any = "How warm is it?", model: str = "sim", **config: Any
+) -> list[Any]:
+    stream = await client.models.generate_content_stream(model=model, contents=contents, config=config)
     return [chunk async for chunk in stream]
 
 
@@ -112,6 +115,7 @@ async def test_finish_reasons_are_its_own(reason: Any, told: str) -> None:
     ("status", "kind", "told"),
     [
         (400, "ClientError", "INVALID_ARGUMENT"),
+        (401, "ClientError", "UNAUTHENTICATED"),
         (403, "ClientError", "PERMISSION_DENIED"),
         (404, "ClientError", "NOT_FOUND"),
         (429, "ClientError", "RESOURCE_EXHAUSTED"),
@@ -165,3 +169,63 @@ async def test_without_its_automatism_it_gets_the_token() -> None:
         with pytest.raises(errors.ClientError, match="not valid"):
             await collect(client, continuation_token=b"none of ours")
     assert texts_of(first) + texts_of(rest) == LONG
+
+
+@pytest.mark.parametrize(
+    ("model", "thinking"),
+    [
+        ("gemini-4-argon", {"thinking_level": "HIGH"}),
+        ("gemini-4-hydrogen", {"thinking_level": "XHIGH"}),
+        ("gemini-3.5-flash", {"thinking_level": "MINIMAL"}),
+        ("gemini-2.5-flash", {"thinking_budget": 512}),
+    ],
+)
+async def test_levels_that_a_model_knows_are_answered(model: str, thinking: Any) -> None:
+    async with connected(Turn(reasoning="Hm.", text="Hello.")) as client:
+        config = {"include_thoughts": True, **thinking}
+        chunks = await collect(client, model=model, thinking_config=config)
+    assert (texts_of(chunks, thought=True), texts_of(chunks)) == ("Hm.", "Hello.")
+
+
+@pytest.mark.parametrize("model", ["gemini-4-argon", "gemini-3.7-flash", "gemini-flash-latest"])
+async def test_levels_that_it_does_not_are_refused(model: str) -> None:
+    async with connected(Turn(text="Hello.")) as client:
+        with pytest.raises(errors.ClientError, match="MINIMAL is not supported") as caught:
+            await collect(client, model=model, thinking_config={"thinking_level": "MINIMAL"})
+    assert caught.value.code == 400
+
+
+async def test_it_parses_an_answer_of_a_schema() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    place = pydantic.create_model("Place", city=str, year=int)
+    async with connected() as client:
+        chunks = await collect(client, response_mime_type="application/json", response_schema=place)
+    assert place.model_validate_json(texts_of(chunks)) == place(city="Paris", year=1)
+
+
+async def test_models_and_tokens_are_looked_up() -> None:
+    async with connected() as client:
+        models = [model.name async for model in await client.models.list()]
+        model = await client.models.get(model="gemini-4-argon")
+        counted = await client.models.count_tokens(model="sim", contents="x" * 40)
+    assert (models, model.name, counted.total_tokens) == (["models/sim"], "models/gemini-4-argon", 10)
+
+
+@pytest.mark.parametrize("vertex", [False, True])
+async def test_an_answer_in_one_piece_is_refused_by_name(vertex: bool) -> None:
+    async with connected(vertex=vertex) as client:
+        with pytest.raises(errors.ClientError, match="only streams: ask with :streamGenerateContent"):
+            await client.models.generate_content(model="sim", contents="Hi")
+
+
+async def test_the_client_that_blocks_reads_the_same() -> None:
+    async with connected(Turn(text="Hello.")) as client:
+        url = client.received_from
+
+        def blocking() -> str:
+            own = genai.Client(api_key="sim-key", http_options={"base_url": url})
+            chunks = list(own.models.generate_content_stream(model="sim", contents="Hi"))
+            own.close()
+            return texts_of(chunks)
+
+        assert await asyncio.to_thread(blocking) == "Hello."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -100,7 +101,7 @@ async def test_finish_reasons_are_its_own(reason: Any) -> None:
         assert (await collect(client))[-1].choices[0].finish_reason == reason
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 503])
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 503, 529])
 async def test_refusals_are_its_typed_errors(status: int) -> None:
     async with connected(Turn(fault=Refuse(status=status, message="not today"))) as client:
         with pytest.raises(errors.SDKError, match="not today") as caught:
@@ -131,3 +132,60 @@ async def test_an_error_inside_the_stream_is_no_answer() -> None:
     async with connected(Turn(text="a b", fault=Break(after_events=3, message="it broke"))) as client:
         with pytest.raises(errors.MistralError):
             await collect(client)
+
+
+@pytest.mark.parametrize(
+    ("model", "effort"),
+    [("mistral-large-4", "low"), ("zai-glm-5-3", "max"), ("mistral-medium-latest", "none")],
+)
+async def test_efforts_that_a_model_knows_are_answered(model: str, effort: Any) -> None:
+    async with connected(Turn(reasoning="Hm.", text="Hello.")) as client:
+        chunks = await collect(client, model=model, reasoning_effort=effort)
+    assert (thoughts_of(chunks), text_of(chunks)) == ("Hm.", "Hello.")
+
+
+@pytest.mark.parametrize(("model", "effort"), [("mistral-large-4", "none"), ("zai-glm-5-3", "none")])
+async def test_efforts_that_it_does_not_are_refused(model: str, effort: Any) -> None:
+    async with connected(Turn(text="Hello.")) as client:
+        with pytest.raises(errors.MistralError) as caught:
+            await collect(client, model=model, reasoning_effort=effort)
+    assert caught.value.status_code in (400, 422)
+    assert "reasoning_effort" in caught.value.body
+
+
+async def test_it_reasons_before_a_call_that_it_was_not_forced_to() -> None:
+    async with connected() as client:
+        chunks = await collect(client, tools=[TOOL], reasoning_effort="high")
+        assert (bool(thoughts_of(chunks)), text_of(chunks)) == (True, "Let me use weather.")
+        chunks = await collect(client, tools=[TOOL], tool_choice="any")
+        assert (thoughts_of(chunks), text_of(chunks)) == ("", "")
+    (call,) = calls_of(chunks)
+    assert (call.function.name, call.function.arguments) == ("weather", '{"city":"Paris"}')
+
+
+async def test_an_answer_of_a_schema_is_json() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    place = pydantic.create_model("Place", city=str, year=int)
+    async with connected() as client:
+        stream = await client.chat.parse_stream_async(place, model="sim", messages=ASKED)
+        async with stream:
+            chunks = [event.data async for event in stream]
+    assert place.model_validate_json(text_of(chunks)) == place(city="Paris", year=1)
+
+
+async def test_models_are_looked_up() -> None:
+    async with connected() as client:
+        assert [model.id for model in (await client.models.list_async()).data] == ["sim"]
+
+
+async def test_the_client_that_blocks_reads_the_same() -> None:
+    async with Simulator(Script((Turn(text="Hello."),))) as simulator:
+
+        def blocking() -> str:
+            with (
+                mistral.Mistral(api_key="sim-key", server_url=f"{simulator.url}/mistral") as own,
+                own.chat.stream(model="sim", messages=ASKED) as stream,
+            ):
+                return text_of([event.data for event in stream])
+
+        assert await asyncio.to_thread(blocking) == "Hello."

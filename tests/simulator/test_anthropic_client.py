@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from llmstream.events import Usage
 from llmstream.simulator import Break, Call, Refuse, Script, Simulator, Turn
 
 anthropic = pytest.importorskip("anthropic", reason="Anthropic's own client is not installed")
+# Its warnings of models that end say nothing of the wire.
+pytestmark = pytest.mark.filterwarnings("ignore:The model .* is deprecated:DeprecationWarning")
 
 TOOL: Any = {
     "name": "weather",
@@ -83,9 +86,13 @@ async def test_a_second_turn_with_results_is_answered() -> None:
     [
         (400, "BadRequestError"),
         (401, "AuthenticationError"),
+        (403, "PermissionDeniedError"),
         (404, "NotFoundError"),
+        (413, "RequestTooLargeError"),
         (429, "RateLimitError"),
         (500, "InternalServerError"),
+        (503, "ServiceUnavailableError"),
+        (529, "OverloadedError"),
     ],
 )
 async def test_refusals_are_its_typed_errors(status: int, kind: str) -> None:
@@ -114,3 +121,192 @@ async def test_an_error_inside_the_stream_is_its_error() -> None:
     async with connected(turn) as client:
         with pytest.raises(anthropic.APIStatusError, match="it is busy"):
             await final(client)
+
+
+OFF: Any = {"type": "disabled"}
+BUDGET: Any = {"type": "enabled", "budget_tokens": 1024}
+BETWEEN: Any = {"type": "between_tools"}
+ADAPTIVE: Any = {"type": "adaptive", "display": "summarized"}
+UPDATES: Any = {"type": "adaptive", "display": "updates"}
+ANSWER = Turn(reasoning="Hm hm.", text="Hello.")
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("claude-opus-5-5", {"thinking": ADAPTIVE, "output_config": {"effort": "max"}}),
+        ("claude-fable-5-1", {"thinking": UPDATES}),
+        ("claude-sonnet-5-5", {"thinking": BETWEEN}),
+        ("claude-haiku-5-5", {"thinking": OFF, "output_config": {"effort": "high"}}),
+        ("claude-opus-4-8", {"thinking": OFF}),
+        ("claude-sonnet-4-5", {"thinking": BUDGET, "max_tokens": 4096}),
+        ("claude-opus-5", {"tools": [TOOL], "tool_choice": {"type": "any"}}),
+    ],
+)
+async def test_what_a_model_takes_is_answered(model: str, options: Any) -> None:
+    async with connected(ANSWER) as client:
+        message = await final(client, model=model, **options)
+    assert [block.type for block in message.content] == ["thinking", "text"]
+    assert message.content[0].signature
+    assert message.model == model
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "words"),
+    [
+        ("claude-opus-5-5", {"thinking": OFF}, "thinking.type.disabled"),
+        ("claude-fable-5-2", {"thinking": OFF}, "thinking.type.disabled"),
+        ("claude-opus-5-5", {"thinking": BETWEEN}, "thinking.type.between_tools"),
+        ("claude-sonnet-5-5", {"thinking": OFF}, "thinking.type.disabled"),
+        ("claude-opus-5", {"thinking": BUDGET, "max_tokens": 4096}, "thinking.type.enabled"),
+        ("claude-opus-5-5", {"tools": [TOOL], "tool_choice": {"type": "any"}}, "forced tool use"),
+        ("claude-sonnet-4-6", {"output_config": {"effort": "xhigh"}}, "output_config.effort"),
+        ("claude-haiku-4-5", {"output_config": {"effort": "low"}}, "effort parameter"),
+    ],
+)
+async def test_what_a_model_refuses_is_a_bad_request(model: str, options: Any, words: str) -> None:
+    async with connected(ANSWER) as client:
+        with pytest.raises(anthropic.BadRequestError, match=words):
+            await final(client, model=model, **options)
+
+
+async def test_a_runner_of_tools_runs_to_the_end() -> None:
+    """It begins with a message thread, is refused by its code, and sends the conversation."""
+    asked: list[str] = []
+
+    @anthropic.beta_async_tool
+    async def weather(city: str) -> str:
+        """Weather of a city."""
+        asked.append(city)
+        return f"7 degrees in {city}"
+
+    async with connected() as client:
+        runner = client.beta.messages.tool_runner(
+            model="claude-opus-5-5",
+            max_tokens=256,
+            messages=[{"role": "user", "content": "How warm is it in Oslo?"}],
+            tools=[weather],
+            thinking={"type": "adaptive", "display": "summarized"},
+            output_config={"effort": "low"},
+            stream=True,
+        )
+        messages = [await stream.get_final_message() async for stream in runner]
+    assert asked == ["Oslo"]
+    assert [m.stop_reason for m in messages] == ["tool_use", "end_turn"]
+    assert [block.type for block in messages[0].content] == ["thinking", "text", "tool_use"]
+    assert "weather says: 7 degrees in Oslo" in messages[1].content[-1].text
+
+
+async def test_a_thread_is_refused_by_name() -> None:
+    async with connected() as client:
+        thread = client.beta.messages.thread(model="sim", max_tokens=64)
+        with pytest.raises(anthropic.BadRequestError, match="message threads are not served") as caught:
+            async with thread.stream({"role": "user", "content": "Hi"}) as stream:
+                await stream.get_final_message()
+    assert caught.value.error_code == "thread_unsupported_request"
+    assert caught.value.body["request_id"] == caught.value.request_id == "req_sim_0"
+
+
+async def test_it_parses_an_answer_of_a_schema() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    place = pydantic.create_model("Place", city=str, year=int)
+    async with connected() as client:
+        message = await final(client, output_format=place)
+    assert message.parsed_output == place(city="Paris", year=1)
+
+
+async def test_instructions_may_stand_between_the_turns() -> None:
+    talk = [
+        *ASKED,
+        {"role": "assistant", "content": "7 degrees."},
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "And now?"},
+    ]
+    async with connected() as client:
+        message = await final(client, model="claude-opus-5-5", messages=talk)
+        assert "You said: And now?" in message.content[0].text
+        with pytest.raises(anthropic.BadRequestError, match="role 'system' is not supported"):
+            await final(client, model="claude-sonnet-4-5", messages=talk)
+
+
+async def test_no_tokens_at_all_fill_the_cache() -> None:
+    async with connected() as client:
+        message = await final(client, max_tokens=0, cache_control={"type": "ephemeral"})
+    assert (message.content, message.stop_reason, message.usage.output_tokens) == ([], "max_tokens", 0)
+
+
+async def test_toolsets_have_no_name() -> None:
+    sets: Any = [{"type": "computer_toolset_20260801"}, {"type": "browser_toolset_20260801"}]
+    async with connected(ANSWER) as client:
+        message = await final(client, model="claude-opus-5-5", tools=[*sets, TOOL])
+    assert message.content[-1].text == "Hello."
+
+
+async def test_both_versions_and_both_ways_of_the_key() -> None:
+    old = {"anthropic-version": "2023-06-01", "x-api-key": "sim-key", "authorization": anthropic.omit}
+    async with connected(ANSWER) as client:
+        with pytest.raises(anthropic.BadRequestError, match="temperature: Extra inputs are not permitted"):
+            await final(client, extra_body={"temperature": 0.5})
+        message = await final(client, extra_body={"temperature": 0.5}, extra_headers=old)
+        assert message.content[-1].text == "Hello."
+        with pytest.raises(anthropic.AuthenticationError):
+            await final(client, extra_headers={**old, "x-api-key": "wrong"})
+
+
+async def test_models_and_tokens_are_looked_up() -> None:
+    async with connected() as client:
+        counted = await client.messages.count_tokens(
+            model="sim", messages=[{"role": "user", "content": "x" * 40}]
+        )
+        model = await client.models.retrieve("claude-opus-5-5")
+    assert (counted.input_tokens, model.id) == (10, "claude-opus-5-5")
+
+
+async def test_events_one_by_one_and_the_client_that_blocks() -> None:
+    async with connected(ANSWER) as client:
+        options: Any = {"model": "sim", "max_tokens": 16, "messages": ASKED}
+        kinds = [event.type async for event in await client.messages.create(stream=True, **options)]
+
+        def blocking() -> str:
+            with (
+                closing(
+                    anthropic.Anthropic(base_url=str(client.base_url), api_key="sim-key", max_retries=0)
+                ) as own,
+                own.messages.stream(**options) as stream,
+            ):
+                return "".join(stream.text_stream)
+
+        text = await asyncio.to_thread(blocking)
+    assert (kinds[0], kinds[-1]) == ("message_start", "message_stop")
+    assert kinds.count("content_block_stop") == 2
+    assert text == "Hello."
+
+
+async def test_fields_of_today_are_taken() -> None:
+    """Blocks and settings of the betas that anthropic 2.12 knows."""
+    click = {"type": "tool_use", "id": "t1", "name": "left_click", "toolset_name": "computer", "input": {}}
+    talk: Any = [
+        *ASKED,
+        {"role": "assistant", "content": [{"type": "compaction", "content": "They talked."}]},
+        {"role": "user", "content": "Click."},
+        {"role": "assistant", "content": [click]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "clicked"}]},
+        {"role": "system", "content": [{"type": "tool_removal", "name": "weather"}], "clear_at": "turn_end"},
+        {"role": "user", "content": [{"type": "text", "text": "And?"}], "output_config": {"effort": "low"}},
+    ]
+    options: Any = {
+        "model": "claude-opus-5-5",
+        "messages": talk,
+        "max_tokens": 256,
+        "cache_control": {"type": "ephemeral", "ttl": "1h"},
+        "context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]},
+        "fallbacks": [{"model": "claude-sonnet-5-5"}],
+        "output_config": {"effort": "high", "task_budget": {"type": "tokens", "total": 20000}},
+        "speed": "fast",
+        "thinking": {"type": "adaptive", "display": "updates", "block_binding": {}},
+        "tools": [TOOL, {"type": "computer_toolset_20260801"}, {"type": "web_search_20260318", "name": "w"}],
+        "betas": ["message-threads-2026-08-12", "inline-tools-2026-09-15"],
+    }
+    async with connected(ANSWER) as client, client.beta.messages.stream(**options) as stream:
+        message = await stream.get_final_message()
+    assert message.content[-1].text == "Hello."

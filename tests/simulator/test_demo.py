@@ -21,8 +21,25 @@ def turn(*messages: Message, **fields: object) -> Turn:
 def test_with_tools_it_calls_the_first() -> None:
     said = turn(Message.user("How warm?"), tools=(ProviderTool("web"), WEATHER, CLOCK))
     assert said.calls == (Call("weather", {"city": "Paris"}),)
-    assert said.reasoning
     assert said.text
+    assert not said.reasoning
+    thinks = Reasoning(effort="low")
+    assert turn(Message.user("How warm?"), tools=(WEATHER,), reasoning=thinks).reasoning
+
+
+def test_a_forced_call_stands_alone() -> None:
+    """Clients that force a call to get JSON take any text before it for the answer."""
+    for choice in ("required", NamedTool("weather")):
+        said = turn(Message.user("How warm?"), tools=(WEATHER,), tool_choice=choice)
+        assert (said.reasoning, said.text) == ("", "")
+        assert said.calls == (Call("weather", {"city": "Paris"}),)
+
+
+def test_a_tool_of_plain_text_gets_the_prompt() -> None:
+    chat = ProviderTool("custom", options={"custom": {"name": "shell"}})
+    for tool in (chat, ProviderTool("custom", "shell")):
+        assert turn(Message.user("ls -la"), tools=(tool,)).calls == (Call("shell", "ls -la"),)
+    assert turn(tools=(chat, CLOCK), tool_choice=NamedTool("shell")).calls == (Call("shell", ""),)
 
 
 def test_a_tool_choice_is_obeyed() -> None:
@@ -52,6 +69,11 @@ def test_without_tools_it_takes_up_the_prompt() -> None:
 def test_reasoning_comes_when_asked_for() -> None:
     assert turn(Message.user("x"), reasoning=Reasoning(effort="low")).reasoning
     assert not turn(Message.user("x"), reasoning=Reasoning(effort="none")).reasoning
+    adaptive = {"thinking": {"type": "adaptive"}}
+    for own in (adaptive, {"think": True}, {"additionalModelRequestFields": adaptive}):
+        assert turn(Message.user("x"), provider_options={"acme": own}).reasoning
+    for own in ({"thinking": {"type": "between_tools"}}, {"thinking": True}, {"think": False}):
+        assert not turn(Message.user("x"), provider_options={"acme": own}).reasoning
 
 
 def test_a_schema_gets_json() -> None:

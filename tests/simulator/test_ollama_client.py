@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -73,7 +74,7 @@ async def test_a_second_turn_with_results_is_answered() -> None:
     assert [m.model for m in listed.models] == ["sim"]
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 429, 503])
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 503, 529])
 async def test_refusals_are_its_typed_errors(status: int) -> None:
     async with connected(Turn(fault=Refuse(status=status, message="no"))) as client:
         with pytest.raises(ollama.ResponseError, match="no") as caught:
@@ -92,3 +93,62 @@ async def test_a_dropped_connection_is_an_error_of_its_transport() -> None:
     async with connected(Turn(text="a b", fault=Cut(after_events=3))) as client:
         with pytest.raises(httpx.RemoteProtocolError):
             await collect(client)
+
+
+def thoughts_of(parts: list[Any]) -> str:
+    return "".join(p.message.thinking or "" for p in parts)
+
+
+def text_of(parts: list[Any]) -> str:
+    return "".join(p.message.content or "" for p in parts)
+
+
+@pytest.mark.parametrize("think", [True, "low", "high"])
+async def test_it_thinks_where_it_was_asked_to(think: Any) -> None:
+    async with connected() as client:
+        assert thoughts_of(await collect(client, think=think))
+        assert not thoughts_of(await collect(client, think=False))
+        parts = await collect(client, think=think, tools=[TOOL])
+    assert thoughts_of(parts) == "The tool weather can help here."
+    assert [c.function.name for p in parts for c in p.message.tool_calls or ()] == ["weather"]
+
+
+async def test_a_function_is_a_tool() -> None:
+    def weather(city: str) -> str:
+        """Weather of a city.
+
+        Args:
+            city: where
+        """
+        return f"7 degrees in {city}"
+
+    async with connected() as client:
+        parts = await collect(client, tools=[weather])
+    assert [c.function.arguments for p in parts for c in p.message.tool_calls or ()] == [{"city": "Paris"}]
+
+
+async def test_an_answer_of_a_schema_is_json() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    place = pydantic.create_model("Place", city=str, year=int)
+    async with connected() as client:
+        text = text_of(await collect(client, format=place.model_json_schema()))
+    assert place.model_validate_json(text) == place(city="Paris", year=1)
+
+
+async def test_a_model_is_looked_up() -> None:
+    async with connected() as client:
+        assert {"completion", "tools", "thinking"} <= set((await client.show("sim")).capabilities)
+
+
+async def test_an_answer_in_one_piece_is_refused() -> None:
+    async with connected() as client:
+        with pytest.raises(ollama.ResponseError, match="only streams"):
+            await client.chat(model="sim", messages=ASKED)
+
+
+async def test_the_client_that_blocks_reads_the_same() -> None:
+    async with Simulator(Script((Turn(text="Hello."),)), dialects=[Ollama()]) as simulator:
+        options: Any = {"model": "sim", "messages": ASKED, "stream": True}
+        with ollama.Client(host=simulator.url) as own:
+            parts = await asyncio.to_thread(lambda: list(own.chat(**options)))
+    assert text_of(parts) == "Hello."

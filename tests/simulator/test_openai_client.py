@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import Any
 
 import pytest
@@ -100,9 +101,13 @@ async def test_a_second_turn_with_results_is_answered() -> None:
     [
         (400, "BadRequestError"),
         (401, "AuthenticationError"),
+        (403, "PermissionDeniedError"),
         (404, "NotFoundError"),
+        (409, "ConflictError"),
+        (422, "UnprocessableEntityError"),
         (429, "RateLimitError"),
         (500, "InternalServerError"),
+        (529, "InternalServerError"),
     ],
 )
 async def test_refusals_are_its_typed_errors(status: int, kind: str) -> None:
@@ -142,3 +147,92 @@ async def test_its_azure_flavour_reads_the_same() -> None:
         chunks = await collect(client)
     assert text_of(chunks) == "Hello."
     assert simulator.requests[0].http.url.startswith("/openai/deployments/sim/chat/completions?")
+
+
+ANSWER = Turn(text="Hello.")
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("gpt-6-sol", {"reasoning_effort": "xhigh"}),
+        ("gpt-6-sol", {"reasoning_effort": "none", "tools": [TOOL]}),
+        ("gpt-5.4", {"tools": [TOOL]}),
+        ("gpt-5", {"reasoning_effort": "minimal", "tools": [TOOL]}),
+        ("gpt-4.1", {"temperature": 0.5, "max_tokens": 10, "stop": "x"}),
+        ("gpt-6-luna", {"max_completion_tokens": 10, "verbosity": "low", "service_tier": "flex"}),
+    ],
+)
+async def test_what_a_model_takes_is_answered(model: str, options: Any) -> None:
+    async with connected(ANSWER) as client:
+        assert text_of(await collect(client, model=model, **options)) == "Hello."
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "param"),
+    [
+        ("gpt-6-astra", {"reasoning_effort": "none"}, "reasoning_effort"),
+        ("gpt-6-sol", {"reasoning_effort": "max"}, "reasoning_effort"),
+        ("gpt-6-sol", {"tools": [TOOL]}, "reasoning_effort"),
+        ("gpt-5.4", {"reasoning_effort": "low", "tools": [TOOL]}, "reasoning_effort"),
+        ("gpt-6-sol", {"temperature": 0.5}, "temperature"),
+        ("gpt-5", {"max_tokens": 10}, "max_tokens"),
+    ],
+)
+async def test_what_a_model_refuses_names_the_field(model: str, options: Any, param: str) -> None:
+    async with connected(ANSWER) as client:
+        with pytest.raises(openai.BadRequestError) as caught:
+            await collect(client, model=model, **options)
+    assert caught.value.param == param
+
+
+async def test_custom_tools_are_called_with_plain_text() -> None:
+    custom: Any = {"type": "custom", "custom": {"name": "shell", "description": "Runs a line"}}
+    turns = (Turn(calls=(Call("shell", "ls -la /tmp"),)), Turn(text="Nothing is there."))
+    async with connected(*turns) as client:
+        deltas = [c.choices[0].delta for c in await collect(client, tools=[custom]) if c.choices]
+        pieces = [call.to_dict() for d in deltas for call in d.tool_calls or ()]
+        assert (pieces[0]["type"], pieces[0]["custom"]["name"]) == ("custom", "shell")
+        line = "".join(piece["custom"].get("input", "") for piece in pieces)
+        assert line == "ls -la /tmp"
+        call = {"id": pieces[0]["id"], "type": "custom", "custom": {"name": "shell", "input": line}}
+        history = [
+            *ASKED,
+            {"role": "assistant", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": call["id"], "content": "(nothing)"},
+        ]
+        second = await collect(client, messages=history, tools=[custom])
+    assert text_of(second) == "Nothing is there."
+
+
+async def test_it_parses_an_answer_of_a_schema() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    place = pydantic.create_model("Place", city=str, year=int)
+    async with (
+        connected() as client,
+        client.chat.completions.stream(model="sim", messages=ASKED, response_format=place) as stream,
+    ):
+        message = (await stream.get_final_completion()).choices[0].message
+    assert message.parsed == place(city="Paris", year=1)
+
+
+async def test_instructions_may_stand_between_the_turns() -> None:
+    talk = [*ASKED, {"role": "assistant", "content": "7."}, {"role": "developer", "content": "Be brief."}]
+    async with connected(ANSWER) as client:
+        assert text_of(await collect(client, messages=[*talk, *ASKED])) == "Hello."
+
+
+async def test_one_model_is_looked_up() -> None:
+    async with connected() as client:
+        assert (await client.models.retrieve("gpt-6-sol")).id == "gpt-6-sol"
+
+
+async def test_the_client_that_blocks_reads_the_same() -> None:
+    async with connected(ANSWER) as client:
+
+        def blocking() -> str:
+            with closing(openai.OpenAI(base_url=client.base_url, api_key="sim-key", max_retries=0)) as own:
+                stream = own.chat.completions.create(model="sim", messages=ASKED, stream=True)
+                return text_of(list(stream))
+
+        assert await asyncio.to_thread(blocking) == "Hello."

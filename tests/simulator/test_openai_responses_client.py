@@ -109,9 +109,11 @@ async def test_a_limit_is_an_incomplete_response() -> None:
     [
         (400, "BadRequestError"),
         (401, "AuthenticationError"),
+        (403, "PermissionDeniedError"),
         (404, "NotFoundError"),
         (429, "RateLimitError"),
         (500, "InternalServerError"),
+        (529, "InternalServerError"),
     ],
 )
 async def test_refusals_are_its_typed_errors(status: int, kind: str) -> None:
@@ -132,3 +134,128 @@ async def test_an_error_inside_the_stream_is_told() -> None:
         stream = await client.responses.create(model="sim", input="How warm is it?", stream=True)
         with pytest.raises(openai.APIError, match="it broke"):
             [event async for event in stream]
+
+
+ANSWER = Turn(text="Hello.")
+
+
+@pytest.mark.parametrize(
+    ("model", "effort"),
+    [("gpt-6-sol", "max"), ("gpt-6-sol", "none"), ("gpt-6-astra", "xhigh"), ("gpt-5", "minimal")],
+)
+async def test_efforts_that_a_model_knows_are_answered(model: str, effort: Any) -> None:
+    async with connected(ANSWER) as client:
+        _, response = await collect(client, model=model, reasoning={"effort": effort}, tools=[TOOL])
+    assert (response.output_text, response.reasoning.effort) == ("Hello.", effort)
+
+
+@pytest.mark.parametrize(
+    ("model", "effort"), [("gpt-6-astra", "none"), ("gpt-6-sol", "minimal"), ("gpt-5", "max"), ("o3", "none")]
+)
+async def test_efforts_that_it_does_not_are_refused(model: str, effort: Any) -> None:
+    async with connected(ANSWER) as client:
+        with pytest.raises(openai.BadRequestError, match="is not supported with the model") as caught:
+            await collect(client, model=model, reasoning={"effort": effort})
+    assert caught.value.param == "reasoning.effort"
+
+
+async def test_sampling_is_refused_by_models_that_reason() -> None:
+    async with connected(ANSWER) as client:
+        with pytest.raises(openai.BadRequestError, match="'temperature' is not supported"):
+            await collect(client, model="gpt-6-astra", temperature=0.5)
+        _, response = await collect(client, model="gpt-4.1", temperature=0.5)
+    assert (response.output_text, response.temperature) == ("Hello.", 0.5)
+
+
+async def test_the_response_repeats_the_request() -> None:
+    async with connected(ANSWER) as client:
+        _, response = await collect(
+            client, tools=[TOOL], instructions="Be brief.", metadata={"who": "me"}, max_output_tokens=99
+        )
+    assert [tool.name for tool in response.tools] == ["weather"]
+    assert (response.instructions, response.metadata) == ("Be brief.", {"who": "me"})
+    assert response.max_output_tokens == 99
+
+
+async def test_custom_tools_are_called_with_plain_text() -> None:
+    custom: Any = {"type": "custom", "name": "shell", "description": "Runs a line"}
+    turns = (Turn(calls=(Call("shell", "ls -la /tmp"),)), Turn(text="Nothing is there."))
+    async with connected(*turns) as client:
+        events, first = await collect(client, tools=[custom])
+        assert joined(events, "response.custom_tool_call_input.delta") == "ls -la /tmp"
+        (call,) = first.output
+        assert (call.type, call.name, call.input) == ("custom_tool_call", "shell", "ls -la /tmp")
+        result = {"type": "custom_tool_call_output", "call_id": call.call_id, "output": "(nothing)"}
+        _, second = await collect(client, input=[*first.output, result], tools=[custom])
+    assert second.output_text == "Nothing is there."
+
+
+async def test_its_runner_of_tools_runs_to_the_end() -> None:
+    """Its items have ids that come once in a run, and the response repeats its tools."""
+    runners = pytest.importorskip("openai.lib.responses_tool_runner")
+    asked: list[object] = []
+
+    async def weather(arguments: dict[str, object]) -> str:
+        asked.append(arguments["city"])
+        return "7 degrees"
+
+    function = runners.AsyncRegisteredFunction({**TOOL, "strict": False}, weather)
+    runner = runners.AsyncResponsesToolRunner(functions=[function])
+    async with connected() as client:
+        params: Any = {"model": "sim", "input": "How warm is it in Oslo?", "reasoning": {"effort": "low"}}
+        response = await runner.run(client, params, stream=True)
+    assert asked == ["Oslo"]
+    assert "weather says: 7 degrees" in response.output_text
+
+
+async def test_tokens_are_counted_before_asking() -> None:
+    async with connected() as client:
+        counted = await client.responses.input_tokens.count(model="sim", input="x" * 40)
+    assert counted.input_tokens == 10
+
+
+async def test_fields_of_today_are_taken() -> None:
+    """All that openai 3.54 knows beside the conversation, on a model that knows it."""
+    options: Any = {
+        "model": "gpt-6-sol",
+        "include": ["reasoning.encrypted_content", "web_search_call.action.sources"],
+        "reasoning": {"effort": "high", "mode": "pro", "context": "all_turns", "summary": "detailed"},
+        "text": {"verbosity": "low"},
+        "store": False,
+        "tools": [{**TOOL, "async": True}, {"type": "web_search"}, {"type": "tool_search"}],
+        "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}]},
+        "prompt_cache_key": "k",
+        "prompt_cache_options": {"mode": "explicit", "ttl": "12h"},
+        "safety_identifier": "s",
+        "service_tier": "flex",
+        "max_tool_calls": 3,
+        "truncation": "auto",
+        "input": [
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": "Hello."},
+            {"role": "developer", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "input_text", "text": "And now?"}]},
+        ],
+    }
+    async with connected(Turn(reasoning="Hm.", text="Hello.")) as client:
+        _, response = await collect(client, **options)
+    assert response.output_text == "Hello."
+    assert response.output[0].encrypted_content
+    assert (response.reasoning.effort, response.reasoning.summary) == ("high", "detailed")
+    assert (response.truncation, response.prompt_cache_key, response.store) == ("auto", "k", False)
+    assert response.text.verbosity == "low"
+
+
+async def test_its_output_goes_back_where_nothing_is_stored() -> None:
+    options: Any = {"store": False, "include": ["reasoning.encrypted_content"], "tools": [TOOL]}
+    async with connected() as client:
+        _, first = await collect(client, reasoning={"effort": "low"}, **options)
+        assert [item.type for item in first.output] == ["reasoning", "message", "function_call"]
+        call = first.output[-1]
+        history = [
+            {"role": "user", "content": "How warm is it?"},
+            *(item.to_dict() for item in first.output),
+            {"type": "function_call_output", "call_id": call.call_id, "output": "7 degrees"},
+        ]
+        _, second = await collect(client, input=history, **options)
+    assert "7 degrees" in second.output_text

@@ -305,13 +305,92 @@ async def test_unknown_paths_and_foreign_hosts_are_turned_away(session: aiohttp.
 async def test_lists_of_models_for_real_clients(session: aiohttp.ClientSession) -> None:
     async with Simulator(models=("a", "b")) as simulator:
         async with session.get(simulator.url + "/v1/models") as answer:
-            assert [m["id"] for m in (await answer.json())["data"]] == ["a", "b"]
+            page = await answer.json()
+            assert [m["id"] for m in page["data"]] == ["a", "b"]
+            assert [m["name"] for m in page["models"]] == ["a", "b"]  # where Cohere's clients look
         async with session.get(simulator.url + "/api/tags") as answer:
             assert [m["name"] for m in (await answer.json())["models"]] == ["a", "b"]
+        async with session.get(simulator.url + "/mistral/v1/models") as answer:
+            assert [m["type"] for m in (await answer.json())["data"]] == ["base", "base"]
+        async with session.get(simulator.url + "/v1/models/b") as answer:
+            assert (await answer.json())["id"] == "b"
+        async with session.post(simulator.url + "/api/show", json={"model": "a"}) as answer:
+            assert "tools" in (await answer.json())["capabilities"]
         async with session.get(simulator.url + "/api/version") as answer:
             assert (await answer.json())["version"]
         async with session.get(simulator.url) as answer:
             assert answer.status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [("/v1beta/models", {}), ("/v1/models?key=k", {}), ("/v1/models", {"x-goog-api-key": "k"})],
+)
+async def test_lists_of_models_as_google_writes_them(
+    session: aiohttp.ClientSession, path: str, headers: dict[str, str]
+) -> None:
+    async with Simulator(models=("a", "b")) as simulator:
+        async with session.get(simulator.url + path, headers=headers) as answer:
+            assert [m["name"] for m in (await answer.json())["models"]] == ["models/a", "models/b"]
+        one = path.replace("/models", "/models/a")
+        async with session.get(simulator.url + one, headers=headers) as answer:
+            assert (await answer.json())["name"] == "models/a"
+
+
+@pytest.mark.parametrize(
+    ("path", "instead"),
+    [
+        ("/v1beta/models/m:generateContent", ":streamGenerateContent"),
+        ("/v1/projects/p/locations/global/publishers/google/models/m:generateContent", ":streamGenerate"),
+        ("/v1/projects/p/locations/global/publishers/anthropic/models/m:rawPredict", ":streamRawPredict"),
+        ("/model/m/converse", "/converse-stream"),
+        ("/model/m/invoke", "/invoke-with-response-stream"),
+    ],
+)
+async def test_paths_for_whole_answers_name_the_other(
+    session: aiohttp.ClientSession, path: str, instead: str
+) -> None:
+    async with Simulator() as simulator, session.post(simulator.url + path, json={}) as answer:
+        body = await answer.text()
+        assert (answer.status, "only streams" in body, instead in body) == (400, True, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/model/m/invoke-with-response-stream", "application/vnd.amazon.eventstream"),
+        (
+            "/v1/projects/p/locations/global/publishers/anthropic/models/m:streamRawPredict",
+            "text/event-stream",
+        ),
+    ],
+)
+async def test_claudes_of_the_clouds_are_served(session: aiohttp.ClientSession, path: str, kind: str) -> None:
+    asked = {"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    async with Simulator() as simulator, session.post(simulator.url + path, json=asked) as answer:
+        body = await answer.read()
+        assert (answer.status, answer.content_type) == (200, kind)
+        assert b"You" in body or kind != "text/event-stream"
+
+
+async def test_a_client_of_http_1_0_reads_to_the_end() -> None:
+    """As nginx does in front of a server, unless it is told better."""
+    body = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"Hi"}]}'
+    head = b"POST /v1/chat/completions HTTP/1.0\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+    async with Simulator() as simulator:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(simulator.url.rpartition(":")[2]))
+        writer.write(head + body)
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    assert b" 200 " in answer.partition(b"\r\n")[0]
+    assert b"chunked" not in answer.partition(b"\r\n\r\n")[0].lower()
+    assert answer.endswith(b"data: [DONE]\n\n")
+
+
+async def test_refusals_repeat_the_id_in_their_body(session: aiohttp.ClientSession) -> None:
+    async with Simulator() as simulator, session.post(simulator.url + "/v1/messages", json={}) as answer:
+        assert (await answer.json())["request_id"] == answer.headers["request-id"] == "req_sim_0"
 
 
 async def test_a_script_that_fails_is_a_server_error(

@@ -41,11 +41,21 @@ async def test_a_model_that_the_vendor_has_is_known(server, name) -> None:
     assert found == ls.ModelCheck(provider=name, model="small-1", reachable=True, known=True)
 
 
-@pytest.mark.parametrize("name", LISTED)
+@pytest.mark.parametrize("name", ["sim", "sim-mistral", "sim-ollama", "sim-openai-responses"])
 async def test_an_unknown_model_is_told_with_those_that_are_like_it(server, name) -> None:
     found = await at(server, name, "smal-1").check()
     assert found.known is False
     assert found.similar[0] == "small-1"
+
+
+async def test_a_model_without_a_page_of_its_own_is_looked_up_on_the_list(serve) -> None:
+    async def vendor(request: web.Request) -> web.Response:
+        if request.path == "/v1/models":
+            return web.json_response({"data": [{"id": "claude-opus-5-5"}]})
+        return web.json_response({"type": "error", "error": {"type": "not_found_error"}}, status=404)
+
+    found = await ls.Model("anthropic:claude-opus-55", base_url=await serve(vendor), api_key="k").check()
+    assert (found.known, found.similar) == (False, ("claude-opus-5-5",))
 
 
 @pytest.mark.parametrize("name", LISTED)

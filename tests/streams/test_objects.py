@@ -337,3 +337,12 @@ async def test_arguments_are_the_same_when_read_once(writing: ls.EventStream) ->
     await writing.collect()
     [call] = writing.accumulator.tool_calls
     assert writing.tool_input(call.id) == json.loads(call.arguments)
+
+
+async def test_an_answer_of_megabytes_is_not_sent_back() -> None:
+    scripted = ScriptedModel('{"name": "' + "x" * 600_000 + '"}')
+    with pytest.raises(ls.InvalidOutput):
+        async with scripted.stream("x", response_format=ls.Structured(City, repair=3)) as stream:
+            async for _ in stream.objects():
+                pass
+    assert len(scripted.requests) == 1

@@ -110,14 +110,6 @@ class Anthropic(msgspec.Struct, frozen=True):
         """The request to `count_tokens`; clouds that serve Claude have it elsewhere, or not at all."""
         return with_fields(http, f"{_PATH}{_COUNTING}", _COUNTED) if http.url == _PATH else None
 
-    def counted(self, http: HttpRequest) -> HttpRequest | None:
-        """The request for an answer, of one to `count_tokens`."""
-        path = http.url.partition("?")[0]
-        if not path.endswith(f"{_PATH}{_COUNTING}"):
-            return None
-        body = {**http.json(), "max_tokens": 1, "stream": True}
-        return HttpRequest(path.removesuffix(_COUNTING), msgspec.json.encode(body), http.headers)
-
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
     ) -> AnthropicDecoder:

@@ -51,6 +51,12 @@ def refusal(message: str) -> BadRequest:
     return BadRequest(message, provider="anthropic", status=400, reason="invalid_request_error")
 
 
+def _no_threads() -> BadRequest:
+    """The refusal after which the tool runners of anthropic 2.12 send the whole conversation."""
+    words = "thread: message threads are not served here. Send the whole conversation in messages."
+    return BadRequest(words, provider="anthropic", status=400, reason="thread_unsupported_request")
+
+
 def shape_refusal(error: Exception) -> BadRequest:
     """A decoding error in the vendor's words, such as `max_tokens: Field required`."""
     match = _AT.match(str(error))
@@ -118,7 +124,7 @@ def check_model(body: dict[str, Any], model: str, version: str, *, forced: bool)
     raises: BadRequest
     """
     if body.get("thread") is not None:
-        raise refusal("thread: message threads are not served here. Send the whole conversation in messages.")
+        raise _no_threads()
     sampling = [name for name in ("temperature", "top_p", "top_k") if body.get(name) is not None]
     date = _VERSION_DATE.search(version)
     if sampling and date is not None and date[0] >= NO_SAMPLING_SINCE:

@@ -51,6 +51,7 @@ class _Body(msgspec.Struct):
     tool_choice: dict[str, Any] | None = None
     thinking: dict[str, Any] | None = None
     output_config: dict[str, Any] | None = None
+    output_format: dict[str, Any] | None = None
     stream: bool | None = None
     anthropic_version: str | None = None
     anthropic_beta: list[str] | None = None
@@ -88,7 +89,7 @@ def decode_request(http: HttpRequest, *, quirks: Quirks) -> Request:
         tools=tuple(_tool(tool) for tool in tools),
         tool_choice=_choice(choice),
         settings=_settings(body),
-        response_format=_format(body.output_config),
+        response_format=_format(body.output_config) or _format({"format": body.output_format}),
         reasoning=_reasoning(body),
     )
     options |= _leftovers(body, CLAUDE.find(model))
@@ -140,6 +141,7 @@ def _choice(choice: dict[str, Any] | None) -> ToolChoice | None:
 
 
 def _format(output: dict[str, Any] | None) -> ResponseFormat | None:
+    """A schema; `output_format` at the top is the beta of 2025, which litellm 1.106 still sends."""
     match output:
         case {"format": {"type": "json_schema", "schema": dict(schema)}}:
             return ResponseFormat(schema)

@@ -19,7 +19,7 @@ from llmstream.dialects.gemini.decoder import GeminiDecoder
 from llmstream.dialects.gemini.event_encoder import GeminiEventEncoder
 from llmstream.dialects.gemini.finish import CONTINUATION
 from llmstream.dialects.gemini.part_decoder import KEY
-from llmstream.dialects.gemini.paths import METHOD, model_of, path_for
+from llmstream.dialects.gemini.paths import model_of, path_for
 from llmstream.dialects.gemini.request import encode_request
 from llmstream.dialects.gemini.request_reader import decode_request
 from llmstream.dialects.google_continuation import asked_for, with_options, without_option
@@ -98,16 +98,6 @@ class Gemini(msgspec.Struct, frozen=True):
         whole = {"model": path.removeprefix("/"), **http.json()}
         body = msgspec.json.encode({"generateContentRequest": whole})
         return HttpRequest(f"{path}:{_COUNTING}", body, http.headers)
-
-    def counted(self, http: HttpRequest) -> HttpRequest | None:
-        """The request for an answer, of one to `countTokens`."""
-        path, _, method = http.url.partition("?")[0].rpartition(":")
-        if method != _COUNTING:
-            return None
-        body = http.json()
-        body = body.get("generateContentRequest", body)
-        body.pop("model", None)
-        return HttpRequest(f"{path}:{METHOD}?alt=sse", msgspec.json.encode(body), http.headers)
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()

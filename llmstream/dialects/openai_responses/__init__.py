@@ -4,7 +4,8 @@ Reading: `wire.py` has the shapes; `prose_decoder.py` reads messages and reasoni
 calls, `item_decoder.py` their events, `decoder.py` the response around them. Writing: `request.py`,
 `input_writer.py` and `answer_writer.py`. In reverse: `request_reader.py`, `input_reader.py`,
 `answer_reader.py`; `event_encoder.py`, `prose_encoder.py` and `call_encoder.py`. Answers that are
-kept and read on: `kept_answers.py`, `following_decoder.py`. What servers do differently is data:
+kept and read on: `kept_answers.py`, `following_decoder.py`. Over a WebSocket: `socket_talk.py`,
+`socket_decoder.py`, `steering.py`. What servers do differently is data:
 `quirks.py`.
 
 What the API wants back verbatim is in metadata under "openai", whatever the provider: item ids,
@@ -37,8 +38,11 @@ from llmstream.dialects.openai_responses.kept_answers import (
     whole_request,
 )
 from llmstream.dialects.openai_responses.quirks import ModelQuirks, Quirks
+from llmstream.dialects.openai_responses.repeated import repeated_settings
 from llmstream.dialects.openai_responses.request import encode_request
 from llmstream.dialects.openai_responses.request_reader import read_request
+from llmstream.dialects.openai_responses.socket_decoder import SocketResponsesDecoder
+from llmstream.dialects.openai_responses.socket_talk import SocketRequest, SocketTalk
 from llmstream.dialects.vendor_errors import vendor_error
 from llmstream.errors import ErrorInfo, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse
@@ -109,14 +113,6 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
         """The request to `input_tokens`."""
         return with_fields(http, http.url + _COUNTING, _COUNTED)
 
-    def counted(self, http: HttpRequest) -> HttpRequest | None:
-        """The request for an answer, of one to `input_tokens`."""
-        path = http.url.partition("?")[0]
-        if not path.endswith(self.quirks.path + _COUNTING):
-            return None
-        body = {**http.json(), "stream": True}
-        return HttpRequest(path.removesuffix(_COUNTING), msgspec.json.encode(body), http.headers)
-
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
     ) -> OpenAIResponsesDecoder:
@@ -163,6 +159,24 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
             provider=provider, include_raw=include_raw, limits=limits, after=after
         )
 
+    def talks(self) -> bool:
+        """Whether the vendor answers over WebSockets."""
+        return self.quirks.websocket
+
+    def talk(self, *, provider: str) -> SocketTalk:
+        """What is said over one WebSocket."""
+        return SocketTalk(self.quirks, provider=provider)
+
+    def socket_request(self, body: bytes) -> SocketRequest:
+        """A request as its HTTP body says it, for the talk."""
+        return SocketRequest(body)
+
+    def socket_decoder(
+        self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+    ) -> SocketResponsesDecoder:
+        """A decoder for one answer over a WebSocket, steered or not."""
+        return SocketResponsesDecoder(provider=provider, include_raw=include_raw, limits=limits)
+
     def read_kept_request(self, http: HttpRequest) -> KeptRequest | None:
         """The reverse of `resume` and `cancel`; None for any other request."""
         return read_kept_request(http, self.quirks.path)
@@ -192,7 +206,10 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
 
     def event_encoder(self, request: Request) -> ResponseWriter:
         """The reverse of `decoder`, for the answer to one request."""
-        return ResponseWriter(model=request.model, background=is_kept(request, provider=_VENDOR))
+        repeated = repeated_settings(request, self.quirks, provider=_VENDOR)
+        return ResponseWriter(
+            model=request.model, background=is_kept(request, provider=_VENDOR), repeated=repeated
+        )
 
     def encode_error(self, error: ErrorInfo) -> HttpResponse:
         """The answer that the vendor would give."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
-from typing import Final
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 from llmstream.dialects.openai_answers import error_object
 from llmstream.dialects.openai_responses.call_encoder import CallEncoder, told_of
@@ -11,6 +13,7 @@ from llmstream.dialects.openai_responses.finish import ending
 from llmstream.dialects.openai_responses.frames import Frames
 from llmstream.dialects.openai_responses.prose_encoder import ProseEncoder
 from llmstream.dialects.openai_responses.sources import KEY
+from llmstream.dialects.openai_responses.steering import KIND as STEERING
 from llmstream.dialects.openai_responses.token_usage import write_usage
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
@@ -44,12 +47,16 @@ _CUT: Final = frozenset({"incomplete-stream", "connection-lost"})
 class ResponseWriter:
     """Events of one response in, server-sent events out; see `dialects.base.EventEncoder`.
 
+    background, repeated: see `Frames`
+
     What the wire has no word for is left out: warnings, and results of tools that the caller
     ran. An error event is written where it ends the stream.
     """
 
-    def __init__(self, *, model: str, background: bool = False) -> None:
-        self._frames = Frames(model, background=background)
+    def __init__(
+        self, *, model: str, background: bool = False, repeated: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        self._frames = Frames(model, background=background, repeated=repeated)
         self._calls = CallEncoder(self._frames)
         self._prose = ProseEncoder(self._frames)
         self._error: ErrorInfo | None = None
@@ -99,7 +106,11 @@ class ResponseWriter:
                 return self._file(event)
             case Custom():
                 item = told_of(event.provider_metadata).get("item")
-                if not event.kind.startswith(f"{KEY}.") or not isinstance(item, dict):
+                if (
+                    event.kind == STEERING
+                    or not event.kind.startswith(f"{KEY}.")
+                    or not isinstance(item, dict)
+                ):
                     return b""
                 return self._frames.whole(item, item)
             case Error():

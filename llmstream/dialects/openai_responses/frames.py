@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -17,13 +19,17 @@ class Frames:
     """Writes events as frames, each with its number; items get their place in the output.
 
     background: the response is made in the background and kept
+    repeated:   fields of the request that the response says again
 
     output: the items that are done, by their place
     """
 
-    def __init__(self, model: str, *, background: bool = False) -> None:
+    def __init__(
+        self, model: str, *, background: bool = False, repeated: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
         self.output: dict[int, dict[str, Any]] = {}
         self._background = background
+        self._repeated = repeated
         self._number = 0
         self._places = 0
         self._begun = False
@@ -72,7 +78,26 @@ class Frames:
         kind = "completed" if status == "cancelled" else status
         return self.begin() + self.event(f"response.{kind}", response=response | said)
 
+    def item_id(self, prefix: str, block_id: str) -> str:
+        """The id of an item that has none of the vendor's.
+
+        Ids of blocks count from 0 in every answer; those of items are unique in a conversation, and
+        the tool runner of openai-node 7.57 refuses one that comes again.
+        """
+        if not block_id[:1].isdigit():  # the vendor's begin with their kind, such as `msg_`
+            return block_id
+        return f"{prefix}_{str(self._names['id']).removeprefix('resp_')}_{block_id}"
+
     def _response(self, status: str) -> dict[str, Any]:
+        plain = self._plain_response(status)
+        inside = {
+            name: {**plain[name], **self._repeated[name]}
+            for name in ("reasoning", "text")
+            if name in self._repeated
+        }
+        return {**plain, **self._repeated, **inside}
+
+    def _plain_response(self, status: str) -> dict[str, Any]:
         return {
             "id": self._names["id"],
             "object": "response",

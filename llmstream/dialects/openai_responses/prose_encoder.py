@@ -8,7 +8,7 @@ from typing import Any, Final
 from llmstream.dialects.logprobs import logprobs_of
 from llmstream.dialects.openai_responses.call_encoder import told_of
 from llmstream.dialects.openai_responses.frames import Frames
-from llmstream.dialects.openai_responses.sources import annotation_of
+from llmstream.dialects.openai_responses.sources import LISTED, annotation_of
 from llmstream.events import (
     Event,
     ReasoningDelta,
@@ -68,7 +68,9 @@ class ProseEncoder:
         return self._reasoning_done(last)
 
     def source(self, event: Source) -> bytes:
-        """A source stands in the open text, or waits for the next."""
+        """A source stands in the open text, or waits for the next; the item of a search has its own."""
+        if told_of(event.provider_metadata).get("type") == LISTED:
+            return b""
         self._sources.append(event)
         return self._cite(next(reversed(self._texts.values()), None))
 
@@ -77,7 +79,8 @@ class ProseEncoder:
     def text_start(self, event: TextStart) -> bytes:
         """A message opens."""
         told = told_of(event.provider_metadata)
-        item = {"id": told.get("item_id") or event.id, "type": "message", "status": "in_progress"}
+        item_id = told.get("item_id") or self._frames.item_id("msg", event.id)
+        item: dict[str, Any] = {"id": item_id, "type": "message", "status": "in_progress"}
         item |= {"content": [], "role": "assistant"}
         item |= {k: v for k, v in told.items() if k not in _TEXT_OURS}
         place, data = self._frames.add(item)
@@ -136,9 +139,13 @@ class ProseEncoder:
 
     # Reasoning.
 
+    def _item_of(self, event: ReasoningStart) -> str:
+        told = told_of(event.provider_metadata)
+        return str(told.get("item_id") or self._frames.item_id("rs", _PLACE.sub("", event.id)))
+
     def _goes_on(self, event: Event, item: _Prose) -> bool:
         """Whether a reasoning item has another summary."""
-        return isinstance(event, ReasoningStart) and _item_of(event) == item.item["id"]
+        return isinstance(event, ReasoningStart) and self._item_of(event) == item.item["id"]
 
     def reasoning_start(self, event: ReasoningStart) -> bytes:
         """A reasoning item opens, or goes on with its next summary."""
@@ -148,9 +155,9 @@ class ProseEncoder:
             last.words, last.began, last.ended = [], False, False
             self._reasoning[event.id] = last
             return self._piece_added(last)
-        item = {"id": _item_of(event), "type": "reasoning", "summary": []}
-        place, data = self._frames.add(item)
-        self._last = self._reasoning[event.id] = _Prose({**item, "summary": []}, place)
+        item = {"id": self._item_of(event), "type": "reasoning", "summary": []}
+        place, data = self._frames.add({**item, "status": "in_progress"})
+        self._last = self._reasoning[event.id] = _Prose({**item, "status": "completed"}, place)
         return data
 
     def _piece_added(self, item: _Prose) -> bytes:
@@ -207,11 +214,6 @@ class ProseEncoder:
         if item is self._last:
             self._last = None
         return self._frames.done(item.place, item.item)
-
-
-def _item_of(event: ReasoningStart) -> str:
-    told = told_of(event.provider_metadata)
-    return str(told.get("item_id") or _PLACE.sub("", event.id))
 
 
 def _part(text: _Prose, words: str, logprobs: list[Any]) -> dict[str, Any]:

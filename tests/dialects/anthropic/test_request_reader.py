@@ -202,7 +202,6 @@ def test_accepts(dialect, method, url, accepted):
             {"model": "claude-opus-4-5", "messages": [{"role": "system", "content": "x"}]},
             "role 'system' is not supported on this model",
         ),
-        ({"thread": {"type": "create"}}, "thread: message threads are not served here"),
         (
             {"model": "claude-opus-5-5", "thinking": {"type": "disabled"}},
             '"thinking.type.disabled" is not supported for this model. Use "thinking.type.adaptive" and',
@@ -324,6 +323,21 @@ def test_the_newest_version_refuses_sampling_for_every_model():
     with pytest.raises(BadRequest, match="temperature: Extra inputs are not permitted"):
         Anthropic().decode_request(hot)
     assert Anthropic().decode_request(HttpRequest("/v1/messages", json.dumps(PLAIN).encode(), newest)).model
+
+
+def test_a_thread_is_refused_with_its_code():
+    """The tool runners of anthropic 2.12 look for it, and then send the whole conversation."""
+    with pytest.raises(BadRequest, match="thread: message threads are not served here") as caught:
+        read(thread={"type": "create"})
+    answer = Anthropic().encode_error(caught.value.info)
+    assert json.loads(answer.body)["error"]["details"] == {"error_code": "thread_unsupported_request"}
+
+
+def test_the_older_field_for_a_schema_is_read():
+    schema = {"type": "object", "properties": {}, "additionalProperties": False}
+    request = read(output_format={"type": "json_schema", "schema": schema})
+    assert request.response_format == ResponseFormat(schema)
+    assert not request.provider_options
 
 
 def test_neighbours_of_one_role_are_fine():

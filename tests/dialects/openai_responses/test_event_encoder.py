@@ -33,7 +33,8 @@ from llmstream.events import (
     ToolResult,
     Usage,
 )
-from llmstream.request import Request
+from llmstream.exchange import HttpRequest
+from llmstream.request import Request, ToolSpec
 
 NAMES = ResponseMetadata("m", "resp_1", datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
 
@@ -91,6 +92,53 @@ def test_a_text_is_written_as_openai_writes_it():
     assert (response["id"], response["status"], response["output"]) == ("resp_1", "completed", [item])
     assert response["usage"]["total_tokens"] == 5
     assert response["created_at"] == 1767225600
+
+
+def test_blocks_of_other_wires_get_ids_of_their_own():
+    """Blocks count from 0 in every answer; openai-node 7.57 refuses an item's id that comes again."""
+    thought = [ReasoningStart("0"), ReasoningDelta("Hm", "0"), ReasoningEnd("0")]
+    ids = []
+    for number in ("resp_1", "resp_2"):
+        said = frames(write(ResponseMetadata("m", number), *thought, *text("1", "Hi"), Finish("stop")))
+        items = said[-1]["response"]["output"]
+        assert [item["status"] for item in items] == ["completed", "completed"]
+        assert {e["item_id"] for e in said if "item_id" in e} == {item["id"] for item in items}
+        ids += [item["id"] for item in items]
+    assert ids == ["rs_1_0", "msg_1_1", "rs_2_0", "msg_2_1"]
+
+
+def test_the_response_repeats_what_was_asked():
+    """langchain-openai parses an answer only where the response says that a schema was asked for."""
+    wire = OpenAIResponses()
+    schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+    function = {"type": "function", "name": "f", "parameters": schema, "strict": True, "description": "d"}
+    asked = {
+        "model": "m",
+        "input": "Hi",
+        "stream": True,
+        "instructions": "Be brief.",
+        "tools": [function, {"type": "web_search"}],
+        "tool_choice": "required",
+        "max_output_tokens": 100,
+        "metadata": {"who": "me"},
+        "parallel_tool_calls": False,
+        "reasoning": {"effort": "low"},
+        "store": False,
+        "text": {"format": {"type": "json_schema", "name": "n", "schema": schema, "strict": True}},
+    }
+    request = wire.decode_request(HttpRequest("/responses", json.dumps(asked).encode()))
+    writer = wire.event_encoder(request)
+    for frame in frames(writer.feed(NAMES) + writer.feed(Finish("stop"))):
+        response = frame["response"]
+        same = set(asked) - {"input", "stream", "reasoning"}
+        assert {name: response[name] for name in same} == {name: asked[name] for name in same}
+        assert response["reasoning"] == {"effort": "low", "summary": None}
+
+
+def test_a_request_of_another_wire_is_not_repeated():
+    """One that this API would refuse: what it has no word for is no reason to fail."""
+    request = Request(model="m", messages=(), tools=(ToolSpec("f"), ToolSpec("f")))
+    assert OpenAIResponses().event_encoder(request).feed(NAMES)
 
 
 def test_a_call_is_written_as_openai_writes_it():
