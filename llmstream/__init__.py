@@ -110,6 +110,8 @@ if TYPE_CHECKING:
         ToolSpec,
     )
     from llmstream.streams import EventStream, Model, ResumeToken, stream
+    from llmstream.streams.capabilities import Capabilities
+    from llmstream.streams.lookups import ModelCheck, TokenCount
     from llmstream.streams.observations import (
         AttemptFailed,
         AttemptStarted,
@@ -117,6 +119,7 @@ if TYPE_CHECKING:
         FirstContent,
         Observation,
     )
+    from llmstream.streams.response import ResponseInfo
     from llmstream.structured import Structured
     from llmstream.tools import Tool, ToolCallStatus, ToolContext, ToolOutput, tool
     from llmstream.transport.deadlines import Deadlines
@@ -209,6 +212,9 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "llmstream.accumulate": ("Accumulator",),
     "llmstream.tools": ("Tool", "ToolCallStatus", "ToolContext", "ToolOutput", "tool"),
     "llmstream.streams": ("EventStream", "Model", "ResumeToken", "stream"),
+    "llmstream.streams.response": ("ResponseInfo",),
+    "llmstream.streams.capabilities": ("Capabilities",),
+    "llmstream.streams.lookups": ("ModelCheck", "TokenCount"),
     "llmstream.streams.observations": (
         "AttemptFailed",
         "AttemptStarted",
@@ -286,6 +292,7 @@ __all__ = [
     "AuthenticationError",
     "BadRequest",
     "CallFinished",
+    "Capabilities",
     "Chat",
     "ConnectionFailed",
     "ConnectionLost",
@@ -317,6 +324,7 @@ __all__ = [
     "Message",
     "MissingKey",
     "Model",
+    "ModelCheck",
     "NamedTool",
     "NotAStream",
     "NotFound",
@@ -339,6 +347,7 @@ __all__ = [
     "Request",
     "RequestError",
     "ResponseFormat",
+    "ResponseInfo",
     "ResponseMetadata",
     "ResumeToken",
     "Retry",
@@ -357,6 +366,7 @@ __all__ = [
     "TextDelta",
     "TextEnd",
     "TextStart",
+    "TokenCount",
     "Tool",
     "ToolApprovalRequest",
     "ToolCall",
@@ -412,8 +422,9 @@ def _hint(name: str) -> str:
         return ""
     import difflib  # loaded by those who misspell
 
-    close = difflib.get_close_matches(name, __all__, n=1, cutoff=0.8)
-    return f". Did you mean {close[0]}?" if close else ""
+    ours_by_lower = {ours.lower(): ours for ours in __all__}
+    close = difflib.get_close_matches(name.lower(), ours_by_lower, n=1, cutoff=0.8)
+    return f". Did you mean {ours_by_lower[close[0]]}?" if close else ""
 
 
 def __dir__() -> list[str]:

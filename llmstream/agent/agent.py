@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from llmstream.agent import option_checks as checks
 from llmstream.agent.config import AgentConfig
@@ -38,6 +38,13 @@ from llmstream.streams.options import Options, Prompt, as_messages, make_request
 from llmstream.tools import Approver, Tool, wrapped
 
 __all__ = ["Agent"]
+
+_FOREIGN: Final = {
+    "run_sync": "asyncio.run(agent.run(prompt))",
+    **dict.fromkeys(("invoke", "ainvoke", "arun", "generate", "kickoff"), "await agent.run(prompt)"),
+    **dict.fromkeys(("run_stream", "run_streamed", "iter", "astream"), "agent.stream(prompt)"),
+}
+"""What we have for methods of other SDKs; an AttributeError says so."""
 
 
 class Agent:
@@ -317,6 +324,12 @@ class Agent:
         options: of `Tool`, such as `timeout_s` or `needs_approval`
         """
         return sub_agent_tool(self, name or self.name, description, **options)
+
+    if not TYPE_CHECKING:  # a type checker knows better
+
+        def __getattr__(self, name: str) -> Any:
+            hint = _FOREIGN.get(name, "")
+            raise AttributeError(f"an Agent has no attribute {name!r}{hint and '. Write ' + hint}")
 
     def _state(self, conversation: list[Message], context: Any) -> RunState:
         config = self._config

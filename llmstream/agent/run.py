@@ -47,13 +47,13 @@ class AgentRun(AsyncOnly):
         return self._events()
 
     def _check_unread(self) -> None:
-        """Whether there is something to be read: a run is read once.
+        """Refuses a second reader of a run; one that was left simply has nothing more to give.
 
         raises: InvalidRequest
         """
-        if self._over:
+        if self._over and self.finish_reason is not None:
             raise InvalidRequest(
-                "this run was read to its end or left, and a run is read once. What came is in `message` and "
+                "this run was read to its end, and a run is read once. What came is in `message` and "
                 "`messages()`; start another with those."
             )
 

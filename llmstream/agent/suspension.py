@@ -25,6 +25,10 @@ __all__ = ["Suspension"]
 VERSION = 1
 
 
+class SuspensionTaken(InvalidRequest, FileNotFoundError):
+    """A suspension that another process has taken, or that never was."""
+
+
 class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything that going on takes, but for the agent itself. `Agent.resume` takes it, once.
 
@@ -182,10 +186,17 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def take(cls, path: str | os.PathLike[str]) -> Self:
         """The same, and the file is gone: of several processes that try, one has it.
 
-        raises: FileNotFoundError where another was first; OSError, DecodeError as `load`
+        raises: SuspensionTaken, which is a FileNotFoundError too, where another was first; OSError,
+                DecodeError as `load`
         """
         taken = f"{os.fspath(path)}.{secrets.token_hex(8)}.taken"
-        os.rename(path, taken)
+        try:
+            os.rename(path, taken)
+        except FileNotFoundError:
+            raise SuspensionTaken(
+                f"there is no suspension in {os.fspath(path)}: it was resumed already, or another process "
+                "is doing so. Each is taken once."
+            ) from None
         found = cls.load(taken)
         os.unlink(taken)
         return found

@@ -32,9 +32,10 @@ class Message(msgspec.Struct):
         # The sender comes first, so what other libraries write for a role and a text would be neither.
         mistaken = not self.parts and self.sender in ROLES and self.role not in ROLES
         if mistaken or isinstance(self.parts, str):
+            given = f"got the sender {self.sender[:40]!r}, the role {self.role[:40]!r}"
             raise InvalidRequest(
                 "a Message is Message(sender, role, parts). For a role and a text write Message.user(text), "
-                f".assistant(text) or .system(text); got the sender {self.sender!r}, the role {self.role!r}"
+                f".assistant(text) or .system(text); {given}"
             )
 
     @classmethod

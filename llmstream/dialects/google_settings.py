@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from llmstream.dialects.model_facts import ModelFacts
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.model_rules.efforts import nearest_effort
-from llmstream.model_rules.gemini import GeminiRules
+from llmstream.model_rules.gemini import GEMINI, GeminiRules
 from llmstream.request import Reasoning
 
-__all__ = ["drop_ignored", "thinking_budget", "thinking_level"]
+__all__ = ["drop_ignored", "facts_of", "thinking_budget", "thinking_level"]
 
 _BUDGETS: Final = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24_576}
 
@@ -63,3 +64,15 @@ def drop_ignored(sampling: dict[str, Any], rules: GeminiRules, warnings: list[Wa
         if value is not None and not rules.sampling:
             warnings.append(UnsupportedSetting(name, "this model ignores it"))
             sampling[name] = None
+
+
+def facts_of(model: str) -> ModelFacts:
+    """What is known of a model."""
+    rules = GEMINI.find(model)
+    off = () if rules.always_thinks else ("none",)
+    return ModelFacts(
+        reasoning=rules.thinking != "none",
+        efforts=(*off, *rules.levels) if rules.thinking == "level" else (),
+        context_tokens=rules.context_tokens,
+        max_output_tokens=rules.max_output_tokens,
+    )

@@ -111,6 +111,7 @@ class Provider:
     aliases:      other names it is known by
     title, docs:  for people: what the vendor calls it, and its reference
     notes:        for people: the one thing to know about it, a line of Markdown
+    counter:      gives the dialect whose endpoint counts tokens, where that is another wire of the address
     hint:         what to do where nobody listens at its address, for servers that people start themselves
     """
 
@@ -135,6 +136,7 @@ class Provider:
     docs: str = ""
     notes: str = ""
     hint: str = ""
+    counter: Callable[[], Dialect] | None = None
 
     def address(self, given: str | None, env: Mapping[str, str] = os.environ) -> str:
         """The base URL: the caller's, else the environment's, else the vendor's.

@@ -11,7 +11,7 @@ import msgspec
 
 from llmstream.exchange import HttpRequest, HttpResponse
 
-__all__ = ["lookup"]
+__all__ = ["is_public", "lookup"]
 
 _EPOCH: Final = "2026-01-01T00:00:00Z"
 _EPOCH_S: Final = 1767225600
@@ -51,6 +51,12 @@ def lookup(http: HttpRequest, models: Sequence[str]) -> HttpResponse | None:
     found_by_cohere = [{"name": one, "endpoints": ["chat"], "finetuned": False} for one in models]
     pages = {"has_more": False, "first_id": None, "last_id": None}
     return _json({"object": "list", "data": entries, "models": found_by_cohere, **pages})
+
+
+def is_public(http: HttpRequest) -> bool:
+    """Whether a page is shown to everybody; lists of models want a key, as the vendors' do."""
+    path = http.url.partition("?")[0]
+    return path == "/" or path.endswith("/api/version")
 
 
 def _google_model(name: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import BadRequest, ErrorInfo, LLMStreamError, ServerError, error_from_info
 from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
 from llmstream.request import Request
-from llmstream.simulator.catalogue import lookup
+from llmstream.simulator.catalogue import is_public, lookup
 from llmstream.simulator.continued import ContinuedAnswers
 from llmstream.simulator.counting import count_tokens
 from llmstream.simulator.demo import Demo
@@ -238,9 +238,10 @@ class Simulator:
         received.dialect = dialect.name if dialect is not None else ""
         try:
             page = lookup(http, self._models)
+            if page is None or not is_public(http):
+                check_key(http.headers, self._api_keys)
             if page is not None:
                 return _whole(page)
-            check_key(http.headers, self._api_keys)
             http = msgspec.structs.replace(http, body=await self._body(incoming))
             self._log.body(received, masked(http))
             page = count_tokens(http, self._dialects)

@@ -74,15 +74,14 @@ class EventStream(AsyncOnly, AnswerView):
         return self._events()
 
     def _check_unread(self) -> None:
-        """Whether there is something to be read: a response can be read once.
+        """Refuses a second reader of a response; one that was left simply has nothing more to give.
 
         raises: InvalidRequest
         """
-        if self._over and not self.pending_calls:  # which somebody may still decide about
-            how = "left" if self._left else "read to its end"
+        if self._over and not self._left and not self.pending_calls:  # which somebody may still decide about
             raise InvalidRequest(
-                f"this stream was {how}, and a response is read once. What came is in `text`, `message` and "
-                "`messages()`; for another answer make another stream."
+                "this stream was read to its end, and a response is read once. What came is in `text`, "
+                "`message` and `messages()`; for another answer make another stream."
             )
 
     async def __aenter__(self) -> Self:

@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
     from llmstream.chunks import StreamingChunk
     from llmstream.streams.call import Call
+    from llmstream.streams.capabilities import Capabilities
+    from llmstream.streams.lookups import ModelCheck, TokenCount
     from llmstream.tools import AnyTool
     from llmstream.transport.socket_answer import SocketWay
     from llmstream.transport.socket_pool import SocketPool
@@ -220,6 +222,37 @@ class Model:
 
         options["tools"] = tools
         return streaming_chunks(self.events(self.request(messages, **options), **options))
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the model can do, as far as its name and its wire tell; nothing is asked."""
+        from llmstream.streams.capabilities import capabilities_of
+
+        return capabilities_of(self.name, self.provider)
+
+    async def check(self) -> ModelCheck:
+        """Whether the model's server is there and takes the key, and whether it has the model.
+
+        The vendor's own list of models says so, where it has one; no tokens are used.
+
+        raises: MissingKey, AuthenticationError, PermissionDenied for a key; ConnectionFailed and other
+                TransportErrors where nobody answers; whatever else the vendor says
+        """
+        from llmstream.streams.lookups import check_model
+
+        return await check_model(self)
+
+    async def count_tokens(self, prompt: Prompt, **options: Unpack[Options]) -> TokenCount:
+        """How many tokens a prompt has, with system prompt, tools and whatever else goes along.
+
+        The vendor counts, where it has an endpoint for that (Anthropic, Google, OpenAI); elsewhere it is
+        an estimate, and says so.
+
+        raises: as `check`; InvalidRequest for a prompt or options that cannot mean anything
+        """
+        from llmstream.streams.lookups import count_tokens
+
+        return await count_tokens(self, self.request(prompt, **options))
 
     def request(self, prompt: Prompt, **options: Unpack[Options]) -> Request:
         """The vendor-neutral request that prompt and options describe."""

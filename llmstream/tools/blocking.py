@@ -13,8 +13,9 @@ T = TypeVar("T")
 
 _log = logging.getLogger("llmstream")
 
-_HELD_S: Final = 0.5
-"""Every other stream of the process stands still for that long: far above what a slice of work takes."""
+_HELD_S: Final = 0.8
+"""Every other stream of the process stands still for that long: far above what a slice of work takes, also
+on a machine that is busy with other things."""
 
 
 class Watched(Generic[T]):

@@ -191,10 +191,13 @@ class Tool:
 
     async def _call(self, args: list[Any], kwargs: dict[str, Any], on_progress: Progress | None) -> Any:
         call = functools.partial(self.function, *args, **kwargs)
-        if inspect.isasyncgenfunction(_code_of(self.function)):
-            return await Watched(_last(call(), on_progress), self.name)
-        if inspect.iscoroutinefunction(_code_of(self.function)):
-            return await Watched(call(), self.name)
+        code = _code_of(self.function)
+        generator = inspect.isasyncgenfunction(code)
+        if generator or inspect.iscoroutinefunction(code):
+            coroutine = _last(call(), on_progress) if generator else call()
+            # Sub-agents and MCP tools are ours: whatever takes long in one is not in its function.
+            ours = str(getattr(code, "__module__", "")).startswith("llmstream.")
+            return await (coroutine if ours else Watched(coroutine, self.name))
         value = await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
         return await value if inspect.isawaitable(value) else value
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +84,18 @@ def test_seconds_and_suspensions_are_checked() -> None:
         agent.stream("Go", within_s="5")  # type: ignore[arg-type]
     with pytest.raises(ls.InvalidRequest, match="Suspension"):
         agent.resume({})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [("run_sync", "asyncio.run"), ("run_stream", "agent.stream"), ("nothing", "attribute")],
+)
+def test_a_method_of_another_sdk_is_answered_with_ours(name, remedy) -> None:
+    with pytest.raises(AttributeError, match=re.escape(remedy)):
+        getattr(ls.Agent("sim:demo"), name)
+
+
+def test_a_suspension_that_was_taken_says_so(tmp_path) -> None:
+    with pytest.raises(ls.InvalidRequest, match="it was resumed already") as taken:
+        ls.Suspension.take(tmp_path / "waiting.json")
+    assert isinstance(taken.value, FileNotFoundError)

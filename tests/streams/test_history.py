@@ -13,7 +13,7 @@ from llmstream.chats import Image, Message, Reasoning, Text, ToolCall, ToolResul
 from llmstream.dialects.ollama import Ollama
 from llmstream.events import OtherWarning, StreamStart
 from llmstream.simulator import Simulator
-from llmstream.streams.history import mended
+from llmstream.streams.history import copied, mended
 
 ASK = Message.user("How warm is it?")
 
@@ -188,3 +188,13 @@ async def test_what_was_mended_is_a_warning_at_the_start_of_the_stream() -> None
 async def test_a_conversation_that_says_nothing_is_refused() -> None:
     with pytest.raises(ls.InvalidRequest, match="none of its messages says anything"):
         await ls.Model("ollama:m", base_url="http://127.0.0.1:1").stream(Message.user()).collect()
+
+
+def test_a_copy_of_a_marked_answer_shares_nothing_that_can_change() -> None:
+    message = Message("", "assistant", (Text("Hi"),), {"llmstream": {"provider": "acme", "id": "r1"}})
+    (other,) = copied([message])
+    assert other == message
+    other.set_meta("mine", 1)
+    assert other.metadata is not None
+    other.metadata["llmstream"]["id"] = "other"
+    assert message.metadata == {"llmstream": {"provider": "acme", "id": "r1"}}

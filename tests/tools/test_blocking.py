@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 import llmstream as ls
+from llmstream.testing import ScriptedModel
 from llmstream.tools import blocking
 from llmstream.tools.blocking import Watched
 
@@ -71,6 +72,14 @@ async def test_every_async_tool_is_watched(kind, caplog, monkeypatch) -> None:
     tool = ls.tool(works if kind == "coroutine" else yields)
     assert (await tool.run("{}")).content == "done 0"
     assert any(f"the tool {tool.name} blocked" in record.getMessage() for record in caplog.records)
+
+
+async def test_a_tool_of_ours_is_not_watched(caplog, monkeypatch) -> None:
+    """What takes long in a sub-agent is somewhere in its run."""
+    monkeypatch.setattr(blocking, "_HELD_S", 0.0)
+    tool = ls.Agent(ScriptedModel("Yes."), name="clerk").as_tool()
+    assert (await tool.run('{"prompt":"Hi"}')).content == "Yes."
+    assert caplog.records == []
 
 
 async def test_a_result_that_cannot_be_sent_is_logged(caplog) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final, Literal
+from urllib.parse import quote
 
 import msgspec
 
@@ -24,6 +25,7 @@ from llmstream.dialects.anthropic.request_reader import decode_request
 from llmstream.dialects.aws_exceptions import answer_error, encode_answer
 from llmstream.dialects.base import Encoded, Limits, OutputAbility
 from llmstream.dialects.decoder import Framing
+from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
 from llmstream.dialects.vendor_errors import vendor_error
 from llmstream.errors import ErrorInfo, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse
@@ -32,6 +34,14 @@ from llmstream.model_rules.claude import CLAUDE
 from llmstream.request import Request
 
 __all__ = ["BEDROCK_INVOKE", "VERTEX", "Anthropic", "Quirks"]
+
+
+_PATH: Final = "/v1/messages"
+_COUNTING: Final = "/count_tokens"
+_COUNTED: Final = (
+    *("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "mcp_servers"),
+)
+"""What the endpoint takes (platform.claude.com/docs/en/api/messages/count_tokens, 2026-11)."""
 
 
 class Anthropic(msgspec.Struct, frozen=True):
@@ -77,6 +87,28 @@ class Anthropic(msgspec.Struct, frozen=True):
     def repaired(self, http: HttpRequest, error: LLMStreamError) -> HttpRequest | None:
         """The request as the vendor would take it; None where the error is about something else."""
         return dropping_bound_thinking(http, error, betas_in_body=self.quirks.betas_in_body)
+
+    def facts(self, model: str) -> ModelFacts:
+        """What is known of a model; see `dialects.model_facts`."""
+        rules = CLAUDE.find(model)
+        known = "claude" in model.lower()
+        off = ("none",) if rules.efforts and rules.off != "never" else ()
+        return ModelFacts(
+            reasoning=rules.thinking != "none" if known else None,
+            efforts=(*off, *rules.efforts) if known else None,
+            context_tokens=rules.context_tokens,
+            max_output_tokens=rules.max_output_tokens,
+        )
+
+    def model_page(self, model: str) -> ModelPage | None:
+        """The page of one model; clouds that serve Claude have none."""
+        if self.quirks.path != _PATH:
+            return None
+        return ModelPage(HttpRequest(f"/v1/models/{quote(model, safe='')}", method="GET"), alone=True)
+
+    def count_request(self, http: HttpRequest) -> HttpRequest | None:
+        """The request to `count_tokens`; clouds that serve Claude have it elsewhere, or not at all."""
+        return with_fields(http, f"{_PATH}{_COUNTING}", _COUNTED) if http.url == _PATH else None
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()

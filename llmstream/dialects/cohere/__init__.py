@@ -8,6 +8,7 @@ the reverse.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from urllib.parse import quote
 
 import msgspec
 
@@ -20,6 +21,7 @@ from llmstream.dialects.cohere.finish import KEY
 from llmstream.dialects.cohere.messages import accepts_url
 from llmstream.dialects.cohere.request import PATH, encode_request
 from llmstream.dialects.cohere.request_reader import decode_request
+from llmstream.dialects.model_facts import ModelPage
 from llmstream.dialects.options import options_of
 from llmstream.dialects.tool_fragments import mint_call_id
 from llmstream.dialects.vendor_errors import vendor_error
@@ -59,6 +61,10 @@ class Cohere(msgspec.Struct, frozen=True, kw_only=True):
         """What the model can be held to: beside tools or documents, only to a call."""
         documents = options_of(request, KEY, KEY).get("documents")
         return ("tool",) if request.tools or documents else ("json_schema", "tool", "json_object")
+
+    def model_page(self, model: str) -> ModelPage | None:
+        """The page of one model."""
+        return ModelPage(HttpRequest(f"/v1/models/{quote(model, safe='')}", method="GET"), alone=True)
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()

@@ -19,12 +19,14 @@ from llmstream.dialects.gemini.decoder import GeminiDecoder
 from llmstream.dialects.gemini.event_encoder import GeminiEventEncoder
 from llmstream.dialects.gemini.finish import CONTINUATION
 from llmstream.dialects.gemini.part_decoder import KEY
-from llmstream.dialects.gemini.paths import model_of
+from llmstream.dialects.gemini.paths import model_of, path_for
 from llmstream.dialects.gemini.request import encode_request
 from llmstream.dialects.gemini.request_reader import decode_request
 from llmstream.dialects.google_continuation import asked_for, with_options, without_option
 from llmstream.dialects.google_errors import encode_error
 from llmstream.dialects.google_media import is_at_google
+from llmstream.dialects.google_settings import facts_of
+from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
 from llmstream.dialects.options import options_of
 from llmstream.dialects.vendor_errors import vendor_error
 from llmstream.errors import ErrorInfo, LLMStreamError
@@ -34,6 +36,9 @@ from llmstream.model_rules.gemini import GEMINI
 from llmstream.request import Request
 
 __all__ = ["VERTEX", "Gemini", "GeminiDecoder"]
+
+
+_COUNTING: Final = "countTokens"
 
 
 class Gemini(msgspec.Struct, frozen=True):
@@ -73,6 +78,26 @@ class Gemini(msgspec.Struct, frozen=True):
         if request.tools and GEMINI.find(request.model).mixes_tools is False:
             return ("tool",)
         return ("json_schema", "tool", "json_object")
+
+    def facts(self, model: str) -> ModelFacts:
+        """What is known of a model; see `dialects.model_facts`."""
+        return facts_of(model)
+
+    def model_page(self, model: str) -> ModelPage | None:
+        """The page of one model; Vertex AI has others' elsewhere."""
+        if self.vertex:
+            return None
+        return ModelPage(HttpRequest(path_for(model).rpartition(":")[0], method="GET"), alone=True)
+
+    def count_request(self, http: HttpRequest) -> HttpRequest | None:
+        """The request to `countTokens`. Vertex AI takes the fields themselves, AI Studio the request."""
+        path = http.url.partition(":")[0]
+        if self.vertex:
+            names = ("contents", "systemInstruction", "tools", "generationConfig")
+            return with_fields(http, f"{path}:{_COUNTING}", names)
+        whole = {"model": path.removeprefix("/"), **http.json()}
+        body = msgspec.json.encode({"generateContentRequest": whole})
+        return HttpRequest(f"{path}:{_COUNTING}", body, http.headers)
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from urllib.parse import quote
 
 import msgspec
 
@@ -22,6 +23,8 @@ from llmstream.dialects.gemini_interactions.steps import CONTINUATION, KEY
 from llmstream.dialects.google_continuation import asked_for, with_options, without_option
 from llmstream.dialects.google_errors import encode_error
 from llmstream.dialects.google_media import is_at_google
+from llmstream.dialects.google_settings import facts_of
+from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.dialects.options import options_of
 from llmstream.dialects.vendor_errors import vendor_error
 from llmstream.errors import ErrorInfo, LLMStreamError
@@ -56,6 +59,14 @@ class GeminiInteractions(msgspec.Struct, frozen=True):
         raises: InvalidRequest, Unsupported
         """
         return encode_request(without_option(request, KEY, provider), provider=provider)
+
+    def facts(self, model: str) -> ModelFacts:
+        """What is known of a model; see `dialects.model_facts`."""
+        return facts_of(model)
+
+    def model_page(self, model: str) -> ModelPage | None:
+        """The page of one model."""
+        return ModelPage(HttpRequest(f"/models/{quote(model, safe='')}", method="GET"), alone=True)
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()

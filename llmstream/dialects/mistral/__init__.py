@@ -19,10 +19,12 @@ from llmstream.dialects.mistral.event_encoder import MistralEventEncoder
 from llmstream.dialects.mistral.media import accepts_url
 from llmstream.dialects.mistral.request import PATH, encode_request
 from llmstream.dialects.mistral.request_reader import decode_request
+from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.dialects.tool_fragments import mint_call_id
 from llmstream.dialects.vendor_errors import vendor_error
 from llmstream.errors import ErrorInfo, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.model_rules.mistral import MISTRAL
 from llmstream.request import Request
 
 __all__ = ["Mistral", "MistralDecoder"]
@@ -52,6 +54,16 @@ class Mistral(msgspec.Struct, frozen=True, kw_only=True):
         raises: InvalidRequest, Unsupported
         """
         return encode_request(request, provider=provider)
+
+    def facts(self, model: str) -> ModelFacts:
+        """What is known of a model; see `dialects.model_facts`."""
+        rules = MISTRAL.find(model)
+        thinks = rules.prompt_mode or bool(rules.efforts)
+        return ModelFacts(reasoning=thinks, efforts=rules.efforts, context_tokens=rules.context_tokens)
+
+    def model_page(self, model: str) -> ModelPage | None:
+        """The list of models."""
+        return ModelPage(HttpRequest("/v1/models", method="GET"), alone=False)
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()

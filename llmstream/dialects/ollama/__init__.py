@@ -9,6 +9,7 @@ import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Encoded, Limits, OutputAbility
+from llmstream.dialects.model_facts import ModelPage
 from llmstream.dialects.ollama.decoder import OllamaDecoder
 from llmstream.dialects.ollama.event_encoder import OllamaEventEncoder, encode_error
 from llmstream.dialects.ollama.request import PATH, encode_request, is_inline
@@ -53,6 +54,10 @@ class Ollama(msgspec.Struct, frozen=True, kw_only=True):
     def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
         """What the model can be held to; see `dialects.base.KnowsOutput`."""
         return ("json_schema", "json_object")  # tools there are, but none can be forced
+
+    def model_page(self, model: str) -> ModelPage | None:
+        """The list of the models that are there."""
+        return ModelPage(HttpRequest("/api/tags", method="GET"), alone=False)
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()

@@ -14,6 +14,7 @@ import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Encoded, Limits, OutputAbility
+from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.dialects.openai_chat.decoder import OpenAIChatDecoder
 from llmstream.dialects.openai_chat.event_encoder import ChunkWriter
 from llmstream.dialects.openai_chat.media import accepts_url
@@ -21,6 +22,7 @@ from llmstream.dialects.openai_chat.presets import hosted
 from llmstream.dialects.openai_chat.quirks import ModelQuirks, Quirks
 from llmstream.dialects.openai_chat.request import encode_request, output_abilities
 from llmstream.dialects.openai_chat.request_reader import read_request
+from llmstream.dialects.openai_chat.thinking import facts_of
 from llmstream.dialects.openai_chat.vendor_answers import error_response
 from llmstream.dialects.tool_fragments import mint_call_id
 from llmstream.dialects.vendor_errors import vendor_error
@@ -31,6 +33,7 @@ from llmstream.request import Request
 __all__ = ["ModelQuirks", "OpenAIChat", "OpenAIChatDecoder", "Quirks", "hosted"]
 
 _VENDOR = "openai"
+_PATH = "/chat/completions"
 
 
 class OpenAIChat(msgspec.Struct, frozen=True):
@@ -62,6 +65,17 @@ class OpenAIChat(msgspec.Struct, frozen=True):
     def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
         """What the model can be held to; see `dialects.base.KnowsOutput`."""
         return output_abilities(request, self.quirks)
+
+    def facts(self, model: str) -> ModelFacts:
+        """What is known of a model; see `dialects.model_facts`."""
+        return facts_of(model, self.quirks.for_model(model))
+
+    def model_page(self, model: str) -> ModelPage | None:
+        """The list of models."""
+        path = self.quirks.path
+        if not path.endswith(_PATH):
+            return None
+        return ModelPage(HttpRequest(path.removesuffix(_PATH) + "/models", method="GET"), alone=False)
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
+from llmstream.dialects.model_facts import ModelFacts
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.errors import Unsupported
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
@@ -11,7 +13,7 @@ from llmstream.model_rules.efforts import nearest_effort
 from llmstream.model_rules.gpt import GPT
 from llmstream.request import NamedTool, Request
 
-__all__ = ["beside_tools", "check_served", "encode_thinking", "thinks"]
+__all__ = ["beside_tools", "check_served", "encode_thinking", "facts_of", "thinks"]
 
 _ALWAYS = "this model always thinks"
 _ON_OR_OFF = "thinking was switched on; how much cannot be said"
@@ -235,3 +237,18 @@ class _Writer:
 
     def left_out(self, setting: str, details: str | None = None) -> None:
         self.warnings.append(UnsupportedSetting(setting, details or f"{self.provider} does not take it"))
+
+
+def facts_of(model: str, quirks: Quirks) -> ModelFacts:
+    """What the quirks, and for OpenAI's own models their table, say of a model."""
+    if quirks.reasoning_model_rules and re.search(r"gpt|(?:^|/)o\d", model, re.IGNORECASE):
+        rules = GPT.find(model)
+        return ModelFacts(
+            reasoning=rules.reasons,
+            efforts=rules.chat_efforts,
+            context_tokens=rules.context_tokens,
+            max_output_tokens=rules.max_output_tokens,
+        )
+    if quirks.reasoning_style == "none":
+        return ModelFacts(reasoning=True if quirks.always_thinks else None, efforts=())
+    return ModelFacts(reasoning=True if quirks.always_thinks else None, efforts=quirks.known_efforts)

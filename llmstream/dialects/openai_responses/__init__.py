@@ -21,6 +21,7 @@ import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Encoded, Limits, OutputAbility, Position
+from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
 from llmstream.dialects.openai_answers import error_response
 from llmstream.dialects.openai_responses.content_parts import may_stay
 from llmstream.dialects.openai_responses.decoder import OpenAIResponsesDecoder
@@ -45,11 +46,19 @@ from llmstream.dialects.openai_responses.socket_talk import SocketRequest, Socke
 from llmstream.dialects.vendor_errors import vendor_error
 from llmstream.errors import ErrorInfo, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.model_rules.gpt import GPT
 from llmstream.request import Request
 
 __all__ = ["ModelQuirks", "OpenAIResponses", "OpenAIResponsesDecoder", "Quirks"]
 
 _VENDOR = "openai"
+_PATH = "/responses"
+_COUNTING = "/input_tokens"
+_COUNTED = (
+    *("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text"),
+    *("truncation", "conversation", "previous_response_id"),
+)
+"""What the endpoint takes (developers.openai.com, "Get input token counts", 2026-11)."""
 
 
 class OpenAIResponses(msgspec.Struct, frozen=True):
@@ -77,6 +86,32 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
     def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
         """A schema, a tool that can be forced, and JSON of any shape where that can be asked for."""
         return ("json_schema", "tool", "json_object") if self.quirks.json_object else ("json_schema", "tool")
+
+    def facts(self, model: str) -> ModelFacts:
+        """What is known of a model; see `dialects.model_facts`."""
+        quirks = self.quirks.for_model(model)
+        if not quirks.reasoning:
+            return ModelFacts(efforts=())
+        if not quirks.reasoning_model_rules:
+            return ModelFacts(efforts=quirks.known_efforts)
+        rules = GPT.find(model)
+        return ModelFacts(
+            reasoning=rules.reasons if rules.efforts is not None else None,
+            efforts=rules.efforts,
+            context_tokens=rules.context_tokens,
+            max_output_tokens=rules.max_output_tokens,
+        )
+
+    def model_page(self, model: str) -> ModelPage | None:
+        """The list of models."""
+        path = self.quirks.path
+        if not path.endswith(_PATH):
+            return None
+        return ModelPage(HttpRequest(path.removesuffix(_PATH) + "/models", method="GET"), alone=False)
+
+    def count_request(self, http: HttpRequest) -> HttpRequest | None:
+        """The request to `input_tokens`."""
+        return with_fields(http, http.url + _COUNTING, _COUNTED)
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()

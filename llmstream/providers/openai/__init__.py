@@ -2,7 +2,7 @@
 
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.providers.base import Provider
-from llmstream.providers.openai.wire import openai_wire
+from llmstream.providers.openai.wire import openai_wire, responses
 
 OPENAI = Provider(
     name="openai",
@@ -14,6 +14,7 @@ OPENAI = Provider(
     header_env={"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"},
     idempotency_header="idempotency-key",
     wire=openai_wire,
+    counter=responses,
     docs="https://platform.openai.com/docs/api-reference/chat",
     notes="with `base_url=` any server that speaks the same",
 )

@@ -14,7 +14,7 @@ from llmstream.model_rules.gpt import GPT
 from llmstream.providers.base import Wire
 from llmstream.request import Request, ToolSpec
 
-__all__ = ["openai_wire", "other_wire"]
+__all__ = ["openai_wire", "other_wire", "responses"]
 
 _CHAT_ONLY: Final = frozenset(
     {
@@ -65,7 +65,7 @@ def other_wire(request: Request, official: Callable[[], bool], *, provider: str)
     if asked & _CHAT_ONLY or any(isinstance(p, Audio) for m in request.messages for p in m.parts):
         return None
     names = f'"{provider}-chat:{request.model}" or "{provider}-responses:{request.model}"'
-    return Wire(_responses(), f"sent to the Responses API: {why}. Name the wire to choose it: {names}")
+    return Wire(responses(), f"sent to the Responses API: {why}. Name the wire to choose it: {names}")
 
 
 def _is_openai(address: str) -> bool:
@@ -89,8 +89,8 @@ def _why_responses(request: Request) -> str | None:
 
 
 @functools.cache
-def _responses() -> Dialect:
-    """Loaded with the first request that needs it."""
+def responses() -> Dialect:
+    """The dialect of Responses, loaded with the first request that needs it."""
     from llmstream.dialects.openai_responses import OpenAIResponses
 
     return OpenAIResponses()

@@ -1,0 +1,120 @@
+"""What a dialect may know beside answers: facts of models, where they are listed, how tokens are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from llmstream.exchange import HttpRequest
+
+__all__ = [
+    "CountsTokens",
+    "KnowsModels",
+    "ListsModels",
+    "ModelFacts",
+    "ModelPage",
+    "count_in",
+    "names_in",
+    "with_fields",
+]
+
+
+class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a model by its name; None where nothing says.
+
+    reasoning: whether it can think before it answers
+    efforts:   those it knows, in order; () where it takes none, or a budget only
+    context_tokens: of the input, or of input and output together, as its vendor counts
+    max_output_tokens: of one answer
+    """
+
+    reasoning: bool | None = None
+    efforts: tuple[str, ...] | None = None
+    context_tokens: int | None = None
+    max_output_tokens: int | None = None
+
+
+class ModelPage(msgspec.Struct, frozen=True):
+    """Where a vendor tells of its models.
+
+    alone: the page is of this model alone, and is missing where there is no such model; else it is a list
+    """
+
+    http: HttpRequest
+    alone: bool
+
+
+@runtime_checkable
+class KnowsModels(Protocol):
+    """The optional part of a dialect that knows what models take."""
+
+    def facts(self, model: str) -> ModelFacts:
+        """What is known of a model."""
+        ...
+
+
+@runtime_checkable
+class ListsModels(Protocol):
+    """The optional part of a dialect whose vendor tells which models it has."""
+
+    def model_page(self, model: str) -> ModelPage | None:
+        """Where to look a model up; None where this server has no such page."""
+        ...
+
+
+@runtime_checkable
+class CountsTokens(Protocol):
+    """The optional part of a dialect whose vendor counts the tokens of a request without answering it."""
+
+    def count_request(self, http: HttpRequest) -> HttpRequest | None:
+        """The request that counts those of an encoded one; None where this server counts none."""
+        ...
+
+
+class _Entry(msgspec.Struct):
+    id: str = ""
+    name: str = ""
+    model: str = ""
+
+
+class _Page(_Entry):
+    data: list[_Entry] = []
+    models: list[_Entry] = []
+
+
+class _Count(msgspec.Struct):
+    input_tokens: int | None = None
+    total: int | None = msgspec.field(default=None, name="totalTokens")
+
+
+_pages = msgspec.json.Decoder(_Page)
+_counts = msgspec.json.Decoder(_Count)
+
+
+def names_in(body: bytes) -> set[str]:
+    """The names on a page of models, in the forms of OpenAI, Anthropic, Cohere, Google and Ollama."""
+    try:
+        page = _pages.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return set()
+    entries = (page, *page.data, *page.models)
+    names = {name for entry in entries for name in (entry.id, entry.name, entry.model) if name}
+    return {name.removeprefix("models/") for name in names}
+
+
+def count_in(body: bytes) -> int | None:
+    """The number of tokens that a vendor counted; None where the answer holds none."""
+    try:
+        found = _counts.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    return found.total if found.input_tokens is None else found.input_tokens
+
+
+def with_fields(http: HttpRequest, url: str, names: Iterable[str]) -> HttpRequest:
+    """The request at another path, with only these fields of its body."""
+    body: dict[str, Any] = http.json()
+    kept = {name: body[name] for name in names if name in body}
+    return msgspec.structs.replace(http, url=url, body=msgspec.json.encode(kept))

@@ -1,0 +1,174 @@
+"""What can be asked of a model without an answer: whether it is there, and how many tokens a prompt has."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from llmstream.chats.content import Audio, Document, File, Image, Reasoning, Text, ToolCall, ToolResult
+from llmstream.dialects.base import Dialect, Encoded
+from llmstream.dialects.model_facts import CountsTokens, ListsModels, ModelPage, count_in, names_in
+from llmstream.errors import AuthenticationError, DeadlineExceeded, LLMStreamError, PermissionDenied
+from llmstream.exchange import HttpRequest
+from llmstream.request import Request, ToolSpec
+from llmstream.streams.history import mended
+from llmstream.streams.inlining import Inliner
+
+if TYPE_CHECKING:
+    from llmstream.streams.model import Model
+
+__all__ = ["ModelCheck", "TokenCount", "check_model", "count_tokens"]
+
+_WHOLE_BYTES: Final = 16 * 1024 * 1024
+_CHARS_PER_TOKEN: Final = 4
+_TOKENS_OF_A_FILE: Final = 1_000
+"""About an image, or a page or two."""
+
+_NO_PAGE: Final = frozenset({400, 404, 405, 422, 501})
+"""Statuses by which a server says that it has none; 400 and 422 are what proxies of one path say."""
+
+
+class ModelCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a model's server. One that refuses the key, or is not there, is an error instead.
+
+    reachable: it answered, and took the key; None where it has no page of models, so that nothing was asked
+    known:     whether the vendor has the model; None where it does not tell
+    similar:   names that are close to an unknown one
+    """
+
+    provider: str
+    model: str
+    reachable: bool | None = None
+    known: bool | None = None
+    similar: tuple[str, ...] = ()
+
+
+class TokenCount(msgspec.Struct, frozen=True):
+    """How many tokens a prompt has, with everything that goes along with it.
+
+    estimated: nobody counted: a quarter of the characters, and a thousand for each file
+    """
+
+    input_tokens: int
+    estimated: bool = False
+
+
+async def check_model(model: Model) -> ModelCheck:
+    """See `Model.check`."""
+    dialect, name = model.provider.dialect, model.name
+    page = dialect.model_page(name) if isinstance(dialect, ListsModels) else None
+    if page is None:  # a missing key and a wrong address are found all the same
+        await model._addressed(Encoded(HttpRequest("/", method="GET")), Request(model=name))
+        return ModelCheck(provider=model.provider.name, model=name)
+    known, names = await _found(model, page)
+    similar = () if known else tuple(difflib.get_close_matches(name, sorted(names), n=5, cutoff=0.4))
+    return ModelCheck(provider=model.provider.name, model=name, reachable=True, known=known, similar=similar)
+
+
+async def _found(model: Model, page: ModelPage) -> tuple[bool | None, set[str]]:
+    """Whether the vendor has the model, and the names that it lists."""
+    names = await _names(model, page.http)
+    if page.alone and names is not None:
+        return True, names
+    if page.alone:  # is it the model that is missing, or the page?
+        url = page.http.url.rpartition("/")[0]
+        names = await _names(model, HttpRequest(url, method="GET"))
+    if not names:
+        return None, set()
+    return _bare(model.name) in map(_bare, names), names
+
+
+async def _names(model: Model, http: HttpRequest) -> set[str] | None:
+    """The names on a page; None where there is no such page."""
+    try:
+        return names_in(await _fetched(model, http, Request(model=model.name)))
+    except LLMStreamError as error:
+        if error.status not in _NO_PAGE or isinstance(error, AuthenticationError | PermissionDenied):
+            raise
+        return None
+
+
+async def count_tokens(model: Model, request: Request) -> TokenCount:
+    """See `Model.count_tokens`."""
+    provider = model.provider
+    dialect: Dialect = provider.counter() if provider.counter else provider.dialect
+    if isinstance(dialect, CountsTokens):
+        messages, _ = mended(request.messages)
+        ready = msgspec.structs.replace(request, messages=tuple(messages))
+        ready = await Inliner(dialect, model.downloads).inline(ready)
+        asked = dialect.count_request(dialect.encode(ready, provider=provider.name).http)
+        if asked is not None:
+            try:
+                counted = count_in(await _fetched(model, asked, ready))
+            except LLMStreamError as error:
+                if error.status not in (404, 405, 501):
+                    raise
+            else:
+                if counted is not None:
+                    return TokenCount(counted)
+    return TokenCount(_estimate(request), estimated=True)
+
+
+async def _fetched(model: Model, http: HttpRequest, request: Request) -> bytes:
+    """The whole answer to one request.
+
+    raises: what the vendor says in place of it, without any key; TransportError, LimitExceeded
+    """
+    from llmstream.transport.http import send  # brings aiohttp
+
+    prepared, deadlines = await model._addressed(Encoded(http), request), model.deadlines
+    limit_s = deadlines.first_event_s
+    try:
+        async with asyncio.timeout(limit_s) as timer:
+            response = await send(prepared.http, deadlines, model._session)
+            try:
+                if response.status < 400:
+                    return await response.read_all(_WHOLE_BYTES)
+                body = await response.read_error()
+            finally:
+                response.close()
+        raise model.provider.decode_error(response.status, response.headers, body)
+    except LLMStreamError as error:
+        error.provider = error.provider or model.provider.name
+        model.provider.explain(error, prepared.http)
+        for secret in prepared.secrets():
+            error.message = error.message.replace(secret, "***")
+        error.args = (error.message,)
+        failure = error.with_traceback(None)
+    except TimeoutError:
+        if not timer.expired():
+            raise
+        failure = DeadlineExceeded(f"no answer within {limit_s:g} s", reason="first-event")
+    raise failure from None
+
+
+def _bare(name: str) -> str:
+    """A name without what servers leave out or add: Google's collection, Ollama's default tag."""
+    return name.removeprefix("models/").removesuffix(":latest").lower()
+
+
+def _estimate(request: Request) -> int:
+    characters = files = 0
+    for message in request.messages:
+        for part in message.parts:
+            match part:
+                case Text(text) | Reasoning(text):
+                    characters += len(text)
+                case ToolCall(_, name, arguments):
+                    characters += len(name) + len(arguments)
+                case ToolResult(content=content):
+                    characters += len(content)
+                    files += len(part.parts)
+                case Image() | Audio() | Document() | File():
+                    files += 1
+                case _:
+                    pass
+    for tool in request.tools:
+        if isinstance(tool, ToolSpec):
+            characters += len(msgspec.json.encode(tool))
+    if request.response_format is not None and request.response_format.schema is not None:
+        characters += len(msgspec.json.encode(request.response_format.schema))
+    return -(-characters // _CHARS_PER_TOKEN) + files * _TOKENS_OF_A_FILE
