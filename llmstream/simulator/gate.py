@@ -1,4 +1,4 @@
-"""What a request must bring to be let in: a key, a host name that is ours, the wish for a stream."""
+"""Request admission: API key, Host header, a path that some vendor has."""
 
 from __future__ import annotations
 
@@ -10,31 +10,16 @@ from typing import Final
 
 import msgspec
 
-from llmstream.dialects.base import Dialect
-from llmstream.errors import AuthenticationError, BadRequest, InvalidRequest, NotFound
+from llmstream.errors import AuthenticationError, InvalidRequest, NotFound
 from llmstream.exchange import HttpRequest, redact_headers
 
-__all__ = ["check_bind", "check_key", "check_stream_asked", "host_is_local", "masked", "no_such_path"]
+__all__ = ["check_bind", "check_key", "host_is_local", "masked", "no_such_path"]
 
 _KEY_HEADERS: Final = ("x-api-key", "api-key", "x-goog-api-key")
 _AWS_CREDENTIAL: Final = re.compile(r"AWS4-HMAC-SHA256\s+Credential=([^/,\s]+)/")
 """The access key id of a request signed for AWS."""
 
 _SECRET_QUERY: Final = re.compile(r"([?&](?:key|api_key|access_token)=)[^&#]*")
-
-_WHOLE_BY_DEFAULT: Final = frozenset({"openai-chat", "openai-responses", "anthropic", "cohere", "mistral"})
-"""Dialects whose vendors answer in one piece unless the body says `"stream": true`.
-
-Clouds that serve them say it in the path: `invoke-with-response-stream`, `MODEL:streamRawPredict`.
-"""
-
-_WHOLE_PATHS: Final = {
-    re.compile(r"[/]models/[^/]+(:|%3A)generateContent$", re.IGNORECASE): ":streamGenerateContent",
-    re.compile(r"[/]models/[^/]+(:|%3A)rawPredict$", re.IGNORECASE): ":streamRawPredict",
-    re.compile(r"/model/[^/]+/converse$"): "/converse-stream",
-    re.compile(r"/model/[^/]+/invoke$"): "/invoke-with-response-stream",
-}
-"""Paths for an answer in one piece, and how their vendors name the same as a stream."""
 
 
 def check_bind(host: str, *, allow_remote: bool) -> None:
@@ -82,33 +67,9 @@ def check_key(headers: Mapping[str, str], keys: Collection[str] | None) -> None:
     )
 
 
-def check_stream_asked(dialect: Dialect, http: HttpRequest) -> None:
-    """The simulator only streams.
-
-    raises: BadRequest where an answer in one piece is asked for
-    """
-    try:
-        body = http.json()
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return
-    wanted = body.get("stream") if isinstance(body, dict) else None
-    if wanted is None:
-        action = http.url.partition("?")[0].rpartition("/")[2].lower()
-        wanted = dialect.name not in _WHOLE_BY_DEFAULT or "stream" in action
-    if not wanted:
-        raise BadRequest(
-            'the simulator only streams: ask with "stream": true', status=400, reason="invalid_request"
-        )
-
-
-def no_such_path(http: HttpRequest) -> BadRequest | NotFound:
-    """The refusal of a path that no dialect knows, or that of an answer in one piece."""
+def no_such_path(http: HttpRequest) -> NotFound:
+    """The refusal of a path that no dialect has."""
     path = http.url.partition("?")[0]
-    streamed = next((to for at, to in _WHOLE_PATHS.items() if at.search(path)), None)
-    if http.method == "POST" and streamed is not None:
-        return BadRequest(
-            f"the simulator only streams: ask with {streamed}", status=400, reason="invalid_request"
-        )
     return NotFound(
         f"no dialect of the simulator answers {http.method} {path}", status=404, reason="not_found"
     )

@@ -18,13 +18,19 @@ from llmstream.errors import BadRequest, ErrorInfo, LLMStreamError, ServerError
 from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
 from llmstream.request import Request
 from llmstream.simulator.catalogue import lookup
+from llmstream.simulator.complete import (
+    as_streamed,
+    complete_asked,
+    complete_body,
+    failure_of,
+    shown_share,
+)
 from llmstream.simulator.continued import ContinuedAnswers
 from llmstream.simulator.counting import count_tokens
 from llmstream.simulator.demo import Demo
 from llmstream.simulator.gate import (
     check_bind,
     check_key,
-    check_stream_asked,
     host_is_local,
     masked,
     no_such_path,
@@ -42,6 +48,8 @@ _log = logging.getLogger("llmstream.simulator")
 
 _VENDOR = "openai"
 """Under which fields of the vendor's own are found in a request."""
+
+_JSON = "application/json"
 
 _CLOSE_S = 1.0
 """How long open connections may take to go down; handlers are cancelled before that."""
@@ -250,28 +258,56 @@ class Simulator:
     async def _say(
         self, incoming: web.Request, dialect: Dialect, http: HttpRequest, received: Received
     ) -> web.StreamResponse:
-        """The answer of the script, as a stream."""
+        """The answer of the script: as a stream, or complete where the request asks for that."""
+        streamed = as_streamed(http)
+        complete = streamed is not None or complete_asked(dialect, http)
         try:
-            request = dialect.decode_request(http)
+            request = dialect.decode_request(streamed or http)
             received.request = msgspec.structs.replace(request, headers=redact_headers(request.headers))
-            check_stream_asked(dialect, http)
             turn, number = self._turn(dialect, request)
             if isinstance(turn.fault, Refuse):
                 return _whole(_refusal(dialect, _refused(turn.fault), received))
             kept = isinstance(dialect, KeepsAnswers) and dialect.is_kept(request, provider=_VENDOR)
-            said = uncut(turn) if kept else turn  # what is kept is made to its end
+            said = uncut(turn) if kept or complete else turn  # what is kept is made to its end
             beats = utter(said, request, number=number, pace=self._pace, now=self._now())
             encoder = dialect.event_encoder(request)
+            body = complete_body(dialect, request, beats) if complete and not kept else b""
         except LLMStreamError:
             raise
         except Exception as error:
             _log.exception("the simulator failed")
             raise ServerError(f"the simulator failed: {error!r}", status=500) from error
+        if body:
+            return await self._say_complete(incoming, dialect, body, beats, turn, received)
         pieces = _pieces(beats, encoder, said)
+        if kept and complete:
+            return _whole(self._kept.begin_unread(list(pieces)))
         if kept:
             pieces = self._kept.begin(list(pieces), turn)
         response = await self._open(incoming, 200, dialect.content_type, received)
         await self._player.play(response, pieces)
+        return await self._end(incoming, response, turn)
+
+    async def _say_complete(
+        self,
+        incoming: web.Request,
+        dialect: Dialect,
+        body: bytes,
+        beats: list[Beat],
+        turn: Turn,
+        received: Received,
+    ) -> web.StreamResponse:
+        """A response without a stream: it comes when the last of its events is due."""
+        failure = failure_of(beats)
+        if beats and beats[-1].due_s:
+            await self._player.sleep(beats[-1].due_s)
+        if failure is not None:
+            return _whole(_refusal(dialect, failure, received))
+        share = shown_share(turn, beats)
+        if not isinstance(turn.fault, Cut | Stall):
+            return _whole(_complete(body, received))
+        response = await self._open(incoming, 200, _JSON, received)
+        await response.write(body[: int(len(body) * share)])
         return await self._end(incoming, response, turn)
 
     def _turn(self, dialect: Dialect, request: Request) -> tuple[Turn, int]:
@@ -336,7 +372,8 @@ class Simulator:
 
     def _dialect_of(self, http: HttpRequest) -> Dialect | None:
         """Who takes a request: first the one whose name its path begins with."""
-        willing = [dialect for dialect in self._dialects if dialect.accepts(http)]
+        asked = as_streamed(http) or http
+        willing = [dialect for dialect in self._dialects if dialect.accepts(asked)]
         named = (dialect for dialect in willing if http.url.startswith(f"/{dialect.name}/"))
         return next(named, willing[0] if willing else None)
 
@@ -370,6 +407,10 @@ def _refusal(dialect: Dialect, error: ErrorInfo, received: Received) -> HttpResp
 def _id_headers(received: Received) -> dict[str, str]:
     """The id under the names that the vendors give it."""
     return dict.fromkeys(("x-request-id", "request-id", "x-amzn-requestid"), received.request_id)
+
+
+def _complete(body: bytes, received: Received) -> HttpResponse:
+    return HttpResponse(200, body, {"content-type": _JSON, **_id_headers(received)})
 
 
 def _whole(answer: HttpResponse) -> web.Response:

@@ -140,12 +140,6 @@ async def test_a_model_is_looked_up() -> None:
         assert {"completion", "tools", "thinking"} <= set((await client.show("sim")).capabilities)
 
 
-async def test_an_answer_in_one_piece_is_refused() -> None:
-    async with connected() as client:
-        with pytest.raises(ollama.ResponseError, match="only streams"):
-            await client.chat(model="sim", messages=ASKED)
-
-
 async def test_the_client_that_blocks_reads_the_same() -> None:
     async with Simulator(Script((Turn(text="Hello."),)), dialects=[Ollama()]) as simulator:
         options: Any = {"model": "sim", "messages": ASKED, "stream": True}
