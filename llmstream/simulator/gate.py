@@ -67,12 +67,13 @@ def check_key(headers: Mapping[str, str], keys: Collection[str] | None) -> None:
     )
 
 
-def no_such_path(http: HttpRequest) -> NotFound:
-    """The refusal of a path that no dialect has."""
+def no_such_path(http: HttpRequest, usual: str | None) -> NotFound:
+    """The refusal of a path that no vendor has; `usual` is the one that was probably meant."""
     path = http.url.partition("?")[0]
-    return NotFound(
-        f"no dialect of the simulator answers {http.method} {path}", status=404, reason="not_found"
-    )
+    meant = ""
+    if usual:
+        meant = f" Did you mean {usual}? Check base_url, or pass strict_paths=False (simulate --any-path)."
+    return NotFound(f"Invalid URL ({http.method} {path}).{meant}", status=404, reason="not_found")
 
 
 def masked(http: HttpRequest) -> HttpRequest:

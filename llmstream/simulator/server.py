@@ -36,6 +36,7 @@ from llmstream.simulator.gate import (
     no_such_path,
 )
 from llmstream.simulator.kept import KeptAnswers, uncut
+from llmstream.simulator.paths import is_known_path, usual_path
 from llmstream.simulator.player import Player
 from llmstream.simulator.received import Received
 from llmstream.simulator.recording import Recording
@@ -97,6 +98,9 @@ class Simulator:
     pace:        of turns that have none
     block_bytes: write in blocks of this size in place of one write an event
     models:      names on its lists of models; it answers under any name
+    strict_paths: paths that no vendor has, such as `/v1/v1/messages`, are not found; False answers at
+                  any path that ends as a vendor's does. None is True unless `dialects` are given,
+                  whose paths may be of your own
 
     url:      where it listens, such as "http://127.0.0.1:40123"
     requests: what it has received, in order
@@ -117,6 +121,7 @@ class Simulator:
         block_bytes: int = 0,
         max_body_bytes: int = 32 * 1024 * 1024,
         models: Sequence[str] = ("sim",),
+        strict_paths: bool | None = None,
         clock: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         now: Callable[[], datetime.datetime] | None = None,
@@ -127,6 +132,7 @@ class Simulator:
         self._recordings = [recordings] if isinstance(recordings, Recording) else list(recordings)
         self._speed = speed
         self._dialects = list(dialects) if dialects is not None else default_dialects()
+        self._strict_paths = strict_paths if strict_paths is not None else dialects is None
         self._api_keys = api_keys
         self._host, self._port, self._allow_remote = host, port, allow_remote
         self._pace = pace
@@ -223,6 +229,9 @@ class Simulator:
         try:
             http = msgspec.structs.replace(http, body=await self._body(incoming))
             received.http = masked(http)
+            if self._strict_paths and not self._recordings and not is_known_path(http.url):
+                received.dialect = ""
+                raise no_such_path(http, usual_path(dialect.name) if dialect else None)
             page = lookup(http, self._models)
             if page is not None:
                 return _whole(page)
@@ -240,7 +249,7 @@ class Simulator:
             if self._recordings:
                 return await self._replay(incoming, received)
             if dialect is None:
-                raise no_such_path(http)
+                raise no_such_path(http, None)
             return await self._say(incoming, dialect, http, received)
         except LLMStreamError as error:
             return _whole(_refusal(dialect or self._likely(http), error.info, received))

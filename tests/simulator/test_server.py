@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 
 import aiohttp
+import msgspec
 import pytest
 
 from llmstream import errors, grammar
@@ -47,7 +48,9 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 def encoded(dialect: Dialect, request: Request = ASKED) -> HttpRequest:
-    return dialect.encode(request, provider="sim").http
+    http = dialect.encode(request, provider="sim").http
+    begins = {"openai-chat": "/v1", "gemini": "/v1beta", "gemini-interactions": "/v1beta"}
+    return msgspec.structs.replace(http, url=begins.get(dialect.name, "") + http.url)
 
 
 async def ask(
