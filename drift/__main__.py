@@ -23,7 +23,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no reader for {', '.join(unknown)}. Packages: {', '.join(SDKS)}.")
     if not (options.quick or options.here):
         return run_there(given, npm=not options.no_npm)
-    from drift.report import look  # needs llmstream's own dependencies, which the usual form installs
+    try:
+        from drift.report import look  # needs llmstream's own dependencies, which the usual form installs
+    except ModuleNotFoundError as error:
+        print(
+            f"{error.name} is not installed here. --quick reads the SDKs of an environment that has "
+            "llmstream: run `make check` once, then PATH=$PWD/.venv/bin:$PATH scripts/drift --quick",
+            file=sys.stderr,
+        )
+        return 2
 
     return look(tuple(options.package or SDKS), record=options.record, everything=options.all)
 

@@ -1,4 +1,4 @@
-"""The tools of an MCP server, used by an agent; needs `pip install 'llmstream[mcp]'`.
+"""The tools of an MCP server, used by an agent; needs `pip install 'llmstream-sdk[mcp]'`.
 
 The server is a process of its own for as long as the block lasts. Its progress arrives as
 preliminary results, and what it refuses is an error result that the model reads.

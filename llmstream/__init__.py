@@ -236,6 +236,47 @@ _SUBMODULES = (
 )
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
+_FOREIGN = {
+    'await ls.stream("provider:model", prompt).collect()': (
+        *(
+            "completion",
+            "acompletion",
+            "complete",
+            "generate",
+            "generate_text",
+            "chat",
+            "ask",
+            "create",
+            "run",
+        ),
+        *("responses", "invoke", "ainvoke"),
+    ),
+    'asyncio.run(main()), with `await ls.stream("provider:model", prompt).collect()` in main': (
+        *("run_sync", "stream_sync", "generate_sync"),
+    ),
+    'ls.stream("provider:model", prompt)': ("stream_text", "streamText", "astream", "stream_async"),
+    'ls.Model("provider:model", base_url=..., api_key=...)': (
+        *(
+            "Client",
+            "AsyncClient",
+            "OpenAI",
+            "AsyncOpenAI",
+            "Anthropic",
+            "AsyncAnthropic",
+            "LLM",
+            "ChatModel",
+        ),
+        *("get_model", "init_chat_model"),
+    ),
+    "ls.stream(..., response_format=T), or objects(T)": ("generate_object", "stream_object", "parse"),
+    "ls.tool": ("function_tool", "Function", "tool_plain"),
+    "ls.LLMStreamError": ("APIError", "APIStatusError", "OpenAIError", "LLMError"),
+    "ls.DeadlineExceeded": ("Timeout", "APITimeoutError", "TimeoutError"),
+    "ls.RateLimited": ("RateLimitError",),
+    "ls.ConnectionFailed": ("APIConnectionError",),
+}
+"""What we have for names of other SDKs; an AttributeError says so."""
+
 __all__ = [
     "Accumulator",
     "Agent",
@@ -356,10 +397,23 @@ def __getattr__(name: str) -> Any:
     try:
         module = importlib.import_module(_HOME[name])
     except KeyError:
-        raise AttributeError(f"module 'llmstream' has no attribute {name!r}") from None
+        raise AttributeError(f"module 'llmstream' has no attribute {name!r}{_hint(name)}") from None
     value = getattr(module, name)
     globals()[name] = value
     return value
+
+
+def _hint(name: str) -> str:
+    """What a name of another SDK is here, or what was meant by a name that is misspelt; "" of any other."""
+    for ours, theirs in _FOREIGN.items():
+        if name in theirs:
+            return f". Write {ours}"
+    if name.startswith("_"):
+        return ""
+    import difflib  # loaded by those who misspell
+
+    close = difflib.get_close_matches(name, __all__, n=1, cutoff=0.8)
+    return f". Did you mean {close[0]}?" if close else ""
 
 
 def __dir__() -> list[str]:

@@ -206,8 +206,8 @@ class RequestError(LLMStreamError, code="request-error"):
     """The caller's fault."""
 
 
-class InvalidRequest(RequestError, code="invalid-request"):
-    """The request contradicts itself or cannot be encoded."""
+class InvalidRequest(RequestError, ValueError, code="invalid-request"):
+    """The request contradicts itself or cannot be encoded. A ValueError too."""
 
 
 class MissingKey(RequestError, code="missing-key"):
@@ -262,8 +262,8 @@ class TransportError(LLMStreamError, code="transport-error", retryable=True):
     """The network failed."""
 
 
-class ConnectionFailed(TransportError, code="connection-failed"):
-    """No connection came about: DNS, refusal, no route."""
+class ConnectionFailed(TransportError, ConnectionError, code="connection-failed"):
+    """No connection came about: DNS, refusal, no route. A ConnectionError too."""
 
 
 class TLSError(TransportError, code="tls-error", retryable=False):
@@ -274,12 +274,12 @@ class ProxyError(TransportError, code="proxy-error", retryable=False):
     """The proxy refused or could not be used."""
 
 
-class ConnectionLost(TransportError, code="connection-lost"):
-    """The connection broke after it stood."""
+class ConnectionLost(TransportError, ConnectionError, code="connection-lost"):
+    """The connection broke after it stood. A ConnectionError too."""
 
 
-class DeadlineExceeded(TransportError, code="deadline-exceeded"):
-    """One of the `Deadlines` passed; `reason` names it."""
+class DeadlineExceeded(TransportError, TimeoutError, code="deadline-exceeded"):
+    """One of the `Deadlines` passed; `reason` names it. A TimeoutError too."""
 
 
 class RedirectRefused(TransportError, code="redirect-refused", retryable=False):

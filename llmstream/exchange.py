@@ -1,14 +1,22 @@
-"""One HTTP exchange as values: what dialects make and transports carry."""
+"""What dialects make and transports carry: an HTTP exchange as values, and the talk over a WebSocket."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-__all__ = ["HttpRequest", "HttpResponse", "carries_secret", "redact_headers"]
+__all__ = [
+    "Heard",
+    "HttpRequest",
+    "HttpResponse",
+    "Steering",
+    "Talk",
+    "carries_secret",
+    "redact_headers",
+]
 
 _SECRET_WORDS = ("auth", "key", "token", "secret", "cookie", "password", "credential", "signature")
 
@@ -51,3 +59,53 @@ class HttpResponse(msgspec.Struct, frozen=True):
     status: int
     body: bytes = b""
     headers: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+Heard: TypeAlias = Literal["beside", "answer", "moved"]
+"""What a message is: beside the answer, a part of it, or the refusal of this socket, not of the request."""
+
+
+class Steering(Protocol):
+    """User input that is sent into an answer.
+
+    message: as it is sent
+    settled: the server has said whether it takes it
+    error:   why it does not
+    """
+
+    message: bytes
+    settled: bool
+    error: Exception | None
+
+
+class Talk(Protocol):
+    """What is said over one WebSocket: requests one after the other, each with its answer. No I/O."""
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether no answer is under way, and nothing more will come of the last one."""
+        ...
+
+    @property
+    def named(self) -> bool:
+        """Whether the answer under way has a name, by which it can be steered."""
+        ...
+
+    def continues(self, request: Any) -> bool:
+        """Whether a request goes on from the last answer, so that only what is new needs to be sent."""
+        ...
+
+    def ask(self, request: Any) -> bytes:
+        """The message that asks for an answer."""
+        ...
+
+    def hear(self, message: bytes) -> Heard:
+        """Takes note of a message from the server."""
+        ...
+
+    def steer(self, content: Any) -> Steering:
+        """User input for the answer under way.
+
+        raises: Unsupported, where this server takes none
+        """
+        ...

@@ -61,7 +61,7 @@ def price(model: str, usage: Usage) -> float | None:
     try:
         import genai_prices
     except ImportError:
-        raise Unsupported("prices need genai-prices: pip install 'llmstream[prices]'") from None
+        raise Unsupported("prices need genai-prices: pip install 'llmstream-sdk[prices]'") from None
     provider, _, name = model.partition(":")
     seller = _SELLERS.get(provider)
     if seller is None or (usage.input_tokens is None and usage.output_tokens is None):

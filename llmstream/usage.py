@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-__all__ = ["Usage"]
+__all__ = ["MOST_TOKENS", "Usage"]
+
+MOST_TOKENS: Final = 2**53
+"""The largest count that is believed; also the largest that JSON carries through every reader."""
+
+_COUNTS: Final = (
+    "input_tokens",
+    "output_tokens",
+    "total_tokens",
+    "reasoning_tokens",
+    "cached_input_tokens",
+    "cache_write_tokens",
+)
 
 
 class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, repr_omit_defaults=True):
@@ -17,6 +29,9 @@ class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, rep
     cached_input_tokens: the part of the input that was read from a cache
     cache_write_tokens: the part of the input that was written to a cache
     raw:                the vendor's own usage object; a list of them where several responses made one answer
+
+    A count below 0 or above 2**53 is None: limits, budgets and prices are computed from counts, and a
+    server can write any number.
     """
 
     input_tokens: int | None = None
@@ -26,6 +41,20 @@ class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, rep
     cached_input_tokens: int | None = None
     cache_write_tokens: int | None = None
     raw: Any = None
+
+    def __post_init__(self) -> None:
+        # One expression first: vendors that count as they go make one of these for each chunk.
+        if not (
+            0 <= (self.input_tokens or 0) <= MOST_TOKENS
+            and 0 <= (self.output_tokens or 0) <= MOST_TOKENS
+            and 0 <= (self.total_tokens or 0) <= MOST_TOKENS
+            and 0 <= (self.reasoning_tokens or 0) <= MOST_TOKENS
+            and 0 <= (self.cached_input_tokens or 0) <= MOST_TOKENS
+            and 0 <= (self.cache_write_tokens or 0) <= MOST_TOKENS
+        ):
+            for name in _COUNTS:
+                if not 0 <= (getattr(self, name) or 0) <= MOST_TOKENS:
+                    msgspec.structs.force_setattr(self, name, None)
 
     def __add__(self, other: Usage) -> Usage:
         """The sum, count by count; what neither says stays None, and raw is dropped."""
@@ -42,4 +71,5 @@ class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, rep
 def _sum(a: int | None, b: int | None) -> int | None:
     if a is None:
         return b
-    return a if b is None else a + b
+    # A sum stays at the largest count, so that a budget which is passed stays passed.
+    return a if b is None else min(a + b, MOST_TOKENS)

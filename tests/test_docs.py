@@ -195,6 +195,6 @@ def test_every_event_has_a_row_with_its_tag_and_its_fields() -> None:
 
 
 def test_a_reader_sees_a_program_and_its_events_at_once() -> None:
-    top = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:30])
+    top = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:35])
     assert "```python" in top
     assert re.search(r"```output\n.*Finish\(.*?\n```", top, re.DOTALL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 
 import pytest
@@ -46,3 +47,19 @@ def test_an_exception_can_be_pickled() -> None:
     error = errors.NotFound("no model", provider="acme", status=404)
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), again.info) == (errors.NotFound, error.info)
+
+
+@pytest.mark.parametrize(
+    ("error", "builtin"),
+    [
+        (errors.InvalidRequest, ValueError),
+        (errors.DeadlineExceeded, TimeoutError),
+        (errors.ConnectionFailed, ConnectionError),
+        (errors.ConnectionLost, ConnectionError),
+    ],
+)
+def test_the_kinds_that_python_knows_are_its_own_too(error, builtin) -> None:
+    raised = error("what", provider="acme", status=418, reason="why", retry_after_s=2.0)
+    assert isinstance(raised, builtin)
+    for copied in (pickle.loads(pickle.dumps(raised)), copy.copy(raised)):
+        assert (type(copied), str(copied), copied.info) == (error, str(raised), raised.info)

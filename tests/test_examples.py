@@ -23,6 +23,10 @@ SERVERS = [path.name for path in FOUND if '"--port"' in path.read_text()]
 PROGRAMS = [path.name for path in FOUND if path.name not in SERVERS]
 
 SAID = {
+    "agent_chat.py": [
+        "> And in Lima?\nLet me use clock.clock says: 03:30.",
+        "13 messages, 1 of them the system's",
+    ],
     "agent_loop.py": ["[step 0]", 'calls clock({"city":"Oslo"})', "clock gave", "in 2 steps]"],
     "approval.py": [
         "a decision is due, approval\nprocess 1: saved, and over\nprocess 2: may I? refund({",
@@ -106,6 +110,11 @@ SAID = {
         "calls crawl\n",
         "  weather: asking the station\n",
         "  crawl: 2 of 3, climate\n  crawl: 3 of 3, people\n  crawl is done\n",
+    ],
+    "websocket.py": [
+        "2 steps: It is noon in Oslo.\nOnce upon a time a river wanted",
+        "-- the model has heard: in French --\nLa rivière",
+        "arrivait.\nstop; one message of 3 parts",
     ],
     "two_vendors.py": ["sim-anthropic:demo: 30 events", "\nthe same events\n"],
 }

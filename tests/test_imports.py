@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+import llmstream
+
 PROGRAM = "import sys, llmstream as ls; {}; print(*sorted(sys.modules))"
 
 
@@ -30,3 +32,25 @@ def loaded(statement: str) -> set[str]:
 )
 def test_a_name_loads_only_what_it_needs(statement: str, absent: set[str]) -> None:
     assert loaded(statement) & absent == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("completion", "await ls.stream("),
+        ("generate", "await ls.stream("),
+        ("run_sync", "asyncio.run(main())"),
+        ("Client", "ls.Model("),
+        ("RateLimitError", "ls.RateLimited"),
+        ("EventStraem", "Did you mean EventStream?"),
+    ],
+)
+def test_a_name_of_another_sdk_is_answered_with_ours(name, remedy) -> None:
+    with pytest.raises(AttributeError) as missing:
+        getattr(llmstream, name)
+    assert remedy in str(missing.value)
+
+
+def test_any_other_name_is_only_missing() -> None:
+    with pytest.raises(AttributeError, match=r"has no attribute '__wrapped__'$"):
+        _ = llmstream.__wrapped__

@@ -107,5 +107,5 @@ async def test_a_long_prompt_is_dearer_and_many_short_ones_are_not_one_long_one(
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "genai_prices", None)
-    with pytest.raises(ls.Unsupported, match=r"pip install 'llmstream\[prices\]'"):
+    with pytest.raises(ls.Unsupported, match=r"pip install 'llmstream-sdk\[prices\]'"):
         price("openai:gpt-5", ls.Usage(input_tokens=1))

@@ -15,8 +15,8 @@ _MISTRAL: Efforts = {
 }
 _ZAI: Efforts = {r"^glm-5\.3": ("low", "high", "max")}
 _XAI: Efforts = {
-    r"^grok-4\.7": ("low", "medium", "high", "xhigh"),
-    r"^grok-4\.[56]": ("low", "medium", "high"),
+    r"^grok-4\.[67]": ("low", "medium", "high", "xhigh"),
+    r"^grok-4\.5": ("low", "medium", "high"),
 }
 _DEEPSEEK: Efforts = {r"^deepseek-(v4|flash)": ("low", "high", "max")}
 

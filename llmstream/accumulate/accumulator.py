@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from llmstream.accumulate.fold import Fold
-from llmstream.chats.content import Text, ToolCall, ToolResult
+from llmstream.chats.content import Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
 from llmstream.errors import IncompleteStream, InvalidRequest, LLMStreamError
@@ -81,6 +81,11 @@ class Accumulator(Fold):
     def text(self) -> str:
         """All text so far, joined without a separator."""
         return "".join([part.text for part in self._all_parts() if isinstance(part, Text)])
+
+    @property
+    def reasoning(self) -> str:
+        """All text of reasoning so far, joined without a separator."""
+        return "".join([part.text for part in self._all_parts() if isinstance(part, Reasoning)])
 
     @property
     def tool_calls(self) -> list[ToolCall]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ class Fold:
     error:             the first one, or None
     warnings:          of `stream-start`
     response_id:       what the vendor calls the response, and the model in `model_id`
+    timestamp:         when the vendor made it
 
     Blocks that are open have a writer in `_sinks`, so a delta costs a lookup and a write.
     """
@@ -43,6 +45,7 @@ class Fold:
         self.warnings: list[ev.Warning] = []
         self.response_id: str | None = None
         self.model_id: str | None = None
+        self.timestamp: datetime.datetime | None = None
         self._metadata: dict[str, Any] | None = None
         self._message: Message | None = None
         self._parts: tuple[Part, ...] | None = None
@@ -183,6 +186,7 @@ class Fold:
     def _on_response(self, event: ev.ResponseMetadata) -> None:
         self.response_id = event.id or self.response_id
         self.model_id = event.model_id or self.model_id
+        self.timestamp = event.timestamp or self.timestamp
 
     def _on_error(self, event: ev.Error) -> None:
         if self.error is None:

@@ -32,7 +32,7 @@ from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
 from llmstream.streams.model import Model
-from llmstream.streams.options import Options, Prompt, as_messages, make_request
+from llmstream.streams.options import Options, Prompt, as_messages, make_request, with_defaults, with_system
 from llmstream.tools import Approver, Tool, wrapped
 
 __all__ = ["Agent"]
@@ -91,7 +91,9 @@ class Agent:
         self.name = checks.text_or_none("name", name) or ""
         self.max_steps = checks.at_least_one("max_steps", max_steps, MAX_STEPS)
         self.context = context
-        system = options.pop("system", None)
+        options = with_defaults(self.model.options, options)
+        system = options.get("system")
+        options["system"] = ""  # it is in the instructions, and the model's own is not put before them
         self._instructions = checks.text_or_none(
             "instructions", system if instructions is None else instructions
         )
@@ -131,13 +133,13 @@ class Agent:
     def stream(self, prompt: Prompt, *, context: Any = None, within_s: float | None = None) -> AgentRun:
         """One run as one stream of events over all its steps; nothing is sent until it is read.
 
-        prompt:   calls in it that nobody answered get a result that says that they were cancelled
+        prompt:   as for `ls.stream`; nothing is appended to a Chat. Calls in it that nobody answered get a
+                  result that says that they were cancelled
         context:  in place of the agent's
         within_s: seconds after which the run ends in DeadlineExceeded, if `Deadlines.total_s` is longer
         raises:   InvalidRequest for an option that cannot mean anything
         """
-        system = [Message.system(self._instructions)] if self._instructions else []
-        conversation = settled(system + as_messages(prompt))
+        conversation = settled(with_system(self._instructions, as_messages(prompt)))
         make_request(self.model.name, conversation, self._config.options)  # and a wrong prompt here
         return AgentRun(
             Loop(self._config, self._state(conversation, context), total_s=self._total_s(within_s))

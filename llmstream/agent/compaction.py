@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-import msgspec
-
-from llmstream.agent.journal_lines import RunRecord, read_lines
+from llmstream.agent.journal_lines import RunRecord, encode_line, read_lines
 
 __all__ = ["compacted"]
 
@@ -32,5 +30,4 @@ def compacted(path: str, left: Container[str]) -> bytes:
         for run, record in records.items()
         if last.get(record.agent) == run or not (record.ended or run in left)
     ]
-    lines = [msgspec.json.encode(line) for run, record in kept for line in record.lines(run)]
-    return b"".join([line + b"\n" for line in lines])
+    return b"".join([encode_line(line) for run, record in kept for line in record.lines(run)])

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import secrets
 import threading
+import time
 from collections.abc import Sequence
 
 import anyio.to_thread
-import msgspec
 
 from llmstream.agent.compaction import compacted
-from llmstream.agent.journal_lines import Line
+from llmstream.agent.journal_lines import Line, encode_line
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.files import write_whole
 from llmstream.chats.message import Message
@@ -23,6 +24,9 @@ __all__ = ["Journal", "RunJournal"]
 
 
 _log = logging.getLogger("llmstream.journal")
+
+_OLD_COPY_S = 60.0
+"""Writing a copy takes less: one that is older was left behind."""
 
 COMPACT_AFTER = 1000
 """Lines: some hundred steps, and less than a second of reading."""
@@ -49,6 +53,7 @@ class Journal:
         if compact_after is not None and compact_after < 1:
             raise InvalidRequest(f"compact_after is a number of lines, at least 1; got {compact_after}")
         self._lines: int | None = None  # since the file was last written anew; None before it is opened
+        self._end: int | None = None  # of the last line that is whole, where a write failed behind it
         self._left: set[str] = set()
         self._compact_after = compact_after
         self.path = os.fspath(path)
@@ -69,9 +74,10 @@ class Journal:
     async def write(self, line: Line) -> None:
         """Writes a line; it is on the disk when this returns.
 
-        raises: OSError where that cannot be done; then no part of the line is left
+        raises: OSError where that cannot be done; then no part of the line is left, or is taken off
+                before the next line is written
         """
-        data = msgspec.json.encode(line) + b"\n"
+        data = encode_line(line)
         await anyio.to_thread.run_sync(self._write, data)  # written also where its writer is cancelled
 
     def leave(self, run: str) -> None:
@@ -86,7 +92,8 @@ class Journal:
 
     def _append(self, data: bytes) -> None:
         if self._file is None:
-            self._file = _opened(self.path)
+            self._file = _opened(self.path, self._end)
+            self._end = None
         if self._lines is None:
             self._lines = _count_lines(self.path)
         end = os.fstat(self._file).st_size
@@ -96,9 +103,23 @@ class Journal:
                 rest = rest[os.write(self._file, rest) :]
             os.fsync(self._file)
         except OSError:
-            os.ftruncate(self._file, end)
+            self._take_back(self._file, end)
             raise
         self._lines += 1
+
+    def _take_back(self, file: int, end: int) -> None:
+        """Takes off what a failed write left, now or when the file is opened for the next one."""
+        self._file = self._lines = None
+        self._end = end
+        try:
+            os.ftruncate(file, end)
+        except OSError as error:
+            _log.warning("the journal %s ends in a line that could not be taken off: %s", self.path, error)
+        finally:
+            try:
+                os.close(file)
+            except OSError:  # it is closed all the same
+                pass
 
     def _compact(self) -> None:
         """Writes the file anew. Where that cannot be done the old one is as good, only longer."""
@@ -108,7 +129,7 @@ class Journal:
             if self._file is not None:
                 os.close(self._file)
                 self._file = None
-            write_whole(self.path, data)
+            write_whole(self.path, data, prefix=_copy_prefix(self.path))
         except (OSError, DecodeError) as error:
             _log.warning("the journal %s could not be compacted: %s", self.path, error)
         else:
@@ -168,21 +189,63 @@ class RunJournal:
             await self._journal.write(Line("discard", self._run, step=step))
 
 
-def _opened(path: str) -> int:
-    """The file, open at its end; a line that a crash tore is taken off."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-    file = os.open(path, flags | getattr(os, "O_BINARY", 0), 0o600)
+def _opened(path: str, known_end: int | None) -> int:
+    """The file, open at its end; a line that a crash or a failed write tore is taken off.
+
+    known_end: where the lines end that are acknowledged, if that is known
+    """
+    _remove_old_copies(path)
+    file = _open(path)
     try:
         if hasattr(os, "fchmod"):
             os.fchmod(file, 0o600)  # it may have been there, for others to read
+        size = os.fstat(file).st_size
         end = _whole_lines_end(file)
-        if end != os.fstat(file).st_size:
-            os.ftruncate(file, end)
+        if known_end is not None and known_end < end:
+            end = known_end
+        if end != size:
+            file = _cut(path, file, end)
         _sync_folder(os.path.dirname(os.path.abspath(path)))
     except BaseException:
         os.close(file)
         raise
     return file
+
+
+def _open(path: str) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+    return os.open(path, flags | getattr(os, "O_BINARY", 0), 0o600)
+
+
+def _cut(path: str, file: int, end: int) -> int:
+    """The file without what stands behind `end`; written anew where it cannot be made shorter."""
+    try:
+        os.ftruncate(file, end)
+    except OSError:
+        with open(path, "rb") as source:
+            write_whole(path, source.read(end), prefix=_copy_prefix(path))
+        renewed = _open(path)
+        os.close(file)
+        return renewed
+    return file
+
+
+def _copy_prefix(path: str) -> str:
+    """How the names of copies begin that are to take the journal's place; short, as names have a limit."""
+    return f".journal-{hashlib.sha256(os.path.basename(path).encode()).hexdigest()[:16]}-"
+
+
+def _remove_old_copies(path: str) -> None:
+    """Removes copies that a process left when it was killed; they hold whole conversations."""
+    folder, prefix = os.path.dirname(os.path.abspath(path)), _copy_prefix(path)
+    try:
+        for name in os.listdir(folder):
+            if name.startswith(prefix) and name.endswith(".tmp"):
+                copy = os.path.join(folder, name)
+                if time.time() - os.stat(copy).st_mtime > _OLD_COPY_S:
+                    os.unlink(copy)
+    except OSError:  # a folder that may not be read, or somebody else was faster
+        pass
 
 
 def _count_lines(path: str) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
@@ -12,7 +14,10 @@ from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError
 
-__all__ = ["Line", "RunRecord", "read_lines"]
+__all__ = ["Line", "RunRecord", "encode_line", "read_lines"]
+
+_SUM: Final = b'{"sum":"'
+"""How a line begins; CRC-32 finds every error of up to 32 bits in a row."""
 
 _MAY_HAVE_RUN = (
     "The process ended while the call ran. It may have had effects; find out before it is called again."
@@ -132,16 +137,43 @@ class RunRecord:
         return ToolResult(call.id, words, True, call.name)
 
 
+def encode_line(line: Line) -> bytes:
+    """A line as it stands in the file: a JSON object whose first field is the checksum of the rest."""
+    body = msgspec.json.encode(line)
+    return b'%s%08x",%s\n' % (_SUM, zlib.crc32(body), body[1:])
+
+
 def read_lines(path: str) -> Iterator[Line]:
     """The lines of a file; one without its end was torn by a crash and counts as not written.
 
+    Lines of versions before checksums have none; behind one that has one, all have.
+
     raises: DecodeError where one is damaged; OSError where the file cannot be read
     """
+    summed = False
     with open(path, "rb") as file:
         for number, data in enumerate(file, 1):
             if not data.endswith(b"\n"):
                 return
             try:
-                yield msgspec.json.decode(data, type=Line)
+                body, has_sum = _checked(data)
+                if summed and not has_sum:
+                    raise ValueError("it has no checksum")
+                summed = has_sum
+                yield msgspec.json.decode(body, type=Line)
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                 raise DecodeError(f"line {number} of the journal {path} is damaged: {error}") from None
+
+
+def _checked(data: bytes) -> tuple[bytes, bool]:
+    """A line without its checksum, and whether it has one.
+
+    raises: ValueError where it is another
+    """
+    if not data.startswith(_SUM):
+        return data, False
+    at = len(_SUM) + 8
+    body = b"{" + data[at + 2 : -1]
+    if data[len(_SUM) : at + 2] != b'%08x",' % zlib.crc32(body):
+        raise ValueError("its checksum is another")
+    return body, True

@@ -24,7 +24,7 @@ from llmstream.agent.state import RunState
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
 from llmstream.errors import LLMStreamError
-from llmstream.events import Error, Event, Finish, FinishReason, StreamStart
+from llmstream.events import Error, Event, Finish, FinishReason, StreamStart, Warning
 from llmstream.structured import Structured, as_structured
 
 __all__ = ["Loop"]
@@ -35,6 +35,7 @@ class Loop:
 
     course:    what its steps share
     output:    the type that the final answer has to be of, or None
+    warnings:  of all steps, each once
     answer:    of the model, in the step under way or the last one that asked it
     suspended: the run as a value, where it ended because calls wait
     cut_short: whether the limit of steps ended it, while there was more to do
@@ -54,6 +55,7 @@ class Loop:
         self.error: LLMStreamError | None = None
         self.suspended: Suspension | None = None
         self.cut_short = False
+        self.warnings: list[Warning] = []
         self.answer: Answer | None = None
         self.output: Structured | None = as_structured(config.options.get("response_format"))
         self._config = config
@@ -76,6 +78,8 @@ class Loop:
             async with aclosing(self._sentence()) as events:
                 async for event in events:
                     is_start = isinstance(event, StreamStart)
+                    if isinstance(event, StreamStart):
+                        self.warnings += [w for w in event.warnings if w not in self.warnings]
                     if not began and not is_start:
                         yield StreamStart()
                     if not began or not is_start:

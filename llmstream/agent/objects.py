@@ -30,7 +30,7 @@ async def run_objects(
     elements = Elements(output)
     growth, places = Growth(output), itertools.count()
     shown: Any = None
-    async with aclosing(aiter(run)) as events:
+    async with aclosing(run._events()) as events:
         async for event in events:
             match event:
                 case StepStart():

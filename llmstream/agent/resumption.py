@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -17,8 +20,13 @@ from llmstream.tools.approval import as_decision
 
 __all__ = ["Continuation", "Resumption"]
 
-_claimed: set[str] = set()
-"""Ids of the suspensions that this process has resumed."""
+_claimed: dict[str, float] = {}
+"""Ids of the suspensions that this process has resumed, with the Unix time when they expire."""
+
+_FORGET_AFTER: Final = 1000
+"""So many more claims, and those that have expired are forgotten: they are refused for that."""
+
+_next_look = _FORGET_AFTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,7 @@ class Resumption:
         suspension.check(key)
         _check_unclaimed(suspension)
         _check_history(suspension)
+        _check_unique(suspension)
         approvals = {p.approval_id for p in suspension.pending if p.approval_id}
         unknown = [i for i in decisions if i not in approvals]
         if unknown:
@@ -112,24 +121,35 @@ class Resumption:
         raises: InvalidRequest where another run was faster
         """
         _check_unclaimed(self.suspension)
-        _claimed.add(self.suspension.id)
+        expires = self.suspension.expires_at_s
+        _claimed[self.suspension.id] = math.inf if expires is None else expires
+        _forget_expired()
 
 
 def _continued(
     suspension: Suspension, said: Mapping[str, Approve | Deny], given: Mapping[str, ToolResult]
 ) -> dict[str, Continuation]:
     """The runs of sub-agents about whose calls something was decided."""
+    results: dict[str, list[ToolResult]] = {}
+    for call_id, pending, shown in suspension.within:
+        if shown.call_id in given:
+            result = msgspec.structs.replace(given[shown.call_id], tool_call_id=pending.call_id)
+            results.setdefault(call_id, []).append(result)
     found: dict[str, Continuation] = {}
     for call_id, inner in suspension.inner.items():
         decisions = {p.approval_id: said[p.approval_id] for p in inner.pending if p.approval_id in said}
-        results = [
-            msgspec.structs.replace(given[within], tool_call_id=p.call_id)
-            for p in inner.pending
-            if (within := f"{call_id}/{p.call_id}") in given
-        ]
-        if decisions or results:
-            found[call_id] = Continuation(inner, decisions, tuple(results))
+        if decisions or call_id in results:
+            found[call_id] = Continuation(inner, decisions, tuple(results.get(call_id, ())))
     return found
+
+
+def _forget_expired() -> None:
+    global _next_look  # the set is the process's, so is its size
+    if len(_claimed) >= _next_look:
+        now = time.time()
+        for name in [name for name, expires in _claimed.items() if expires < now]:
+            del _claimed[name]
+        _next_look = 2 * len(_claimed) + _FORGET_AFTER
 
 
 def _open_calls(suspension: Suspension) -> dict[str, ToolCall]:
@@ -151,6 +171,15 @@ def _check_history(suspension: Suspension) -> None:
     stray = [i for i in suspension.inner if i not in found]
     if stray:
         raise InvalidRequest(f"the call {stray[0]!r}, whose agent waits, is not in the history")
+
+
+def _check_unique(suspension: Suspension) -> None:
+    """A result names one call."""
+    seen: set[str] = set()
+    for pending in suspension.pending:
+        if pending.call_id in seen:
+            raise InvalidRequest(f"two calls that wait have the id {pending.call_id!r}. Run the agent again.")
+        seen.add(pending.call_id)
 
 
 def _status(result: ToolResult, pending: PendingCall) -> ToolCallStatus:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Self
 
 from llmstream.agent.loop import Loop
 from llmstream.agent.objects import final_value, run_objects
-from llmstream.agent.state import RunState, Step
+from llmstream.agent.state import Price, RunState, Step
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import Text
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest, LLMStreamError
-from llmstream.events import Event, FinishReason, Usage
+from llmstream.events import Event, FinishReason, TextDelta, Usage, Warning
+from llmstream.streams.async_only import AsyncOnly, require_asyncio
+from llmstream.streams.response import ResponseInfo
 from llmstream.tools import ToolCallStatus
 
 __all__ = ["AgentRun"]
 
 
-class AgentRun:
+class AgentRun(AsyncOnly):
     """Iterate it for the events of all steps; leave it and everything stops at once, tools included.
 
     Ids of later steps are prefixed with the step's number where they would occur twice. The
@@ -36,7 +39,19 @@ class AgentRun:
         self._entered = self._begun = self._over = False
 
     def __aiter__(self) -> AsyncGenerator[Event]:
+        self._check_unread()
         return self._events()
+
+    def _check_unread(self) -> None:
+        """Whether there is something to be read: a run is read once.
+
+        raises: InvalidRequest
+        """
+        if self._over:
+            raise InvalidRequest(
+                "this run was read to its end or left, and a run is read once. What came is in `message` and "
+                "`messages()`; start another with those."
+            )
 
     async def __aenter__(self) -> Self:
         self._entered = True
@@ -54,6 +69,14 @@ class AgentRun:
         if reader is not None:
             await reader.aclose()
         await self._loop.aclose()
+
+    async def text_deltas(self) -> AsyncGenerator[str]:
+        """Only the fragments of text, of all steps."""
+        self._check_unread()
+        async with aclosing(self._events()) as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    yield event.delta
 
     async def collect(self) -> Message:
         """Runs to the end and gives its `message`.
@@ -83,6 +106,7 @@ class AgentRun:
         raises: InvalidOutput when that did not help; LLMStreamError where a step failed
         """
         output = self._loop.output
+        self._check_typed()
         rounds = (1 if output is None else output.repair) if repair is None else repair
         return run_objects(self, output, rounds, quiet=self._loop.quiet)
 
@@ -98,11 +122,18 @@ class AgentRun:
         raises: InvalidOutput where it does not fit, with the message in `partial`; the run's own error
                 where it failed; InvalidRequest while it is still to be read, or waits
         """
+        self._check_typed()
         if self.finish_reason is None or self.suspended is not None:
             raise InvalidRequest("the run is not over: read it, by objects() or collect(), then ask again")
         if self.error is not None:
             raise self.error
         return final_value(self, self._loop.output)
+
+    def _check_typed(self) -> None:
+        if self._loop.output is None and self._loop.course.config.options.get("response_format") is None:
+            raise InvalidRequest(
+                "objects() and object give an answer of a type. Name one: Agent(..., response_format=T)."
+            )
 
     def send(self, message: str | Message) -> None:
         """Steers the run: the model sees this user message before its next step, which there will be.
@@ -118,6 +149,20 @@ class AgentRun:
         if not isinstance(message, str | Message):
             raise InvalidRequest(f"a run is sent a str or a Message, got {message!r}")
         self._loop.course.inbox.append(Message.user(message) if isinstance(message, str) else message)
+
+    async def steer(self, message: str | Message) -> None:
+        """Interrupts the answer of the step under way with a word of the user; see `EventStream.steer`.
+
+        `send` waits for the next step instead, and does so with every model.
+
+        raises: as there; InvalidRequest too while tools run, when no answer is under way
+        """
+        answer = self._loop.answer
+        if answer is None:
+            raise InvalidRequest(
+                "no answer is under way that could be steered; send() reaches the next step."
+            )
+        await answer.stream.steer(message)
 
     def tool_input(self, call_id: str) -> Any:
         """The input of a call of the step under way so far, as a JSON value; see `EventStream.tool_input`.
@@ -142,6 +187,7 @@ class AgentRun:
     async def _read(self) -> AsyncGenerator[Event]:
         if self._over:
             return
+        require_asyncio()
         self._begun = True
         events = self._loop.events()
         try:
@@ -198,6 +244,31 @@ class AgentRun:
     def text(self) -> str:
         """The text of `message`."""
         return self.message.text_content
+
+    @property
+    def reasoning(self) -> str:
+        """The text of the reasoning of `message`."""
+        return self.message.reasoning_content
+
+    @property
+    def warnings(self) -> list[Warning]:
+        """What was left out of the requests of all steps or changed in them, each once, in order."""
+        return list(self._loop.warnings)
+
+    @property
+    def response(self) -> ResponseInfo | None:
+        """Who answered last, and its ids and rate limits; None before a model was asked."""
+        return None if self._loop.answer is None else self._loop.answer.stream.response
+
+    @property
+    def total_usage(self) -> Usage:
+        """The same as `usage`, by the name that streams have for it."""
+        return self.usage
+
+    def cost(self, price: Price) -> float | None:
+        """What the steps in this process may have cost by any price; None where none is known."""
+        known = [cost for model, usage in self.state.spent if (cost := price(model, usage)) is not None]
+        return sum(known) if known else None
 
     @property
     def usage(self) -> Usage:

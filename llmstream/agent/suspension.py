@@ -6,7 +6,7 @@ import hmac
 import os
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 import msgspec
@@ -78,7 +78,8 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         raises: InvalidRequest where JSON cannot hold what a message holds
         """
         name = secrets.token_hex(16)
-        waiting = (*pending, *_flattened(inner))
+        own = tuple(pending)
+        waiting = (*own, *[shown for _, _, shown in _flattened(inner, own)])
         open_one = cls(
             id=name,
             agent=agent,
@@ -106,11 +107,20 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
         raises: InvalidRequest where the others are not those that the sub-agents' runs wait for
         """
-        within = tuple(_flattened(self.inner))
-        own, shown = self.pending[: len(self.pending) - len(within)], self.pending[-len(within) :]
-        if within and within != tuple([msgspec.structs.replace(p, digest="") for p in shown]):
+        count = sum(len(inner.pending) for inner in self.inner.values())
+        own, shown = self.pending[: len(self.pending) - count], self.pending[len(self.pending) - count :]
+        within = [made for _, _, made in _flattened(self.inner, own)]
+        if within != [msgspec.structs.replace(p, digest="") for p in shown]:
             raise InvalidRequest("the suspension was altered: it shows other calls of its sub-agents")
         return own
+
+    @property
+    def within(self) -> Iterator[tuple[str, PendingCall, PendingCall]]:
+        """The calls of sub-agents: the call that asked the agent, the call there, and how it is shown here.
+
+        raises: InvalidRequest as `own`
+        """
+        return _flattened(self.inner, self.own)
 
     @property
     def unseen(self) -> list[Message]:
@@ -129,8 +139,8 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 else "not signed, but this agent has a key"
             )
             raise InvalidRequest(f"the suspension is {how}")
-        bound = all(hmac.compare_digest(p.digest, _bound(p, self.id, key)) for p in self.pending)
-        if not bound or not hmac.compare_digest(self.seal, self._seal(key)):
+        bound = all(_same(p.digest, _bound(p, self.id, key)) for p in self.pending)
+        if not bound or not _same(self.seal, self._seal(key)):
             raise InvalidRequest(
                 "the suspension was altered after it was made, or signed with another key; it is refused. "
                 "Decisions hold for the arguments that were shown."
@@ -186,16 +196,36 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
-def _flattened(inner: Mapping[str, Suspension]) -> Iterable[PendingCall]:
-    """The calls that sub-agents wait for, as the run above shows them."""
+def _flattened(
+    inner: Mapping[str, Suspension], own: Iterable[PendingCall]
+) -> Iterator[tuple[str, PendingCall, PendingCall]]:
+    """The calls that sub-agents wait for: who asked, the call there, and as the run above shows it.
+
+    Models choose ids, and may put a "/" into one; a name that is taken gets a number, so that a result
+    answers one call.
+
+    own: the calls of the run above, whose ids stand as they are
+    """
+    used = {pending.call_id for pending in own}
+    copies: dict[str, int] = {}
     for call_id, suspension in inner.items():
         for pending in suspension.pending:
-            yield msgspec.structs.replace(
+            name = wanted = f"{call_id}/{pending.call_id}"
+            while name in used:
+                copies[wanted] = number = copies.get(wanted, 1) + 1
+                name = f"{wanted}#{number}"
+            used.add(name)
+            agent = pending.agent or suspension.agent
+            yield (
+                call_id,
                 pending,
-                call_id=f"{call_id}/{pending.call_id}",
-                agent=pending.agent or suspension.agent,
-                digest="",
+                msgspec.structs.replace(pending, call_id=name, agent=agent, digest=""),
             )
+
+
+def _same(digest: str, expected: str) -> bool:
+    """Whether a digest is the one expected; what was altered may hold any characters."""
+    return hmac.compare_digest(digest.encode("utf-8", "surrogatepass"), expected.encode())
 
 
 def _bound(pending: PendingCall, suspension_id: str, key: bytes | None) -> str:

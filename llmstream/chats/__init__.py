@@ -28,6 +28,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.follow import Reset
 from llmstream.chats.message import Message
+from llmstream.chats.openai_form import from_openai
 from llmstream.chats.role import Role, is_valid_role
 from llmstream.chats.saved import (
     dump_messages,
@@ -59,6 +60,7 @@ __all__ = [
     "decode_part",
     "dump_messages",
     "encode_part",
+    "from_openai",
     "is_valid_role",
     "load_messages",
     "message_from_json",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
+from copy import copy, deepcopy
 from types import NoneType
 
 from llmstream.chats.content import Part
@@ -30,7 +30,9 @@ def copy_message(message: Message) -> Message:
         if type(message) is not Message:
             return deepcopy(message)
         metadata = message.metadata if message.metadata is None else deepcopy(message.metadata)
-        return Message(message.sender, message.role, tuple(map(_copy_part, message.parts)), metadata)
+        copied = copy(message)  # nothing is checked anew: a loaded message may have any role
+        copied.parts, copied.metadata = tuple(map(_copy_part, message.parts)), metadata
+        return copied
     except Exception as error:  # a value's own __deepcopy__ may raise anything
         raise InvalidRequest(
             f"a message cannot be copied: {type(error).__name__}: {error}. "

@@ -15,18 +15,21 @@ _NEW_FILE = (
 )
 
 
-def write_whole(path: str | os.PathLike[str], data: bytes, modified_at_s: float | None = None) -> None:
+def write_whole(
+    path: str | os.PathLike[str], data: bytes, modified_at_s: float | None = None, *, prefix: str = "."
+) -> None:
     """Put data into a file, mode 0600, replacing what was there in one step.
 
     A reader sees the old content or the new, also after a crash. A symbolic link at `path` is
     replaced and not followed, so nobody can have us write elsewhere.
 
     modified_at_s: Unix time to set as the time of change; None leaves it to the system
+    prefix:        how the temporary file's name begins, for whoever removes those of killed processes
     raises:        OSError where the folder is missing or cannot be written; the old file stays
     """
     folder = os.path.dirname(os.path.abspath(path))
     # A name of its own length, so that a long one still fits the file system's limit.
-    temporary = os.path.join(folder, f".{os.urandom(8).hex()}.tmp")
+    temporary = os.path.join(folder, f"{prefix}{os.urandom(8).hex()}.tmp")
     descriptor = os.open(temporary, _NEW_FILE, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from llmstream.chats.content import Part, Text, ToolCall, ToolResult
-from llmstream.chats.role import Role
+from llmstream.chats.content import Part, Reasoning, Text, ToolCall, ToolResult
+from llmstream.chats.role import ROLES, Role
+from llmstream.errors import InvalidRequest
 
 __all__ = ["Message"]
 
@@ -27,6 +28,15 @@ class Message(msgspec.Struct):
     parts: tuple[Part, ...] = ()
     metadata: dict[str, Any] | None = None
 
+    def __post_init__(self) -> None:
+        # The sender comes first, so what other libraries write for a role and a text would be neither.
+        mistaken = not self.parts and self.sender in ROLES and self.role not in ROLES
+        if mistaken or isinstance(self.parts, str):
+            raise InvalidRequest(
+                "a Message is Message(sender, role, parts). For a role and a text write Message.user(text), "
+                f".assistant(text) or .system(text); got the sender {self.sender!r}, the role {self.role!r}"
+            )
+
     @classmethod
     def new(cls, sender: str, role: str, *parts: Part) -> Message:
         """A message of any parts, or of none."""
@@ -44,13 +54,19 @@ class Message(msgspec.Struct):
 
     @classmethod
     def user(cls, *parts: str | Part) -> Message:
-        """A user's message; strings become text parts."""
-        return cls("", Role.USER, tuple([Text(p) if isinstance(p, str) else p for p in parts]))
+        """A user's message; strings become text parts.
+
+        raises: InvalidRequest for bytes, whose kind nobody knows
+        """
+        return cls("", Role.USER, tuple([_part(part) for part in parts]))
 
     @classmethod
     def assistant(cls, *parts: str | Part) -> Message:
-        """An assistant's message; strings become text parts."""
-        return cls("", Role.ASSISTANT, tuple([Text(p) if isinstance(p, str) else p for p in parts]))
+        """An assistant's message; strings become text parts.
+
+        raises: InvalidRequest for bytes, whose kind nobody knows
+        """
+        return cls("", Role.ASSISTANT, tuple([_part(part) for part in parts]))
 
     @classmethod
     def tool(cls, results: Iterable[ToolResult]) -> Message:
@@ -61,6 +77,11 @@ class Message(msgspec.Struct):
     def text_content(self) -> str:
         """The text parts, joined without a separator."""
         return "".join(p.text for p in self.parts if isinstance(p, Text))
+
+    @property
+    def reasoning_content(self) -> str:
+        """The text of the reasoning parts, joined without a separator."""
+        return "".join(p.text for p in self.parts if isinstance(p, Reasoning))
 
     @property
     def tool_calls(self) -> list[ToolCall]:
@@ -87,3 +108,14 @@ class Message(msgspec.Struct):
     def with_meta(self, key: str, value: Any) -> Message:
         """A copy with one key of the metadata set."""
         return msgspec.structs.replace(self, metadata={**(self.metadata or {}), key: value})
+
+
+def _part(part: str | Part) -> Part:
+    if isinstance(part, str):
+        return Text(part)
+    if isinstance(part, bytes | bytearray | memoryview):
+        raise InvalidRequest(
+            "bytes alone do not say what they are. Write Image(data=..., media_type='image/png'), "
+            "Audio(...) or Document(...)."
+        )
+    return part

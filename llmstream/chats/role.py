@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
-__all__ = ["Role", "as_role", "is_valid_role"]
+__all__ = ["ROLES", "Role", "as_role", "is_valid_role"]
 
 
 class Role(StrEnum):
@@ -15,15 +16,20 @@ class Role(StrEnum):
     ASSISTANT = "assistant"
     TOOL = "tool"
 
+    @staticmethod
+    def valid(role: str) -> bool:
+        """Whether it is one of the four; a message may hold another."""
+        return role in ROLES
 
-_ROLES = frozenset(role.value for role in Role)
+
+ROLES: Final = frozenset(role.value for role in Role)
 
 
 def is_valid_role(role: str) -> bool:
     """Whether it is one of the four."""
-    return role in _ROLES
+    return role in ROLES
 
 
 def as_role(role: str) -> str:
     """The `Role` of that name, as a message that is made has it; what others invent stays as it is."""
-    return Role(role) if role in _ROLES else role
+    return Role(role) if role in ROLES else role

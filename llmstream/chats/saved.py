@@ -19,7 +19,7 @@ import msgspec
 from llmstream.chats.content import Part, decode_part, encode_part
 from llmstream.chats.message import Message
 from llmstream.chats.mods_cache import read_mods_cache
-from llmstream.chats.role import as_role
+from llmstream.chats.role import Role, as_role
 from llmstream.errors import DecodeError, InvalidRequest
 
 __all__ = [
@@ -163,7 +163,9 @@ def _message(saved: _SavedMessage, where: str) -> Message:
             parts.append(decode_part(raw))
         except DecodeError as error:
             raise DecodeError(f"{where}, part {len(parts)}: {error.message}") from None
-    return Message(saved.sender, as_role(saved.role), tuple(parts), saved.metadata)
+    message = Message(saved.sender, Role.USER, tuple(parts), saved.metadata)
+    message.role = as_role(saved.role)  # not checked: what was saved is read, whatever it is
+    return message
 
 
 _READERS: dict[int, Callable[[bytes], list[Message]]] = {

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import logging
 import os
 import sys
 from collections.abc import Sequence
 from typing import Final
 
 from llmstream import __version__
-from llmstream.cli.exits import BROKEN_PIPE, BUG, INTERRUPTED, exit_status
+from llmstream.cli.exits import BROKEN_PIPE, BUG, FINE, INTERRUPTED, exit_status
+from llmstream.cli.remedies import complaint
 from llmstream.cli.terminal import complain
 from llmstream.errors import LLMStreamError
 
@@ -24,11 +26,21 @@ _COMMANDS: Final = {
     "demo": "see a model stream, call a tool and answer: no key, no network",
     "chat": "ask a model, once or in a conversation",
     "replay": "turn a recorded response body into events",
-    "providers": "list the providers that are known and whose keys are set",
+    "providers": "list the providers, and which API keys are set",
     "simulate": "run a server that answers as the vendors do",
     "bench": "measure how fast an endpoint answers under load",
 }
 """Each is a module of this package with `configure(parser)` and `run(arguments) -> exit status`."""
+
+_USAGE: Final = {
+    "demo": "[-h] [--dialect NAME] [--events] [--no-color]",
+    "chat": "[-h] [-m PROVIDER:MODEL] [OPTIONS] [PROMPT ...]",
+    "replay": "[-h] --dialect NAME [OPTIONS] FILE",
+    "providers": "[-h] [OPTIONS] [NAME]",
+    "simulate": "[-h] [--port N] [OPTIONS]",
+    "bench": "[-h] [-m PROVIDER:MODEL] [OPTIONS]",
+}
+"""One line each: argparse's own of `chat` would fill ten, before the line that says what is wrong."""
 
 _EPILOG: Final = """\
 exit status: 0 fine, 2 wrong usage, 3 the stream ended in an error, 130 stopped with Ctrl-C
@@ -45,9 +57,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and gives its exit status; `argv` without the program's name."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     _print_anything()
+    # Commands show warnings in their own way; without a handler Python would print the log's as well.
+    logging.getLogger("llmstream").addHandler(logging.NullHandler())
     try:
         try:
-            parsed = _parser(arguments).parse_args(arguments)
+            parser = _parser(arguments)
+            if not arguments:
+                parser.print_help()
+                return FINE
+            parsed, unknown = parser.parse_known_args(arguments)
+            if unknown:
+                parsed.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
             status: int = importlib.import_module(f"{__name__}.{parsed.command}").run(parsed)
         finally:
             if sys.stdout is not None:
@@ -60,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except LLMStreamError as error:
-        complain(str(error))
+        complain(complaint(error))
         return exit_status(error)
     except Exception as error:
         if os.environ.get("LLMSTREAM_TRACEBACK"):
@@ -96,11 +116,14 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     for name, summary in _COMMANDS.items():
         command = commands.add_parser(
             name,
+            prog=f"llmstream {name}",
+            usage=f"llmstream {name} {_USAGE[name]}",
             help=summary,
             description=summary[0].upper() + summary[1:] + ".",
             formatter_class=_Help,
             allow_abbrev=False,
         )
+        command.set_defaults(parser=command)  # which reports in its own name what it does not know
         if name == wanted:
             importlib.import_module(f"{__name__}.{name}").configure(command)
     return parser

@@ -1,4 +1,4 @@
-"""One turn: the agent runs, its events are shown, and whatever stops it is told."""
+"""One turn: the agent runs, its events are shown, and whatever stops it is reported."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
+import msgspec
+
 from llmstream.agent import Agent
 from llmstream.chats.message import Message
-from llmstream.cli.show import Show
+from llmstream.cli.show import Show, Wait, warning_line
 from llmstream.errors import LLMStreamError
+from llmstream.events import Event, StepStart, StreamStart
+from llmstream.streams.observations import AttemptFailed, AttemptStarted, Observation
 
-__all__ = ["Outcome", "ask"]
+__all__ = ["Asker", "Outcome"]
 
 
 @dataclass(frozen=True)
@@ -29,22 +33,66 @@ class Outcome:
     error: LLMStreamError | None = None
 
 
-async def ask(agent: Agent, messages: Sequence[Message], show: Callable[[], Show]) -> Outcome:
-    """Asks and shows the answer. A cancellation stops it: the socket closes, what came is kept."""
-    run = agent.stream(messages)
-    shown = show()
-    stopped, error = False, None
-    try:
-        async with run, aclosing(aiter(run)) as events:
-            async for event in events:
-                shown.feed(event)
-    except asyncio.CancelledError:
-        stopped = True
-        task = asyncio.current_task()
-        if task is not None:
-            task.uncancel()
-    except LLMStreamError as failure:
-        error = failure
-    finally:
-        shown.close(stopped=stopped)
-    return Outcome(run.messages(), stopped, error)
+class Asker:
+    """Asks, turn after turn, and shows the answers; a warning appears once.
+
+    show:     makes what shows one turn; called where an event loop runs
+    warnings: whether there are any
+    """
+
+    def __init__(self, show: Callable[[], Show], *, warnings: bool = True) -> None:
+        self._make_show = show
+        self._warnings = warnings
+        self._shown_warnings: set[str] = set()
+        self._show: Show | None = None
+        self.max_retries = 0
+
+    def observe(self, observation: Observation) -> None:
+        """Give this to the model: what is seen while nothing comes yet is a wait for the next attempt."""
+        if self._show is None:
+            return
+        if isinstance(observation, AttemptFailed) and observation.wait_s is not None:
+            self._show.wait(
+                Wait(
+                    why=str(observation.status or observation.error_code.replace("-", " ")),
+                    seconds=observation.wait_s,
+                    attempt=observation.attempt + 1,
+                    of=self.max_retries + 1,
+                )
+            )
+        elif isinstance(observation, AttemptStarted) and observation.attempt > 1:
+            self._show.wait(None)
+
+    async def ask(self, agent: Agent, messages: Sequence[Message]) -> Outcome:
+        """Asks and shows the answer. A cancellation stops it and closes the socket; what came is kept."""
+        self.max_retries = agent.model.retry.max_retries
+        run = agent.stream(messages)
+        shown = self._show = self._make_show()
+        stopped, error = False, None
+        try:
+            async with run, aclosing(aiter(run)) as events:
+                async for event in events:
+                    shown.feed(self._once(event))
+        except asyncio.CancelledError:
+            stopped = True
+            task = asyncio.current_task()
+            if task is not None:
+                task.uncancel()
+        except LLMStreamError as failure:
+            error = failure
+        finally:
+            self._show = None
+            shown.close(stopped=stopped)
+        return Outcome(run.messages(), stopped, error)
+
+    def _once(self, event: Event) -> Event:
+        """The event, without warnings that were shown before: nobody can do more about them now."""
+        if not isinstance(event, StreamStart | StepStart) or not event.warnings:
+            return event
+        new = []
+        for warning in event.warnings:
+            line = warning_line(warning)
+            if self._warnings and line not in self._shown_warnings:
+                self._shown_warnings.add(line)
+                new.append(warning)
+        return msgspec.structs.replace(event, warnings=new)

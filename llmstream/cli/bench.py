@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from llmstream import Model, Retry
 from llmstream.cli.bench_load import arrivals, closed_loop, open_loop
@@ -22,21 +23,23 @@ from llmstream.cli.bench_sample import Sample, measure
 from llmstream.cli.bench_svg import svg
 from llmstream.cli.bench_table import comparison_lines, report_lines
 from llmstream.cli.exits import FAILED, FINE, INTERRUPTED
+from llmstream.cli.model_names import checked_model
 from llmstream.cli.terminal import complain, typed
-from llmstream.errors import InvalidRequest
+from llmstream.errors import InvalidRequest, LLMStreamError
 
 __all__ = ["configure", "run"]
 
 _PROMPT: Final = "Tell me in three sentences why the sky is blue."
 
 _EPILOG: Final = """\
-With -c so many requests are under way at any time. With --rate they arrive at random (a
-Poisson process) whether or not the server keeps up, and latency counts from when a request
-was due, so that a slow server is not flattered. Failed requests are not sent again; they are
-counted by the code of their error. Ctrl-C ends it and reports what came.
+With -c a fixed number of requests is in flight. With --rate they arrive at random (a Poisson
+process) whether or not the server keeps up, and times count from when a request was due, so
+that a slow server is not flattered. Failed requests are not sent again; they are counted by
+the code of their error. Ctrl-C ends it and reports what came.
 
 The table has times to the first event and the first token, between neighbouring tokens, and
-to the end. Fragments that the network brought together are no time apart.
+to the end. Fragments that the network brought together are no time apart. The last lines say
+what the measurement itself took: a busy process reads late, so its times are too long.
 
 exit status: 0 fine, 2 wrong usage, 3 all requests failed, 130 stopped with Ctrl-C
 
@@ -53,33 +56,35 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Describes the command's arguments."""
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("-m", "--model", metavar="PROVIDER:MODEL", help="whom to ask; by default $LLMSTREAM_MODEL")
-    add("-n", "--requests", type=_at_least(1), default=50, metavar="N", help="how many requests (50)")
+    add("-m", "--model", metavar="PROVIDER:MODEL", help="the model to ask; by default $LLMSTREAM_MODEL")
+    add("-n", "--requests", type=_at_least(1), default=50, metavar="N", help="number of requests (50)")
     load = parser.add_mutually_exclusive_group()
     load.add_argument(
-        "-c", "--concurrency", type=_at_least(1), default=8, metavar="N", help="so many at a time (8)"
+        "-c", "--concurrency", type=_at_least(1), default=8, metavar="N", help="requests in flight (8)"
     )
-    load.add_argument("--rate", type=_rate, metavar="N/s", help="so many a second; also N/m")
-    add("--warmup", type=_at_least(0), default=2, metavar="N", help="requests before, not counted (2)")
+    load.add_argument(
+        "--rate", type=_rate, metavar="N/s", help="requests per second, at random; N/m is per minute"
+    )
+    add("--warmup", type=_at_least(0), default=2, metavar="N", help="requests before the measurement (2)")
     asked = parser.add_mutually_exclusive_group()
     asked.add_argument("--prompt", metavar="TEXT", default=_PROMPT, help="what to ask")
-    asked.add_argument("--prompts", metavar="FILE", help="a prompt a line, taken in turns")
+    asked.add_argument("--prompts", metavar="FILE", help="prompts, one a line, taken in turns")
     asked.add_argument(
         "--prompt-tokens",
         type=_at_least(1),
         metavar="N",
-        help="invented prompts of about N tokens, each another one",
+        help="unique synthetic prompts of about N tokens",
     )
-    add("--max-tokens", type=_at_least(1), metavar="N", help="the longest answer, in tokens")
-    add("--seed", type=int, default=0, metavar="N", help="of arrivals and invented prompts (0)")
+    add("--max-tokens", type=_at_least(1), metavar="N", help="maximum length of an answer, in tokens")
+    add("--seed", type=int, default=0, metavar="N", help="of arrivals and synthetic prompts (0)")
     add("--base-url", metavar="URL", help="another address, where the vendor's paths begin")
     add("--json", metavar="FILE", help="write the report as JSON; - is standard output")
-    add("--svg", metavar="FILE", help="write a plot")
+    add("--svg", metavar="FILE", help="write a plot of first token and end to end")
     add(
         "--compare",
         nargs="+",
         metavar="FILE",
-        help="a report of --json to compare with; of two, the second is compared and nobody is asked",
+        help="a report of --json to compare with; with two files no requests are sent",
     )
 
 
@@ -121,7 +126,7 @@ def _tell(report: Report, other: Report | None, arguments: argparse.Namespace) -
 
 async def _bench(spec: str, arguments: argparse.Namespace) -> Report:
     """The whole run. A cancellation ends it early, and what came by then is reported."""
-    model = Model(spec, base_url=arguments.base_url, retry=Retry(max_retries=0))
+    model = Model(checked_model(spec), base_url=arguments.base_url, retry=Retry(max_retries=0))
     load = Load(
         model=spec,
         requests=arguments.requests,
@@ -164,7 +169,17 @@ async def _bench(spec: str, arguments: argparse.Namespace) -> Report:
         wall_s=wall_s,
         unfinished=load.requests - len(samples),
         overhead=watch.overhead,
+        address=_address(model),
     )
+
+
+def _address(model: Model) -> str | None:
+    """Where its requests go, without what may be secret in a query."""
+    try:
+        url = urlsplit(model.provider.address(model.base_url))
+    except LLMStreamError:  # such as a simulator, which has its address from the system
+        return None
+    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
 
 
 def _stay() -> None:

@@ -40,6 +40,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
     The spreads are over requests without an error; None where there were none. `between_tokens_s`
     is over all fragments of all of them: those that one read brought are 0 apart.
+    messages:  of errors by their code, that of the first with it
+    address:   where the requests went, without a query; None where that is not known
     tokens_by: "usage" where vendors said how many tokens there were, else "fragments"
     """
 
@@ -47,6 +49,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     wall_s: float
     completed: int
     errors: dict[str, int]
+    messages: dict[str, str] = {}
+    address: str | None = None
     unfinished: int
     requests_per_s: float
     tokens_per_s: float
@@ -82,7 +86,13 @@ class Change(NamedTuple):
 
 
 def report_of(
-    load: Load, samples: Sequence[Sample], *, wall_s: float, unfinished: int, overhead: Overhead
+    load: Load,
+    samples: Sequence[Sample],
+    *,
+    wall_s: float,
+    unfinished: int,
+    overhead: Overhead,
+    address: str | None = None,
 ) -> Report:
     """The sums, rates and spreads of the samples."""
     good = [s for s in samples if s.error is None]
@@ -92,6 +102,8 @@ def report_of(
         wall_s=wall_s,
         completed=len(good),
         errors=dict(Counter(s.error for s in samples if s.error is not None).most_common()),
+        messages={s.error: s.message for s in reversed(samples) if s.error and s.message},
+        address=address,
         unfinished=unfinished,
         requests_per_s=len(good) / wall_s if wall_s > 0 else 0.0,
         tokens_per_s=tokens / wall_s if wall_s > 0 else 0.0,
@@ -103,7 +115,10 @@ def report_of(
         request_tokens_per_s=spread([s.tokens / s.writing_s for s in good if s.tokens and s.writing_s > 0]),
         late_s=spread([s.late_s for s in samples]),
         overhead=overhead,
-        samples=[msgspec.structs.replace(s, gaps_s=[]) for s in sorted(samples, key=lambda s: s.number)],
+        samples=[
+            msgspec.structs.replace(s, gaps_s=[], message=None)
+            for s in sorted(samples, key=lambda s: s.number)
+        ],
     )
 
 

@@ -18,6 +18,7 @@ from llmstream import (
     ToolInputDelta,
 )
 from llmstream.cli.bench_load import Now
+from llmstream.cli.remedies import complaint
 from llmstream.errors import RequestError
 
 __all__ = ["Sample", "measure"]
@@ -35,6 +36,7 @@ class Sample(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
     gaps_s:         between neighbouring fragments of content; not kept in a report
     fragments:      of content
     error:          the code of what went wrong, or None
+    message:        what went wrong; a report has it once for each code
     """
 
     number: int
@@ -49,6 +51,7 @@ class Sample(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
     input_tokens: int | None = None
     output_tokens: int | None = None
     error: str | None = None
+    message: str | None = None
 
     @property
     def tokens(self) -> int:
@@ -94,7 +97,7 @@ async def measure(
     except RequestError:
         raise
     except LLMStreamError as error:
-        sample.error = error.code
+        sample.error, sample.message = error.code, complaint(error)
     sample.end_s = now() - due
     sample.writing_s = last - sample.first_token_s if sample.first_token_s is not None else 0.0
     return sample

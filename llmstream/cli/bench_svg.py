@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
 from llmstream.cli.bench_report import Report
+from llmstream.cli.bench_stats import percentile
 from llmstream.cli.bench_table import seconds
+from llmstream.cli.terminal import one_line
 
 __all__ = ["svg"]
 
-_WIDTH, _HEIGHT = 720, 400
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 48, 72
+_WIDTH, _HEIGHT = 720, 440
+_LEFT, _RIGHT, _TOP, _BOTTOM = 72, 40, 48, 116
 _FIRST, _END = "#0b6e99", "#c4572e"
+_FOOT = _HEIGHT - _BOTTOM
+
+_MODEL_CHARS: Final = 48
+"""What of a model's name fits the title."""
+_SHORTEST_S, _LONGEST_S = 1e-7, 1e7
+"""Beyond them a report is not of a clock; such times are drawn at the edge."""
+_STEPS: Final = (1, 2, 5)
+"""Of a decade, where the axis of time may begin, end and have a label."""
+_FEW_DECADES: Final = 2.5
+"""On a longer axis only powers of ten are labelled."""
+_MARKS: Final = ((50, "p50"), (99, "p99"))
 
 
 class _Curve(NamedTuple):
@@ -24,15 +37,26 @@ class _Curve(NamedTuple):
     values: list[float]
 
 
+class _Axis(NamedTuple):
+    """Of time, in seconds, logarithmic."""
+
+    low: float
+    high: float
+
+    def x(self, time: float) -> float:
+        inside = min(max(time, self.low), self.high)
+        share = math.log10(inside / self.low) / math.log10(self.high / self.low)
+        return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
+
+
 def svg(report: Report, other: Report | None = None) -> str:
     """The plot, a whole SVG document; the other run is dashed.
 
     The axis of time is logarithmic, so that a median and a tail can both be read.
     """
     curves = [*_curves(report, "", dashed=False), *(_curves(other, ", before", dashed=True) if other else ())]
-    times = [value for curve in curves for value in curve.values]
-    low, high = _decades(times)
-    return "\n".join([*_frame(report, low, high), *_drawn(curves, low, high), "</svg>", ""])
+    axis = _axis([value for curve in curves for value in curve.values])
+    return "\n".join([*_frame(report), *_grid(axis), *_drawn(curves, axis), *_legend(curves), "</svg>", ""])
 
 
 def _curves(report: Report, suffix: str, *, dashed: bool) -> list[_Curve]:
@@ -45,26 +69,30 @@ def _curves(report: Report, suffix: str, *, dashed: bool) -> list[_Curve]:
     ]
 
 
-def _decades(times: Sequence[float]) -> tuple[int, int]:
-    """The powers of ten that enclose all times."""
-    some = [time for time in times if time > 0] or [0.001, 1.0]
-    low = math.floor(math.log10(min(some)))
-    return low, max(math.ceil(math.log10(max(some))), low + 1)
+def _axis(times: Sequence[float]) -> _Axis:
+    """The round times that enclose all of them."""
+    some = [time for time in times if _SHORTEST_S < time < _LONGEST_S] or [0.001, 1.0]
+    low = max(time for time in _round_times(min(some)) if time <= min(some))
+    high = min(time for time in _round_times(max(some)) if time >= max(some) and time > low)
+    return _Axis(low, high)
 
 
-def _x(time: float, low: int, high: int) -> float:
-    share = (math.log10(max(time, 10.0**low)) - low) / (high - low)
-    return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
+def _round_times(time: float) -> list[float]:
+    """1, 2 and 5 times the powers of ten around a time."""
+    decade = math.floor(math.log10(time))
+    return [step * 10.0**power for power in range(decade - 1, decade + 3) for step in _STEPS]
 
 
 def _y(share: float) -> float:
-    return _HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM)
+    return _FOOT - share * (_FOOT - _TOP)
 
 
-def _frame(report: Report, low: int, high: int) -> Iterator[str]:
+def _frame(report: Report) -> Iterator[str]:
+    """Title and names of the axes."""
     load = report.load
     how = f"{load.rate_per_s:g} a second" if load.rate_per_s else f"{load.concurrency} at a time"
-    title = escape(f"{load.model}: {load.requests} requests, {how}".encode("ascii", "replace").decode())
+    model = one_line(load.model, _MODEL_CHARS)
+    title = escape(f"{model}: {load.requests} requests, {how}".encode("ascii", "replace").decode())
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
         'font-family="sans-serif" font-size="12">'
@@ -72,34 +100,90 @@ def _frame(report: Report, low: int, high: int) -> Iterator[str]:
     yield f"<title>{title}</title>"
     yield f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>'
     yield f'<text x="{_LEFT}" y="28" font-size="15">{title}</text>'
-    for percent in (0, 25, 50, 75, 90, 99, 100):
+    yield _text(
+        (_LEFT + _WIDTH - _RIGHT) / 2, _FOOT + 38, "time since the request was due (logarithmic scale)"
+    )
+    middle = (_TOP + _FOOT) / 2
+    yield (
+        f'<text x="18" y="{middle}" text-anchor="middle" transform="rotate(-90 18 {middle})">'
+        "share of requests</text>"
+    )
+
+
+def _grid(axis: _Axis) -> Iterator[str]:
+    for percent in (0, 25, 50, 75, 90, 100):
         y = _y(percent / 100)
         yield f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>'
-        if percent not in (99,):
-            yield f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{percent} %</text>'
-    for decade in range(low, high + 1):
-        x = _x(10.0**decade, low, high)
-        foot = _HEIGHT - _BOTTOM
-        yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{foot}" stroke="#ddd"/>'
-        yield f'<text x="{x:.1f}" y="{foot + 18}" text-anchor="middle">{seconds(10.0**decade)}</text>'
+        yield _text(_LEFT - 8, y + 4, f"{percent} %", anchor="end")
+    few = math.log10(axis.high / axis.low) <= _FEW_DECADES
+    first = math.floor(math.log10(axis.low) + 1e-9)
+    last = math.ceil(math.log10(axis.high) - 1e-9)
+    for power in range(first, last + 1):
+        for step in range(1, 10):
+            time = step * 10.0**power
+            if not axis.low * 0.999 <= time <= axis.high * 1.001:
+                continue
+            x = axis.x(time)
+            labelled = step == 1 or (few and step in _STEPS)
+            top, color = (_TOP, "#ddd") if labelled else (_FOOT - 5, "#aaa")
+            yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{_FOOT}" stroke="{color}"/>'
+            if labelled:
+                yield _text(x, _FOOT + 18, _tick(time))
 
 
-def _drawn(curves: Sequence[_Curve], low: int, high: int) -> Iterator[str]:
+def _tick(time: float) -> str:
+    """A round time without needless digits, such as "50 ms"."""
+    number, _, unit = seconds(time * 1.0001).partition(" ")
+    return f"{round(float(number)):g} {unit}"
+
+
+def _drawn(curves: Sequence[_Curve], axis: _Axis) -> Iterator[str]:
+    for curve in filter(lambda curve: curve.values, curves):
+        points = " ".join(_steps(curve.values, axis))
+        stroke = _stroke(curve)
+        yield f'<polyline points="{points}" fill="none" {stroke}/>'
+        for percent, name in _MARKS:
+            time = percentile(curve.values, percent)
+            shown = f"<title>{escape(curve.name)} {name}: {seconds(time)}</title>"
+            yield _mark(name, axis.x(time), _y(percent / 100), curve, shown)
+
+
+def _legend(curves: Sequence[_Curve]) -> Iterator[str]:
+    """Each curve with its percentiles, two in a row, and what the marks are."""
     for place, curve in enumerate(curves):
-        dash = ' stroke-dasharray="5 4"' if curve.dashed else ""
-        if curve.values:
-            points = " ".join(_steps(curve.values, low, high))
-            yield (f'<polyline points="{points}" fill="none" stroke="{curve.color}" stroke-width="2"{dash}/>')
-        x, y = _LEFT + 160 * place, _HEIGHT - 24
-        stroke = f'stroke="{curve.color}" stroke-width="2"{dash}'
-        yield f'<line x1="{x}" x2="{x + 24}" y1="{y}" y2="{y}" {stroke}/>'
-        yield f'<text x="{x + 30}" y="{y + 4}">{escape(curve.name)}</text>'
+        x, y = _LEFT + 300 * (place // 2), _FOOT + 64 + 20 * (place % 2)
+        yield f'<line x1="{x}" x2="{x + 24}" y1="{y}" y2="{y}" {_stroke(curve)}/>'
+        facts = [f"{name} {seconds(percentile(curve.values, p))}" for p, name in _MARKS if curve.values]
+        yield _text(x + 30, y + 4, f"{curve.name}: {', '.join(facts) or 'none'}", anchor="start")
+    plain = _Curve("", "#444", False, [])
+    for place, (_, name) in enumerate(_MARKS):
+        x, y = _WIDTH - _RIGHT - 84 + 50 * place, _FOOT + 34
+        yield _mark(name, x, y, plain)
+        yield _text(x + 10, y + 4, name, anchor="start")
 
 
-def _steps(values: Sequence[float], low: int, high: int) -> Iterator[str]:
+def _mark(name: str, x: float, y: float, curve: _Curve, inside: str = "") -> str:
+    """A circle for the p50, a square on its corner for the p99; those of another run are hollow."""
+    paint = f'fill="{"white" if curve.dashed else curve.color}" stroke="{curve.color}" stroke-width="1.5"'
+    if name == "p50":
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" {paint}>{inside}</circle>'
+    corners = f"M{x:.1f},{y - 5:.1f} l5,5 l-5,5 l-5,-5 z"
+    return f'<path d="{corners}" {paint}>{inside}</path>'
+
+
+def _stroke(curve: _Curve) -> str:
+    dash = ' stroke-dasharray="5 4"' if curve.dashed else ""
+    return f'stroke="{curve.color}" stroke-width="2"{dash}'
+
+
+def _text(x: float, y: float, text: str, *, anchor: str = "middle") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _steps(values: Sequence[float], axis: _Axis) -> Iterator[str]:
     """The empirical distribution: up by one request's share at each value."""
-    yield f"{_x(values[0], low, high):.1f},{_y(0):.1f}"
+    yield f"{axis.x(values[0]):.1f},{_y(0):.1f}"
     for place, value in enumerate(values):
-        x = _x(value, low, high)
+        x = axis.x(value)
         yield f"{x:.1f},{_y(place / len(values)):.1f}"
         yield f"{x:.1f},{_y((place + 1) / len(values)):.1f}"

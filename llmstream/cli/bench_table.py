@@ -14,6 +14,9 @@ _COLUMNS = ("p50", "p90", "p99", "max", "mean")
 _BAR_CHARS = 40
 _LATE_LOOP_S = 0.02
 _BUSY = 0.8
+_MESSAGE_CHARS = 400
+_SHORTEST_MEASURED_S = 0.2
+"""In less time the event loop is sampled twenty times at most, and the start is most of the CPU time."""
 
 
 def report_lines(report: Report) -> Iterator[str]:
@@ -23,7 +26,8 @@ def report_lines(report: Report) -> Iterator[str]:
         yield from _times(report)
     yield ""
     yield from _troubles(report)
-    yield _overhead(report)
+    if report.completed:
+        yield from _overhead(report)
 
 
 def _times(report: Report) -> Iterator[str]:
@@ -106,21 +110,28 @@ def _troubles(report: Report) -> Iterator[str]:
     failed = sum(report.errors.values())
     if failed:
         codes = ", ".join(f"{count} {one_line(code, 40)}" for code, count in report.errors.items())
-        yield f"errors: {failed} of {failed + report.completed}: {codes}; their times are not counted above"
+        yield f"errors: {failed} of {failed + report.completed}: {codes}; their times are not counted"
+        for code, message in report.messages.items():
+            yield f"  {one_line(code, 40)}: {one_line(message, _MESSAGE_CHARS)}"
+        if report.address:
+            yield f"  the requests went to {one_line(report.address, _MESSAGE_CHARS)}"
     else:
         yield "errors: none"
     if report.completed and report.tokens_by == "fragments":
         yield "tokens are fragments here: not every answer said how many tokens it had"
 
 
-def _overhead(report: Report) -> str:
+def _overhead(report: Report) -> Iterator[str]:
+    """What the harness itself took, which is part of the times."""
     found = report.overhead
     lag = found.loop_lag_s
-    told = f"overhead: {found.cpu_share:.0%} of a core"
-    if report.load.model.startswith("sim"):
-        told += ", the simulator in this process included"
+    if report.wall_s < _SHORTEST_MEASURED_S:
+        yield "overhead: the run was too short to measure it"
+        return
+    included = ", its simulator included" if report.load.model.startswith("sim") else ""
+    yield f"overhead: this process took {found.cpu_share:.0%} of a core{included}"
     if lag is not None:
-        told += f"; event loop late by p50 {seconds(lag.p50)}, p99 {seconds(lag.p99)}"
+        yield f"  its event loop ran {seconds(lag.p50)} (p50) and {seconds(lag.p99)} (p99) late:"
+        yield "  times above may be too long by that"
     if found.cpu_share > _BUSY or (lag is not None and lag.p99 > _LATE_LOOP_S):
-        told += ". This process was busy: part of what it measured is itself"
-    return told
+        yield "  this process was busy: part of what it measured is itself"

@@ -1,112 +1,208 @@
-"""A conversation on a terminal: lines in, answers out, until one leaves."""
+"""A conversation on a terminal: prompts in, answers out, until one leaves."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from llmstream.agent import Agent
-from llmstream.chats import Chat, Message
-from llmstream.cli.asking import ask
+from llmstream.chats import Chat, Message, Part, Role
+from llmstream.cli.asking import Asker
+from llmstream.cli.attachments import attached
+from llmstream.cli.chat_setup import TOOL_SETS, Setup
 from llmstream.cli.exits import FINE, INTERRUPTED
-from llmstream.cli.show import Show
-from llmstream.cli.terminal import complain, one_line, typed
+from llmstream.cli.line_editor import LineEditor
+from llmstream.cli.model_names import checked_model
+from llmstream.cli.remedies import complaint
+from llmstream.cli.saving import Saving, check_free
+from llmstream.cli.state_folder import last_conversation
+from llmstream.cli.terminal import complain, one_line
 from llmstream.errors import LLMStreamError
 
 __all__ = ["Conversation"]
 
 _HELP: Final = """\
-/save FILE  write the conversation to a file
-/new        begin anew; the system prompt stays
-/quit       leave; so do Ctrl-D and, where no answer is coming, Ctrl-C
-A line that ends in a backslash goes on in the next one. Ctrl-C stops an answer and keeps what came."""
+/model [PROVIDER:MODEL]  show the model, or go on with another
+/attach FILE             send a file with the next prompt: an image, a PDF, audio, a text
+/tools [demo | off]      list the tools, or offer others
+/undo                    take back the last prompt and its answer
+/new                     start over; the system prompt stays
+/save FILE               write the conversation to a file, now and after each turn
+/quit                    leave; so do Ctrl-D and Ctrl-C twice
+
+Alt-Enter, or a backslash at the end of a line, starts another line; a pasted text is one
+prompt. Ctrl-X Ctrl-E opens $EDITOR. Ctrl-C stops an answer and keeps what came, or clears
+the line. Begin with a space to send a line that starts with a slash."""
+
+_UNDONE_CHARS: Final = 60
 
 
 class Conversation:
     """Turns of one chat, in one event loop, so that connections are used again.
 
-    save_to: a file that is written after each turn
+    waiting: parts that go with the first prompt
     """
 
     def __init__(
-        self, agent: Agent, chat: Chat, show: Callable[[], Show], *, save_to: str | None = None
+        self,
+        setup: Setup,
+        chat: Chat,
+        asker: Asker,
+        editor: LineEditor,
+        *,
+        saving: Saving,
+        waiting: Sequence[Part] = (),
     ) -> None:
-        self._agent = agent
+        self._setup = setup
+        self._agent = setup.agent(asker.observe)
         self._chat = chat
-        self._show = show
-        self._save_to = save_to
+        self._asker = asker
+        self._editor = editor
+        self._saving = saving
+        self._waiting = list(waiting)
+        self._asked = False
 
     def run(self) -> int:
         """Talks until the user leaves; gives the exit status."""
-        try:
-            import readline  # noqa: F401  # line editing and history for input()
-        except ImportError:
-            pass
-        model = self._agent.model
-        print(f"{one_line(f'{model.provider.name}:{model.name}')}. /help for help, /quit or Ctrl-D to leave.")
+        print(f"{self._name()}. /help for help, /quit or Ctrl-D to leave.")
+        interrupted = False
         with asyncio.Runner() as runner:
             while True:
                 try:
-                    line = _read()
+                    text = self._editor.read()
                 except EOFError:
-                    print()
-                    return FINE
+                    return self._leave(FINE)
                 except KeyboardInterrupt:
-                    print()
-                    return INTERRUPTED
-                if line.startswith("/"):
+                    typed = self._editor.unfinished
+                    if interrupted and not typed:
+                        return self._leave(INTERRUPTED)
+                    interrupted = True
+                    if not typed:
+                        print("Ctrl-C again, or Ctrl-D, leaves.")
+                    continue
+                interrupted = False
+                line = text.strip()
+                if text.startswith("/") and "\n" not in line:
                     if self._obey(line):
-                        return FINE
+                        return self._leave(FINE)
                 elif line:
                     self._turn(runner, line)
 
+    def _leave(self, status: int) -> int:
+        if self._asked and last_conversation() is not None:
+            print("llmstream chat -c goes on with this conversation.")
+        return status
+
+    def _name(self) -> str:
+        model = self._agent.model
+        return one_line(f"{model.provider.name}:{model.name}")
+
     def _obey(self, line: str) -> bool:
-        """Does what a line of the form /word says; True to leave."""
+        """Does what a line of the form /word asks for; True to leave."""
         word, _, rest = line.partition(" ")
-        match word, rest.strip():
-            case "/quit" | "/exit", _:
-                return True
-            case "/save", "":
-                complain("/save needs the name of a file")
-            case "/save", path:
-                self._save(path)
-            case "/new", _:
-                system = self._chat.system_prompt()
-                self._chat.replace(*([Message.system(system)] if system else []))
-                print("The conversation begins anew.")
-            case "/help", _:
-                print(_HELP)
-            case _:
-                complain(f"there is no {word}; /help lists what there is")
+        if word in ("/quit", "/exit"):
+            return True
+        commands: dict[str, Callable[[str], None]] = {
+            "/model": self._change_model,
+            "/attach": self._attach,
+            "/tools": self._change_tools,
+            "/undo": self._undo,
+            "/new": self._start_over,
+            "/save": self._save_to,
+            "/help": _show_help,
+        }
+        command = commands.get(word)
+        if command is None:
+            complain(f"there is no {word}; /help lists what there is")
+            return False
+        try:
+            command(rest.strip())
+        except LLMStreamError as error:
+            complain(complaint(error))
         return False
+
+    def _change_model(self, spec: str) -> None:
+        if spec:
+            setup = self._setup.with_model(checked_model(spec))
+            agent = setup.agent(self._asker.observe)
+            agent.model.provider.key(None)
+            self._setup, self._agent = setup, agent
+            self._saving = dataclasses.replace(self._saving, model=setup.noted_model)
+        print(f"The model is {self._name()}.")
+
+    def _change_tools(self, name: str) -> None:
+        if name:
+            self._setup = self._setup.with_tools("" if name == "off" else name)
+            self._agent = self._setup.agent(self._asker.observe)
+        tools = self._setup.tools
+        if not tools:
+            print(f"No tools are offered. /tools {' or '.join(TOOL_SETS)} offers some.")
+        for tool in tools:
+            summary = tool.spec.description.strip().partition("\n")[0]
+            print(f"{tool.name}: {one_line(summary)}")
+
+    def _attach(self, file: str) -> None:
+        if not file:
+            complain("/attach needs the name of a file")
+            return
+        self._waiting.append(attached(file))
+        print(f"{one_line(file)} goes with the next prompt.")
+
+    def _undo(self, _: str) -> None:
+        messages = self._chat.messages()
+        asked = [number for number, message in enumerate(messages) if message.role == Role.USER]
+        if not asked:
+            print("There is nothing to take back.")
+            return
+        self._chat.replace(*messages[: asked[-1]])
+        self._save()
+        print(f"Taken back: {one_line(messages[asked[-1]].text_content, _UNDONE_CHARS)}")
+
+    def _start_over(self, _: str) -> None:
+        system = self._chat.system_prompt()
+        self._chat.replace(*([Message.system(system)] if system else []))
+        if self._saving.path is not None:
+            print(f"What was said stays in {one_line(self._saving.path)}.")
+            self._saving = dataclasses.replace(self._saving, path=None)
+        self._waiting.clear()
+        print("The conversation starts over.")
+
+    def _save_to(self, rest: str) -> None:
+        path = rest.removeprefix("--force ").strip()
+        if not path:
+            complain("/save needs the name of a file")
+            return
+        if path != self._saving.path:
+            check_free(path, force=path != rest, how=f"Replace it: /save --force {path}")
+        saving = dataclasses.replace(self._saving, path=path)
+        saving.save(self._chat)
+        self._saving = saving
+        print(f"Saved in {one_line(path)}, now and after each turn.")
 
     def _turn(self, runner: asyncio.Runner, line: str) -> None:
         before = self._chat.messages()
-        outcome = runner.run(ask(self._agent, [*before, Message.user(line)], self._show))
+        parts, self._waiting = self._waiting, []
+        prompt = Message.user(*parts, line)
+        outcome = runner.run(self._asker.ask(self._agent, [*before, prompt]))
         if outcome.stopped:
             complain("stopped; what came is kept")
         if outcome.error is not None:
-            complain(str(outcome.error))
+            complain(complaint(outcome.error))
         if len(outcome.messages) > len(before) + 1:
             self._chat.replace(*outcome.messages)
+            self._asked = True
+            self._save()
         else:
+            self._waiting = parts
             complain("nothing came, so your line is not part of the conversation; say it again")
-        if self._save_to:
-            self._save(self._save_to)
 
-    def _save(self, path: str) -> None:
+    def _save(self) -> None:
         try:
-            self._chat.save(path)
-        except OSError as error:
-            complain(f"cannot write {path}: {error.strerror or error}")
+            self._saving.save(self._chat)
         except LLMStreamError as error:
-            complain(str(error))
+            complain(complaint(error))
 
 
-def _read() -> str:
-    """One prompt, of one line or of several."""
-    line = input("> ")
-    while line.endswith("\\"):
-        line = f"{line[:-1]}\n{input('… ')}"
-    return typed(line.strip())
+def _show_help(_: str) -> None:
+    print(_HELP)

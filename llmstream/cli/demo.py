@@ -6,27 +6,29 @@ import argparse
 import asyncio
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterator
 from typing import Final
 
 from llmstream.agent import Agent
 from llmstream.chats.message import Message
 from llmstream.cli.addresses import SIMULATED, model_at
-from llmstream.cli.asking import ask
+from llmstream.cli.asking import Asker
 from llmstream.cli.demo_story import PROMPT, Story
 from llmstream.cli.demo_tools import DEMO_TOOLS
 from llmstream.cli.dialects import wire_of
 from llmstream.cli.exits import FINE, INTERRUPTED, exit_status
 from llmstream.cli.plain import TerminalShow
-from llmstream.cli.show import Show, show_for
+from llmstream.cli.show import Show, Wait, show_for
 from llmstream.cli.terminal import complain
-from llmstream.cli.transcript import folded
+from llmstream.cli.transcript import folded, once_each
 from llmstream.events import Event
 from llmstream.simulator import Simulator
 
 __all__ = ["configure", "run"]
 
 _KEY: Final = "sim-key"
+_NO_BREAK: Final = "\x00"
 _PIPE_COLUMNS: Final = 110
 
 _EPILOG: Final = """\
@@ -37,14 +39,16 @@ examples:
   llmstream demo --dialect openai-chat    the same events from another vendor's wire
 """
 
-_NEXT: Final = """\
-What to try next:
-  llmstream chat -m sim:demo                                    talk to the simulator
-  llmstream chat -m ollama:llama3.2 "Why is the sky blue?"      a model on this machine
-  llmstream chat -m anthropic:claude-sonnet-4-5 --tools demo "What is the weather in Lima?"
-  llmstream providers                                           who is known, whose key is set
-  llmstream simulate                                            this server, for your own client
-"""
+_NEXT: Final = (
+    ("Talk to the simulator:", "llmstream chat -m sim:demo"),
+    ("Ask a model on this machine:", 'llmstream chat -m ollama:llama3.2 "Why is the sky blue?"'),
+    (
+        "Let a vendor's model call these tools:",
+        'llmstream chat -m anthropic:claude-sonnet-4-5 --tools demo "Rain in Lima?"',
+    ),
+    ("See which providers there are, and whose key is set:", "llmstream providers"),
+    ("Run this server for a client of your own:", "llmstream simulate"),
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -53,29 +57,33 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dialect", choices=list(SIMULATED), default="anthropic", help="the wire to speak (anthropic)"
     )
+    parser.add_argument("--events", action="store_true", help="list more of the events, not each kind once")
     parser.add_argument("--no-color", dest="color", action="store_false", help="no colours")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the demonstration."""
-    return asyncio.run(_demo(arguments.dialect, color=arguments.color))
+    return asyncio.run(_demo(arguments.dialect, color=arguments.color, all_events=arguments.events))
 
 
-async def _demo(dialect: str, *, color: bool) -> int:
+async def _demo(dialect: str, *, color: bool, all_events: bool) -> int:
     seen: list[Event] = []
     spoken = wire_of(dialect, None).dialect
     async with Simulator(Story(), api_keys=[_KEY], dialects=[spoken]) as simulator:
         model = model_at(simulator.url, dialect, name="demo", key=_KEY)
         agent = Agent(model, tools=DEMO_TOOLS, reasoning="low")
-        print(f"A simulated model on {simulator.url}, asked over real HTTP in the dialect {dialect}.")
-        print(f"It may call {' and '.join(tool.name for tool in DEMO_TOOLS)}.\n\n> {PROMPT}\n", flush=True)
-        outcome = await ask(agent, [Message.user(PROMPT)], lambda: _Both(_show(color=color), seen))
+        tools = " and ".join(tool.name for tool in DEMO_TOOLS)
+        print(_wrapped(f"A simulated model at {simulator.url}, asked over real HTTP."))
+        print(_wrapped(f"It speaks the dialect {dialect}, and may call {tools}."))
+        print(f"\n{_wrapped(f'> {PROMPT}')}\n", flush=True)
+        asker = Asker(lambda: _Both(_show(color=color), seen), warnings=False)
+        outcome = await asker.ask(agent, [Message.user(PROMPT)])
     if outcome.stopped:
         return INTERRUPTED
     if outcome.error is not None:
         complain(str(outcome.error))
         return exit_status(outcome.error)
-    print("\n".join(["", *_transcript(seen), "", _NEXT]), end="")
+    print("\n".join(["", *_transcript(seen, all_events=all_events), "", *_next_steps()]))
     return FINE
 
 
@@ -96,14 +104,47 @@ class _Both:
         self._seen.append(event)
         self._show.feed(event)
 
+    def wait(self, wait: Wait | None) -> None:
+        self._show.wait(wait)
+
     def close(self, *, stopped: bool = False) -> None:
         self._show.close(stopped=stopped)
 
 
-def _transcript(events: list[Event]) -> Iterator[str]:
-    """The events as lines, long runs of deltas folded."""
-    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_COLUMNS
-    yield f"What you saw was a stream of {len(events)} events, the same from every vendor:"
+def _transcript(events: list[Event], *, all_events: bool) -> Iterator[str]:
+    """The events as lines: each kind once, or all but long runs of deltas."""
+    yield _wrapped(f"What you saw was a stream of {len(events)} events, the same from every vendor:")
     yield ""
-    for line in folded(events, limit=max(40, columns - 3)):
+    limit = max(30, _columns() - 3)
+    for line in folded(events, limit=limit) if all_events else once_each(events, limit=limit):
         yield f"  {line}"
+    if not all_events:
+        yield ""
+        yield _wrapped("llmstream demo --events lists more of them.")
+
+
+def _next_steps() -> Iterator[str]:
+    """Commands to copy; one that is too long for the terminal is continued as a shell would have it."""
+    yield "What to try next:"
+    for what, command in _NEXT:
+        yield _wrapped(what, "  ")
+        # A prompt in quotes stays in one row: a shell would see the indent of a second one.
+        head, quote, prompt = command.partition(' "')
+        whole = head + (quote + prompt).replace(" ", _NO_BREAK).replace(_NO_BREAK, " ", 1)
+        yield _wrapped(whole, "    ").replace("\n", " \\\n  ").replace(_NO_BREAK, " ")
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    """The text in rows of the terminal's width, broken between words."""
+    return textwrap.fill(
+        text,
+        max(20, _columns() - 2),
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_COLUMNS

@@ -17,7 +17,7 @@ from rich.text import Text
 from llmstream.cli.growing import GrowingText, GrowingThought
 from llmstream.cli.plain import call_line, result_line
 from llmstream.cli.region import Region, Row, rows_of
-from llmstream.cli.show import source_line, warning_line
+from llmstream.cli.show import Wait, source_line, wait_line, warning_line
 from llmstream.cli.terminal import TerminalFilter, one_line
 from llmstream.cli.timing import Stopwatch, status_line
 from llmstream.events import (
@@ -68,7 +68,8 @@ class LiveShow:
         self._timer: asyncio.TimerHandle | None = None
         self._cost_s = 0.0
         self._lost: OSError | None = None
-        self._region.draw([], self._line("…", "dim"))
+        self._waiting = "…"
+        self._region.draw([], self._line(self._waiting, "dim"))
 
     def feed(self, event: Event) -> None:
         """Shows one event with the next drawing.
@@ -105,6 +106,14 @@ class LiveShow:
                     self._say("warning", f"warning: {warning_line(warning)}", "yellow")
             case _:
                 return
+        self._waiting = ""
+        self._draw_soon()
+
+    def wait(self, wait: Wait | None) -> None:
+        """Shows in the last row why nothing comes; gone with what comes next."""
+        if wait is not None:
+            self._watch.retries += 1
+        self._waiting = "…" if wait is None else wait_line(wait)
         self._draw_soon()
 
     def close(self, *, stopped: bool = False) -> None:
@@ -160,6 +169,8 @@ class LiveShow:
             gone, rows = self._block.rows(max(1, self._region.room - len(growing)))
             self._finished += gone
             growing = rows + growing
+        if self._waiting and not growing:
+            growing = self._line(self._waiting, "dim")
         finished, self._finished = self._finished, []
         try:
             self._region.draw(finished, growing)

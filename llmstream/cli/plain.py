@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TextIO
+from typing import Final, TextIO
 
 from llmstream.chats.transcript import ran_tool_line
-from llmstream.cli.show import source_line, warning_line
+from llmstream.cli.show import Wait, source_line, wait_line, warning_line
 from llmstream.cli.terminal import TerminalFilter, one_line
 from llmstream.cli.timing import Stopwatch, status_line
 from llmstream.events import (
@@ -21,6 +21,8 @@ from llmstream.events import (
 )
 
 __all__ = ["PlainShow", "TerminalShow", "call_line", "result_line"]
+
+_LONG_WAIT_S: Final = 1.0
 
 
 class PlainShow:
@@ -57,6 +59,11 @@ class PlainShow:
                     self._note(f"llmstream: warning: {warning_line(warning)}\n")
             case _:
                 pass
+
+    def wait(self, wait: Wait | None) -> None:
+        """Notes a wait that is long enough to wonder about."""
+        if wait is not None and wait.seconds >= _LONG_WAIT_S:
+            self._note(f"llmstream: {wait_line(wait)}\n")
 
     def close(self, *, stopped: bool = False) -> None:
         """Ends the last line."""
@@ -116,6 +123,13 @@ class TerminalShow:
                     self._line("warning", f"warning: {warning_line(warning)}\n")
             case _:
                 pass
+
+    def wait(self, wait: Wait | None) -> None:
+        """Shows a wait that is long enough to wonder about."""
+        if wait is not None:
+            self._watch.retries += 1
+            if wait.seconds >= _LONG_WAIT_S:
+                self._line("wait", f"({wait_line(wait)})\n")
 
     def close(self, *, stopped: bool = False) -> None:
         """Sources, and how it went."""

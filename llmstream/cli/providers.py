@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 import msgspec
 
 from llmstream.cli.exits import FINE
+from llmstream.cli.model_names import likely_models
+from llmstream.cli.provider_page import is_set, key_state, marks, print_page
 from llmstream.cli.terminal import complain, safe, write_bytes
-from llmstream.errors import LLMStreamError
+from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.providers.abilities import Abilities, abilities
 from llmstream.providers.base import Provider
 from llmstream.providers.registry import find_provider, provider_names
@@ -21,15 +23,24 @@ __all__ = ["configure", "is_set", "run"]
 
 _HEADS = ("NAME", "TITLE", "DIALECT", "KEY", "ADDRESS", "NOTES")
 
+_GAP: Final = "  "
+_STATES: Final = ("set", "not needed", "not set")
+"""In this order they are listed on a terminal."""
+
 _EPILOG = """\
-KEY names the variable and says whether it is set. A provider may be named by its aliases too.
-More can be added by other packages (entry points of the group llmstream.providers).
+With NAME, a provider in full: its variables, its address, what it takes and what is peculiar to it.
+A word that is no provider's name lists those that it occurs in.
+
+On a terminal those whose key is set come first, and simulators are left out. In a pipe there is a
+line for every provider, in alphabetical order and with every column. Values of keys are never shown.
 --matrix is found out by asking each wire for it; nothing is sent, and a single model may know less.
+More can be added by other packages (entry points of the group llmstream.providers).
 
 examples:
   llmstream providers
-  llmstream providers --matrix
-  llmstream providers --json | jq -r '.[] | select(.keySet) | .name'
+  llmstream providers anthropic
+  llmstream providers azure --matrix
+  llmstream providers --json --set | jq -r '.[].name'
   llmstream providers --json | jq -r '.[] | select(.abilities.audio != []) | .name'
 """
 
@@ -55,30 +66,86 @@ class _Row(msgspec.Struct, frozen=True, rename="camel"):
 def configure(parser: argparse.ArgumentParser) -> None:
     """Describes the command's arguments."""
     parser.epilog = _EPILOG
-    parser.add_argument("--matrix", action="store_true", help="what requests to each may ask for")
-    parser.add_argument("--json", action="store_true", help="a JSON array, one object a provider")
+    add = parser.add_argument
+    add("name", metavar="NAME", nargs="?", help="one provider in full, or a word to list providers by")
+    add("--set", dest="only_set", action="store_true", help="only those whose key is set")
+    add("--simulators", action="store_true", help="list the simulators too")
+    add("--matrix", action="store_true", help="what requests to each may ask for")
+    add("--json", action="store_true", help="a JSON array, one object a provider")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the table, or the same as JSON."""
-    rows = []
-    for name in provider_names():
-        try:
-            rows.append(_row(find_provider(name)))
-        except LLMStreamError as error:  # it belongs to another package, which is broken
-            complain(f"warning: the provider {name} cannot be loaded: {error}")
+    """Prints the table, one provider in full, or the same as JSON."""
+    word = (arguments.name or "").strip().lower().replace("_", "-")
+    found = list(_known())
+    exact = [provider for provider in found if word in (provider.name, *provider.aliases)]
+    if exact and not (arguments.json or arguments.matrix):
+        _print_one(exact[0], found)
+        return FINE
+    found = [p for p in exact or found if _has(p, word) and (_is_set(p) or not arguments.only_set)]
+    if word and not found and not arguments.only_set:
+        near = " or ".join(model.partition(":")[0] for model in likely_models(f"{word}:MODEL"))
+        raise InvalidRequest(
+            f"no provider has {arguments.name!r} in its name. {f'Did you mean {near}? ' if near else ''}"
+            "`llmstream providers` lists all."
+        )
+    shown = sys.stdout.isatty() and not arguments.json
+    if shown:
+        hidden = not (word or arguments.simulators)
+        found = [p for p in found if not (hidden and _is_simulator(p))]
+        found.sort(key=lambda p: (_is_simulator(p), _STATES.index(key_state(p))))
     if arguments.json:
+        rows = [_row(provider) for provider in found]
         write_bytes(msgspec.json.format(msgspec.json.encode(rows), indent=2) + b"\n")
+    elif arguments.matrix:
+        _print_table(_matrix([_row(provider) for provider in found]))
+    elif shown:
+        _print_short(found)
     else:
-        table = _matrix(rows) if arguments.matrix else [_HEADS, *map(_cells, rows)]
-        for line in _table(table):
-            print(line)
+        _print_table([_HEADS, *(_cells(_row(provider)) for provider in found)])
     return FINE
 
 
-def is_set(variable: str) -> bool:
-    """Whether an environment variable holds anything but white space."""
-    return bool(os.environ.get(variable, "").strip())
+def _known() -> Iterator[Provider]:
+    """Every provider that can be loaded."""
+    for name in provider_names():
+        try:
+            yield find_provider(name)
+        except LLMStreamError as error:  # it belongs to another package, which is broken
+            complain(f"warning: the provider {name} cannot be loaded: {error}")
+
+
+def _has(provider: Provider, word: str) -> bool:
+    return any(word in text.lower() for text in (provider.name, provider.title, *provider.aliases))
+
+
+def _is_set(provider: Provider) -> bool:
+    return key_state(provider) == "set"
+
+
+def _is_simulator(provider: Provider) -> bool:
+    return provider.name.partition("-")[0] == "sim"
+
+
+def _print_one(provider: Provider, known: list[Provider]) -> None:
+    keys = {*provider.key_env, *provider.token_env}
+    related = [p.name for p in known if p is not provider and keys & {*p.key_env, *p.token_env}]
+    print_page(provider, abilities(provider), related)
+
+
+def _print_short(found: list[Provider]) -> None:
+    """A table for people: who, whether the key is set, and what would set it."""
+    mark = marks()
+    rows = [("NAME", "KEY", "VARIABLE", "TITLE")]
+    for provider in found:
+        names = (*provider.key_env, *provider.token_env)
+        variable = next(filter(is_set, names), names[0] if names else "")
+        rows.append((provider.name, mark[key_state(provider)], variable, provider.title))
+    columns = shutil.get_terminal_size().columns
+    for line in _aligned(rows):
+        print(safe(line if len(line) <= columns else line[: columns - 1] + "…"))
+    print(f"\n{', '.join(f'{sign} {state}' for state, sign in mark.items())}")
+    print("llmstream providers NAME shows one in full, --set those whose key is set.")
 
 
 def _row(provider: Provider) -> _Row:
@@ -130,11 +197,33 @@ def _key(row: _Row) -> str:
     return f"{name}: {state}"
 
 
-def _table(rows: list[Any]) -> list[str]:
-    """Aligned columns; on a terminal no line is longer than the window."""
+def _print_table(rows: list[tuple[str, ...]]) -> None:
+    """A row a line; on a terminal that is too narrow, the columns in several tables below each other."""
+    if not sys.stdout.isatty():
+        for line in _aligned(rows):
+            print(line)
+        return
+    columns = shutil.get_terminal_size().columns
+    for place, part in enumerate(_parts(rows, columns)):
+        if place:
+            print()
+        for line in _aligned(part):
+            print(safe(line))
+
+
+def _parts(rows: list[tuple[str, ...]], columns: int) -> Iterator[list[tuple[str, ...]]]:
+    """The table cut between columns, so that each part fits; the first column is in all of them."""
+    widths = [max(map(len, column)) + len(_GAP) for column in zip(*rows, strict=True)]
+    first, at = widths[0], 1
+    while at < len(widths):
+        end, room = at + 1, columns - first - widths[at] + len(_GAP)
+        while end < len(widths) and widths[end] <= room:
+            room -= widths[end]
+            end += 1
+        yield [(row[0], *row[at:end]) for row in rows]
+        at = end
+
+
+def _aligned(rows: list[Any]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-    if sys.stdout.isatty():
-        columns = shutil.get_terminal_size().columns
-        return [safe(line if len(line) <= columns else line[: columns - 1] + "…") for line in lines]
-    return lines
+    return [_GAP.join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -10,6 +10,8 @@ from llmstream.events import Event, Finish, StepFinish, Usage
 
 __all__ = ["Stopwatch", "status_line"]
 
+_SHORTEST_RATED_S: Final = 0.2
+"""A rate over less time is the network's buffer and says nothing of the model."""
 _FIRST_TOKENS: Final = frozenset({"text-delta", "reasoning-delta", "tool-input-start", "tool-call", "file"})
 
 
@@ -17,6 +19,7 @@ class Stopwatch:
     """Watches the events of one run; started when it is made.
 
     first_token_s: from the start to the first content; None before
+    retries:       how often a request was sent again; the waits are part of `first_token_s`
     writing_s:     the time in which the model wrote: from each step's first content to its end
     """
 
@@ -24,6 +27,7 @@ class Stopwatch:
         self.first_token_s: float | None = None
         self.writing_s = 0.0
         self.finish: Finish | None = None
+        self.retries = 0
         self._clock = clock
         self._started = clock()
         self._wrote_from: float | None = None
@@ -57,8 +61,9 @@ def status_line(watch: Stopwatch, *, stopped: bool = False) -> str:
     usage = finish.usage if finish is not None else Usage()
     facts = []
     if watch.first_token_s is not None:
-        facts.append(f"{watch.first_token_s:.2f} s to first token")
-    if usage.output_tokens and watch.writing_s > 0:
+        again = f" ({watch.retries} {'retry' if watch.retries == 1 else 'retries'})" if watch.retries else ""
+        facts.append(f"{watch.first_token_s:.2f} s to first token{again}")
+    if usage.output_tokens and watch.writing_s >= _SHORTEST_RATED_S:
         facts.append(f"{usage.output_tokens / watch.writing_s:.0f} tokens/s")
     if usage.input_tokens is not None:
         cached = f" ({usage.cached_input_tokens:,} cached)" if usage.cached_input_tokens else ""

@@ -12,7 +12,7 @@ import msgspec
 from llmstream.cli.terminal import one_line
 from llmstream.events import Event, ReasoningDelta, TextDelta, ToolInputDelta
 
-__all__ = ["event_line", "folded"]
+__all__ = ["event_line", "folded", "once_each"]
 
 _WIDTH: Final = 20
 """The longest name, ToolApprovalRequest, and a space."""
@@ -64,6 +64,23 @@ def folded(events: Iterable[Event], *, deltas: int = 2, limit: int = 0) -> Itera
             yield event_line(event, limit=limit)
         if len(shown) < len(same):
             yield f"… {len(same) - len(shown)} more"
+
+
+def once_each(events: Iterable[Event], *, limit: int = 0) -> Iterator[str]:
+    """The first event of each kind as a line, and how many follow that are of kinds seen before."""
+    seen: set[type[Event]] = set()
+    more = 0
+    for event in events:
+        if type(event) in seen:
+            more += 1
+            continue
+        seen.add(type(event))
+        if more:
+            yield f"… {more} more"
+            more = 0
+        yield event_line(event, limit=limit)
+    if more:
+        yield f"… {more} more"
 
 
 def _is_delta(event: Event) -> bool:

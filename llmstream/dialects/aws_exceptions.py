@@ -160,6 +160,8 @@ def _typed(
         return _as(AuthenticationError, error, retryable=False)
     if key == "modelstreamerror":
         cause = said.get("originalStatusCode")
+        if isinstance(cause, int):
+            error.details = {**(error.details or {}), "originalStatusCode": cause}
         final = isinstance(cause, int) and 400 <= cause < 500 and cause not in _RETRYABLE_ORIGINALS
         return _as(ServerError, error, retryable=not final)
     return _as(ServerError, error, retryable=False) if key == "modelerror" else error
@@ -174,6 +176,8 @@ def _as(kind: type[ProviderError], error: ProviderError, *, retryable: bool) -> 
         retry_after_s=error.retry_after_s,
         request_id=error.request_id,
         reason=error.reason,
+        param=error.param,
+        details=error.details,
     )
 
 

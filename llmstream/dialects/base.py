@@ -8,14 +8,14 @@ simulator, the gateway and the round-trip tests are made of that half.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, Protocol, TypeAlias, TypeGuard, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.errors import ErrorInfo, LLMStreamError
 from llmstream.events import Event, Finish, Metadata, Usage, Warning
-from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.exchange import HttpRequest, HttpResponse, Talk
 from llmstream.request import Request
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "Place",
     "Position",
     "TakesPrefix",
+    "TalksOverSockets",
     "continues_answers",
     "goes_on",
     "keeps_answers",
@@ -42,6 +43,7 @@ __all__ = [
     "takes_more",
     "takes_prefix",
     "takes_url",
+    "talks_over_sockets",
 ]
 
 
@@ -51,11 +53,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_event_bytes:      one line, frame or event of the wire
     max_tool_input_bytes: the joined input of one tool call
     max_blocks:           blocks and calls of one response
+    max_held_bytes:       what a decoder keeps of a response while it comes, in memory: inputs of open calls,
+                          recordings, citations, log probabilities of a block, addresses of sources
     """
 
     max_event_bytes: int = 16 * 1024 * 1024
     max_tool_input_bytes: int = 16 * 1024 * 1024
     max_blocks: int = 10_000
+    max_held_bytes: int = 32 * 1024 * 1024
 
 
 class Encoded(msgspec.Struct, frozen=True):
@@ -378,3 +383,31 @@ def continues_answers(dialect: Dialect) -> TypeGuard[ContinuesAnswers]:
 def takes_more(decoder: Decoder) -> TypeGuard[ContinuingDecoder]:
     """Whether a decoder takes the responses that continue an answer."""
     return hasattr(decoder, "go_on")
+
+
+@runtime_checkable
+class TalksOverSockets(Protocol):
+    """The optional part of a dialect whose vendor also answers over a WebSocket, at the same address."""
+
+    def talks(self) -> bool:
+        """Whether this vendor does."""
+        ...
+
+    def talk(self, *, provider: str) -> Talk:
+        """What is said over one socket."""
+        ...
+
+    def socket_request(self, body: bytes) -> Any:
+        """The body of a request over HTTP, as the talk wants it."""
+        ...
+
+    def socket_decoder(
+        self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+    ) -> Decoder:
+        """A decoder for one answer, whose messages are framed as server-sent events."""
+        ...
+
+
+def talks_over_sockets(dialect: Dialect) -> TypeGuard[TalksOverSockets]:
+    """Whether the vendor of a dialect answers over WebSockets."""
+    return isinstance(dialect, TalksOverSockets) and dialect.talks()

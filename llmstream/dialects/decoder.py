@@ -10,7 +10,7 @@ import msgspec
 
 from llmstream.dialects.base import Limits
 from llmstream.dialects.surrogates import SurrogateJoiner, mended_value
-from llmstream.errors import DecodeError, LLMStreamError, ProtocolError
+from llmstream.errors import DecodeError, LimitExceeded, LLMStreamError, ProtocolError
 from llmstream.events import Error, Event, Raw, Usage
 
 __all__ = ["Framing", "PayloadDecoder"]
@@ -21,6 +21,8 @@ _log: Final = logging.getLogger("llmstream")
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 _EXCERPT_CHARS = 200
 _MOST_DEFECTS = 100
+_MOST_USAGE_FIELDS = 200
+"""Vendors have up to 20."""
 
 
 class Framing(Protocol):
@@ -64,6 +66,8 @@ class PayloadDecoder(Generic[T]):
         self._joiner: SurrogateJoiner | None = None
         self._defects = 0
         self._replaced = 0
+        self._held_bytes = 0
+        self._overfull = False
 
     def on(self, wire: T) -> None:
         """Turns one typed payload into events."""
@@ -104,6 +108,37 @@ class PayloadDecoder(Generic[T]):
         """The stream cannot go on."""
         self.failure = error
         self.done = True
+
+    def hold(self, size: int) -> None:
+        """Counts what is kept from now on, in bytes of memory; past the cap the stream ends."""
+        self._held_bytes += size
+        limit = self.limits.max_held_bytes
+        if self._held_bytes > limit and not self._overfull:
+            self._overfull = True  # first, as what ends a stream may give out more
+            self.fail(
+                LimitExceeded(
+                    f"the response makes the decoder hold more than {limit} bytes. "
+                    "Raise max_held_bytes of the limits if it is meant to.",
+                    provider=self.provider,
+                )
+            )
+
+    def let_go(self, size: int) -> None:
+        """What was counted is kept no more."""
+        self._held_bytes -= size
+
+    def merged_usage(self, known: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+        """The counts known so far, with those that a later event states; each is cumulative."""
+        merged = {
+            **known,
+            **{key: value for key, value in said.items() if value is not None or key not in known},
+        }
+        if len(merged) > _MOST_USAGE_FIELDS:  # they are copied for each event that has some
+            self.fail(
+                LimitExceeded(f"the usage has more than {_MOST_USAGE_FIELDS} fields", provider=self.provider)
+            )
+            return known
+        return merged
 
     def defect(self, message: str) -> None:
         """A known event could not be read; reading goes on, unless that has happened too often."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mimetypes
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ __all__ = ["Sources", "document_uri"]
 
 KEY: Final = "google"
 
+_PLACE_BYTES: Final = 160  # a pair, in a set
 _OCTETS: Final = "application/octet-stream"
 
 
@@ -27,10 +29,12 @@ class Sources:
     """Makes sources and forgets none it has made.
 
     new_id: gives the id of each
+    hold:   is told how many bytes each takes
     """
 
-    def __init__(self, new_id: Callable[[], str]) -> None:
+    def __init__(self, new_id: Callable[[], str], hold: Callable[[int], None] = lambda size: None) -> None:
         self._new_id = new_id
+        self._hold = hold
         self._seen: set[tuple[str, str]] = set()
 
     def page(self, url: object, title: object = None, metadata: Metadata | None = None) -> Iterator[Source]:
@@ -56,9 +60,11 @@ class Sources:
             yield Source("document", self._new_id(), None, _text(title), media_type, filename, metadata)
 
     def _is_new(self, kind: str, key: str) -> bool:
-        size = len(self._seen)
+        if (kind, key) in self._seen:
+            return False
         self._seen.add((kind, key))
-        return len(self._seen) > size
+        self._hold(sys.getsizeof(key) + _PLACE_BYTES)
+        return True
 
 
 def _text(value: Any) -> str | None:

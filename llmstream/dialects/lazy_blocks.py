@@ -38,7 +38,7 @@ class LazyBlocks(PayloadDecoder[T]):
         """Log probabilities of the fragment that comes next; `key` is that of the metadata."""
         if self._logprobs is None:
             self._logprobs = Logprobs(key)
-        self._logprobs.add(found if self._joiner is None else mended_value(found))
+        self.hold(self._logprobs.add(found if self._joiner is None else mended_value(found)))
 
     def text(self, delta: str) -> None:
         """A fragment of text; "" says nothing."""
@@ -65,7 +65,7 @@ class LazyBlocks(PayloadDecoder[T]):
     def end_text(self) -> None:
         """Closes the open text, if there is one."""
         if self._text_id is not None:
-            said = None if self._logprobs is None else self._logprobs.of_block()
+            said = None if self._logprobs is None else self._logprobs_of_block(self._logprobs)
             self.out.append(TextEnd(self._text_id, provider_metadata=said))
             self._text_id = None
 
@@ -73,9 +73,13 @@ class LazyBlocks(PayloadDecoder[T]):
         """Closes the open reasoning, if there is one, with what the vendor wants back."""
         if self._reasoning_id is not None:
             if self._logprobs is not None:
-                metadata = merge_metadata(metadata, self._logprobs.of_block())
+                metadata = merge_metadata(metadata, self._logprobs_of_block(self._logprobs))
             self.out.append(ReasoningEnd(self._reasoning_id, provider_metadata=metadata))
             self._reasoning_id = None
+
+    def _logprobs_of_block(self, logprobs: Logprobs) -> Metadata | None:
+        self.let_go(logprobs.held)
+        return logprobs.of_block()
 
     def next_id(self) -> str:
         """The next block id."""

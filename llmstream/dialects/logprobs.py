@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from llmstream.dialects.held_size import held_size
 from llmstream.events import Metadata
 
 __all__ = ["LOGPROBS", "Logprobs", "logprobs_of"]
@@ -21,17 +22,23 @@ class Logprobs:
 
     What comes without text, as with the tokens of a call, waits for the next delta, or the finish.
 
-    key: of the metadata
+    key:  of the metadata
+    held: what they take since the last block, in bytes
     """
 
     def __init__(self, key: str) -> None:
         self._key = key
         self._waiting: list[Any] = []
         self._whole: list[Any] = []
+        self.held = 0
 
-    def add(self, found: object) -> None:
-        """Those of the tokens that come next, in any of their forms."""
-        self._waiting.extend(_entries(found))
+    def add(self, found: object) -> int:
+        """Those of the tokens that come next, in any of their forms; gives what they take, in bytes."""
+        entries = _entries(found)
+        self._waiting.extend(entries)
+        size = sum(map(held_size, entries))
+        self.held += size
+        return size
 
     def of_delta(self) -> Metadata | None:
         """The metadata of the delta that is given now."""
@@ -42,6 +49,7 @@ class Logprobs:
     def of_block(self) -> Metadata | None:
         """The metadata of the end of the open block."""
         found, self._whole = self._whole, []
+        self.held = 0
         return self._metadata(found)
 
     def of_rest(self) -> Metadata | None:

@@ -7,7 +7,9 @@ tell these apart, and what cannot be told apart is an error, never a guess.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from typing import Final
 
 from llmstream.dialects.base import Limits
 from llmstream.dialects.surrogates import without_lone_surrogates
@@ -24,6 +26,9 @@ from llmstream.events import Event, Metadata, ToolCall, ToolInputDelta, ToolInpu
 from llmstream.events.base import merge_metadata
 
 __all__ = ["ToolCallTracker"]
+
+_SLOT_BYTES: Final = 8
+_CALL_BYTES: Final = 700  # the call itself and its places in lists and dicts
 
 
 class ToolCallTracker:
@@ -54,6 +59,7 @@ class ToolCallTracker:
         self._by_index: dict[int, OpenCall] = {}
         self._by_id: dict[str, OpenCall] = {}
         self._batch = 0
+        self._held = 0
 
     def next_chunk(self) -> None:
         """The fragments that follow came in one chunk: whole calls among them are not repetitions."""
@@ -212,6 +218,7 @@ class ToolCallTracker:
                 self._end(last, out)
         call = OpenCall(index)
         self._calls.append(call)
+        self._hold(_CALL_BYTES)
         self._open[call] = None
         if index is not None:
             self._by_index[index] = call
@@ -238,6 +245,15 @@ class ToolCallTracker:
                 f"{self._limits.max_tool_input_bytes} bytes"
             )
         call.pieces.append(text)
+        self._hold(sys.getsizeof(text) + _SLOT_BYTES)
+
+    def _hold(self, size: int) -> None:
+        """Counts what is kept until the end: pieces of all inputs, ids."""
+        self._held += size
+        if self._held > self._limits.max_held_bytes:
+            raise LimitExceeded(
+                f"the inputs of the tool calls take more than {self._limits.max_held_bytes} bytes of memory"
+            )
 
     def _start(self, call: OpenCall, out: list[Event]) -> str:
         wanted = call.wire_id and without_lone_surrogates(call.wire_id)

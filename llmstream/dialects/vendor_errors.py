@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import email.utils
+import logging
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -19,7 +20,17 @@ import msgspec
 from llmstream import errors
 from llmstream.dialects.surrogates import mended_value, without_lone_surrogates
 
-__all__ = ["error_from_value", "is_error_body", "is_json", "request_id", "retry_after_s", "vendor_error"]
+__all__ = [
+    "decoded_error",
+    "error_from_value",
+    "is_error_body",
+    "is_json",
+    "request_id",
+    "retry_after_s",
+    "vendor_error",
+]
+
+_log: Final = logging.getLogger("llmstream")
 
 _EXCERPT_CHARS: Final = 2048
 _REQUEST_ID_HEADERS: Final = (
@@ -103,6 +114,8 @@ _KEY_WORDS: Final = re.compile(
 )
 _PLAIN_NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 _RETRYABLE_STATUS: Final = frozenset({408, 409, 425, 429})
+_CODE_DIGITS: Final = 9
+"""The longest number that is read as a status or a vendor's own code."""
 
 
 def vendor_error(
@@ -130,6 +143,39 @@ def vendor_error(
     return error_from_value(
         value, provider=provider, status=status if status >= 400 else None, headers=headers
     )
+
+
+def decoded_error(
+    decode: Callable[[int, dict[str, str], bytes], errors.LLMStreamError],
+    status: int,
+    headers: dict[str, str],
+    body: bytes,
+    *,
+    provider: str,
+) -> errors.LLMStreamError:
+    """The error that `decode` makes of an answer; the error of its status where `decode` itself fails.
+
+    A body may hold anything, and a dialect may be somebody else's: whatever is wrong with them, the
+    caller learns of the refusal in a typed way.
+    """
+    try:
+        found = decode(status, headers, body)
+        if isinstance(found, errors.LLMStreamError):
+            return found
+        kind = f"{type(found).__name__} in place of an error"
+    except errors.LLMStreamError as error:
+        return error
+    except Exception as error:
+        # The type alone: the message and the frames may hold what the body holds.
+        kind = type(error).__name__
+    _log.error("%s: the body of HTTP %d met a bug in llmstream (%s)", provider, status, kind)
+    message = (
+        f"HTTP {status}, with a body that could not be read ({kind}). "
+        "This is a bug in llmstream; please report it."
+    )
+    if status < 400:
+        return errors.DecodeError(message, provider=provider, status=status)
+    return error_from_value({"message": message}, provider=provider, status=status, headers=headers)
 
 
 def is_error_body(body: bytes) -> bool:
@@ -189,7 +235,7 @@ def retry_after_s(
             return wait
     try:
         date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, IndexError, TypeError):  # the last two of odd dates, by version
         return None
     if date.tzinfo is None:
         date = date.replace(tzinfo=datetime.UTC)
@@ -239,7 +285,7 @@ class _Said(msgspec.Struct):
             if isinstance(value.get(key), int) and 400 <= value[key] < 600:
                 self.status = self.status or value[key]
         if isinstance(value.get("request_id"), str):
-            self.request_id = self.request_id or value["request_id"]
+            self.request_id = self.request_id or without_lone_surrogates(value["request_id"])
         if isinstance(value.get("param"), str) and value["param"]:
             self.param = self.param or without_lone_surrogates(value["param"])
         self._take_details(value)
@@ -256,7 +302,8 @@ class _Said(msgspec.Struct):
             self.message += f" ({raw})"
 
     def _take_code(self, key: str, code: object) -> None:
-        if isinstance(code, str) and code.isdecimal():
+        # More digits than a status has are a reason; `int` refuses more than 4300 of them.
+        if isinstance(code, str) and len(code) <= _CODE_DIGITS and code.isdecimal():
             code = int(code)
         if isinstance(code, int) and not isinstance(code, bool):
             if 400 <= code < 600:
@@ -295,9 +342,10 @@ class _Said(msgspec.Struct):
             return
         if isinstance(detail.get("reason"), str):
             self.reason = detail["reason"]
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)s", str(detail.get("retryDelay", "")))
-        if match:
-            self.retry_after_s = float(match.group(1))
+        delay = detail.get("retryDelay")
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)s", delay) if isinstance(delay, str) else None
+        if match and math.isfinite(wait := float(match.group(1))):
+            self.retry_after_s = wait
 
 
 def _parsed(text: str) -> object:
@@ -368,6 +416,26 @@ def request_id(headers: Mapping[str, str]) -> str | None:
 
 def _plain(text: str) -> str:
     """The words of an HTML or plain text answer."""
-    title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
-    words = title.group(1) if title else re.sub(r"<[^>]*>", " ", text)
-    return " ".join(words.split())[:_EXCERPT_CHARS]
+    return " ".join((_title(text) or _without_tags(text)).split())[:_EXCERPT_CHARS]
+
+
+def _title(text: str) -> str:
+    """What the first title holds. Searched by hand: a pattern looks for the end once a beginning."""
+    lower = text.lower()
+    if len(lower) != len(text):  # a letter that is two in lower case: places would not agree
+        return ""
+    begin = lower.find("<title")
+    inside = lower.find(">", begin) + 1 if begin >= 0 else 0
+    end = lower.find("</title>", inside) if inside else -1
+    return text[inside:end] if end >= 0 else ""
+
+
+def _without_tags(text: str) -> str:
+    """The text with a space for each tag; a "<" that is never closed stays."""
+    pieces = []
+    at = 0
+    while (begin := text.find("<", at)) >= 0 and (end := text.find(">", begin)) >= 0:
+        pieces.append(text[at:begin])
+        at = end + 1
+    pieces.append(text[at:])
+    return " ".join(pieces)

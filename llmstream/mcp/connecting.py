@@ -13,6 +13,7 @@ from llmstream.mcp.results import outcome_of
 from llmstream.mcp.session import Session
 from llmstream.mcp.tasks import ended
 from llmstream.request import ToolSpec
+from llmstream.shown_address import shown_address
 from llmstream.tools import LiveTools, Tool, ToolContext, ToolOutcome
 from llmstream.tools.outcome import MAX_RESULT_BYTES, MAX_RESULT_CHARS
 from llmstream.tools.tool import JSONObject, NeedsApproval
@@ -128,10 +129,8 @@ async def _relayed(news: asyncio.Queue[dict[str, Any] | None], context: ToolCont
 
 
 def _name(stdio: Command | None, url: str | None) -> str:
-    """What errors call the server; nothing of an address that may be secret."""
-    if stdio is not None:
-        return stdio[0]
-    return (url or "").partition("?")[0].rpartition("@")[2]
+    """What errors call the server; nothing of an address that may be secret, such as a path."""
+    return stdio[0] if stdio is not None else shown_address(url or "").strip("'")
 
 
 def _connection(
@@ -148,7 +147,7 @@ def _connection(
     try:
         import mcp
     except ImportError:
-        raise Unsupported("MCP needs the mcp package: pip install 'llmstream[mcp]'") from None
+        raise Unsupported("MCP needs the mcp package: pip install 'llmstream-sdk[mcp]'") from None
 
     async def heard(message: object) -> None:
         if isinstance(message, mcp.types.ToolListChangedNotification):

@@ -18,19 +18,26 @@ def valid_names(names: Iterable[str], prefix: str) -> list[str]:
     """For each name one that is valid and no other's, in the same order.
 
     What no vendor takes becomes `_`; a name that is too long, or would be another's, ends in a
-    digest of the server's name, so that it is the same in every process.
+    digest of the server's name and of how often it came, so that it is the same in every process.
 
     raises: InvalidRequest for a prefix that is no beginning of a name, or is longer than 32
     """
     if not _PREFIX.fullmatch(prefix):
         raise InvalidRequest(f"{prefix!r} is no prefix: up to 32 letters, digits, _ and -, no digit first")
-    given: list[str] = []
+    given: dict[str, None] = {}
+    copies: dict[str, int] = {}
     for name in names:
-        valid = prefix + re.sub(r"[^A-Za-z0-9_-]", "_", name)
+        # One too long is cut first: what a server calls a tool may be megabytes.
+        plain = valid = prefix + re.sub(r"[^A-Za-z0-9_-]", "_", name[: _MAX_CHARS + 1])
         if not re.match(r"[A-Za-z_]", valid):
-            valid = f"_{valid}"
-        if len(valid) > _MAX_CHARS or valid in given:
-            digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-            valid = f"{valid[: _MAX_CHARS - 9]}_{digest}"
-        given.append(valid)
-    return given
+            plain = valid = f"_{valid}"
+        while len(valid) > _MAX_CHARS or valid in given:
+            valid = f"{plain[: _MAX_CHARS - 9]}_{_digest(name, copies.get(name, 0))}"
+            copies[name] = copies.get(name, 0) + 1
+        given[valid] = None
+    return list(given)
+
+
+def _digest(name: str, copy: int) -> str:
+    text = f"{name}\n{copy}" if copy else name
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]

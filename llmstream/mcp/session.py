@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
 from llmstream.errors import ConnectionFailed, ToolError
 from llmstream.mcp.tasks import ended
+from llmstream.shown_address import shown_address
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["Session"]
 
 _log = logging.getLogger("llmstream.mcp")
+
+_ADDRESS = re.compile(r"https?://[^\s'\"<>]+")
 
 _MAX_PAGES = 100
 """Pages of a list of tools; a server that has more has gone wrong."""
@@ -131,7 +135,9 @@ class Session:
         try:
             self._on_tools(await _listed(client))
         except Exception as error:  # the tools stay as they were; a call of one that is gone is refused
-            _log.warning("the tools of the MCP server %s could not be listed again: %s", self._name, error)
+            _log.warning(
+                "the tools of the MCP server %s could not be listed again: %s", self._name, _words(error)
+            )
 
     async def _listen(self, client: Client) -> None:
         """Hears of changes from servers that have to be asked for them; others tell by themselves."""
@@ -190,4 +196,5 @@ def _words(error: BaseException | None) -> str:
         error = error.exceptions[0]
     if error is None:
         return "the connection ended"
-    return str(error) or type(error).__name__
+    # An HTTP client tells the whole address, whose path may be a secret.
+    return _ADDRESS.sub(lambda found: shown_address(found[0]).strip("'"), str(error)) or type(error).__name__

@@ -25,8 +25,9 @@ class Reply:
     What is not read to its end is left by `aclose()`, at the latest when the call is over.
     """
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, model: Model) -> None:
         self.call = call
+        self._model = model
         self._batch: Iterator[Event] = iter(())
         self._told = False
 
@@ -45,6 +46,11 @@ class Reply:
             self._told = True
             raise self.call.error
         raise StopAsyncIteration
+
+    @property
+    def answered_by(self) -> str:
+        """ "provider:model" of who answers."""
+        return self.call.answered_by or f"{self._model.provider.name}:{self._model.name}"
 
     @property
     def error(self) -> LLMStreamError | None:
@@ -81,7 +87,7 @@ class Ask:
         if model is not None:
             headers = {k: v for k, v in request.headers.items() if not carries_secret(k)}
             asked, request = model, msgspec.structs.replace(request, model=model.name, headers=headers)
-        reply = Reply(asked.call(request, self._options, started=self._started))
+        reply = Reply(asked.call(request, self._options, started=self._started), asked)
         self.replies.append(reply)
         return reply
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import msgspec
 
+from llmstream.chats.message import Message
 from llmstream.chats.saved import message_to_json
 from llmstream.errors import LLMStreamError
 from llmstream.exchange import carries_secret
 from llmstream.request import Request
 from llmstream.streams.model import Model
+from llmstream.streams.response import unmarked
 
 __all__ = ["cache_key"]
 
@@ -31,10 +33,16 @@ def cache_key(model: Model, request: Request) -> str:
         for name in Request.__struct_fields__
         if name not in ("messages", "headers")
     }
-    asked["messages"] = [msgspec.json.decode(message_to_json(message)) for message in request.messages]
+    asked["messages"] = [_said(message) for message in request.messages]
     asked["headers"] = {k.lower(): v for k, v in request.headers.items() if not carries_secret(k)}
     whom = [_VERSION, model.provider.name, _address(model)]
     return hashlib.sha256(msgspec.json.encode([*whom, asked], order="deterministic")).hexdigest()
+
+
+def _said(message: Message) -> Any:
+    """The message without the ids of the answer it was: the same answer, asked for anew, has others."""
+    bare = msgspec.structs.replace(message, metadata=unmarked(message.metadata))
+    return msgspec.json.decode(message_to_json(bare))
 
 
 def _address(model: Model) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
+from llmstream.chats.content import Part
 from llmstream.errors import IncompleteStream, InvalidRequest, LLMStreamError, error_from_info
 from llmstream.events import Event, Finish, StreamStart, Usage
 from llmstream.grammar import Guard
@@ -59,6 +60,12 @@ class WrappedModel(Model):
         """One call through the middleware, not yet made."""
         return _MiddlewareCall(self._inner, self._middleware, request, options, started)
 
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[Model]:
+        """The same over WebSockets of its own; see `Model.connect`."""
+        async with self._inner.connect() as inner:
+            yield WrappedModel(inner, self._middleware)
+
 
 class _MiddlewareCall(Call):
     """The events of a middleware, where else a response is read; of `Call` only what a reader uses.
@@ -96,6 +103,18 @@ class _MiddlewareCall(Call):
         return replies[-1].call.usage if replies else Usage()
 
     @property
+    def headers(self) -> Mapping[str, str]:
+        """Those of the answer that was asked for last; none of one that was kept."""
+        replies = self._ask.replies if self._ask is not None else []
+        return replies[-1].call.headers if replies else {}
+
+    @property
+    def answered_by(self) -> str | None:
+        """The model that was asked last, which is the one that answers."""
+        replies = self._ask.replies if self._ask is not None else []
+        return replies[-1].answered_by if replies else None
+
+    @property
     def position(self) -> None:
         """None: what the middleware holds, or has changed, nobody could find again."""
         return None
@@ -117,6 +136,13 @@ class _MiddlewareCall(Call):
             if not self._over and (passed := self._passed(event)):
                 return passed
         return await self._left()
+
+    async def steer(self, content: Sequence[Part]) -> None:
+        """Steers the answer that the middleware asked for last."""
+        replies = self._ask.replies if self._ask is not None else []
+        if not replies:
+            raise InvalidRequest("no answer is under way that could be steered. Read the stream first.")
+        await replies[-1].call.steer(content)
 
     def close(self) -> None:
         """Leaves now: the sockets of everything that was asked close."""

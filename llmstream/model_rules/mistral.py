@@ -21,16 +21,18 @@ class MistralRules(msgspec.Struct, frozen=True, kw_only=True):
 
     efforts:        those that `reasoning_effort` takes; () where the model takes none
     prompt_mode:    it always thinks, and `prompt_mode: "reasoning"` is how it is asked
+    inline_refs:    it reads only schemas without `$ref`
     context_tokens: of input and output together; None where no source says
     """
 
     efforts: tuple[str, ...] = ("none", "high")
     prompt_mode: bool = False
+    inline_refs: bool = False
     context_tokens: int | None = 262_144
 
 
 _LARGE_4: Final = MistralRules(efforts=("low", "medium", "high"), context_tokens=1_048_576)
-_GLM_5_3: Final = MistralRules(efforts=("low", "high", "max"), context_tokens=1_048_576)
+_GLM_5_3: Final = MistralRules(efforts=("low", "high", "max"), inline_refs=True, context_tokens=1_048_576)
 _NO_EFFORT: Final = MistralRules(efforts=())
 _CATALOG: Final = "@ai-sdk/mistral 4.0.87"
 _PAGE: Final = "docs.mistral.ai, page on reasoning (2026-10-26)"

@@ -21,6 +21,7 @@ class OpenModelRules(msgspec.Struct, frozen=True, kw_only=True):
     thinks:            False for models that only answer
     can_stop_thinking: whether it can be kept from thinking
     efforts:           above "none", in order; () where it is on or off, None where nothing is known
+    inline_refs:       it reads only schemas without `$ref`
     switch:            the variable of its chat template that turns thinking on; None where it has none
     switch_values:     what the variable holds for off and on
     """
@@ -28,6 +29,7 @@ class OpenModelRules(msgspec.Struct, frozen=True, kw_only=True):
     thinks: bool = True
     can_stop_thinking: bool = True
     efforts: tuple[str, ...] | None = None
+    inline_refs: bool = False
     switch: str | None = "enable_thinking"
     switch_values: tuple[bool | str, bool | str] = (False, True)
 
@@ -96,9 +98,9 @@ OPEN_MODELS: Final = Table(
     ),
     Row(
         r"glm-",
-        _by_effort("low", "high", "max"),
+        msgspec.structs.replace(_by_effort("low", "high", "max"), inline_refs=True),
         "2026-11",
-        "GLM-5.3: pydantic-ai-slim profiles/zai.py, litellm 1.109.1, openrouter.ai/z-ai/glm-5.3",
+        "GLM-5.3: pydantic-ai-slim profiles/zai.py (#10243), litellm 1.109.1, openrouter.ai/z-ai/glm-5.3",
     ),
     # Kimi of Moonshot AI.
     Row(

@@ -39,14 +39,15 @@ class Table(Generic[T]):
     def __init__(self, *rows: Row[T], unknown: T) -> None:
         self.rows = rows
         self.unknown = unknown
-        self._patterns = [(re.compile(row.models, re.IGNORECASE), row.rules) for row in rows]
         self._found: dict[str, T] = {}
 
     def find(self, model: str) -> T:
         """The rules for a model's name, which may carry a prefix such as "vendor/" or "us.vendor."."""
         found = self._found.get(model)
         if found is None:
-            found = next((rules for pattern, rules in self._patterns if pattern.search(model)), self.unknown)
+            # Compiled when a name comes, not at import: a program asks for few models of few families.
+            matching = (row.rules for row in self.rows if re.search(row.models, model, re.IGNORECASE))
+            found = next(matching, self.unknown)
             if len(self._found) >= _CACHED_NAMES:
                 self._found.clear()
             self._found[model] = found

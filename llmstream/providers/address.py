@@ -7,6 +7,7 @@ import re
 from typing import Final
 
 from llmstream.errors import InvalidRequest
+from llmstream.shown_address import shown_address
 
 __all__ = [
     "checked_address",
@@ -14,12 +15,14 @@ __all__ = [
     "is_local",
     "path_segment",
     "split_address",
+    "version_of",
     "versioned",
     "versioned_host",
     "without_version",
 ]
 
 _NO_URL_CHARACTER: Final = re.compile(r"[\x00-\x20\x7f\\]")
+_ONE_SLASH: Final = re.compile(r"[A-Za-z]+:/")
 _VERSION: Final = re.compile(r"/v\d\w*(?:/|$)")
 _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -80,6 +83,12 @@ def versioned(text: str) -> str:
     return f"{host}{path}{query}" if _VERSION.search(path) else f"{host}{path}/v1{query}"
 
 
+def version_of(url: str) -> str:
+    """The version in the path of an address, such as "/v1"; "" where there is none."""
+    found = _VERSION.search(split_address(url)[1])
+    return found[0].rstrip("/") if found else ""
+
+
 def versioned_host(text: str) -> str:
     """The address with /v1 where it is a host alone; a path (a proxy's) is kept as it is."""
     host, path, query = split_address(text)
@@ -105,10 +114,10 @@ def checked_address(text: str, *, provider: str, usual: str) -> str:
     from urllib.parse import urlsplit
 
     url = text.strip()
-    if "://" not in url:
-        scheme = "http" if is_local(f"http://{url}") or usual.startswith("http://") else "https"
-        url = f"{scheme}://{url}"
     try:
+        if "://" not in url and not _ONE_SLASH.match(url):
+            scheme = "http" if is_local(f"http://{url}") or usual.startswith("http://") else "https"
+            url = f"{scheme}://{url}"
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
         if usable and not parts.netloc.isascii():
@@ -121,5 +130,7 @@ def checked_address(text: str, *, provider: str, usual: str) -> str:
             "the address holds a user or a password. Pass api_key= or headers= instead.", provider=provider
         )
     if not usable or parts.fragment or _NO_URL_CHARACTER.search(url):
-        raise InvalidRequest(f"not an http or https address: {text!r}. Check base_url.", provider=provider)
+        raise InvalidRequest(
+            f"not an http or https address: {shown_address(text)}. Check base_url.", provider=provider
+        )
     return url

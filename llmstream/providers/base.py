@@ -12,9 +12,16 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from llmstream.dialects.base import Dialect
-from llmstream.errors import AuthenticationError, InvalidRequest, LLMStreamError, MissingKey
+from llmstream.errors import (
+    AuthenticationError,
+    ConnectionFailed,
+    InvalidRequest,
+    LLMStreamError,
+    MissingKey,
+    NotFound,
+)
 from llmstream.exchange import HttpRequest
-from llmstream.providers.address import checked_address, extended, path_segment
+from llmstream.providers.address import checked_address, extended, path_segment, version_of
 from llmstream.request import Request
 
 __all__ = [
@@ -103,6 +110,7 @@ class Provider:
     aliases:      other names it is known by
     title, docs:  for people: what the vendor calls it, and its reference
     notes:        for people: the one thing to know about it, a line of Markdown
+    hint:         what to do where nobody listens at its address, for servers that people start themselves
     """
 
     name: str
@@ -124,6 +132,7 @@ class Provider:
     title: str = ""
     docs: str = ""
     notes: str = ""
+    hint: str = ""
 
     def address(self, given: str | None, env: Mapping[str, str] = os.environ) -> str:
         """The base URL: the caller's, else the environment's, else the vendor's.
@@ -166,7 +175,10 @@ class Provider:
         merged: dict[str, str] = {}
         for group in (routed.headers, self.headers, from_env, credentials, headers or {}):
             if group:
-                merged.update(zip(map(str.lower, group), group.values(), strict=True))
+                try:
+                    merged.update(zip(map(str.lower, group), group.values(), strict=True))
+                except TypeError:
+                    raise InvalidRequest("the name of a header is text, not something else") from None
         sent = HttpRequest(routed.url, routed.body, merged, routed.method)
         return self.sign(sent, env) if key is None and self.sign is not None else sent
 
@@ -174,10 +186,30 @@ class Provider:
         """The typed error of an answer that is no stream; a refused key comes with what to do about it."""
         error = self.dialect.decode_error(status, headers, body, provider=self.name)
         if isinstance(error, AuthenticationError):
-            said = error.message.rstrip()
-            error.message = f"{said}{'' if said.endswith(('.', '!', '?')) else '.'} {self._remedy('Check')}"
+            error.message = f"{_ended(error.message)} {self._remedy('Check')}"
             error.args = (error.message,)
         return error
+
+    def explain(self, error: LLMStreamError, http: HttpRequest) -> None:
+        """Adds to an error what only the address tells: what was not found there, who should listen.
+
+        http: the request as it was sent; of its URL nothing behind the path is shown
+        """
+        if isinstance(error, ConnectionFailed) and self.hint:
+            error.message = f"{_ended(error.message)} {self.hint}"
+        elif isinstance(error, NotFound):
+            url = http.url.partition("?")[0]
+            error.message = f"{_ended(error.message)} The request was {http.method} {url}"
+            error.message += self._missing_version(url)
+        error.args = (error.message,)
+
+    def _missing_version(self, url: str) -> str:
+        """The address with the version that the vendor's own has, where that is what was left out."""
+        usual = version_of(self.base_url)
+        if not usual or version_of(url):
+            return ""
+        scheme, _, rest = url.partition("://")
+        return f'; did you mean base_url="{scheme}://{rest.partition("/")[0]}{usual}"?'
 
     async def ready(self, model: str, key: str | None) -> str | None:
         """Called before a request that has no base_url of the caller's; `key` is what the caller gave.
@@ -204,6 +236,12 @@ class Provider:
     def _remedy(self, verb: str) -> str:
         names = " or ".join((*self.key_env, *self.token_env))
         return f"{verb} {names} or pass api_key=." if names else "Pass api_key=."
+
+
+def _ended(text: str) -> str:
+    """The text with a full stop, so that a sentence may follow."""
+    text = text.rstrip()
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _text(given: object, name: str) -> str:

@@ -29,6 +29,9 @@ _RETIRED: Final = {
 }
 """Names of services that are gone, and what to use in their place."""
 
+_NEAR: Final = 0.75
+"""How alike a near miss is: opnai is 0.91 like openai and 0.63 like azureopenai, an alias of another."""
+
 _log = logging.getLogger("llmstream")
 
 
@@ -129,5 +132,5 @@ def _hint(wanted: str) -> str:
     known = {name: name for name in provider_names()}
     for provider in all_providers():
         known.update(dict.fromkeys(provider.aliases, provider.name))
-    close = dict.fromkeys(known[match] for match in get_close_matches(wanted, known, n=3))
+    close = dict.fromkeys(known[match] for match in get_close_matches(wanted, known, n=3, cutoff=_NEAR))
     return f"Did you mean {' or '.join(close)}? " if close else ""

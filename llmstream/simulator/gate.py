@@ -7,19 +7,28 @@ import ipaddress
 import re
 from collections.abc import Collection, Mapping
 from typing import Final
+from urllib.parse import unquote
 
 import msgspec
 
 from llmstream.errors import AuthenticationError, InvalidRequest, NotFound
-from llmstream.exchange import HttpRequest, redact_headers
+from llmstream.exchange import HttpRequest, carries_secret, redact_headers
 
-__all__ = ["check_bind", "check_key", "host_is_local", "masked", "no_such_path"]
+__all__ = [
+    "check_bind",
+    "check_key",
+    "host_is_local",
+    "is_foreign_page",
+    "masked",
+    "no_such_path",
+]
 
 _KEY_HEADERS: Final = ("x-api-key", "api-key", "x-goog-api-key")
 _AWS_CREDENTIAL: Final = re.compile(r"AWS4-HMAC-SHA256\s+Credential=([^/,\s]+)/")
 """The access key id of a request signed for AWS."""
 
-_SECRET_QUERY: Final = re.compile(r"([?&](?:key|api_key|access_token)=)[^&#]*")
+_SECRET_PARAMETERS: Final = frozenset({"sig", "code"})
+"""Names of secrets in a query that headers have not; source: Azure, signatures and keys of functions."""
 
 
 def check_bind(host: str, *, allow_remote: bool) -> None:
@@ -42,6 +51,18 @@ def host_is_local(header: str | None) -> bool:
     return match is not None and _is_loopback(match.group(1).strip("[]"))
 
 
+def is_foreign_page(headers: Mapping[str, str]) -> bool:
+    """Whether a web page of another place sends this: browsers say so, and programs say nothing.
+
+    A page of this machine may ask, whatever its port; "null" is a page that hides where it is from.
+    """
+    origin = headers.get("origin")
+    if origin is None:
+        return headers.get("sec-fetch-site", "").lower() == "cross-site"
+    scheme, _, host = origin.strip().partition("://")
+    return scheme.lower() not in ("http", "https") or not host_is_local(host)
+
+
 def check_key(headers: Mapping[str, str], keys: Collection[str] | None) -> None:
     """Whether one of the keys was sent, in any vendor's header; None takes everything.
 
@@ -59,7 +80,8 @@ def check_key(headers: Mapping[str, str], keys: Collection[str] | None) -> None:
     elif signed := _AWS_CREDENTIAL.match(authorization):
         given.append(signed[1])
     for one in given:
-        if any(hmac.compare_digest(one.encode(), key.encode()) for key in keys):
+        sent = one.encode("utf-8", "surrogateescape")  # a header may hold any bytes
+        if any(hmac.compare_digest(sent, key.encode()) for key in keys):
             return
     words = "the API key is not valid" if given else "no API key was sent"
     raise AuthenticationError(
@@ -78,8 +100,15 @@ def no_such_path(http: HttpRequest, usual: str | None) -> NotFound:
 
 def masked(http: HttpRequest) -> HttpRequest:
     """The request without its secrets."""
-    url = _SECRET_QUERY.sub(r"\1***", http.url)
+    path, mark, query = http.url.partition("?")
+    url = f"{path}{mark}{'&'.join(map(_masked_parameter, query.split('&')))}"
     return msgspec.structs.replace(http, url=url, headers=redact_headers(http.headers))
+
+
+def _masked_parameter(parameter: str) -> str:
+    name, equals, _ = parameter.partition("=")
+    plain = unquote(name).lower()
+    return f"{name}=***" if equals and (carries_secret(plain) or plain in _SECRET_PARAMETERS) else parameter
 
 
 def _is_loopback(host: str) -> bool:

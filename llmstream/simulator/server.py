@@ -12,9 +12,10 @@ import msgspec
 from aiohttp import HttpVersion11, web
 
 from llmstream.dialects.base import Dialect, EventEncoder, KeepsAnswers, continues_answers
+from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.dialects.openai_responses.kept_answers import KeptRequest
 from llmstream.dialects.vendor_errors import error_from_value
-from llmstream.errors import BadRequest, ErrorInfo, LLMStreamError, ServerError
+from llmstream.errors import BadRequest, ErrorInfo, LLMStreamError, ServerError, error_from_info
 from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
 from llmstream.request import Request
 from llmstream.simulator.catalogue import lookup
@@ -32,15 +33,17 @@ from llmstream.simulator.gate import (
     check_bind,
     check_key,
     host_is_local,
+    is_foreign_page,
     masked,
     no_such_path,
 )
 from llmstream.simulator.kept import KeptAnswers, uncut
 from llmstream.simulator.paths import is_known_path, usual_path
 from llmstream.simulator.player import Player
-from llmstream.simulator.received import Received
+from llmstream.simulator.received import KeptRequests, Received
 from llmstream.simulator.recording import Recording
 from llmstream.simulator.script import Cut, Pace, Refuse, ScriptLike, Stall, Turn
+from llmstream.simulator.socket_server import SocketServer, wants_socket
 from llmstream.simulator.utterance import Beat, utter
 
 __all__ = ["Simulator", "default_dialects"]
@@ -97,13 +100,15 @@ class Simulator:
     api_keys:    keys it accepts; None lets everybody in
     pace:        of turns that have none
     block_bytes: write in blocks of this size in place of one write an event
+    max_log_bytes: bodies of requests that are kept in `requests`
     models:      names on its lists of models; it answers under any name
     strict_paths: paths that no vendor has, such as `/v1/v1/messages`, are not found; False answers at
                   any path that ends as a vendor's does. None is True unless `dialects` are given,
                   whose paths may be of your own
 
     url:      where it listens, such as "http://127.0.0.1:40123"
-    requests: what it has received, in order
+    requests: what it has received, in order; the oldest bodies make room for new ones. Of a WebSocket
+              the handshake, then each message that asks for an answer, under the method WEBSOCKET
     """
 
     def __init__(
@@ -120,6 +125,7 @@ class Simulator:
         pace: Pace | None = None,
         block_bytes: int = 0,
         max_body_bytes: int = 32 * 1024 * 1024,
+        max_log_bytes: int = 64 * 1024 * 1024,
         models: Sequence[str] = ("sim",),
         strict_paths: bool | None = None,
         clock: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
@@ -143,6 +149,8 @@ class Simulator:
         self._continued = ContinuedAnswers()
         self._now = now or (lambda: datetime.datetime.now(datetime.UTC).replace(microsecond=0))
         self._answered = 0
+        self._received = 0
+        self._log = KeptRequests(self.requests, max_log_bytes)
         self._closing = False
         self._handlers: set[asyncio.Task[object]] = set()
         self._runner: web.AppRunner | None = None
@@ -204,8 +212,7 @@ class Simulator:
         http = HttpRequest(
             incoming.raw_path, b"", {k.lower(): v for k, v in incoming.headers.items()}, incoming.method
         )
-        received = Received(masked(http), f"req_sim_{len(self.requests)}")
-        self.requests.append(received)
+        received = self._note(masked(http))
         try:
             return await self._answer(incoming, http, received)
         except asyncio.CancelledError:
@@ -219,16 +226,31 @@ class Simulator:
             if task is not None:
                 self._handlers.discard(task)
 
+    def _note(self, http: HttpRequest) -> Received:
+        received = Received(http, f"req_sim_{self._received}")
+        self._received += 1
+        self._log.enter(received)
+        if http.body:
+            self._log.body(received, http)
+        return received
+
     async def _answer(
         self, incoming: web.Request, http: HttpRequest, received: Received
     ) -> web.StreamResponse:
-        if not self._allow_remote and not host_is_local(http.headers.get("host")):
-            return web.Response(status=403, text="the simulator is for this machine only")
+        if not self._allow_remote:
+            if not host_is_local(http.headers.get("host")):
+                return web.Response(
+                    status=403, text="the simulator is for this machine only; the Host header names another"
+                )
+            if is_foreign_page(http.headers):
+                return web.Response(
+                    status=403, text="the simulator is for this machine only; the Origin header names another"
+                )
+        if wants_socket(http):
+            return await self._talk(incoming, http, received)
         dialect = self._dialect_of(http)
         received.dialect = dialect.name if dialect is not None else ""
         try:
-            http = msgspec.structs.replace(http, body=await self._body(incoming))
-            received.http = masked(http)
             if self._strict_paths and not self._recordings and not is_known_path(http.url):
                 received.dialect = ""
                 raise no_such_path(http, usual_path(dialect.name) if dialect else None)
@@ -236,6 +258,8 @@ class Simulator:
             if page is not None:
                 return _whole(page)
             check_key(http.headers, self._api_keys)
+            http = msgspec.structs.replace(http, body=await self._body(incoming))
+            self._log.body(received, masked(http))
             page = count_tokens(http, self._dialects)
             if page is not None:
                 return _whole(page)
@@ -274,8 +298,6 @@ class Simulator:
             request = dialect.decode_request(streamed or http)
             received.request = msgspec.structs.replace(request, headers=redact_headers(request.headers))
             turn, number = self._turn(dialect, request)
-            if isinstance(turn.fault, Refuse):
-                return _whole(_refusal(dialect, _refused(turn.fault), received))
             kept = isinstance(dialect, KeepsAnswers) and dialect.is_kept(request, provider=_VENDOR)
             said = uncut(turn) if kept or complete else turn  # what is kept is made to its end
             beats = utter(said, request, number=number, pace=self._pace, now=self._now())
@@ -320,7 +342,10 @@ class Simulator:
         return await self._end(incoming, response, turn)
 
     def _turn(self, dialect: Dialect, request: Request) -> tuple[Turn, int]:
-        """What is answered, and its number: the next of the script, or the rest of an earlier one."""
+        """What is answered, and its number: the next of the script, or the rest of an earlier one.
+
+        raises: LLMStreamError where the script refuses
+        """
         continuing = dialect if continues_answers(dialect) else None
         place = continuing.place_of(request) if continuing is not None else None
         if place is not None:
@@ -330,9 +355,36 @@ class Simulator:
             turn = self._script.turn(request, number)
         if request.settings.max_output_tokens == 0:  # Anthropic's way to fill the cache ahead
             turn = Turn(finish_reason="length")
+        if isinstance(turn.fault, Refuse):
+            raise error_from_info(_refused(turn.fault))
         if continuing is not None:
             turn = self._continued.first(continuing, turn, request, number=number, now=self._now())
         return turn, number
+
+    async def _talk(self, incoming: web.Request, http: HttpRequest, received: Received) -> web.StreamResponse:
+        """A WebSocket, at the path where answers come over HTTP."""
+        dialect = self._dialect_of(msgspec.structs.replace(http, method="POST"))
+        if not isinstance(dialect, OpenAIResponses):
+            return _whole(_refusal(self._likely(http), no_such_path(http, None).info, received))
+        received.dialect = dialect.name
+        try:
+            check_key(http.headers, self._api_keys)
+            if self._recordings:
+                raise BadRequest("recordings are played over HTTP only", status=400)
+        except LLMStreamError as error:
+            return _whole(_refusal(dialect, error.info, received))
+
+        def speak(request: Request) -> tuple[Turn, list[Beat]]:
+            turn, number = self._turn(dialect, request)
+            return turn, utter(turn, request, number=number, pace=self._pace, now=self._now())
+
+        server = SocketServer(
+            dialect, http, self._player, speak, self._note, max_message_bytes=self._max_body_bytes
+        )
+        try:
+            return await server.serve(incoming)
+        finally:
+            server.end(left=not self._closing)
 
     async def _replay(self, incoming: web.Request, received: Received) -> web.StreamResponse:
         """The next recording, whatever was asked."""

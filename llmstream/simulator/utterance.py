@@ -103,15 +103,34 @@ def _sentence(turn: Turn, request: Request, number: int, now: datetime.datetime 
         yield TextEnd(str(blocks))
     custom = custom_tools(request)
     for position, call in enumerate(turn.calls):
-        yield from _call(call, f"call_{number}_{position}", _CUSTOM if call.name in custom else None)
+        events = _call(call, f"call_{number}_{position}", _CUSTOM if call.name in custom else None)
+        yield from events if position else _signed_call(events, number)
     reason: FinishReason = turn.finish_reason or ("tool-calls" if turn.calls else "stop")
     yield Finish(reason, turn.usage or _usage(turn, request))
 
 
+def _signature(number: int) -> str:
+    return base64.b64encode(b"signed by sim-%d" % number).decode()
+
+
 def _signed(number: int) -> Metadata:
-    """What the vendors of Claude give with every thought: clients drop a thought that has none."""
-    told = {"signature": base64.b64encode(b"signed by sim-%d" % number).decode()}
-    return {"anthropic": told, "bedrock": told}
+    """What vendors give with a thought so that it can go back: clients drop a thought that has none.
+
+    Claude's sign it; OpenAI's encrypt it, which stands for it where nothing is stored.
+    """
+    told = {"signature": _signature(number)}
+    return {"anthropic": told, "bedrock": told, "openai": {"encrypted_content": _signature(number)}}
+
+
+def _signed_call(events: Iterable[Event], number: int) -> Iterator[Event]:
+    """Gemini 3 and later sign the first call of an answer, and refuse a history without it."""
+    told = {"thought_signature": _signature(number)}
+    for event in events:
+        if isinstance(event, ToolCallEvent):
+            event = msgspec.structs.replace(
+                event, provider_metadata={**(event.provider_metadata or {}), "google": told}
+            )
+        yield event
 
 
 def custom_tools(request: Request) -> list[str]:

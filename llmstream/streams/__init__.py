@@ -16,7 +16,7 @@ def stream(model: str | Model, prompt: Prompt, **options: Unpack[Options]) -> Ev
     """Asks a model and gives the stream of its answer; nothing is sent until it is read.
 
     model:   a `Model`, or "provider:model"
-    prompt:  a str, a Message, a list of Messages or a Chat
+    prompt:  a str, a Message, a list of Messages or a Chat; nothing is appended to a Chat
     options: tools, system, temperature and more, each explained in `llmstream.streams.Options`
     raises:  InvalidRequest for a spec, prompt or option that makes no sense
     """

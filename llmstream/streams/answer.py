@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 from llmstream.dialects.base import ContinuingDecoder, FollowingDecoder, Place, Position
 from llmstream.dialects.sentence import Sentence
-from llmstream.dialects.vendor_errors import is_error_body, is_json, vendor_error
+from llmstream.dialects.vendor_errors import decoded_error, is_error_body, is_json, vendor_error
 from llmstream.errors import DeadlineExceeded, DecodeError, IncompleteStream, LLMStreamError
 from llmstream.events import Event, Raw
 from llmstream.streams.plan import Plan
 from llmstream.streams.reopening import Rest
 from llmstream.streams.resuming import is_break
-from llmstream.transport.http import Response
+from llmstream.transport.http import Body
 from llmstream.transport.watchdog import Watchdog
 
 __all__ = ["Answer"]
@@ -43,7 +44,7 @@ Between two slices other tasks may run, so a body that comes at once does not ho
 Reopen: TypeAlias = Callable[[LLMStreamError, Position], Awaitable[Rest | None]]
 """(why the answer broke off, how far it was read) to the rest of it, or None where it is not to be had."""
 
-Continue: TypeAlias = Callable[[Place, LLMStreamError | None], Awaitable[tuple[Response, Watchdog]]]
+Continue: TypeAlias = Callable[[Place, LLMStreamError | None], Awaitable[tuple[Body, Watchdog]]]
 """(where the answer goes on, why it broke off) to the next response of it, and what watches that."""
 
 
@@ -65,7 +66,7 @@ class Answer:
     def __init__(
         self,
         plan: Plan,
-        response: Response,
+        response: Body,
         sentence: Sentence,
         watchdog: Watchdog,
         *,
@@ -130,6 +131,14 @@ class Answer:
 
         raises: what the answer means, if it is an error or no answer of this dialect
         """
+        try:
+            return await self._begin()
+        except LLMStreamError:
+            raise
+        except Exception as error:
+            raise self._defect(error) from None
+
+    async def _begin(self) -> list[Event]:
         response = self.response
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         start = self.sentence.start()
@@ -137,7 +146,7 @@ class Answer:
             return start
         if response.status >= 400:
             body = await response.read_error()
-            raise self._plan.decode_error(response.status, response.headers, body)
+            raise self._plan.error_of(response.status, response.headers, body)
         body = await response.read_all(_WHOLE_BYTES)
         streams = self._plan.content_type == "text/event-stream" and self._follow is None
         if streams and body.lstrip().startswith(_SSE_BEGINS):
@@ -175,11 +184,12 @@ class Answer:
 
     def _unforeseen(self, error: Exception) -> list[Event]:
         """A defect of our own, met by bytes that nobody has thought of: the answer fails, in a typed way."""
+        return self.sentence.fail(self._defect(error))
+
+    def _defect(self, error: Exception) -> DecodeError:
         _log.error("%s: an answer met a defect of llmstream", self._plan.provider, exc_info=error)
-        return self.sentence.fail(
-            DecodeError(
-                f"the answer could not be read ({type(error).__name__}); this is a defect of llmstream"
-            )
+        return DecodeError(
+            f"the answer could not be read ({type(error).__name__}); this is a defect of llmstream"
         )
 
     async def _piece(self) -> list[Event]:
@@ -278,6 +288,8 @@ class Answer:
             try:
                 async with asyncio.timeout_at(self._trailer_due):
                     piece = await self.response.read()
+            except DeadlineExceeded:  # a TimeoutError too, but not this one's
+                raise
             except TimeoutError:
                 pass
             else:
@@ -310,7 +322,9 @@ class Answer:
 
     def _no_stream(self, body: bytes) -> LLMStreamError:
         response = self.response
-        return vendor_error(response.status, response.headers, body, provider=self._plan.provider)
+        provider = self._plan.provider
+        decode = functools.partial(vendor_error, provider=provider)
+        return decoded_error(decode, response.status, response.headers, body, provider=provider)
 
 
 def _may_be_sse(text: bytes) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from llmstream.accumulate import Accumulator
 from llmstream.chats.message import Message
+from llmstream.dialects.vendor_errors import request_id
 from llmstream.errors import InvalidOutput, InvalidRequest, LLMStreamError
-from llmstream.events import Event, FinishReason, Usage
+from llmstream.events import Event, FinishReason, Usage, Warning
+from llmstream.streams.response import ResponseInfo, mark_message, rate_headers
 from llmstream.streams.resuming import ResumeToken
 
 if TYPE_CHECKING:
@@ -15,7 +17,12 @@ if TYPE_CHECKING:
     from llmstream.streams.conversation import Conversation
     from llmstream.streams.model import Model
 
-__all__ = ["AnswerView"]
+__all__ = ["NO_TYPE", "AnswerView"]
+
+NO_TYPE: Final = (
+    "objects() and object give an answer of a type, and none was named. Pass response_format=T, "
+    'response_format="json", or objects(T).'
+)
 
 
 class AnswerView:
@@ -34,6 +41,7 @@ class AnswerView:
 
     def __init__(self) -> None:
         self._current: Event | None = None
+        self._marked: Message | None = None
         self._begin_anew()
 
     def _begin_anew(self) -> None:
@@ -55,6 +63,10 @@ class AnswerView:
             batch = self._batch
             self._fold.feed_many(batch[self._folded : self._seen] if len(batch) > 1 else batch)
             self._folded = self._seen
+            message = self._fold.message
+            if message is not None and message is not self._marked:  # once, when finish has come
+                mark_message(message, self.response)
+                self._marked = message
 
     def _let_go(self) -> None:
         """Keeps nothing of a batch that has been given and folded: the next one can take its memory."""
@@ -74,6 +86,43 @@ class AnswerView:
     def text(self) -> str:
         """The text of this response as far as it has been read."""
         return self._folded_now().text
+
+    @property
+    def reasoning(self) -> str:
+        """The text of the reasoning of this response as far as it has been read."""
+        return self._folded_now().reasoning
+
+    @property
+    def warnings(self) -> list[Warning]:
+        """What was left out of this response's request or changed in it, and whatever else was notable."""
+        return list(self._folded_now().warnings)
+
+    @property
+    def response(self) -> ResponseInfo:
+        """Who answers, the vendor's ids for it, and its rate limits, as far as they are known.
+
+        After a fallback it is the model that answers. The message carries the same, without headers
+        and times, as `message.metadata["llmstream"]`.
+        """
+        self._catch_up()
+        fold, call = self._fold, self._call
+        provider, _, model = self._answered_by().partition(":")
+        headers = {} if call is None else call.headers
+        failed = None if call is None or call.error is None else call.error.request_id
+        return ResponseInfo(
+            provider=provider,
+            model=model,
+            id=fold.response_id,
+            model_id=fold.model_id,
+            request_id=failed or request_id(headers),
+            timestamp=fold.timestamp,
+            headers=rate_headers(headers),
+        )
+
+    def _answered_by(self) -> str:
+        """ "provider:model" of who answers, as far as it is known."""
+        by_another = None if self._call is None else self._call.answered_by
+        return by_another or f"{self.model.provider.name}:{self.model.name}"
 
     @property
     def message(self) -> Message:
@@ -108,6 +157,8 @@ class AnswerView:
         raises: InvalidOutput where it does not fit, with the message in `partial`; the stream's own
                 error where it failed; InvalidRequest while it is still to be read
         """
+        if self._conversation.output is None and self._conversation.options.get("response_format") is None:
+            raise InvalidRequest(NO_TYPE)
         if not self._over:
             raise InvalidRequest("the answer is not over: read it, by objects() or collect(), then ask again")
         if self.error is not None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from llmstream.chats.content import Part
 from llmstream.dialects.base import FollowingDecoder, Position, takes_more
 from llmstream.dialects.sentence import Sentence
 from llmstream.errors import (
     AuthenticationError,
     ConnectionFailed,
+    InvalidRequest,
     LLMStreamError,
     RateLimited,
+    Unsupported,
 )
 from llmstream.events import (
     Error,
@@ -27,6 +30,7 @@ from llmstream.events import (
     TextStart,
     Usage,
 )
+from llmstream.exchange import HttpRequest
 from llmstream.streams.answer import Answer
 from llmstream.streams.next_response import Continuer
 from llmstream.streams.plan import Plan, Prepared
@@ -34,7 +38,7 @@ from llmstream.streams.reopening import Reopener
 from llmstream.streams.reporting import Reporter
 from llmstream.streams.resuming import followed
 from llmstream.streams.steps import Steps
-from llmstream.transport.http import Response, send
+from llmstream.transport.http import Body, send
 from llmstream.transport.limiter import Limiter, Permit
 from llmstream.transport.retry import budget_of, wait_before_retry_s
 from llmstream.transport.watchdog import Watchdog
@@ -60,6 +64,8 @@ class Call:
     earlier:  what `position` was before the last batch
     """
 
+    _report: Reporter | None = None
+
     def __init__(self, plan: Plan, *, total_started: float | None = None) -> None:
         self.error: LLMStreamError | None = None
         self.attempts = 0
@@ -72,9 +78,9 @@ class Call:
         self.steps = Steps(plan.deadlines, total_started)
         self._sentence: Sentence | None = None
         self._answer: Answer | None = None
-        self._report: Reporter | None = None
         self._permit: Permit | None = None
         self.secrets: Callable[[], tuple[str, ...]] = tuple
+        self._http: HttpRequest | None = None  # as it was sent last
         self._paid = 0.0  # tokens of the answer's earlier responses
         self._told = 0
         self._held: list[Event] = []  # the sentence of an attempt that failed before its first content
@@ -86,6 +92,16 @@ class Call:
     def usage(self) -> Usage:
         """Tokens as far as the vendor has said."""
         return self._sentence.decoder.usage if self._sentence is not None else Usage()
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Those of the answer that was received last, names in lower case."""
+        return {} if self._report is None else self._report.headers
+
+    @property
+    def answered_by(self) -> str | None:
+        """ "provider:model" where another model than the one that was called answers; else None."""
+        return None
 
     @property
     def position(self) -> Position | None:
@@ -121,6 +137,31 @@ class Call:
         self.steps.leave()
         self._drop_answer()
         self._ended(left=True)
+
+    async def steer(self, content: Sequence[Part]) -> None:
+        """Gives the model input while it answers; returns once the server has taken it.
+
+        raises: Unsupported over HTTP; InvalidRequest where no answer is under way; what the server says
+        """
+        plan, answer = self._plan, self._answer
+        if plan.sockets is None:
+            raise Unsupported(
+                f"{plan.provider} cannot be steered over HTTP. Where it answers over WebSockets, ask "
+                'Model(..., transport="websocket"); elsewhere leave the stream and ask again with what came.',
+                provider=plan.provider,
+            )
+        if answer is None or answer.over:
+            raise InvalidRequest("no answer is under way that could be steered. Read the stream first.")
+        from llmstream.transport.socket_answer import SocketAnswer
+
+        assert isinstance(answer.response, SocketAnswer)
+        try:
+            await answer.response.steer(list(content), plan.deadlines.idle_s)
+        except LLMStreamError as error:
+            failure = self.scrubbed(error)
+        else:
+            return
+        raise failure
 
     async def aclose(self) -> None:
         """Leaves as `close` does, and waits for what has to be cleaned up by its reader."""
@@ -165,6 +206,8 @@ class Call:
                 report.started(self.attempts)
                 events = await self._attempt()
             except LLMStreamError as error:
+                if self._http is not None:
+                    plan.explain(error, self._http)
                 failure = self.scrubbed(error)
                 self._drop_answer()
                 self.slow_down(failure)
@@ -215,7 +258,7 @@ class Call:
         self._shown = shown
         return self._finished(answer, held) if answer.over else self._cleaned(answer, held)
 
-    async def request(self, prepare: Callable[[], Awaitable[Prepared]]) -> tuple[Response, Watchdog]:
+    async def request(self, prepare: Callable[[], Awaitable[Prepared]]) -> tuple[Body, Watchdog]:
         """One request, up to the head of its answer, and what watches it from then on."""
         if self._answer is not None:  # it goes on: its response before this one is paid
             self._release(self._response_cost())
@@ -237,17 +280,23 @@ class Call:
         self.secrets = prepared.secrets
         return prepared
 
-    async def _prepared_and_sent(self, prepare: Callable[[], Awaitable[Prepared]]) -> Response:
+    async def _prepared_and_sent(self, prepare: Callable[[], Awaitable[Prepared]]) -> Body:
         return await self._sent(await self._prepared(prepare))
 
-    async def _sent(self, prepared: Prepared) -> Response:
-        plan = self._plan
+    async def _sent(self, prepared: Prepared) -> Body:
+        plan, self._http = self._plan, prepared.http
         if self._answer is None:  # else the answer that has begun goes on
             self._paid = 0.0
             self._sentence = Sentence(
                 plan.decoder(), provider=plan.provider, warnings=prepared.encoded.warnings, marked=True
             )
             self._follow = followed(self._sentence.decoder) if plan.follows else None
+        if self._report is not None and prepared.encoded.warnings:
+            self._report.changed(prepared.encoded.warnings)
+        if plan.sockets is not None:
+            from llmstream.transport.socket_answer import ask  # loaded by those who want sockets
+
+            return await ask(prepared.http, plan.deadlines, plan.session, plan.sockets, plan.decode_error)
         return await send(prepared.http, plan.deadlines, plan.session)
 
     async def _prepared_in_turn(

@@ -10,7 +10,7 @@ from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
 from llmstream.request import Request
 from llmstream.streams.history import copied
-from llmstream.streams.options import Options, make_request
+from llmstream.streams.options import Options, make_request, with_system
 
 if TYPE_CHECKING:
     from llmstream.chats.content import ToolCall
@@ -30,8 +30,7 @@ class Conversation:
     """
 
     def __init__(self, messages: Sequence[Message], options: Options) -> None:
-        system = options.get("system")
-        self.messages = [Message.system(system), *messages] if system else list(messages)
+        self.messages = with_system(options.get("system"), messages)
         given: dict[str, Any] = {k: v for k, v in options.items() if k != "system"}
         self.options = cast(Options, given)
         self.output = _as_structured(options.get("response_format"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, overload
 
@@ -13,11 +13,12 @@ from llmstream.chats.message import Message
 from llmstream.dialects.base import takes_prefix
 from llmstream.errors import DeadlineExceeded, InvalidRequest
 from llmstream.events import Event, TextDelta, Usage
-from llmstream.streams.answer_view import AnswerView
+from llmstream.streams.answer_view import NO_TYPE, AnswerView
+from llmstream.streams.async_only import AsyncOnly, require_asyncio
 from llmstream.streams.continuing import CONTINUE_NOTE, Continuation, going_on
 from llmstream.streams.conversation import Conversation
 from llmstream.streams.history import copied, kept_of_a_broken_turn
-from llmstream.streams.options import Options, make_request
+from llmstream.streams.options import Options, make_request, with_defaults
 from llmstream.streams.resuming import ResumeToken
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ __all__ = ["EventStream"]
 T = TypeVar("T")
 
 
-class EventStream(AnswerView):
+class EventStream(AsyncOnly, AnswerView):
     """A response as it comes, and the conversation it belongs to.
 
     Iterate it for events; leave it, by `async with`, break or exception, and the socket closes
@@ -51,7 +52,9 @@ class EventStream(AnswerView):
         super().__init__()
         self.model = model
         self.total_usage = Usage()
-        self._conversation = Conversation(messages, options)
+        self._spent: list[tuple[str, Usage]] = []  # model and tokens of each response that is over
+        self._given = frozenset(options)  # the rest are the model's defaults
+        self._conversation = Conversation(messages, with_defaults(model.options, options))
         self._made_fold, self._eager = self._conversation.outfit()
         self._started = started
         self._iterator: AsyncGenerator[Event] | None = None
@@ -64,7 +67,20 @@ class EventStream(AnswerView):
         self._conversation.check(model.name, answered=token is not None)  # wrong options fail here and now
 
     def __aiter__(self) -> AsyncGenerator[Event]:
+        self._check_unread()
         return self._events()
+
+    def _check_unread(self) -> None:
+        """Whether there is something to be read: a response can be read once.
+
+        raises: InvalidRequest
+        """
+        if self._over and not self.pending_calls:  # which somebody may still decide about
+            how = "left" if self._left else "read to its end"
+            raise InvalidRequest(
+                f"this stream was {how}, and a response is read once. What came is in `text`, `message` and "
+                "`messages()`; for another answer make another stream."
+            )
 
     async def __aenter__(self) -> Self:
         return self
@@ -115,6 +131,7 @@ class EventStream(AnswerView):
 
     async def text_deltas(self) -> AsyncIterator[str]:
         """Only the fragments of text."""
+        self._check_unread()
         events = self._events()
         try:
             async for event in events:
@@ -164,17 +181,20 @@ class EventStream(AnswerView):
 
         output_type: the type, where `response_format` names none; asked for if nothing is sent yet
         repair:      how often the model may mend its answer; by default 1, or what `Structured` says
-        raises:      InvalidOutput when that did not help; LLMStreamError where the stream failed
+        raises:      InvalidOutput when that did not help; LLMStreamError where the stream failed;
+                     InvalidRequest where no type was named, before anything is sent
         """
         conversation = self._conversation
         if output_type is not None:
             conversation.expect(output_type, asked=self._call is not None)
         output = conversation.output
+        if output is None and conversation.options.get("response_format") is None:
+            raise InvalidRequest(NO_TYPE)
         rounds = output.repair if repair is None and output is not None else repair
         rounds = 1 if rounds is None else rounds
         from llmstream.streams.objects import growing_objects  # loaded by those who ask for a type
 
-        return growing_objects(self, output, rounds, self._next_turn, quiet=conversation.quiet)
+        return growing_objects(self, self._events, output, rounds, self._next_turn, quiet=conversation.quiet)
 
     async def _events(self) -> AsyncGenerator[Event]:
         if self._over:
@@ -185,7 +205,7 @@ class EventStream(AnswerView):
                 "what has come is in `message`, and `async with` leaves at once."
             )
         self._reading = True
-        reader = asyncio.current_task()
+        reader = require_asyncio()
         try:
             call = self._begin()
             while batch := await call.next():
@@ -248,7 +268,7 @@ class EventStream(AnswerView):
         if self._left:
             return
         self._over = True
-        self.total_usage += fold.usage
+        self._spend(fold.usage)
         if call.error is not None:
             self._conversation.messages += kept_of_a_broken_turn(fold.partial)
         elif fold.partial.parts:
@@ -262,8 +282,44 @@ class EventStream(AnswerView):
         self._catch_up()
         if self._call is not None:
             self._call.close()
-            self.total_usage += self.usage
+            self._spend(self.usage)
             self._conversation.messages += kept_of_a_broken_turn(self._fold.partial)
+
+    async def steer(self, message: str | Message) -> None:
+        """Gives the model a word of the user while it answers; returns once the server has taken it.
+
+        The model ends what it was saying where that can be, and goes on as told, in the same stream: what
+        it said stays, a `custom` event of kind "openai.steering" marks the place, further blocks follow.
+        Only over a WebSocket: `Model(..., transport="websocket")`.
+
+        raises: Unsupported for any other model; InvalidRequest where no answer is under way; what the server
+                says against it, after which the answer goes on as it was
+        """
+        if not isinstance(message, str | Message):
+            raise InvalidRequest(f"an answer is steered by a str or a Message, got {message!r}")
+        if self._over or self._call is None:
+            raise InvalidRequest("no answer is under way that could be steered. Read the stream first.")
+        await self._call.steer(Message.user(message).parts if isinstance(message, str) else message.parts)
+
+    def _spend(self, usage: Usage) -> None:
+        """Counts the tokens of a response that is over."""
+        self.total_usage += usage
+        self._spent.append((self._answered_by(), usage))
+
+    def cost(self, price: Callable[[str, Usage], float | None]) -> float | None:
+        """What the responses so far may have cost, the one under way included; None where no price is known.
+
+        Each is priced by itself and by the model that gave it, so that the higher price of a long
+        prompt holds for that one only.
+
+        price: as for `Agent(price=...)`: "provider:model" and the tokens of one response to an amount;
+               `llmstream.prices.price` knows the list prices
+        """
+        spent = list(self._spent)
+        if self._call is not None and not self._over:
+            spent.append((self._answered_by(), self.usage))
+        known = [cost for model, usage in spent if (cost := price(model, usage)) is not None]
+        return sum(known) if known else None
 
     async def cancel(self) -> bool:
         """Leaves the stream, and tells a vendor that keeps the answer to make no more of it.
@@ -297,7 +353,9 @@ class EventStream(AnswerView):
 
         if not self._over or not (self._left or self.error is not None):
             raise InvalidRequest("this answer did not break off; only one that did can be gone on with")
-        given = cast(Options, {**self._conversation.options, **options})
+        own, defaults = self._conversation.options, self.model.options
+        kept = {k: v for k, v in own.items() if k in self._given or k not in defaults}
+        given = cast(Options, {**kept, **options})
         if given.get("response_format") is not None:
             raise InvalidRequest("an answer of a type is not gone on with: half of it fits none. Ask anew.")
         other = model if isinstance(model, Model) else Model(model)

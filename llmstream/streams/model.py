@@ -8,6 +8,7 @@ import functools
 import inspect
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
 
 import msgspec
@@ -20,6 +21,7 @@ from llmstream.dialects.base import (
     continues_answers,
     keeps_answers,
     output_abilities,
+    talks_over_sockets,
 )
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.events import Event, OtherWarning, Warning
@@ -32,7 +34,16 @@ from llmstream.streams.history import is_plain, mended
 from llmstream.streams.inlining import Inliner
 from llmstream.streams.observations import Observe
 from llmstream.streams.observers import joined
-from llmstream.streams.options import Options, Prompt, as_messages, make_request
+from llmstream.streams.option_checks import Transport, check_transport
+from llmstream.streams.options import (
+    ModelOptions,
+    Options,
+    Prompt,
+    as_messages,
+    checked_defaults,
+    make_request,
+    with_defaults,
+)
 from llmstream.streams.plan import Continued, KeptAnswer, Plan, Prepared, secrets_of
 from llmstream.streams.resuming import ResumeToken, asking_to_keep, dialect_that_keeps, end_kept
 from llmstream.structured.modes import Asked, asked
@@ -47,6 +58,8 @@ if TYPE_CHECKING:
     from llmstream.chunks import StreamingChunk
     from llmstream.streams.call import Call
     from llmstream.tools import AnyTool
+    from llmstream.transport.socket_answer import SocketWay
+    from llmstream.transport.socket_pool import SocketPool
 
 __all__ = ["ApiKey", "Model"]
 
@@ -66,7 +79,12 @@ class Model:
               bytes; by default none is, and such a request is refused
     limiter:  paces this model's requests together with those of every model that has the same one
     observe:  called with an `Observation` at each attempt, at the first content and at the end
-    raises:   InvalidRequest for a spec that names no provider or no model
+    transport: "websocket" where the vendor has that too (OpenAI's Responses): the steps of an agent go
+              over one socket, and an answer can be steered while it comes
+    options:  those of `stream` that hold for every call which gives no other: temperature, system, tools
+              and so on
+    raises:   InvalidRequest for a spec that names no provider or no model, an address or a key that is none;
+              Unsupported for a provider without WebSockets
     """
 
     def __init__(
@@ -84,6 +102,8 @@ class Model:
         downloads: Downloads | None = None,
         limiter: Limiter | None = None,
         observe: Observe | None = None,
+        transport: Transport = "http",
+        **options: Unpack[ModelOptions],
     ) -> None:
         name, colon, model = spec.partition(":") if isinstance(spec, str) else ("", "", "")
         if provider is None and not (name and colon and model):
@@ -91,6 +111,12 @@ class Model:
                 f'a model is written "provider:model", such as "openai:gpt-5-mini"; got {spec!r}'
             )
         self.provider = find_provider(name) if provider is None else provider
+        if base_url is not None:
+            self.provider.address(base_url)  # a wrong one fails here and now
+        if not (api_key is None or isinstance(api_key, str) or callable(api_key)):
+            raise InvalidRequest(
+                f"api_key is a str, or a function that gives one, not {type(api_key).__name__}"
+            )
         self.name = model if colon and (provider is None or name == provider.name) else spec
         self.base_url = base_url
         self.deadlines = deadlines
@@ -102,6 +128,11 @@ class Model:
         self._api_key = api_key
         self._headers = dict(headers or {})
         self._session = session
+        self._sockets: SocketPool | None = None  # the caller's own, while it is connected
+        self.transport = transport
+        if transport != "http":
+            check_transport(transport, self.provider)
+        self.options = checked_defaults(self.name, options)
 
     def __repr__(self) -> str:
         return f"Model({self.provider.name}:{self.name})"
@@ -109,6 +140,24 @@ class Model:
     def stream(self, prompt: Prompt, **options: Unpack[Options]) -> EventStream:
         """A stream that accumulates and runs tools; see `EventStream`."""
         return EventStream(self, as_messages(prompt), options)
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[Model]:
+        """The same model over WebSockets of its own, which close when the block ends.
+
+        The first opens with the first request; more open where several answers come at once.
+
+        raises: Unsupported for a provider without WebSockets
+        """
+        from llmstream.transport.socket_pool import SocketPool  # brings aiohttp
+
+        check_transport("websocket", self.provider)
+        model = self.__copy__()
+        model.transport, model._sockets = "websocket", SocketPool()
+        try:
+            yield model
+        finally:
+            model._sockets.close()
 
     def resume(
         self, token: ResumeToken, prompt: Prompt = (), *, whole: bool = False, **options: Unpack[Options]
@@ -137,13 +186,15 @@ class Model:
         keeping = dialect_that_keeps(self.provider.dialect, token, provider=self.provider.name)
         request = Request(model=token.model)
         prepared = await self._addressed(Encoded(keeping.cancel(token.response_id)), request)
-        await end_kept(prepared, self.provider.decode_error, self.deadlines, self._session)
+        provider = self.provider
+        await end_kept(prepared, provider.decode_error, provider.name, self.deadlines, self._session)
 
     async def events(self, request: Request | Prompt, **options: Unpack[Options]) -> AsyncIterator[Event]:
         """The events of one response, and nothing else: no accumulation, no tools run.
 
         raises: LLMStreamError after finish where the stream failed, unless errors="events"
         """
+        options = with_defaults(self.options, options)
         ready = request if isinstance(request, Request) else self.request(request, **options)
         call = self.call(ready, options)
         try:
@@ -156,21 +207,23 @@ class Model:
         if call.error is not None and options.get("errors") != "events":
             raise call.error
 
-    async def tools_stream(
+    def tools_stream(
         self, messages: Prompt, tools: Iterable[AnyTool], **options: Any
     ) -> AsyncIterator[StreamingChunk]:
         """The same answer as chunks in the shape of Chat Completions, tool calls in fragments.
 
         Assembling them is the caller's concern; `stream` does it. Options are those of `events`.
+
+        raises: InvalidRequest for options that cannot mean anything, here and now
         """
         from llmstream.chunks import streaming_chunks
 
-        async for chunk in streaming_chunks(self.events(messages, tools=tools, **options)):
-            yield chunk
+        options["tools"] = tools
+        return streaming_chunks(self.events(self.request(messages, **options), **options))
 
     def request(self, prompt: Prompt, **options: Unpack[Options]) -> Request:
         """The vendor-neutral request that prompt and options describe."""
-        return make_request(self.name, as_messages(prompt), options)
+        return make_request(self.name, as_messages(prompt), with_defaults(self.options, options))
 
     def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
         """One call, not yet made. `started`: loop time from which the total deadline counts."""
@@ -204,7 +257,14 @@ class Model:
         keeping = dialect if keeps_answers(dialect) else None
         if keeping is not None and not keeping.is_kept(request, provider=name):
             keeping = None
+        sockets = self._way() if keeping is None else None
+        if keeping is not None and self.transport == "websocket":
+            warnings.append(
+                OtherWarning("answers in the background do not come over WebSockets; this one goes by HTTP")
+            )
         making = dialect.decoder if keeping is None else keeping.following_decoder
+        if sockets is not None and talks_over_sockets(dialect):
+            making = dialect.socket_decoder
         plan = self._plan(
             request,
             given,
@@ -217,6 +277,7 @@ class Model:
             kept=self._kept(keeping, request) if keeping and given.get("resume") else None,
             follows=keeping is not None,
             continued=self._continued(way.request, inliner, adapter) if keeping is None else None,
+            sockets=sockets,
         )
         return _calls()(plan, total_started=started)
 
@@ -250,6 +311,20 @@ class Model:
         )
         return _calls()(plan, total_started=started)
 
+    def _way(self) -> SocketWay | None:
+        """How a request goes over a socket; None where it goes by HTTP."""
+        dialect, name = self.provider.dialect, self.provider.name
+        if self.transport == "http" or not talks_over_sockets(dialect):
+            return None
+        from llmstream.transport.socket_answer import SocketWay  # brings aiohttp
+
+        return SocketWay(
+            functools.partial(dialect.talk, provider=name),
+            dialect.socket_request,
+            self._sockets,
+            self.limits.max_event_bytes,
+        )
+
     def _asked(self, request: Request) -> Asked:
         """The request in the mode of its response format; most have none."""
         if request.response_format is None:
@@ -261,6 +336,7 @@ class Model:
         return Plan(
             provider=self.provider.name,
             decode_error=self.provider.decode_error,
+            explain=self.provider.explain,
             content_type=self.provider.dialect.content_type,
             deadlines=given.get("deadlines") or self.deadlines,
             retry=given.get("retry") or self.retry,
@@ -333,7 +409,7 @@ class Model:
             api_key=key,
             headers={**headers, **self._headers, **request.headers},
         )
-        return Prepared(encoded, http, lambda: secrets_of(self._known_key(key), http.headers))
+        return Prepared(encoded, http, lambda: secrets_of(self._known_key(key), http.headers, http.url))
 
     def _known_key(self, given: str | None) -> str | None:
         """The key that was just sent, for the search for it; None if the environment has lost it since."""

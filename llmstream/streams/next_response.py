@@ -17,7 +17,7 @@ from llmstream.errors import (
 from llmstream.streams.plan import Continued, Plan
 from llmstream.streams.reporting import Reporter
 from llmstream.streams.resuming import checked
-from llmstream.transport.http import Response
+from llmstream.transport.http import Body
 from llmstream.transport.retry import budget_of, wait_before_retry_s
 from llmstream.transport.watchdog import Watchdog
 
@@ -45,7 +45,7 @@ class Continuer:
         self._count = 0
         self._failures = 0
 
-    async def find(self, place: Place, failure: LLMStreamError | None) -> tuple[Response, Watchdog]:
+    async def find(self, place: Place, failure: LLMStreamError | None) -> tuple[Body, Watchdog]:
         """The response that goes on at a place, and what watches it.
 
         failure: why the one before ended; None where the vendor ended it there

@@ -10,7 +10,7 @@ import msgspec
 from llmstream.chats.content import Text
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidOutput
-from llmstream.events import Retry
+from llmstream.events import Event, Retry
 from llmstream.structured import ANSWER_KEY, Structured
 from llmstream.structured.growth import Growth
 
@@ -28,6 +28,7 @@ _UNTYPED = msgspec.json.Decoder()
 
 async def growing_objects(
     stream: EventStream,
+    read: Callable[[], AsyncGenerator[Event]],
     output: Structured | None,
     repair: int,
     next_turn: Callable[[Message], None],
@@ -36,6 +37,7 @@ async def growing_objects(
 ) -> AsyncGenerator[Any]:
     """What `EventStream.objects` gives.
 
+    read:      the events that are still to come; none of a response that was read
     next_turn: adds a message to the conversation, so that the stream goes on with another response
     quiet:     whether an answer that does not fit is only said by `EventStream.object`
     """
@@ -43,7 +45,7 @@ async def growing_objects(
     shown: Any = msgspec.UNSET
     while True:
         growth, count = Growth(output), 0
-        events = aiter(stream)
+        events = read()
         try:
             async for event in events:
                 if isinstance(event, Retry):  # what came before it is void

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from llmstream.chats.content import Audio, Document, Image
 from llmstream.chats.message import Message
-from llmstream.errors import InvalidRequest
+from llmstream.dialects.base import talks_over_sockets
+from llmstream.errors import InvalidRequest, Unsupported
+from llmstream.providers.base import Provider
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.retry import Retry
 
-__all__ = ["check_messages", "check_options", "check_schema"]
+__all__ = ["Transport", "check_messages", "check_options", "check_schema", "check_transport"]
+
+Transport: TypeAlias = Literal["http", "websocket"]
+"""How requests travel."""
 
 _OPENAI_FORMS: Final = ("json_object", "json_schema", "text")
 
@@ -27,7 +32,8 @@ def check_messages(messages: Iterable[object]) -> None:
         if not isinstance(message, Message):
             raise InvalidRequest(
                 "a prompt is a str, a Message, a list of Messages or a Chat; "
-                f"got {type(message).__name__} in it"
+                f"got {type(message).__name__} in it. Write Message.user(text), or "
+                'a dict {"role": "user", "content": text}.'
             )
         for part in message.parts:
             _check_part(part)
@@ -51,7 +57,11 @@ def check_options(given: Mapping[str, Any]) -> None:
     """
     for name, kind in (("deadlines", Deadlines), ("retry", Retry)):
         if not isinstance(given.get(name), kind | None):
-            raise InvalidRequest(f"{name} is a {kind.__name__}, got {given[name]!r}")
+            field = "max_retries" if kind is Retry else "total_s"
+            raise InvalidRequest(
+                f"{name} is a {kind.__name__}, got {given[name]!r}. "
+                f"Write {name}=ls.{kind.__name__}({field}=...)."
+            )
     if given.get("errors") not in (None, "raise", "events"):
         raise InvalidRequest(f'errors is "raise" or "events", got {given["errors"]!r}')
     for name in ("provider_options", "headers"):
@@ -73,4 +83,19 @@ def check_schema(schema: Mapping[str, Any]) -> None:
         raise InvalidRequest(
             f'response_format {{"type": {schema["type"]!r}}} is of OpenAI\'s wire. '
             'Pass "json" for any object, or the JSON schema itself.'
+        )
+
+
+def check_transport(transport: str, provider: Provider) -> None:
+    """Whether a provider's answers can travel so.
+
+    raises: InvalidRequest, Unsupported
+    """
+    if transport not in ("http", "websocket"):
+        raise InvalidRequest(f'transport is "http" or "websocket", got {transport!r}')
+    if transport == "websocket" and not talks_over_sockets(provider.dialect):
+        raise Unsupported(
+            f'{provider.name} does not answer over WebSockets. Leave out transport="websocket", or take '
+            "openai-responses, azure-responses or xai-responses.",
+            provider=provider.name,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cast
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cas
 import msgspec
 
 from llmstream.chats.chat import Chat
+from llmstream.chats.content import Text
 from llmstream.chats.message import Message
+from llmstream.chats.role import Role
 from llmstream.errors import InvalidRequest
 from llmstream.request import (
     NamedTool,
@@ -21,6 +24,7 @@ from llmstream.request import (
     ToolChoice,
     ToolSpec,
 )
+from llmstream.streams.async_only import is_stream
 from llmstream.streams.history import copied
 from llmstream.streams.observations import Observe
 from llmstream.streams.option_checks import check_messages, check_options, check_schema
@@ -30,17 +34,27 @@ from llmstream.transport.retry import Retry
 if TYPE_CHECKING:
     from llmstream.tools import AnyTool
 
-__all__ = ["Options", "Prompt", "as_messages", "make_request"]
+__all__ = [
+    "ModelOptions",
+    "Options",
+    "Prompt",
+    "as_messages",
+    "checked_defaults",
+    "make_request",
+    "with_defaults",
+    "with_system",
+]
 
-Prompt: TypeAlias = str | Message | Iterable[Message] | Chat
+Prompt: TypeAlias = str | Message | Iterable[Message | Mapping[str, Any]] | Chat
+"""What is asked. Mappings are messages as OpenAI's Chat Completions has them; see `chats.from_openai`."""
 
 
-class Options(TypedDict, total=False):
-    """The options of `stream`, `Model.stream` and `Model.events`. None is as if not given.
+class ModelOptions(TypedDict, total=False):
+    """The options that a `Model` may hold as well, as its defaults. None is as if not given.
 
     tools:            `@tool` objects, plain typed functions, `ToolSpec`s or `ProviderTool`s
     tool_choice:      "auto", "none", "required" or the name of a tool
-    system:           a system prompt, put before the conversation
+    system:           a system prompt, put before the conversation unless it begins with it
     settings:         a `Settings`; its fields may be given by themselves as well
     response_format:  "json", a JSON schema, a `ResponseFormat`, a type, or a `Structured`
     reasoning:        an effort such as "low", a budget in tokens, or a `Reasoning`
@@ -49,7 +63,6 @@ class Options(TypedDict, total=False):
                       and read it on after a break; elsewhere a warning says that it is not
     adapt:            send a request once more without a setting that the model refuses, where that is a hint:
                       effort, sampling, display, parallel calls, strict; True unless False is given
-    observe:          called as that of the model, which it does not replace
     errors:           "raise" after finish (the default), or "events": end quietly
     """
 
@@ -69,14 +82,25 @@ class Options(TypedDict, total=False):
     response_format: Any
     reasoning: Reasoning | str | int | None
     provider_options: Mapping[str, Mapping[str, Any]] | None
-    headers: Mapping[str, str] | None
     include_raw: bool
-    retry: Retry | None
-    deadlines: Deadlines | None
     resume: bool
     adapt: bool
-    observe: Observe
     errors: Literal["raise", "events"]
+
+
+class Options(ModelOptions, total=False):
+    """The options of `stream`, `Model.stream` and `Model.events`: those of `ModelOptions`, and four more.
+
+    headers:   for this request, beside the model's
+    retry:     in place of the model's
+    deadlines: in place of the model's
+    observe:   called as that of the model, which it does not replace
+    """
+
+    headers: Mapping[str, str] | None
+    retry: Retry | None
+    deadlines: Deadlines | None
+    observe: Observe
 
 
 _SETTINGS: Final = frozenset(Settings.__struct_fields__)
@@ -90,17 +114,47 @@ def as_messages(prompt: Prompt) -> list[Message]:
 
     raises: InvalidRequest where it is none
     """
+    given: list[Any]
     match prompt:
+        case "":
+            raise InvalidRequest("the prompt is empty: pass a text, or at least one message")
         case str():
             return [Message.user(prompt)]
-        case Message():
-            messages = [prompt]
+        case Message() | Mapping():
+            given = [prompt]
         case Chat():
-            messages = prompt.messages()
+            given = prompt.messages()
         case _:
-            messages = list(prompt) if isinstance(prompt, Iterable) else [prompt]
+            given = list(prompt) if hasattr(prompt, "__iter__") and not is_stream(prompt) else [prompt]
+    messages = _read(given)
     check_messages(messages)
     return copied(messages)
+
+
+def _read(given: list[Any]) -> list[Message]:
+    """The same, with what is a dict read as a message of OpenAI's form."""
+    if not any(isinstance(message, Mapping) for message in given):
+        return given
+    from llmstream.chats.openai_form import from_openai  # loaded by those who have such messages
+
+    found: list[Message] = []
+    for is_dict, run in itertools.groupby(given, key=lambda message: isinstance(message, Mapping)):
+        messages = list(run)
+        found += from_openai(messages) if is_dict else messages
+    return found
+
+
+def with_system(text: str | None, messages: Iterable[Message]) -> list[Message]:
+    """The conversation with a system prompt at its head, once.
+
+    A conversation that comes back as a prompt (`stream.messages()`, `run.messages()`, a recovered run) begins
+    with the prompt it was asked with; a second copy would cost tokens and miss the vendor's cache.
+    """
+    conversation = list(messages)
+    head = itertools.takewhile(lambda message: message.role == Role.SYSTEM, conversation)
+    if not text or any(message.parts == (Text(text),) for message in head):
+        return conversation
+    return [Message.system(text), *conversation]
 
 
 def make_request(
@@ -113,16 +167,62 @@ def make_request(
     """
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if not options.keys() <= _NAMES:
-        raise InvalidRequest(
-            f"unknown option {min(options.keys() - _NAMES)!r}. Options: {', '.join(sorted(_NAMES))}. "
-            "What only one vendor knows goes into provider_options."
-        )
-    system = given.pop("system", None)
-    conversation = ((Message.system(system),) if system else ()) + tuple(messages)
+        raise _unknown(min(options.keys() - _NAMES))
+    conversation = tuple(with_system(given.pop("system", None), messages))
     asked = _asked(given) if given else {}
     if not conversation and not answered:
         raise InvalidRequest("the prompt is empty: pass at least one message")
     return Request(model=model, messages=conversation, **asked)
+
+
+def checked_defaults(model: str, options: ModelOptions) -> ModelOptions:
+    """The options that a model holds: settings by single names, tools wrapped.
+
+    raises: InvalidRequest for one that does not exist or cannot mean anything
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    if not options:
+        return options
+    if given.get("tools"):
+        from llmstream.tools import wrapped  # loaded by those who use tools
+
+        given["tools"] = wrapped(cast(Any, given["tools"]))
+    if "stop" in given:
+        given["stop"] = given["stop"] if isinstance(given["stop"], str) else _listed(given["stop"])
+    request = make_request(model, [Message.user("?")], cast(Options, {**options, **given}))
+    given.pop("settings", None)
+    for name in Settings.__struct_fields__:
+        value = getattr(request.settings, name)
+        if value != getattr(_DEFAULTS, name):
+            given[name] = value
+    return cast(ModelOptions, given)
+
+
+def with_defaults(defaults: ModelOptions, given: Options) -> Options:
+    """The options of a call over those that its model holds; None is as if it were not given.
+
+    An option of the call stands in place of the model's; `settings` only in place of what they set.
+    """
+    if not defaults:
+        return given
+    left = dict(defaults)
+    settings = given.get("settings")
+    for name in Settings.__struct_fields__ if settings is not None else ():
+        chosen = settings.get(name) if isinstance(settings, Mapping) else getattr(settings, name, None)
+        if chosen is not None and chosen != getattr(_DEFAULTS, name):
+            left.pop(name, None)
+    chosen_options = {k: v for k, v in given.items() if v is not None or k not in left}
+    return cast(Options, {**left, **chosen_options})
+
+
+def _unknown(name: str) -> InvalidRequest:
+    from llmstream.streams.option_hints import hint_for  # loaded by those who need one
+
+    hint = hint_for(name, _NAMES)
+    return InvalidRequest(
+        f"unknown option {name!r}. {hint and hint + ' '}Options: {', '.join(sorted(_NAMES))}. "
+        "What only one vendor knows goes into provider_options."
+    )
 
 
 def _asked(given: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 from llmstream.dialects.base import Decoder, Encoded, Place, Position
+from llmstream.dialects.vendor_errors import decoded_error
 from llmstream.errors import LLMStreamError
 from llmstream.exchange import HttpRequest, carries_secret
 from llmstream.request import Request
@@ -20,10 +21,16 @@ from llmstream.transport.retry import Retry
 if TYPE_CHECKING:
     import aiohttp
 
+    from llmstream.transport.socket_answer import SocketWay
+
 __all__ = ["Continued", "KeptAnswer", "Plan", "Prepared", "secrets_of"]
 
 _SHORTEST_SECRET: Final = 6
 """Shorter keys are placeholders; masking them would mangle the vendor's words."""
+
+
+_SECRET_PARAMETERS: Final = frozenset({"sig", "code"})
+"""Azure's signatures and keys of functions; others are called by the names that headers have."""
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -40,12 +47,24 @@ class Prepared(msgspec.Struct, frozen=True):
         return f"Prepared({self.http!r})"
 
 
-def secrets_of(key: str | None, headers: Mapping[str, str]) -> tuple[str, ...]:
-    """What no error may show: the key, and what travels in headers that carry credentials; longest first."""
-    found = {key or ""}
+def secrets_of(key: str | None, headers: Mapping[str, str], url: str = "") -> tuple[str, ...]:
+    """What no error may show, longest first.
+
+    The key, what travels in headers and in a query under names of credentials, passwords of proxies.
+    """
+    from urllib.parse import unquote  # both are loaded with the first failure
+
+    from llmstream.transport.proxies import proxy_secrets
+
+    found = {key or "", *proxy_secrets()}
     for name, value in headers.items():
-        if carries_secret(name):
+        # What is no text is refused with a typed error before it is sent.
+        if isinstance(name, str) and isinstance(value, str) and carries_secret(name):
             found |= {value, value.rpartition(" ")[2]}  # also without the word Bearer
+    for parameter in url.partition("?")[2].split("&"):
+        name, _, value = parameter.partition("=")
+        if carries_secret(name) or name.lower() in _SECRET_PARAMETERS:
+            found |= {value, unquote(value)}
     return tuple(sorted([s for s in found if len(s) >= _SHORTEST_SECRET], key=len, reverse=True))
 
 
@@ -70,6 +89,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a call needs to know.
 
     prepare:     asked before each attempt, since keys and signatures grow old
+    explain:     adds to an error what the address that was asked tells of it
     new_keys:    whether `prepare` may give another key after a refusal
     model, call_id: what observations of the call are told by
     request: what is asked, for observers that want content
@@ -77,6 +97,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     kept:        the ways to an answer that is kept, where it is to be read on after a break
     follows:     whether `decoder` may make one of answers that are kept
     continued:   makes the next request, where the vendor cuts long answers and they are to be continued
+    sockets:     how it goes over a WebSocket; None where it goes by HTTP
     max_output_tokens: what the request may be answered with, for the limiter's estimate
     """
 
@@ -85,6 +106,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     decoder: Callable[[], Decoder]
     decode_error: Callable[[int, dict[str, str], bytes], LLMStreamError]
     content_type: str
+    explain: Callable[[LLMStreamError, HttpRequest], None] = lambda error, http: None
     deadlines: Deadlines = Deadlines()
     retry: Retry = Retry()
     session: aiohttp.ClientSession | None = None
@@ -94,9 +116,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     kept: KeptAnswer | None = None
     follows: bool = True
     continued: Continued | None = None
+    sockets: SocketWay | None = None
     model: str = ""
     call_id: str = ""
     limiter: Limiter | None = None
     max_output_tokens: int = 0
     observe: Observe | None = None
     request: Request | None = None
+
+    def error_of(self, status: int, headers: dict[str, str], body: bytes) -> LLMStreamError:
+        """The typed error of an answer that is no stream, whatever its bytes."""
+        return decoded_error(self.decode_error, status, headers, body, provider=self.provider)

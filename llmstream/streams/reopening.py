@@ -10,7 +10,7 @@ from llmstream.errors import BadRequest, DeadlineExceeded, LLMStreamError
 from llmstream.streams.plan import KeptAnswer, Plan
 from llmstream.streams.reporting import Reporter
 from llmstream.streams.resuming import open_kept, read_kept
-from llmstream.transport.http import Response
+from llmstream.transport.http import Body
 from llmstream.transport.retry import budget_of, wait_before_retry_s
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Reopener", "Rest"]
 
-Rest: TypeAlias = Response | bytes
+Rest: TypeAlias = Body | bytes
 """The rest as a stream, or the whole answer as the vendor keeps it."""
 
 _LOOK_AGAIN_S: Final = 2.0
@@ -76,7 +76,7 @@ class Reopener:
         except BadRequest:  # it is not the stream that is refused
             raise refused from None
 
-    async def _stream(self, position: Position) -> Response:
+    async def _stream(self, position: Position) -> Body:
         call, started = self._call, asyncio.get_running_loop().time()
         prepared = await call.steps.in_time(self._kept.reopen(position), started, "idle")
         call.secrets = prepared.secrets

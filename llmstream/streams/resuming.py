@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from llmstream.dialects.base import Decoder, Dialect, FollowingDecoder, KeepsAnswers, goes_on
+from llmstream.dialects.vendor_errors import decoded_error
 from llmstream.errors import (
     ConnectionFailed,
     ConnectionLost,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import aiohttp
 
     from llmstream.streams.plan import Plan, Prepared
-    from llmstream.transport.http import Response
+    from llmstream.transport.http import Body
 
 __all__ = [
     "ResumeToken",
@@ -99,7 +100,7 @@ def is_break(error: LLMStreamError) -> bool:
             return isinstance(error, ConnectionLost | ConnectionFailed | IncompleteStream)
 
 
-async def open_kept(plan: Plan, prepared: Prepared) -> Response:
+async def open_kept(plan: Plan, prepared: Prepared) -> Body:
     """An answer that is kept, as a stream.
 
     raises: what the vendor says in place of it; TransportError
@@ -109,7 +110,7 @@ async def open_kept(plan: Plan, prepared: Prepared) -> Response:
     return await checked(plan, await send(prepared.http, plan.deadlines, plan.session))
 
 
-async def checked(plan: Plan, response: Response) -> Response:
+async def checked(plan: Plan, response: Body) -> Body:
     """The same response, if it is a stream; else it is closed.
 
     raises: what the vendor says in place of it
@@ -119,7 +120,7 @@ async def checked(plan: Plan, response: Response) -> Response:
         return response
     try:
         body = await response.read_error()
-        raise plan.decode_error(response.status, response.headers, body)
+        raise plan.error_of(response.status, response.headers, body)
     finally:
         response.close()
 
@@ -136,7 +137,7 @@ async def read_kept(plan: Plan, prepared: Prepared) -> bytes:
         if response.status < 400:
             return await response.read_all(_WHOLE_BYTES)
         body = await response.read_error()
-        raise plan.decode_error(response.status, response.headers, body)
+        raise plan.error_of(response.status, response.headers, body)
     finally:
         response.close()
 
@@ -144,6 +145,7 @@ async def read_kept(plan: Plan, prepared: Prepared) -> bytes:
 async def end_kept(
     prepared: Prepared,
     decode_error: Callable[[int, dict[str, str], bytes], LLMStreamError],
+    provider: str,
     deadlines: Deadlines,
     session: aiohttp.ClientSession | None,
 ) -> None:
@@ -168,4 +170,4 @@ async def end_kept(
             f"the vendor did not say within {limit_s:g} s that the answer is ended", reason="first-event"
         ) from None
     if response.status >= 400:
-        raise decode_error(response.status, response.headers, body)
+        raise decoded_error(decode_error, response.status, response.headers, body, provider=provider)

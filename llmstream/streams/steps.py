@@ -91,6 +91,8 @@ class Steps:
             async with asyncio.timeout_at(due[0] if due else None) as timer:
                 self._timer = timer
                 return await step
+        except DeadlineExceeded:  # the step's own
+            raise
         except TimeoutError:
             if self._left:
                 raise ConnectionLost("the stream was left while it was read", retryable=False) from None

@@ -125,11 +125,19 @@ class Structured:
 
 
 def as_structured(value: Any) -> Structured | None:
-    """What a `response_format` says of the type of the answer; None where it names no type."""
+    """What a `response_format` says of the type of the answer; None where it names no type.
+
+    raises: InvalidRequest for what is no type
+    """
     if value is None or isinstance(value, Structured):
         return value
     if value == "json" or isinstance(value, ResponseFormat | collections.abc.Mapping):
         return None
+    if isinstance(value, str):
+        raise InvalidRequest(
+            f'response_format {value!r}: the one text it may be is "json", for any JSON object. '
+            "Else it is a JSON schema, a type or a ResponseFormat."
+        )
     return Structured(value)
 
 

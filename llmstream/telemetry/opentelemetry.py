@@ -54,7 +54,7 @@ class OpenTelemetry:
             from opentelemetry import metrics, trace
         except ImportError:
             raise Unsupported(
-                "OpenTelemetry is not installed; it comes with: pip install 'llmstream[otel]'"
+                "OpenTelemetry is not installed; it comes with: pip install 'llmstream-sdk[otel]'"
             ) from None
         self.wants_content = content
         tracer = trace.get_tracer(_NAME, tracer_provider=tracer_provider)

@@ -10,7 +10,7 @@ from typing import Final, Unpack
 
 import msgspec
 
-from llmstream.errors import LLMStreamError
+from llmstream.errors import DeadlineExceeded, LLMStreamError
 from llmstream.simulator import Recording
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options, Prompt
@@ -52,6 +52,8 @@ async def record(
         async with asyncio.timeout(limit_s):
             response = await send(http, deadlines, model._session)
             failure = await _read(response, pieces, timing, clock)
+    except DeadlineExceeded:  # a TimeoutError too, but of the connection
+        raise
     except TimeoutError:
         failure = deadline_error("total", limit_s)
         if response is None:

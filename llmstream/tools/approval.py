@@ -32,7 +32,8 @@ class Deny:
 class PendingCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """A call that has not run, and what it waits for.
 
-    call_id:     of a sub-agent's call, the id of the call that asked that agent stands before it: "a/b"
+    call_id:     of a sub-agent's call, the id of the call that asked that agent stands before it: "a/b", or
+                 "a/b#2" where another call that waits has that id
     arguments:   raw JSON text, just as it will run
     approval_id: what a decision names it by; "" where it waits for a result from elsewhere
     digest:      over all of the above and the suspension; "" before there is one

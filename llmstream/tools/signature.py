@@ -53,13 +53,13 @@ class Signature:
         self.context_key = self._take_context(types)
         fields: list[Any] = []
         for key, parameter in self._parameters.items():
-            self._refuse_unfillable(key, parameter)
+            self._refuse_unfillable(key, parameter, types)
             absent = (
                 ()
                 if parameter.default is parameter.empty
                 else (msgspec.field(default_factory=lambda: _ABSENT),)
             )
-            fields.append((key, types.get(key, Any), *absent))
+            fields.append((key, types[key], *absent))
         fields.sort(key=len)  # a Struct wants required fields first
         try:
             struct = msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True)
@@ -127,12 +127,17 @@ class Signature:
                 "Types of parameters must be importable from the function's module."
             ) from error
 
-    def _refuse_unfillable(self, key: str, parameter: inspect.Parameter) -> None:
+    def _refuse_unfillable(self, key: str, parameter: inspect.Parameter, types: dict[str, Any]) -> None:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise InvalidRequest(f"tool {self._name}: {parameter} has no JSON form. Name the parameters.")
         if key in ("self", "cls") and parameter.annotation is parameter.empty:
             raise InvalidRequest(
                 f"tool {self._name}: it is a method without its object. Wrap the bound one: tool(obj.method)."
+            )
+        if key not in types:
+            raise InvalidRequest(
+                f"tool {self._name}: the parameter {key} has no type, so the model could not know what to "
+                f"give. Annotate it, as in `{key}: str`, or `{key}: Any` for any JSON value."
             )
 
     def _schema(self, struct: type, descriptions: dict[str, str]) -> dict[str, Any]:

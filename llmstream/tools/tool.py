@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -15,12 +16,15 @@ import msgspec
 
 from llmstream.errors import InvalidToolInput, ToolTimeout
 from llmstream.request import ToolSpec
+from llmstream.tools.blocking import Watched
 from llmstream.tools.context import ToolContext
 from llmstream.tools.option_checks import check_tool_options
 from llmstream.tools.outcome import MAX_RESULT_BYTES, MAX_RESULT_CHARS, ToolOutcome
 from llmstream.tools.signature import object_text
 
 __all__ = ["ArgumentReader", "JSONObject", "NeedsApproval", "Tool"]
+
+_log = logging.getLogger("llmstream")
 
 Progress: TypeAlias = Callable[[Any], object]
 """Told of progress; where it gives an awaitable, the tool waits for that."""
@@ -158,14 +162,18 @@ class Tool:
                 words = f"The tool {self.name} was stopped after {self.timeout_s:g} s."
                 return ToolOutcome.raised(ToolTimeout(words))
             return ToolOutcome.raised(error).fitted(self.max_result_chars, self.max_result_bytes)
-        return ToolOutcome.of(value).fitted(self.max_result_chars, self.max_result_bytes)
+        outcome = ToolOutcome.of(value)
+        if outcome.exception is not None and not isinstance(value, ToolOutcome):
+            kind = type(value).__name__
+            _log.warning("the tool %s gave a %s that cannot be sent: %s", self.name, kind, outcome.exception)
+        return outcome.fitted(self.max_result_chars, self.max_result_bytes)
 
     async def _call(self, args: list[Any], kwargs: dict[str, Any], on_progress: Progress | None) -> Any:
         call = functools.partial(self.function, *args, **kwargs)
         if inspect.isasyncgenfunction(_code_of(self.function)):
-            return await _last(call(), on_progress)
+            return await Watched(_last(call(), on_progress), self.name)
         if inspect.iscoroutinefunction(_code_of(self.function)):
-            return await call()
+            return await Watched(call(), self.name)
         value = await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
         return await value if inspect.isawaitable(value) else value
 

@@ -29,5 +29,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             limit_s = getattr(self, name)
-            if limit_s is not None and not (isinstance(limit_s, int | float) and limit_s >= 0):
-                raise InvalidRequest(f"{name} is a number of seconds, or None for no limit; got {limit_s!r}")
+            if limit_s is not None and not (isinstance(limit_s, int | float) and limit_s > 0):
+                raise InvalidRequest(
+                    f"{name} is a positive number of seconds, or None for no limit; got {limit_s!r}"
+                )

@@ -12,6 +12,7 @@ import asyncio
 import base64
 import binascii
 import mimetypes
+import re
 import socket
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -24,12 +25,15 @@ from yarl import URL
 from llmstream.errors import (
     ConnectionFailed,
     DeadlineExceeded,
+    DecodeError,
     InvalidRequest,
     LimitExceeded,
     TransportError,
 )
+from llmstream.shown_address import shown_address, without_user
 from llmstream.transport.downloads import Downloads
 from llmstream.transport.failures import typed_failure
+from llmstream.transport.http import ENCODINGS
 from llmstream.transport.public_addresses import refused_address, refused_url
 from llmstream.transport.sessions import trust
 
@@ -48,6 +52,8 @@ _MAGIC: Final = (
     (b"OggS", "audio/ogg"),
 )
 _RIFF: Final = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
+_MEDIA_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
+"""source: RFC 6838, 4.2"""
 _URL_CHARS_SHOWN: Final = 200
 
 
@@ -187,6 +193,9 @@ async def _content(response: aiohttp.ClientResponse, url: str, host: str, limits
         if status >= 500 or status in _TRY_AGAIN:
             raise TransportError(words, status=status)
         raise InvalidRequest(words, status=status)
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    if encoding not in ENCODINGS:
+        raise DecodeError(f"{_shown(url)} comes in a content-encoding that is not known: {encoding[:50]!r}")
     if (response.content_length or 0) > limits.max_bytes:
         raise _too_large(url, limits)
     pieces: list[bytes] = []
@@ -225,7 +234,7 @@ def _inside(url: str, limits: Downloads) -> Downloaded:
 
 def _media_type(told: str, data: bytes, url: str) -> str:
     """What the server says, else what the content shows, else what the path ends in."""
-    if told not in _NO_TYPE:
+    if told not in _NO_TYPE and _MEDIA_TYPE.fullmatch(told):
         return told
     if data[:4] == b"RIFF" and data[8:12] in _RIFF:
         return _RIFF[data[8:12]]
@@ -243,6 +252,9 @@ def _shown(url: str) -> str:
     """A URL for an error: without credentials and query, which may be a signature, and not too long."""
     if url[:5].lower() == "data:":
         return "a data URL"
-    scheme, _, rest = url.partition("://")
-    authority, slash, path = rest.partition("?")[0].partition("#")[0].partition("/")
-    return repr(f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"[:_URL_CHARS_SHOWN])
+    scheme, mark, rest = url.partition("://")
+    rest = without_user(rest)
+    if not (mark and rest) or scheme.lower() not in ("http", "https"):
+        return shown_address(url)  # where its credentials or its query begin nobody can tell
+    authority, slash, path = re.split(r"[?#;\\]", rest, maxsplit=1)[0].partition("/")
+    return repr(f"{scheme}://{authority}{slash}{path}"[:_URL_CHARS_SHOWN])

@@ -3,36 +3,52 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp import http_exceptions
 
 from llmstream import errors
+from llmstream.transport.tls_words import tls_words
 
-__all__ = ["typed_failure"]
+__all__ = ["login_wanted", "typed_failure"]
 
 _WORDS_CHARS = 200
+_CHECK_PROXY = "Check HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment."
+_TLS_FAILURES = (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)
+_PORTS = {"http": 80, "https": 443}
+_PASSING_STATUS = frozenset({408, 429})
 
 
-def typed_failure(error: BaseException, host: str, *, answered: bool) -> errors.LLMStreamError:
+def typed_failure(
+    error: BaseException, host: str, *, answered: bool, proxy: str | None = None
+) -> errors.LLMStreamError:
     """The typed error for whatever went wrong on the way to `host`.
 
     answered: whether the answer's headers had come
+    proxy:    address of the proxy on the way; never shown
     """
     match error:
         case errors.LLMStreamError():
             return error
-        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
-            return errors.TLSError(
-                f"no trusted connection to {host}: {error}. Set SSL_CERT_FILE to the CA bundle to trust."
-            )
-        case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
+        case aiohttp.ClientHttpProxyError():
+            return _refused_by_proxy(error, host)
+        case aiohttp.ClientConnectorError() if proxy is not None and _is_of_proxy(error, proxy):
             return errors.ProxyError(
-                f"the proxy did not connect to {host}: {_words(error)}. "
-                "Check HTTPS_PROXY and NO_PROXY in the environment."
+                f"no connection to the proxy on the way to {host}: {_cause_at_proxy(error)}. {_CHECK_PROXY}",
+                retryable=not isinstance(error, _TLS_FAILURES),
             )
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
+            return errors.TLSError(f"no trusted connection to {host}: {tls_words(error)}")
+        case aiohttp.InvalidURL() if proxy is not None and str(error.url) == proxy:
+            return errors.ProxyError(f"the proxy on the way to {host} has no usable address. {_CHECK_PROXY}")
         case aiohttp.InvalidURL() | UnicodeError():  # of a name that IDNA does not know
-            return errors.InvalidRequest(f"not a usable address: {error}. Check base_url.")
+            # Its text is the whole address, with whatever password or key stands in it.
+            return errors.InvalidRequest(
+                f"the address of {host or 'the model'} is not usable. Check base_url."
+            )
         case aiohttp.ConnectionTimeoutError() | aiohttp.ServerTimeoutError():
             return errors.DeadlineExceeded(
                 f"no connection to {host} in time. Raise Deadlines(connect_s=...) if it is only slow.",
@@ -46,11 +62,51 @@ def typed_failure(error: BaseException, host: str, *, answered: bool) -> errors.
             return errors.DecodeError(f"the compressed body from {host} cannot be read: {_words(error)}")
         case http_exceptions.HttpProcessingError() | aiohttp.ClientResponseError():
             return errors.ProtocolError(f"{host} broke the rules of HTTP: {_words(error)}", retryable=True)
+        case aiohttp.ClientPayloadError():  # its own words quote another of aiohttp's errors
+            return errors.ConnectionLost(f"the connection to {host} closed in the middle of the answer")
         case aiohttp.ClientError() | OSError() | asyncio.IncompleteReadError():
             when = "while it answered" if answered else "before it answered"
             return errors.ConnectionLost(f"the connection to {host} broke {when}: {_words(error)}")
         case _:
             return errors.TransportError(f"the request to {host} failed: {_words(error)}")
+
+
+def login_wanted(host: str) -> errors.ProxyError:
+    """The proxy's refusal of whoever does not say who they are."""
+    return errors.ProxyError(
+        f"the proxy on the way to {host} wants a login: HTTP 407. Put it into HTTP_PROXY or HTTPS_PROXY, "
+        "as in http://user:password@host:port.",
+        status=407,
+    )
+
+
+def _refused_by_proxy(error: aiohttp.ClientHttpProxyError, host: str) -> errors.ProxyError:
+    """An answer to CONNECT that is no connection: the proxy's failures pass, its refusals stay."""
+    if error.status == 407:
+        return login_wanted(host)
+    return errors.ProxyError(
+        f"the proxy did not connect to {host}: HTTP {error.status}. {_CHECK_PROXY}",
+        status=error.status,
+        retryable=error.status >= 500 or error.status in _PASSING_STATUS,
+    )
+
+
+def _is_of_proxy(error: aiohttp.ClientConnectorError, proxy: str) -> bool:
+    """Whether it is the proxy that could not be reached, and not what lies behind it."""
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return True
+    at = urlsplit(proxy)
+    return error.host == at.hostname and error.port == (at.port or _PORTS[at.scheme])
+
+
+def _cause_at_proxy(error: aiohttp.ClientConnectorError) -> str:
+    """Why, without the addresses that an error of the system may hold."""
+    if isinstance(error, _TLS_FAILURES):
+        return "TLS failed"
+    cause = error.os_error
+    if isinstance(error, aiohttp.ClientConnectorDNSError) or isinstance(cause, socket.gaierror):
+        return "its name is not known"
+    return os.strerror(cause.errno) if cause.errno else type(cause).__name__
 
 
 def _of_encoding(error: BaseException) -> bool:
@@ -66,8 +122,6 @@ def _words(error: BaseException) -> str:
     """The error's own words, without the connection key that aiohttp may print."""
     if isinstance(error, aiohttp.ClientConnectorError):
         return str(error.os_error.strerror or error.os_error)
-    if isinstance(error, aiohttp.ClientHttpProxyError):
-        return f"HTTP {error.status}"
     if isinstance(error, aiohttp.ClientResponseError | http_exceptions.HttpProcessingError):
         return " ".join(str(error.message).split())[:_WORDS_CHARS]  # its str() has the whole address
     words = " ".join(str(error).partition("ConnectionKey(")[0].split())

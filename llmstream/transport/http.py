@@ -7,7 +7,7 @@ import functools
 import io
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -18,26 +18,59 @@ from llmstream.errors import (
     InvalidRequest,
     LimitExceeded,
     LLMStreamError,
-    ProxyError,
     RedirectRefused,
 )
 from llmstream.exchange import HttpRequest
+from llmstream.shown_address import shown_address
 from llmstream.transport.careful_protocol import reused
 from llmstream.transport.deadlines import Deadlines
-from llmstream.transport.failures import typed_failure
-from llmstream.transport.sessions import current_session, proxy_for
+from llmstream.transport.failures import login_wanted, typed_failure
+from llmstream.transport.proxies import proxy_for
+from llmstream.transport.sessions import current_session
 
-__all__ = ["Response", "send"]
+__all__ = ["ENCODINGS", "Body", "Response", "check_answer", "check_headers", "parsed_url", "send"]
 
 _ERROR_BODY_BYTES: Final = 64 * 1024
 _ERROR_BODY_S: Final = 5.0
 _LARGE_BODY_BYTES: Final = 512 * 1024
-_ENCODINGS: Final = frozenset({"", "identity", "gzip", "deflate", "br", "zstd"})
+ENCODINGS: Final = frozenset({"", "identity", "gzip", "deflate", "br", "zstd"})
+"""What aiohttp decodes, or refuses where the package for it is missing."""
 _DRAIN_BYTES: Final = 64 * 1024
 _DRAIN_S: Final = 0.25
 _STATUS_REDIRECT: Final = range(300, 400)
 _STATUS_PROXY: Final = 407
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
+
+
+class Body(Protocol):
+    """What an answer is read from, whichever way it comes; see `Response`."""
+
+    status: int
+    headers: dict[str, str]
+
+    async def read(self) -> bytes:
+        """The next piece; b"" at the end."""
+        ...
+
+    async def read_error(self) -> bytes:
+        """What an error answer says."""
+        ...
+
+    async def read_all(self, max_bytes: int) -> bytes:
+        """The whole of an answer that is no stream."""
+        ...
+
+    def abort(self, error: LLMStreamError) -> None:
+        """Ends it now, with this error."""
+        ...
+
+    def close(self) -> None:
+        """Leaves it now."""
+        ...
+
+    async def finish(self) -> None:
+        """Lets the connection serve again where it can."""
+        ...
 
 
 class Response:
@@ -140,11 +173,27 @@ async def send(
     session: the caller's own; by default the pooled one of the running loop
     raises:  TransportError, InvalidRequest; RedirectRefused for any 3xx, ProxyError for 407
     """
-    url, scheme, host = _parsed(request.url)
-    _check_headers(request.headers)
+    url, scheme, host, port = parsed_url(request.url)
+    check_headers(request.headers)
     if session is None:
         session = await current_session()
-    response = await _ask(session, request, url, deadlines, proxy_for(scheme, host))
+    response = await _ask(session, request, url, deadlines, proxy_for(scheme, host, port))
+    check_answer(response, host)
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    if encoding not in ENCODINGS and response.status < 400:  # of a refusal, the status says enough
+        response.close()
+        raise DecodeError(
+            f"{host} answers in a content-encoding that nobody asked for and that is not known: {encoding!r}",
+            status=response.status,
+        )
+    return Response(response, host)
+
+
+def check_answer(response: aiohttp.ClientResponse, host: str) -> None:
+    """Whether the answer is of the server that was asked; closes any other.
+
+    raises: RedirectRefused for any 3xx, ProxyError for 407
+    """
     if response.status in _STATUS_REDIRECT:
         response.close()
         target = _target(response.headers.get("location", ""))
@@ -155,28 +204,19 @@ async def send(
         )
     if response.status == _STATUS_PROXY:  # of plain http the proxy answers itself; a vendor never says so
         response.close()
-        raise ProxyError(
-            f"the proxy on the way to {host} wants a login: HTTP 407. Put it into HTTP_PROXY or HTTPS_PROXY, "
-            "as in http://user:password@host:port.",
-            status=response.status,
-        )
-    encoding = response.headers.get("content-encoding", "").strip().lower()
-    if encoding not in _ENCODINGS and response.status < 400:  # of a refusal, the status says enough
-        response.close()
-        raise DecodeError(
-            f"{host} answers in a content-encoding that nobody asked for and that is not known: {encoding!r}",
-            status=response.status,
-        )
-    return Response(response, host)
+        raise login_wanted(host)
 
 
 @functools.lru_cache(maxsize=256)
-def _parsed(url: str) -> tuple[URL, str, str]:
-    """An address as aiohttp wants it, its scheme and its host."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidRequest(f"not an http or https address: {url!r}. Check base_url.")
-    return URL(url, encoded=True), parts.scheme, parts.hostname
+def parsed_url(url: str) -> tuple[URL, str, str, int | None]:
+    """An address as aiohttp wants it, its scheme, its host and its port where it has one."""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname:
+            return URL(url, encoded=True), parts.scheme, parts.hostname, parts.port
+    except ValueError:  # a port that is no number, an unclosed bracket, a host that is no name
+        pass
+    raise InvalidRequest(f"not an http or https address: {shown_address(url)}. Check base_url.")
 
 
 def _target(location: str) -> str:
@@ -212,7 +252,7 @@ async def _ask(
         except Exception as error:
             if reused.get() and _went_stale(error):
                 continue  # nothing of the request was answered; the pool has one connection less
-            failure = typed_failure(error, url.raw_host or "", answered=False)
+            failure = typed_failure(error, url.raw_host or "", answered=False, proxy=proxy)
         raise failure  # outside of the handler: aiohttp's exception would hold the headers that were sent
 
 
@@ -233,7 +273,7 @@ def _went_stale(error: Exception) -> bool:
     return isinstance(error, aiohttp.ClientOSError) and not isinstance(error, aiohttp.ClientConnectorError)
 
 
-def _check_headers(headers: Mapping[str, str]) -> None:
+def check_headers(headers: Mapping[str, str]) -> None:
     """Whether HTTP can carry them; all in one look, and only where that fails one by one.
 
     raises: InvalidRequest
@@ -247,7 +287,9 @@ def _check_headers(headers: Mapping[str, str]) -> None:
             _check_header(name, value)
 
 
-def _check_header(name: str, value: object) -> None:
+def _check_header(name: object, value: object) -> None:
+    if not isinstance(name, str):
+        raise InvalidRequest(f"the name of a header is text, not {type(name).__name__}")
     if not _TOKEN.fullmatch(name):
         raise InvalidRequest(f"{name!r} is no name of a header")
     if not isinstance(value, str):

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from llmstream.errors import InvalidRequest
 from llmstream.transport.rate_headers import RateState, rate_states
+from llmstream.usage import MOST_TOKENS
 
 __all__ = ["Limiter", "Permit"]
 
@@ -134,7 +135,7 @@ class Limiter:
             if tokens is not None:
                 now = self._clock()
                 self._tokens.refill(now)
-                self._tokens.spend(tokens - estimate)
+                self._tokens.correct(_believable(tokens) - estimate)
             self._wake_first()
 
     def learn(self, headers: Mapping[str, str]) -> None:
@@ -211,6 +212,15 @@ class _Allowance:
         """Takes so much, into debt if need be; a negative amount gives back."""
         self.level = min(self.size, self.level - amount)
 
+    def correct(self, amount: float) -> None:
+        """Takes what an answer cost beyond its estimate: at most into a debt that a minute pays.
+
+        A vendor counts the tokens, and one wrong count must not stop every stream for years.
+        """
+        before = self.level
+        self.spend(amount)
+        self.level = max(self.level, min(before, -self.size))
+
     def learn(self, state: RateState, now: float) -> None:
         """Never believes to have more than the vendor says."""
         if self._given == math.inf:
@@ -257,6 +267,11 @@ class _Waiter:
             _set(turn)
         elif not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_set, turn)
+
+
+def _believable(tokens: float) -> float:
+    """A count as a number that can be computed with, whoever has counted."""
+    return float(min(tokens, MOST_TOKENS)) if tokens > 0 else 0.0
 
 
 def _loop_time() -> float:

@@ -49,7 +49,11 @@ _NOT_PUBLIC_V4: Final = tuple(
 )
 """source: IANA IPv4 Special-Purpose Address Registry"""
 
-_METADATA_V6: Final = (IPv6Network("fe80::/10"), IPv6Network("fd00:ec2::/32"))
+_METADATA_V6: Final = (
+    IPv6Network("fe80::/10"),
+    IPv6Network("fd00:ec2::/32"),  # AWS
+    IPv6Network("fd20:ce::254/128"),  # Google
+)
 _PRIVATE_V6: Final = (IPv6Network("fc00::/7"), IPv6Network("::1/128"))
 _PUBLIC_V6: Final = IPv6Network("2000::/3")
 _NOT_PUBLIC_V6: Final = tuple(

@@ -6,7 +6,6 @@ import asyncio
 import functools
 import os
 import ssl
-import urllib.request
 from collections.abc import AsyncGenerator
 from typing import Final
 
@@ -15,7 +14,7 @@ import aiohttp
 from llmstream.transport.careful_protocol import CarefulConnector
 from llmstream.transport.loop_bound import LoopBound
 
-__all__ = ["close_session", "current_session", "proxy_for", "trust"]
+__all__ = ["close_session", "current_session", "trust"]
 
 _CA_VARIABLES: Final = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _READ_BUFFER_BYTES: Final = 64 * 1024
@@ -62,13 +61,3 @@ def _context(path: str, changed_ns: int) -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.load_verify_locations(path)
     return context
-
-
-def proxy_for(scheme: str, host: str) -> str | None:
-    """The proxy that the environment asks for, or None; loopback is never proxied."""
-    if host in ("localhost", "127.0.0.1", "::1"):
-        return None
-    proxies = urllib.request.getproxies()
-    if not proxies or urllib.request.proxy_bypass(host):  # which reads the environment twice again
-        return None
-    return proxies.get(scheme) or proxies.get("all")

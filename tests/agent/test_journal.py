@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import llmstream as ls
 from llmstream.agent import Hooks, Rewrite
-from llmstream.agent.journal import RunJournal
-from llmstream.agent.journal_lines import read_lines
+from llmstream.agent.journal import RunJournal, _copy_prefix
+from llmstream.agent.journal_lines import Line, encode_line, read_lines
 from llmstream.chats import Message, Role, ToolCall, ToolResult
 from llmstream.simulator import Call, Cut, Turn
 from llmstream.streams.history import mended
@@ -264,3 +266,106 @@ async def test_an_id_that_every_step_uses_means_the_call_of_its_step(tmp_path: P
     ]
     await run.call(1, call, repeatable=True)
     assert "safe to repeat" in agent.recover(journal)[4].tool_results[0].content
+
+
+async def lines_of(path: Path, *names: str) -> ls.Journal:
+    journal = ls.Journal(path)
+    for name in names:
+        await journal.write(Line("run", name, agent=name))
+    return journal
+
+
+def runs(path: Path) -> list[str]:
+    return [line.run for line in read_lines(str(path))]
+
+
+class Failing:
+    """A disk on which the next write, sync or cut fails, after half of what was to be written."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, journal: ls.Journal, *kinds: str) -> None:
+        self.journal, self.left = journal, set(kinds)
+        real = {"write": os.write, "fsync": os.fsync, "ftruncate": os.ftruncate}
+
+        def failing(kind: str, number: int) -> Callable[..., object]:
+            def call(file: int, *rest: object) -> object:
+                if kind not in self.left:
+                    return real[kind](file, *rest)  # type: ignore[operator]
+                if kind == "write":
+                    self.left.discard("write")
+                    data = bytes(rest[0])  # type: ignore[arg-type]
+                    real["write"](file, data[: len(data) // 2])
+                raise OSError(number, kind)
+
+            return call
+
+        monkeypatch.setattr(os, "write", failing("write", errno.ENOSPC))
+        monkeypatch.setattr(os, "fsync", failing("fsync", errno.EIO))
+        monkeypatch.setattr(os, "ftruncate", failing("ftruncate", errno.EIO))
+
+
+@pytest.mark.parametrize("kind", ["write", "fsync"])
+async def test_a_failed_write_that_cannot_be_taken_back_harms_no_other_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    path = tmp_path / "journal"
+    journal = await lines_of(path, "a", "b")
+    disk = Failing(monkeypatch, journal, kind, "ftruncate")
+    with pytest.raises(OSError, match=kind):  # and not the ftruncate's
+        await journal.write(Line("run", "lost"))
+    disk.left.clear()
+    await journal.write(Line("run", "c"))
+    assert runs(path) == ["a", "b", "c"]
+    journal.close()
+
+
+async def test_a_disk_that_never_shortens_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "journal"
+    journal = await lines_of(path, "a", "b")
+    Failing(monkeypatch, journal, "write", "ftruncate")
+    with pytest.raises(OSError, match="write"):
+        await journal.write(Line("run", "lost"))
+    await journal.write(Line("run", "c"))
+    assert runs(path) == ["a", "b", "c"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    journal.close()
+
+
+async def test_every_turned_bit_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    (await lines_of(path, "first", "second", "third")).close()
+    whole, told = path.read_bytes(), runs(path)
+    turned = tmp_path / "turned"
+    for place in range(len(whole)):
+        for bit in range(8):
+            data = bytearray(whole)
+            data[place] ^= 1 << bit
+            turned.write_bytes(data)
+            try:
+                found = runs(turned)
+            except ls.DecodeError:
+                continue
+            # What is read is what was written; the end of the last line may have been lost.
+            assert found == told[: len(found)]
+            assert len(found) == len(told) or place == len(whole) - 1
+
+
+def test_a_journal_from_before_checksums_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    path.write_bytes(b'{"type":"run","run":"old"}\n' + encode_line(Line("run", "new")))
+    assert runs(path) == ["old", "new"]
+    path.write_bytes(encode_line(Line("run", "new")) + b'{"type":"run","run":"forged"}\n')
+    with pytest.raises(ls.DecodeError, match="line 2"):
+        runs(path)
+
+
+async def test_copies_of_killed_processes_are_removed(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    (await lines_of(path, "a")).close()
+    left, fresh = (tmp_path / f"{_copy_prefix(str(path))}{n}.tmp" for n in (1, 2))
+    other = tmp_path / f"{_copy_prefix('another')}1.tmp"
+    for copy in (left, fresh, other):
+        copy.write_bytes(b"words")
+    for copy in (left, other):
+        os.utime(copy, (1, 1))
+    (await lines_of(path, "b")).close()
+    assert [copy.exists() for copy in (left, fresh, other)] == [False, True, True]

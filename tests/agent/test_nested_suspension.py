@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import msgspec
 import pytest
+from aiohttp import web
 
 import llmstream as ls
 from llmstream.agent import PendingCall, nested_event
@@ -286,3 +290,108 @@ async def suspended_with_own(agent: ls.Agent) -> ls.Suspension:
     assert run.suspended is not None
     assert [p.agent for p in run.suspended.pending] == ["", "clerk"]
     return run.suspended
+
+
+def spec(name: str) -> ls.ToolSpec:
+    return ls.ToolSpec(name, "Runs elsewhere.", {"type": "object", "properties": {"q": {"type": "string"}}})
+
+
+def answered(*calls: tuple[str, str, str]) -> bytes:
+    """A stream of Chat Completions: calls by id, name and arguments, or text where there are none."""
+    named = [
+        {"index": n, "id": i, "type": "function", "function": {"name": name, "arguments": arguments}}
+        for n, (i, name, arguments) in enumerate(calls)
+    ]
+    delta = {"tool_calls": named} if named else {"content": "Done."}
+    reason = "tool_calls" if named else "stop"
+    chunk = {"id": "1", "model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
+    return f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
+
+
+@pytest.mark.parametrize("key", [None, b"key"])
+async def test_an_id_with_a_slash_is_no_sub_agents_call(serve: Any, key: bytes | None) -> None:
+    """The model asks `sub` as "x" and a tool as "x/y"; the sub-agent's model asks another as "y"."""
+
+    async def vendor(request: web.Request) -> web.Response:
+        body = await request.json()
+        names = {tool["function"]["name"] for tool in body["tools"]}
+        if any(message["role"] == "tool" for message in body["messages"]):
+            found = answered()
+        elif "sub" in names:
+            found = answered(("x", "sub", '{"prompt":"p"}'), ("x/y", "ext", '{"q":"harmless"}'))
+        else:
+            found = answered(("y", "ext2", '{"q":"dangerous"}'))
+        return web.Response(body=found, content_type="text/event-stream")
+
+    model = ls.Model("openai:m", base_url=await serve(vendor), api_key="a-key")
+    inner = ls.Agent(model, name="sub", tools=[spec("ext2")])
+    agent = ls.Agent(model, name="a", tools=[inner.as_tool("sub", "Asks."), spec("ext")], approval_key=key)
+    run = agent.stream("Go.")
+    await run.collect()
+    assert run.suspended is not None
+    pending = {p.call_id: p.name for p in run.suspended.pending}
+    assert pending == {"x/y": "ext", "x/y#2": "ext2"}
+    again = agent.resume(run.suspended, {}, results=[ToolResult("x/y", "of ext")])
+    await again.collect()
+    assert again.suspended is not None
+    (left,) = again.suspended.pending
+    assert left.name == "ext2"
+    last = agent.resume(again.suspended, {}, results=[ToolResult(left.call_id, "of ext2")])
+    await last.collect()
+    assert last.suspended is None
+    given = {r.tool_call_id: r.content for m in last.messages() for r in m.tool_results}
+    assert given == {"x": "Done.", "x/y": "of ext"}
+
+
+async def test_two_calls_that_wait_under_one_id_are_refused() -> None:
+    agent = ls.Agent(ScriptedModel(Turn(calls=(Call("ext"), Call("ext"))), "Done."), tools=[spec("ext")])
+    run = agent.stream("Go.")
+    await run.collect()
+    assert run.suspended is not None
+    first, second = run.suspended.pending
+    made = type(run.suspended).sealed(
+        run.suspended.messages,
+        [first, msgspec.structs.replace(second, call_id=first.call_id)],
+        [],
+        agent="",
+        step=1,
+        usage_by_model={},
+        cost_estimate=None,
+        key=None,
+        ttl_s=None,
+    )
+    with pytest.raises(ls.InvalidRequest, match="two calls"):
+        agent.resume(made, {}, results=[ToolResult(run.suspended.pending[0].call_id, "one")])
+    assert ran == []
+
+
+@pytest.mark.parametrize("digest", ["ü", "\ud800", "", "x" * 64])
+async def test_a_digest_of_any_characters_is_an_altered_suspension(digest: str) -> None:
+    agent = ls.Agent(ScriptedModel(Turn(calls=(Call("ext"),)), "Done."), tools=[spec("ext")])
+    run = agent.stream("Go.")
+    await run.collect()
+    assert run.suspended is not None
+    pending = tuple([msgspec.structs.replace(p, digest=digest) for p in run.suspended.pending])
+    for altered in (
+        msgspec.structs.replace(run.suspended, seal=digest),
+        msgspec.structs.replace(run.suspended, pending=pending),
+    ):
+        with pytest.raises(ls.InvalidRequest, match="altered"):
+            agent.resume(altered, {}, results=[ToolResult(run.suspended.pending[0].call_id, "one")])
+
+
+async def test_claims_of_expired_suspensions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    from llmstream.agent import resumption
+
+    monkeypatch.setattr(
+        resumption, "_claimed", {f"old{n}": 1.0 for n in range(2000)} | {"open": float("inf")}
+    )
+    monkeypatch.setattr(resumption, "_next_look", 1000)
+    agent = ls.Agent(ScriptedModel(Turn(calls=(Call("ext"),)), "Done."), tools=[spec("ext")])
+    run = agent.stream("Go.")
+    await run.collect()
+    assert run.suspended is not None
+    await agent.resume(
+        run.suspended, {}, results=[ToolResult(run.suspended.pending[0].call_id, "one")]
+    ).collect()
+    assert set(resumption._claimed) == {"open", run.suspended.id}

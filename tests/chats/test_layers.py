@@ -14,6 +14,7 @@ ORDER = [
     "role",
     "content",
     "message",
+    "openai_form",
     "copying",
     "history",
     "follow",

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from llmstream.chats import Image, Message, Role, Text, ToolCall, ToolResult
+import pytest
+
+from llmstream.chats import (
+    Chat,
+    Image,
+    Message,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    dump_messages,
+    load_messages,
+)
+from llmstream.errors import InvalidRequest
 
 
 def test_new_takes_any_parts_or_none_and_starts_without_metadata() -> None:
@@ -50,3 +63,23 @@ def test_with_meta_leaves_the_original_alone() -> None:
     message = Message.user("x")
     assert message.with_meta("k", 1).with_meta("l", 2).metadata == {"k": 1, "l": 2}
     assert message.metadata is None
+
+
+@pytest.mark.parametrize("given", [("user", "hello"), ("assistant", "Hi there."), ("", "user", "hello")])
+def test_a_role_and_a_text_are_not_mistaken_for_a_sender_and_a_role(given) -> None:
+    with pytest.raises(InvalidRequest, match=r"Message.user\(text\)"):
+        Message(*given)
+
+
+def test_a_role_that_another_system_uses_stays_what_it_is() -> None:
+    message = Message("bob", "moderator", (Text("Hi"),))
+    assert load_messages(dump_messages([message])) == [message]
+    entry = '{"sender":"user","role":"moderator","parts":[]}'
+    saved = f'{{"format":"llmstream.chat","version":1,"messages":[{entry}]}}'
+    (loaded,) = Chat.from_json(saved).messages()
+    assert (loaded.sender, loaded.role) == ("user", "moderator")
+
+
+def test_a_role_says_whether_it_is_valid() -> None:
+    assert Role.valid("tool")
+    assert not Role.valid("moderator")

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,9 +80,11 @@ def spawn() -> Spawn:
 
 
 @pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No keys, models or addresses of whoever runs the tests."""
+def plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No keys, models, addresses or conversations of whoever runs the tests."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for name in (
+        "LLMSTREAM_HISTORY",
         "LLMSTREAM_MODEL",
         "LLMSTREAM_TRACEBACK",
         "OPENAI_API_KEY",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 import signal
+import socket
 import xml.etree.ElementTree as ET
 from itertools import pairwise
 from types import SimpleNamespace
@@ -226,6 +228,40 @@ def test_the_plot_is_well_formed_and_has_a_curve_each():
     assert "sim:<a&b>" in drawn.find("{http://www.w3.org/2000/svg}title").text
 
 
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def texts_of(drawn: ET.Element) -> dict[str, ET.Element]:
+    return {text.text: text for text in drawn.iter(f"{SVG}text")}
+
+
+@pytest.mark.parametrize("factor", [1e-6, 0.0011, 0.1, 1.0, 70.0])
+def test_every_tick_of_the_plot_is_inside_it(factor):
+    found = report(*(sample(n, first_token_s=factor * n, end_s=factor * 9 * n) for n in range(1, 12)))
+    drawn = ET.fromstring(svg(found))
+    width = float(drawn.attrib["viewBox"].split()[2])
+    ticks = {name: t for name, t in texts_of(drawn).items() if re.fullmatch(r"[\d.]+ [mu]?s", name)}
+    assert len(ticks) >= 2
+    for name, tick in ticks.items():
+        half = len(name) * 12 * 0.6 / 2
+        assert half < float(tick.attrib["x"]) < width - half
+    points = " ".join(line.attrib["points"] for line in drawn.iter(f"{SVG}polyline"))
+    xs = [float(x) for x in re.findall(r"([\d.]+),", points)]
+    assert 0 < min(xs) <= max(xs) < width
+
+
+def test_the_plot_names_its_axes_and_percentiles():
+    drawn = ET.fromstring(svg(report(*(sample(n, first_token_s=0.1 + n) for n in range(101)))))
+    texts = texts_of(drawn)
+    assert "time since the request was due (logarithmic scale)" in texts
+    assert "share of requests" in texts
+    assert {"p50", "p99"} <= set(texts)
+    assert "first token: p50 50.1 s, p99 99.1 s" in texts
+    marks = [title.text for title in drawn.iter(f"{SVG}title")]
+    assert "first token p50: 50.1 s" in marks
+    assert "end to end p99: 1.20 s" in marks
+
+
 # Progress
 
 
@@ -325,6 +361,32 @@ def test_failures_are_counted_by_code_and_not_tried_again(bench, simulate, monke
     assert done.status == 3
     assert "errors: 3 of 3: 3 overloaded" in done.out
     assert len(simulator.requests) == 3
+
+
+def test_failures_are_explained_once_with_the_address(bench, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        done = bench("-m", "openai:m", "--base-url", url, "-n", 3, "--warmup", 0)
+    assert done.status == 3
+    assert done.out.count("cannot connect to 127.0.0.1") == 1
+    assert done.out.count(f"the requests went to {url}") == 1
+    assert "base_url" not in done.out
+    assert "overhead" not in done.out
+
+
+def test_the_overhead_of_a_moment_is_not_told():
+    assert "overhead: the run was too short to measure it" in report_lines(report(sample(0), wall_s=0.1))
+    lines = list(report_lines(report(sample(0), wall_s=2.0)))
+    assert "overhead: this process took 25% of a core, its simulator included" in lines
+    assert "  its event loop ran 1.00 ms (p50) and 1.00 ms (p99) late:" in lines
+
+
+def test_a_model_without_a_provider_is_guessed(bench):
+    done = bench("-m", "gpt-5")
+    assert done.status == 2
+    assert "Did you mean openai:gpt-5?" in done.err
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,125 @@ def test_a_conversation_is_saved_and_continued(ask, tmp_path):
     assert [m.text_content for m in Chat.load(talk)] == [*texts, "Dark."]
 
 
+def test_continuing_saves_in_the_same_file(ask, tmp_path):
+    talk = tmp_path / "talk.json"
+    ask(says("Blue."), "--save", str(talk), "Why?")
+    done = ask(says("Dark."), "--continue", str(talk), "And?")
+    assert (done.status, done.err) == (0, "")
+    assert [m.text_content for m in Chat.load(talk)] == ["Why?", "Blue.", "And?", "Dark."]
+
+
+def test_continuing_into_another_file_leaves_the_first(ask, tmp_path):
+    talk, other = tmp_path / "talk.json", tmp_path / "other.json"
+    ask(says("Blue."), "--save", str(talk), "Why?")
+    before = talk.read_bytes()
+    assert ask(says("Dark."), "--continue", str(talk), "--save", str(other), "And?").status == 0
+    assert talk.read_bytes() == before
+    assert len(Chat.load(other)) == 4
+
+
+def test_saving_overwrites_nothing_unasked(ask, tmp_path):
+    talk = tmp_path / "talk.json"
+    ask(says("Blue."), "--save", str(talk), "Why?")
+    before = talk.read_bytes()
+    done = ask(says("Red."), "--save", str(talk), "Another?")
+    assert (done.status, done.out, done.requests) == (2, "", [])
+    assert f"{talk} exists already" in done.err
+    assert f"--continue {talk}" in done.err
+    assert "--force" in done.err
+    assert talk.read_bytes() == before
+    assert ask(says("Red."), "--save", str(talk), "--force", "Another?").status == 0
+    assert [m.text_content for m in Chat.load(talk)] == ["Another?", "Red."]
+
+
+def test_a_turn_that_failed_leaves_the_saved_conversation(ask, tmp_path):
+    talk = tmp_path / "talk.json"
+    ask(says("Blue."), "--save", str(talk), "Why?")
+    before = talk.read_bytes()
+    assert ask(says("", fault=Refuse(status=400)), "--continue", str(talk), "And?").status == 3
+    assert talk.read_bytes() == before
+
+
+def test_the_last_conversation_goes_on(ask, tmp_path):
+    ask(says("Blue."), "--system", "Be brief.", "Why?")
+    done = ask(says("Dark."), "-c", "And?")
+    assert [m.text_content for m in done.requests[0].messages] == ["Be brief.", "Why?", "Blue.", "And?"]
+    last = tmp_path / "state" / "llmstream" / "last.json"
+    assert len(Chat.load(last)) == 5
+    assert last.stat().st_mode & 0o777 == 0o600
+
+
+def test_without_a_last_conversation_none_goes_on(ask, monkeypatch):
+    done = ask(says("Dark."), "-c", "And?")
+    assert (done.status, done.requests) == (2, [])
+    assert "there is no last conversation" in done.err
+    monkeypatch.setenv("LLMSTREAM_HISTORY", "off")
+    ask(says("Blue."), "Why?")
+    monkeypatch.delenv("LLMSTREAM_HISTORY")
+    assert ask(says("Dark."), "-c", "And?").status == 2
+
+
+def test_a_home_that_cannot_be_written_is_no_obstacle(ask, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null/nowhere")
+    assert ask(says("Blue."), "Why?").status == 0
+
+
+def test_a_conversation_goes_on_with_its_model(simulate, capsys, monkeypatch, tmp_path):
+    simulator = simulate(says("So."))
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{simulator.url}/v1")
+    monkeypatch.setenv("LLMSTREAM_MODEL", "openai:another")
+    assert main(["chat", "-m", "openai:first", "--save", str(tmp_path / "t.json"), "Hi"]) == 0
+    assert main(["chat", "-c", "And?"]) == 0
+    assert main(["chat", "--continue", str(tmp_path / "t.json"), "And?"]) == 0
+    assert main(["chat", "And?"]) == 0
+    models = [received.request.model for received in simulator.requests]
+    assert models == ["first", "first", "first", "another"]
+
+
+def test_a_model_at_ones_own_address_is_not_noted(ask, capsys):
+    """What was said to one's own server is not to go to the vendor by leaving out --base-url."""
+    ask(says("Blue."), "Why?")
+    assert main(["chat", "-c", "And?"]) == 2
+    assert "no model" in capsys.readouterr().err
+
+
+def test_files_go_with_the_prompt(ask, tmp_path):
+    image, text = tmp_path / "a.bin", tmp_path / "notes.txt"
+    image.write_bytes(b"\x89PNG\r\n\x1a\n...")
+    text.write_text("one\ntwo")
+    done = ask(says("So."), "-a", str(image), "-a", str(text), "What", "is it?")
+    assert done.status == 0, done.err
+    parts = done.requests[0].messages[0].parts
+    assert [part.part_kind for part in parts] == ["image", "text", "text"]
+    assert parts[0].media_type == "image/png"
+    assert parts[1].text == "notes.txt:\n\none\ntwo"
+
+
+def test_a_pdf_alone_is_a_prompt(ask, tmp_path):
+    file = tmp_path / "a.pdf"
+    file.write_bytes(b"%PDF-1.7 ...")
+    done = ask(says("So."), "-a", str(file))
+    assert done.status == 0, done.err
+    (part,) = done.requests[0].messages[0].parts
+    assert (part.part_kind, part.media_type) == ("document", "application/pdf")
+
+
+def test_answers_may_have_to_fit_a_schema(ask, tmp_path):
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    file = tmp_path / "city.json"
+    file.write_text(json.dumps(schema))
+    done = ask(says('{"city": "Oslo"}'), "--schema", str(file), "Which city?")
+    assert (done.status, done.out) == (0, '{"city": "Oslo"}\n')
+    assert list(done.requests[0].response_format.schema["properties"]) == ["city"]
+
+
+def test_a_long_wait_for_the_next_attempt_is_noted(ask):
+    script = Script((Turn(fault=Refuse(status=429, retry_after_s=1)), Turn(text="So.")))
+    done = ask(script, "Hi")
+    assert (done.status, done.out) == (0, "So.\n")
+    assert done.err == "llmstream: 429, waiting 1 s (2 of 3)\n"
+
+
 def test_a_new_system_prompt_takes_the_place_of_the_saved_one(ask, tmp_path):
     talk = tmp_path / "talk.json"
     ask(says("Blue."), "--system", "Be brief.", "--save", str(talk), "Why?")
@@ -190,7 +309,16 @@ def test_a_refused_connection_is_status_3(capsys, monkeypatch):
     [
         (["Hi"], "no model: pass -m provider:model or set LLMSTREAM_MODEL. Keys are set for openai, "),
         (["-m", "openai", "Hi"], "provider:model"),
-        (["-m", "opnai:m", "Hi"], "Did you mean openai"),
+        (["-m", "opnai:m", "Hi"], "Did you mean openai:m?"),
+        (["-m", "gpt-5", "Hi"], "Did you mean openai:gpt-5?"),
+        (["-m", "nobody:m", "Hi"], "use openai:MODEL with --base-url"),
+        (["-m", "openai:m", "-a", "/no/such", "Hi"], "cannot attach /no/such: No such file"),
+        (["-m", "openai:m", "-a", "/bin/sh", "Hi"], "cannot attach /bin/sh: it is neither an image"),
+        (["-m", "openai:m", "-a", "/dev/null", "Hi"], "cannot attach /dev/null: it is empty"),
+        (["-m", "openai:m", "-a", "/dev/zero", "Hi"], "cannot attach /dev/zero: it is larger than 50 MB"),
+        (["-m", "openai:m", "--schema", "/no/such", "Hi"], "cannot read /no/such: No such file"),
+        (["-m", "openai:m", "--schema", __file__, "Hi"], "is no JSON schema"),
+        (["-m", "openai:m", "-c", "--continue", "x", "Hi"], "not allowed with"),
         (["-m", "openai:m"], "the prompt is empty"),
         (["-m", "openai:m", "  "], "the prompt is empty"),
         (["-m", "anthropic:m", "Hi"], "No key for anthropic. Set ANTHROPIC_API_KEY"),

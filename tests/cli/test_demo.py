@@ -37,6 +37,20 @@ def test_it_thinks_calls_tools_and_answers_in_every_dialect(dialect, capsys, mon
     places = [out.index(text) for text in wanted]
     assert places == sorted(places)
     assert {"> Ran tool: `weather`", "> Ran tool: `clock`"} <= set(out.splitlines())
+    assert "warning" not in out.partition("What you saw")[0]
+    assert "warnings=" not in out
+    events = out.partition("What you saw")[2].partition("What to try")[0]
+    assert len(events.splitlines()) <= 30
+    kinds = [line.split()[0] for line in events.splitlines() if line.startswith("  ") and "…" not in line[:4]]
+    assert len(kinds) == len(set(kinds))
+
+
+def test_more_of_the_events_can_be_had(capsys, monkeypatch):
+    monkeypatch.setattr(demo_story, "PACE", Pace())
+    assert main(["demo", "--events"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("  ToolResult  ") == 2
+    assert "warnings=" not in out
 
 
 def test_a_process_ends_within_seconds_in_a_pipe():

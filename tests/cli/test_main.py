@@ -34,7 +34,26 @@ def test_the_version_is_told(capsys):
     assert capsys.readouterr().out == f"llmstream {llmstream.__version__}\n"
 
 
-@pytest.mark.parametrize("argv", [[], ["dance"], ["--loud"], ["replay"], ["chat", "--temperature", "warm"]])
+def test_without_a_command_the_help_is_shown(capsys):
+    assert main([]) == 0
+    out, err = capsys.readouterr()
+    assert "usage: llmstream" in out
+    assert "COMMAND" in out
+    assert err == ""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_usage_names_the_command_and_fits_a_line(name, capsys):
+    assert main([name, "--no-such-flag"]) == 2
+    usage, *_, error = capsys.readouterr().err.splitlines()
+    assert usage.startswith(f"usage: llmstream {name} [-h]")
+    assert len(usage) <= 80
+    assert error.startswith(f"llmstream {name}: error: ")
+    assert main([name, "--help"]) == 0
+    assert capsys.readouterr().out.startswith(f"{usage}\n")
+
+
+@pytest.mark.parametrize("argv", [["dance"], ["--loud"], ["replay"], ["chat", "--temperature", "warm"]])
 def test_wrong_usage_is_status_2(argv, capsys):
     assert main(argv) == 2
     assert "usage: llmstream" in capsys.readouterr().err

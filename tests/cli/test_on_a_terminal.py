@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import struct
@@ -21,8 +22,8 @@ termios = pytest.importorskip("termios")
 
 EOF, INTERRUPT = "\x04", "\x03"
 _LONGEST_S = 30
-_WITHOUT_RICH = (
-    "import sys; sys.modules['rich'] = None\nfrom llmstream.cli import main; sys.exit(main(sys.argv[1:]))"
+_WITHOUT = (
+    "import sys; sys.modules['{}'] = None\nfrom llmstream.cli import main; sys.exit(main(sys.argv[1:]))"
 )
 
 
@@ -35,9 +36,9 @@ def _own_terminal() -> None:
 class Session:
     """The program on a terminal. What is expected is waited for, and fails if it does not come."""
 
-    def __init__(self, *argv: object, code: str = "", **env: str) -> None:
+    def __init__(self, *argv: object, code: str = "", columns: int = 80, **env: str) -> None:
         self.terminal, theirs = os.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         program = ["-c", code] if code else ["-m", "llmstream"]
         self._process = subprocess.Popen(
             [sys.executable, *program, *map(str, argv)],
@@ -127,7 +128,7 @@ def chat(simulate, sessions, monkeypatch):
 def test_an_answer_is_rendered_and_its_end_is_told(chat, screen):
     pytest.importorskip("rich")
     script = Script(
-        (Turn(reasoning="Hm.", text="The sky is **blue**.\n\n- so\n- it is"),), Pace(delta_s=0.02)
+        (Turn(reasoning="Hm.", text="The sky is **blue**.\n\n- so\n- it is"),), Pace(delta_s=0.05)
     )
     session, _ = chat(script, "Why?")
     assert session.end() == 0
@@ -156,18 +157,34 @@ def test_an_error_in_the_vendors_words_cannot_harm_the_terminal(chat, screen):
 @pytest.mark.parametrize("terminal", ["xterm", "dumb"])
 def test_without_rich_or_on_a_dumb_terminal_the_text_is_plain(chat, screen, terminal):
     script = Script((Turn(reasoning="Hm.", text="The sky is **blue** \x1b[2J."),))
-    code = _WITHOUT_RICH if terminal == "xterm" else ""
+    code = _WITHOUT.format("rich") if terminal == "xterm" else ""
     session, _ = chat(script, "Why?", code=code, TERM=terminal)
     assert session.end() == 0
-    assert ("pip install 'llmstream[cli]'" in session.text) == (terminal == "xterm")
+    assert ("pip install 'llmstream-sdk[cli]'" in session.text) == (terminal == "xterm")
     assert "(thinking) Hm.\r\n\r\nThe sky is **blue** .\r\n" in session.text
     assert "\x1b" not in session.text
 
 
-def test_a_conversation_keeps_its_history(chat, tmp_path):
-    talk = tmp_path / "talk.json"
+@pytest.fixture(params=["prompt_toolkit", "readline"])
+def talk(request, chat):
+    """`talk(script, *argv)`: a conversation, with either way to read a prompt."""
+    pytest.importorskip(request.param)
+
+    def start(script: Script, *argv: object, **options: str) -> tuple[Session, list]:
+        code = "" if request.param == "prompt_toolkit" else _WITHOUT.format("prompt_toolkit")
+        return chat(script, *argv, code=code, **options)
+
+    return start
+
+
+def texts_of(request) -> list[str]:
+    return [m.text_content for m in request.request.messages]
+
+
+def test_a_conversation_keeps_its_history(talk, tmp_path):
+    file = tmp_path / "talk.json"
     script = Script((Turn(text="Blue."), Turn(text="Dark."), Turn(text="Anew.")))
-    session, requests = chat(script, "--system", "Be brief.")
+    session, requests = talk(script, "--system", "Be brief.")
     session.expect("openai:m. /help for help")
     session.send("Why?\r")
     session.expect("Blue.")
@@ -177,28 +194,56 @@ def test_a_conversation_keeps_its_history(chat, tmp_path):
     session.send("at night?\r")
     session.expect("Dark.")
     session.expect("> ")
-    session.send(f"/save {talk}\r")
+    session.send(f"/save {file}\r")
+    session.expect("Saved in")
+    session.expect("> ")
     session.send("/help\r")
-    session.expect("begin anew")
+    session.expect("start over")
+    session.expect("> ")
     session.send("/dance\r")
     session.expect("there is no /dance")
+    session.expect("> ")
     session.send("/new\r")
-    session.expect("begins anew")
+    session.expect("starts over")
+    session.expect("> ")
     session.send("Again?\r")
     session.expect("Anew.")
     session.expect("> ")
     session.send("/quit\r")
     assert session.end() == 0
-    texts = [[m.text_content for m in r.request.messages] for r in requests]
+    texts = list(map(texts_of, requests))
     assert texts[1] == ["Be brief.", "Why?", "Blue.", "And\nat night?"]
     assert texts[2] == ["Be brief.", "Again?"]
-    assert [m.text_content for m in Chat.load(talk)] == [*texts[1], "Dark."]
+    assert [m.text_content for m in Chat.load(file)] == [*texts[1], "Dark."]
 
 
-def test_ctrl_c_stops_an_answer_and_the_next_one_leaves(chat, tmp_path):
-    talk = tmp_path / "talk.json"
+def test_a_pasted_text_of_several_lines_is_one_prompt(talk):
+    session, requests = talk(Script((Turn(text="Blue."),)))
+    session.expect("> ")
+    session.send("\x1b[200~Traceback:\n  line 1\n\nValueError\x1b[201~")
+    session.expect("ValueError")
+    session.send("\r")
+    session.expect("Blue.")
+    session.expect("> ")
+    session.send(EOF)
+    assert session.end() == 0
+    assert list(map(texts_of, requests)) == [["Traceback:\n  line 1\n\nValueError"]]
+
+
+def test_a_pasted_path_is_no_command(talk):
+    session, requests = talk(Script((Turn(text="Blue."),)))
+    session.expect("> ")
+    session.send("\x1b[200~/usr/bin/x: line 1\nno such file\x1b[201~")
+    session.expect("such file")
+    session.send("\r")
+    session.expect("Blue.")
+    assert texts_of(requests[0]) == ["/usr/bin/x: line 1\nno such file"]
+
+
+def test_ctrl_c_stops_an_answer_and_twice_leaves(talk, tmp_path):
+    file = tmp_path / "talk.json"
     script = Script((Turn(text="one two three four", fault=Stall(after_events=4)), Turn(text="Done.")))
-    session, requests = chat(script, "--save", talk)
+    session, requests = talk(script, "--save", file)
     session.expect("> ")
     session.send("Count\r")
     session.expect("one")
@@ -209,32 +254,197 @@ def test_ctrl_c_stops_an_answer_and_the_next_one_leaves(chat, tmp_path):
     session.expect("Done.")
     session.expect("> ")
     assert session.end(INTERRUPT) == 130
+    assert "Ctrl-C again, or Ctrl-D, leaves." in session.text
     assert "Traceback" not in session.text
-    first, kept, *_ = [m.text_content for m in requests[1].request.messages]
+    first, kept, *_ = texts_of(requests[1])
     assert (first, kept[:3]) == ("Count", "one")
-    assert [m.text_content for m in Chat.load(talk)][-2:] == ["Go on", "Done."]
+    assert [m.text_content for m in Chat.load(file)][-2:] == ["Go on", "Done."]
 
 
-def test_ctrl_d_leaves(chat):
-    session, _ = chat(Script((Turn(text="Blue."),)))
+def test_ctrl_c_at_the_prompt_clears_the_line(chat):
+    pytest.importorskip("prompt_toolkit")
+    session, requests = chat(Script((Turn(text="Blue."),)))
+    session.expect("> ")
+    for _ in range(2):
+        session.send("half a line")
+        session.expect("half a line")
+        session.send(INTERRUPT)
+        session.expect("> ")
+    session.send("Why?\r")
+    session.expect("Blue.")
+    session.expect("> ")
+    session.send(EOF)
+    assert session.end() == 0
+    assert list(map(texts_of, requests)) == [["Why?"]]
+
+
+def test_ctrl_d_leaves(talk):
+    session, _ = talk(Script((Turn(text="Blue."),)))
     session.expect("> ")
     session.send(EOF)
     assert session.end() == 0
 
 
-def test_a_failed_turn_is_told_and_can_be_said_again(chat):
+def test_a_failed_turn_is_told_and_can_be_said_again(talk):
     script = Script((Turn(fault=Refuse(status=400, message="not today")), Turn(text="Fine.")))
-    session, requests = chat(script)
+    session, requests = talk(script)
     session.expect("> ")
     session.send("Why?\r")
     session.expect("not today")
     session.expect("say it again")
+    session.expect("> ")
     session.send("Why?\r")
     session.expect("Fine.")
     session.expect("> ")
     session.send(EOF)
     assert session.end() == 0
-    assert [m.text_content for m in requests[1].request.messages] == ["Why?"]
+    assert texts_of(requests[1]) == ["Why?"]
+
+
+def test_what_was_typed_is_there_in_the_next_session(talk, tmp_path):
+    for keys in ("Why is the sky blue?", "\x1b[A"):
+        session, requests = talk(Script((Turn(text="Blue."),)))
+        session.expect("> ")
+        session.send(keys)
+        session.expect("Why is the sky blue?")
+        session.send("\r")
+        session.expect("Blue.")
+        session.expect("> ")
+        session.send(EOF)
+        assert session.end() == 0
+        assert texts_of(requests[0]) == ["Why is the sky blue?"]
+    stored = tmp_path / "state" / "llmstream" / "history.jsonl"
+    assert stored.read_text() == '"Why is the sky blue?"\n'
+    assert stored.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_history_can_be_switched_off(talk, tmp_path):
+    session, _ = talk(Script((Turn(text="Blue."),)), LLMSTREAM_HISTORY="off")
+    session.expect("> ")
+    session.send("Why?\r")
+    session.expect("Blue.")
+    session.expect("> ")
+    session.send(EOF)
+    assert session.end() == 0
+    assert not (tmp_path / "state").exists()
+
+
+def test_the_editor_may_write_a_prompt(chat, tmp_path):
+    pytest.importorskip("prompt_toolkit")
+    editor = tmp_path / "editor"
+    editor.write_text(f"#!{sys.executable}\nimport sys; open(sys.argv[1], 'a').write(' and why?')\n")
+    editor.chmod(0o700)
+    session, requests = chat(Script((Turn(text="Blue."),)), VISUAL=str(editor))
+    session.expect("> ")
+    session.send("How\x18\x05")
+    session.expect("and why?")
+    session.send("\r")
+    session.expect("Blue.")
+    assert texts_of(requests[0]) == ["How and why?"]
+
+
+def test_a_turn_can_be_taken_back(talk):
+    session, requests = talk(Script((Turn(text="Blue."), Turn(text="Dark."), Turn(text="Red."))))
+    for keys, answer in (
+        ("Why?", "Blue."),
+        ("And at night?", "Dark."),
+        ("/undo", "Taken back: And at night?"),
+    ):
+        session.expect("> ")
+        session.send(f"{keys}\r")
+        session.expect(answer)
+    session.expect("> ")
+    session.send("At dawn?\r")
+    session.expect("Red.")
+    assert texts_of(requests[2]) == ["Why?", "Blue.", "At dawn?"]
+
+
+def test_the_model_can_be_changed(talk):
+    session, requests = talk(Script((Turn(text="Blue."),)))
+    session.expect("> ")
+    session.send("/model gpt-5\r")
+    session.expect("Did you mean openai:gpt-5?")
+    session.expect("> ")
+    session.send("/model openai:other\r")
+    session.expect("The model is openai:other.")
+    session.expect("> ")
+    session.send("Why?\r")
+    session.expect("Blue.")
+    assert requests[0].request.model == "other"
+
+
+def test_tools_can_be_offered_and_taken_away(talk):
+    session, requests = talk(Script((Turn(text="Blue."),)))
+    for keys, answer in (
+        ("/tools", "No tools are offered."),
+        ("/tools demo", "weather: The weather in a city"),
+        ("Why?", "Blue."),
+        ("/tools off", "No tools are offered."),
+        ("And?", "Blue."),
+    ):
+        session.expect("> ")
+        session.send(f"{keys}\r")
+        session.expect(answer)
+    assert [len(r.request.tools) for r in requests] == [2, 0]
+
+
+def test_a_file_goes_with_the_next_prompt(talk, tmp_path):
+    image = tmp_path / "a.png"
+    image.write_bytes(b"\x89PNG\r\n\x1a\n...")
+    session, requests = talk(Script((Turn(text="Blue."),)))
+    for keys, answer in (("/attach /no/such", "No such file"), (f"/attach {image}", "with the next prompt")):
+        session.expect("> ")
+        session.send(f"{keys}\r")
+        session.expect(answer)
+    session.expect("> ")
+    session.send("What is it?\r")
+    session.expect("Blue.")
+    parts = requests[0].request.messages[0].parts
+    assert [part.part_kind for part in parts] == ["image", "text"]
+
+
+def test_a_conversation_saved_elsewhere_is_not_overwritten(talk, tmp_path):
+    other = tmp_path / "other.json"
+    other.write_text("mine")
+    session, _ = talk(Script((Turn(text="Blue."),)))
+    session.expect("> ")
+    session.send("Why?\r")
+    session.expect("Blue.")
+    session.expect("> ")
+    session.send(f"/save {other}\r")
+    session.expect("--force")
+    assert other.read_text() == "mine"
+    session.expect("> ")
+    session.send(f"/save --force {other}\r")
+    session.expect("Saved in")
+    session.expect("> ")
+    session.send(EOF)
+    assert session.end() == 0
+    assert [m.text_content for m in Chat.load(other)] == ["Why?", "Blue."]
+
+
+def test_a_warning_comes_once_a_session(chat):
+    turns = tuple(Turn(reasoning="Hm.", text=f"Answer {n}.") for n in range(3))
+    session, _ = chat(Script(turns))
+    for number in range(3):
+        session.expect("> ")
+        session.send("Why?\r")
+        session.expect(f"Answer {number}.")
+    session.expect("> ")
+    session.send(EOF)
+    assert session.end() == 0
+    assert session.text.count("warning: reasoning of earlier answers") == 1
+
+
+def test_a_wait_for_the_next_attempt_is_shown(chat, screen):
+    pytest.importorskip("rich")
+    script = Script((Turn(fault=Refuse(status=429, retry_after_s=1)), Turn(text="Blue.")))
+    session, _ = chat(script, "Why?")
+    session.expect("429, waiting 1 s (2 of 3)")
+    session.expect("Blue.")
+    assert session.end() == 0
+    assert "429" not in "\n".join(screen.rows(session.text))
+    assert "(1 retry)" in session.text
 
 
 def test_without_a_key_no_conversation_begins(sessions):
@@ -252,9 +462,43 @@ def test_the_demonstration_renders(sessions, screen):
     assert "What to try next" in text
 
 
+@pytest.mark.parametrize("columns", [40, 80])
+def test_the_demonstration_breaks_no_word(sessions, columns):
+    sessions.append(Session("demo", "--no-color", columns=columns))
+    assert sessions[0].end() == 0
+    text = sessions[0].text.replace("\r", "")
+    head, _, foot = text.partition("They ask")[0], *text.partition("What you saw")[1:]
+    lines = [*head.splitlines(), *foot.splitlines()]
+    assert all(len(re.sub(r"\x1b\[[0-9;]*[a-zA-Z]", "", line)) <= columns for line in lines), lines
+    assert "  Talk to the simulator:\n    llmstream chat -m sim:demo\n" in foot
+
+
 def test_ctrl_c_in_the_demonstration_leaves_quietly(sessions):
     sessions.append(Session("demo"))
     sessions[0].expect("They ask")
     sessions[0].send(INTERRUPT)
     assert sessions[0].end() == 130
     assert "Traceback" not in sessions[0].text
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_providers_fit_the_terminal_with_set_keys_on_top(sessions, columns):
+    sessions.append(Session("providers", columns=columns, GROQ_API_KEY="gsk-secret", LANG="C.UTF-8"))
+    assert sessions[0].end() == 0
+    heads, *rows = sessions[0].text.replace("\r", "").partition("\n\n")[0].splitlines()
+    assert heads.split()[:2] == ["NAME", "KEY"]
+    assert all(len(row) <= columns for row in rows)
+    keys = {row.split()[0]: row.split()[1] for row in rows}
+    assert (keys["groq"], keys["ollama"], keys["anthropic"]) == ("✓", "·", "–")
+    assert list(keys.values()) == sorted(keys.values(), key="✓·–".index)
+    assert not any(name.startswith("sim") for name in keys)
+    assert "gsk-secret" not in sessions[0].text
+
+
+def test_the_matrix_of_providers_fits_the_terminal(sessions):
+    sessions.append(Session("providers", "--matrix", "azure"))
+    assert sessions[0].end() == 0
+    rows = sessions[0].text.replace("\r", "").splitlines()
+    assert all(len(row) <= 80 for row in rows)
+    assert "AUDIO" in sessions[0].text
+    assert "…" not in sessions[0].text

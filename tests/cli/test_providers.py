@@ -8,7 +8,7 @@ import pytest
 
 from llmstream.cli import main, providers
 from llmstream.errors import Unsupported
-from llmstream.providers.registry import provider_names
+from llmstream.providers.registry import all_providers, provider_names
 
 
 def listed(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, object]]:
@@ -64,6 +64,57 @@ def test_a_provider_that_cannot_be_loaded_is_a_warning(capsys, monkeypatch):
     out, err = capsys.readouterr()
     assert "ollama cannot be loaded: the entry point is broken\\x07" in err
     assert "anthropic" in out
+
+
+def test_one_provider_is_shown_in_full(capsys, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-of-mine")
+    assert main(["providers", "OpenAI"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("openai: OpenAI\n")
+    assert "✓ OPENAI_API_KEY is set" in out
+    assert "https://api.openai.com/v1" in out
+    assert "OPENAI_BASE_URL" in out
+    assert "openai-responses" in out  # which has the same key
+    assert "takes      tools, " in out
+    assert "The o-series and gpt-5 and later" in out  # of its README
+    assert "](../" not in out
+    assert "sk-secret" not in out
+
+
+@pytest.mark.parametrize("name", provider_names())
+def test_every_provider_can_be_shown(name, capsys):
+    assert main(["providers", name]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(f"{name}: ")
+    assert err == ""
+
+
+def test_an_alias_shows_its_provider(capsys):
+    assert main(["providers", "claude"]) == 0
+    assert capsys.readouterr().out.startswith("anthropic: Anthropic")
+
+
+def test_a_word_lists_the_providers_it_occurs_in(capsys):
+    assert main(["providers", "bedro"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert "bedrock-invoke" in names
+    assert all("bedrock" in name for name in names)
+
+
+def test_a_word_that_occurs_nowhere_is_wrong_usage(capsys):
+    assert main(["providers", "opnai"]) == 2
+    assert "Did you mean openai?" in capsys.readouterr().err
+
+
+def test_only_those_whose_key_is_set(capsys, monkeypatch):
+    for provider in all_providers():
+        for name in (*provider.key_env, *provider.token_env):
+            monkeypatch.delenv(name, raising=False)
+    assert main(["providers", "--json", "--set"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    monkeypatch.setenv("GROQ_API_KEY", "gsk-secret")
+    assert main(["providers", "--json", "--set"]) == 0
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == ["groq"]
 
 
 def test_the_matrix_says_what_each_may_be_asked_for(capsys):

@@ -68,3 +68,14 @@ def test_a_run_that_failed_before_anything_came_has_no_line():
 
 def test_an_empty_answer_is_told():
     assert status_line(watched((1.0, Finish("stop", Usage(3, 0))))) == "3 in · 0 out · stop"
+
+
+def test_a_rate_over_a_moment_is_left_out():
+    watch = watched((1.0, TextDelta("a", "0")), (1.1, Finish("stop", Usage(3, 15040))))
+    assert status_line(watch) == "1.00 s to first token · 3 in · 15,040 out · stop"
+
+
+def test_requests_that_were_sent_again_are_counted():
+    watch = watched((4.0, TextDelta("a", "0")))
+    watch.retries = 2
+    assert status_line(watch).startswith("4.00 s to first token (2 retries) · ")

@@ -6,6 +6,7 @@ import datetime
 import importlib.util
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,7 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmstream import errors
-from llmstream.dialects.vendor_errors import error_from_value, is_error_body, retry_after_s, vendor_error
+from llmstream.dialects.vendor_errors import (
+    _plain,
+    error_from_value,
+    is_error_body,
+    retry_after_s,
+    vendor_error,
+)
 
 
 def answer(status: int, value: object, **headers: str) -> errors.LLMStreamError:
@@ -303,3 +310,50 @@ def test_details_without_a_code_say_nothing() -> None:
     said = {"type": "api_error", "message": "words", "details": {"error_code": 3, "more": "x"}}
     error = error_from_value({"error": said}, provider="x")
     assert (error.reason, error.message) == ("api_error", "words")
+
+
+@pytest.mark.parametrize("name", ["code", "type", "status", "error_type", "reason"])
+def test_a_number_too_long_for_an_int_is_a_reason(name: str) -> None:
+    error = answer(400, {"error": {"message": "no", name: "1" * 5000}})
+    assert type(error) is errors.BadRequest
+    assert error.reason == "1" * 5000
+
+
+def test_a_delay_beyond_numbers_is_none() -> None:
+    info = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "9" * 400 + "s"}
+    assert answer(429, {"error": {"message": "no", "details": [info]}}).retry_after_s is None
+
+
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [
+        (b"<TITLE lang=en>502 Bad\n Gateway</TITLE><h1>x</h1>", "502 Bad Gateway"),
+        (b"<title></title><p>busy</p>", "busy"),
+        (b"<title>never closed <b>busy</b>", "never closed busy"),
+        (b"a < b", "a < b"),
+    ],
+)
+def test_the_message_of_a_page(page: bytes, message: str) -> None:
+    assert answer(400, page).message == message
+
+
+def test_a_page_of_open_tags_is_looked_at_once() -> None:
+    """A pattern looks for the end from each beginning; 64 KiB of them took seconds."""
+    text = Counted("<title" * 10_000)
+    _plain(text)
+    assert text.searched <= 4 * len(text)
+
+
+class Counted(str):
+    """Counts the characters that are searched in it."""
+
+    searched = 0
+
+    def find(self, *args: Any) -> int:
+        found = super().find(*args)
+        begin = args[1] if len(args) > 1 else 0
+        self.searched += (len(self) if found < 0 else found) - begin
+        return found
+
+    def lower(self) -> Counted:
+        return self

@@ -156,3 +156,37 @@ def test_events_cost_msgspec_and_nothing_more() -> None:
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "retryable"),
+    [
+        ('"overloaded"', "overloaded", False),
+        ('{"message":"busy","statusCode":503,"isRetryable":true}', "busy", True),
+        ('{"name":"AbortError"}', '{"name":"AbortError"}', False),
+        ("null", "null", False),
+        ("[1]", "[1]", False),
+    ],
+)
+def test_an_error_of_any_value_is_read(error, message, retryable) -> None:
+    event = decode(f'{{"type":"error","error":{error}}}')
+    assert isinstance(event, ev.Error)
+    assert (event.error.message, event.error.retryable, event.error.code) == (message, retryable, "error")
+    assert decode(encode(event)) == event
+
+
+def test_a_warning_that_holds_the_whole_tool_is_read_as_its_name() -> None:
+    tool = '{"type":"function","name":"look","inputSchema":{"type":"object"}}'
+    hosted = '{"type":"provider-defined","id":"acme.search","args":{}}'
+    kind = '"type":"unsupported-tool"'
+    text = f'{{{kind},"tool":{tool},"details":"no"}},{{{kind},"tool":{hosted}}}'
+    event = decode(f'{{"type":"stream-start","warnings":[{text}]}}')
+    assert event == ev.StreamStart([ev.UnsupportedTool("look", "no"), ev.UnsupportedTool("acme.search")])
+
+
+@pytest.mark.parametrize(
+    "text", ['{"type":"error"}', '{"type":"stream-start","warnings":[5]}', "[]", "5", "{"]
+)
+def test_what_is_of_no_form_stays_an_error(text) -> None:
+    with pytest.raises(ls.DecodeError):
+        decode(text)

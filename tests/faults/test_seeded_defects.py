@@ -220,7 +220,7 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         "ollama",
     ),
     "any coding will do": (
-        put(http, "_ENCODINGS", frozenset({"rot13"})),
+        put(http, "ENCODINGS", frozenset({"rot13"})),
         13,
         "rot13 that it is not",
         "openai-chat",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import llmstream as ls
+from llmstream.mcp import names as naming
 from llmstream.mcp.names import valid_names
 
 
@@ -26,3 +29,36 @@ def test_names_stay_different_and_short() -> None:
 def test_a_prefix_begins_a_name(prefix: str) -> None:
     with pytest.raises(ls.InvalidRequest, match="prefix"):
         valid_names(["a"], prefix)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["x"] * 5,
+        ["a b", "a_b_648fa9b3", "a_b"],
+        ["l" * 100] * 3,
+        ["é", "è", "ê", "_"],
+        ["2d", "_2d", "2d"],
+        ["\ud800", "\ud801", ""],
+        ["x" * 1_000_000, "x" * 1_000_001],
+    ],
+)
+def test_no_name_is_given_twice(names: list[str]) -> None:
+    found = valid_names(names, "")
+    assert len(set(found)) == len(names)
+    assert all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", name) for name in found)
+    assert found == valid_names(names, "")
+
+
+def test_as_many_digests_as_names_that_clash(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice as many names that are one another's take twice as many steps."""
+    made: list[str] = []
+    real = naming._digest
+    monkeypatch.setattr(naming, "_digest", lambda name, copy: made.append(name) or real(name, copy))
+    steps = []
+    for count in (1000, 2000, 4000):
+        made.clear()
+        valid_names(["x"] * count, "")
+        steps.append(len(made))
+    assert steps[1] <= 2.1 * steps[0]
+    assert steps[2] <= 2.1 * steps[1]

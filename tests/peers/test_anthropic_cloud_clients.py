@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from llmstream.dialects.anthropic import BEDROCK_INVOKE, VERTEX
+from llmstream.dialects.anthropic import BEDROCK_INVOKE, VERTEX, Anthropic
 from llmstream.events import Usage
 from llmstream.simulator import Break, Call, Refuse, Script, Simulator, Turn
 
@@ -42,7 +42,51 @@ def on_vertex(url: str) -> Any:
     )
 
 
-CLOUDS: Any = {"bedrock": (BEDROCK_INVOKE, on_bedrock), "vertex": (VERTEX, on_vertex)}
+def on_mantle(url: str) -> Any:
+    return anthropic.AsyncAnthropicBedrockMantle(
+        api_key="sim-key", aws_region="eu-north-1", base_url=f"{url}/anthropic", max_retries=0
+    )
+
+
+def on_aws(url: str) -> Any:
+    return anthropic.AsyncAnthropicAWS(
+        aws_access_key="sim-key",
+        aws_secret_key="not-used",
+        aws_region="eu-north-1",
+        workspace_id="some-workspace",
+        base_url=url,
+        max_retries=0,
+    )
+
+
+def on_foundry(url: str) -> Any:
+    return anthropic.AsyncAnthropicFoundry(api_key="sim-key", base_url=f"{url}/anthropic", max_retries=0)
+
+
+async def token() -> str:
+    return "sim-key"
+
+
+def on_google_cloud(url: str) -> Any:
+    return anthropic.AsyncAnthropicGoogleCloud(
+        project="some-project",
+        location="global",
+        workspace_id="some-workspace",
+        token_provider=token,
+        base_url=url,
+        max_retries=0,
+    )
+
+
+CLOUDS: Any = {
+    "bedrock": (BEDROCK_INVOKE, on_bedrock),
+    "vertex": (VERTEX, on_vertex),
+    "mantle": (Anthropic(), on_mantle),
+    "aws": (Anthropic(), on_aws),
+    "foundry": (Anthropic(), on_foundry),
+    "google-cloud": (Anthropic(), on_google_cloud),
+}
+NEWEST = {"bedrock": "eu.anthropic.claude-opus-5-5", "mantle": "anthropic.claude-opus-5-5"}
 
 
 @asynccontextmanager
@@ -101,7 +145,14 @@ async def test_a_second_turn_with_results_is_answered(cloud: str) -> None:
 @pytest.mark.parametrize("cloud", CLOUDS)
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(400, "BadRequestError"), (403, "PermissionDeniedError"), (429, "RateLimitError")],
+    [
+        (400, "BadRequestError"),
+        (401, "AuthenticationError"),
+        (403, "PermissionDeniedError"),
+        (429, "RateLimitError"),
+        (503, "ServiceUnavailableError"),
+        (529, "OverloadedError"),
+    ],
 )
 async def test_refusals_are_its_typed_errors(cloud: str, status: int, kind: str) -> None:
     async with connected(cloud, Turn(fault=Refuse(status=status, message="not today"))) as client:
@@ -114,3 +165,45 @@ async def test_an_error_inside_the_stream_is_its_error(cloud: str) -> None:
     async with connected(cloud, Turn(text="a b", fault=Break(after_events=3, message="it broke"))) as client:
         with pytest.raises(anthropic.APIStatusError, match="it broke"):
             await final(client)
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+async def test_a_runner_of_tools_runs_to_the_end(cloud: str) -> None:
+    @anthropic.beta_async_tool
+    async def weather(city: str) -> str:
+        """Weather of a city."""
+        return f"7 degrees in {city}"
+
+    async with connected(cloud) as client:
+        runner = client.beta.messages.tool_runner(
+            model=NEWEST.get(cloud, "claude-opus-5-5"),
+            max_tokens=256,
+            messages=[{"role": "user", "content": "How warm is it in Oslo?"}],
+            tools=[weather],
+            thinking={"type": "adaptive", "display": "summarized"},
+            stream=True,
+        )
+        messages = [await stream.get_final_message() async for stream in runner]
+    assert [m.stop_reason for m in messages] == ["tool_use", "end_turn"]
+    assert [block.type for block in messages[0].content] == ["thinking", "text", "tool_use"]
+    assert messages[0].content[0].signature
+    assert "weather says: 7 degrees in Oslo" in messages[1].content[-1].text
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+async def test_what_a_model_refuses_is_a_bad_request(cloud: str) -> None:
+    model = NEWEST.get(cloud, "claude-opus-5-5")
+    async with connected(cloud, Turn(text="Hello.")) as client:
+        with pytest.raises(anthropic.BadRequestError, match=r"disabled.* is not supported"):
+            await final(client, model=model, thinking={"type": "disabled"})
+        with pytest.raises(anthropic.BadRequestError, match="forced tool use"):
+            await final(client, model=model, tools=[TOOL], tool_choice={"type": "any"})
+        with pytest.raises(anthropic.BadRequestError, match="temperature: Extra inputs are not permitted"):
+            await final(client, extra_body={"temperature": 0.5})  # it asks for the version of 2026-10-21
+
+
+async def test_a_simulator_serves_all_clouds_by_itself() -> None:
+    async with Simulator(Script((Turn(text="Hello."),))) as simulator:
+        for _, client_at in CLOUDS.values():
+            async with client_at(simulator.url) as client:
+                assert (await final(client)).content[-1].text == "Hello."

@@ -89,7 +89,17 @@ async def test_a_second_turn_with_a_result_is_answered() -> None:
     assert second[-1].interaction.status == "completed"
 
 
-@pytest.mark.parametrize(("status", "kind"), [(400, "BadRequestError"), (404, "NotFoundError")])
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, "BadRequestError"),
+        (401, "AuthenticationError"),
+        (403, "PermissionDeniedError"),
+        (404, "NotFoundError"),
+        (429, "RateLimitError"),
+        (500, "InternalServerError"),
+    ],
+)
 async def test_refusals_are_its_typed_errors(status: int, kind: str) -> None:
     async with connected(Turn(fault=Refuse(status=status, message="not today"))) as interactions:
         with pytest.raises(Exception, match="not today") as caught:

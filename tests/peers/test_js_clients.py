@@ -182,18 +182,21 @@ def test_its_loop_of_tools_runs_to_the_end(program: str, results: Results) -> No
 
 
 @pytest.mark.parametrize("provider", AI_SDK)
-@pytest.mark.parametrize("case", ["demo loop", "loop with thinking"])
+@pytest.mark.parametrize("case", ["demo loop", "loop with thinking", "nothing stored"])
 def test_the_ai_sdk_runs_the_demo_to_its_end(run: Run, provider: str, case: str) -> None:
     found = results_of(f"ai_sdk {provider}", run)[case]
+    if (provider, case) == ("openai-chat", "nothing stored"):  # gpt-6-sol takes no tools there
+        assert found["error"]["status"] == 400
+        return
     assert (found["steps"], found["finish"]) == (2, "stop")
     assert found["text"].endswith("That is all there is.")
-    losses = [words for words in found["warnings"] if "reasoning metadata" in words]
-    assert losses == []
+    assert "easoning parts" not in "".join(found["warnings"])  # what it drops: unsigned, not encrypted
+    assert "reasoning metadata" not in "".join(found["warnings"])
 
 
 def test_it_parses_an_answer_of_a_schema(program: str, results: Results) -> None:
-    found = results["typed"]
-    assert found["value"] == {"city": "Paris", "year": 1}
+    for case in ("typed", "streamed") if program.startswith("ai_sdk") else ("typed",):
+        assert results[case]["value"] == {"city": "Paris", "year": 1}
 
 
 def test_a_forced_call_is_nothing_but_the_call(run: Run) -> None:
@@ -226,7 +229,7 @@ def test_an_error_inside_the_stream_is_an_error(program: str, results: Results) 
     assert "it broke" in error["message"]
 
 
-@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_responses_without_a_stream_are_read(name: str, run: Run) -> None:
     assert not results_of(name, run)["whole"].get("error")  # a response has the field, null
 
@@ -237,6 +240,32 @@ def test_models_and_tokens_are_looked_up(run: Run) -> None:
     assert results_of("google", run)["models"]["models"] == ["models/sim"]
     for name in ("openai_responses", "anthropic", "google"):
         assert results_of(name, run)["tokens"]["tokens"] == 10
+
+
+EFFORTS = ("unasked", "none", "minimal", "low", "high", "xhigh")
+BEYOND = {
+    *(("openai-chat", f"gpt-6-sol {effort}") for effort in EFFORTS if effort != "none"),
+    *(("openai-chat", f"gpt-5.4 {effort}") for effort in EFFORTS[2:]),
+    *(("google", f"gemini-4-argon {effort}") for effort in ("none", "minimal")),
+}
+"""What the AI SDK sends and the model refuses: tools beside an effort, and a level that is too low."""
+
+
+@pytest.mark.parametrize("provider", AI_SDK)
+def test_what_is_sent_for_the_newest_models_is_answered(run: Run, provider: str) -> None:
+    """Each loop of tools, with every effort; the SDK fits its requests to the names of models."""
+    found = results_of(f"ai_sdk {provider}", run)
+    for case in [case for case in found if case.split()[-1] in EFFORTS]:
+        if (provider, case) in BEYOND:
+            assert found[case]["error"]["status"] == 400, case
+        else:
+            assert found[case]["steps"] == 2, case
+            assert "7 degrees in Łódź" in found[case]["text"], case
+            assert "eplayed" not in "".join(found[case]["warnings"])  # calls without a signature
+    for case in [case for case in found if case.endswith(" typed")]:
+        # Of the newest Claudes on Bedrock it asks by words alone, which the demo does not read.
+        if not (provider == "bedrock" and "claude" in case):
+            assert found[case]["value"] == {"city": "Paris", "year": 1}
 
 
 REFUSED = [
@@ -309,3 +338,11 @@ def test_googles_client_continues_a_long_answer(run: Run) -> None:
     found = results_of("google", run)
     assert (found["long"]["text"], found["long"]["finish"]) == (LONG, "STOP")
     assert "You said: say this" in found["chat"]["text"]
+
+
+def test_googles_client_reads_interactions(run: Run) -> None:
+    found = results_of("google", run)
+    talk = found["interactions"]
+    assert (talk["reasoning"], talk["calls"], talk["text"]) == ("Both, then.", INPUTS, QUOTED)
+    assert talk["finishes"] == ["requires_action", "completed"]
+    assert found["interactions refused"]["error"]["status"] == 429

@@ -101,7 +101,7 @@ async def test_finish_reasons_are_its_own(reason: Any) -> None:
         assert (await collect(client))[-1].choices[0].finish_reason == reason
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 503])
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 503, 529])
 async def test_refusals_are_its_typed_errors(status: int) -> None:
     async with connected(Turn(fault=Refuse(status=status, message="not today"))) as client:
         with pytest.raises(errors.SDKError, match="not today") as caught:

@@ -73,6 +73,7 @@ MODELS: dict[str, tuple[str, ...]] = {
         "gemini-3-pro-preview",
         "gemma-3-27b-it",
     ),
+    "gemini-openai": ("gemini-2.5-flash", "gemini-3.5-flash", "gemini-4-argon"),
     "google-interactions": ("gemini-2.5-flash", "gemini-3-pro-preview"),
     "groq": ("openai/gpt-oss-120b", "qwen/qwen3-32b", "qwen/qwen3.8-27b", "llama-3.3-70b-versatile"),
     "minimax": ("MiniMax-M2.5", "MiniMax-M3"),

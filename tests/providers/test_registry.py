@@ -91,6 +91,12 @@ def test_an_unknown_name_suggests_a_close_one(written: str, close: str) -> None:
         find_provider(written)
 
 
+def test_what_is_not_close_is_not_suggested() -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        find_provider("opnai")
+    assert "Did you mean openai? " in str(raised.value)
+
+
 @pytest.mark.parametrize("written", ["", "zzzzzz", "base", "registry", "../openai", "openai.x", "sim.server"])
 def test_what_is_no_provider_is_none(written: str) -> None:
     with pytest.raises(InvalidRequest, match="llmstream providers"):

@@ -278,3 +278,33 @@ async def test_events_one_by_one_and_the_client_that_blocks() -> None:
     assert (kinds[0], kinds[-1]) == ("message_start", "message_stop")
     assert kinds.count("content_block_stop") == 2
     assert text == "Hello."
+
+
+async def test_fields_of_today_are_taken() -> None:
+    """Blocks and settings of the betas that anthropic 2.12 knows."""
+    click = {"type": "tool_use", "id": "t1", "name": "left_click", "toolset_name": "computer", "input": {}}
+    talk: Any = [
+        *ASKED,
+        {"role": "assistant", "content": [{"type": "compaction", "content": "They talked."}]},
+        {"role": "user", "content": "Click."},
+        {"role": "assistant", "content": [click]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "clicked"}]},
+        {"role": "system", "content": [{"type": "tool_removal", "name": "weather"}], "clear_at": "turn_end"},
+        {"role": "user", "content": [{"type": "text", "text": "And?"}], "output_config": {"effort": "low"}},
+    ]
+    options: Any = {
+        "model": "claude-opus-5-5",
+        "messages": talk,
+        "max_tokens": 256,
+        "cache_control": {"type": "ephemeral", "ttl": "1h"},
+        "context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]},
+        "fallbacks": [{"model": "claude-sonnet-5-5"}],
+        "output_config": {"effort": "high", "task_budget": {"type": "tokens", "total": 20000}},
+        "speed": "fast",
+        "thinking": {"type": "adaptive", "display": "updates", "block_binding": {}},
+        "tools": [TOOL, {"type": "computer_toolset_20260801"}, {"type": "web_search_20260318", "name": "w"}],
+        "betas": ["message-threads-2026-08-12", "inline-tools-2026-09-15"],
+    }
+    async with connected(ANSWER) as client, client.beta.messages.stream(**options) as stream:
+        message = await stream.get_final_message()
+    assert message.content[-1].text == "Hello."

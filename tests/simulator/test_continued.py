@@ -28,8 +28,12 @@ from llmstream.simulator.continued import ContinuedAnswers
 
 ASKED = Request(model="m", messages=(Message.user("How is it?"),))
 NOW = None
-SIGNED = {"signature": "c2lnbmVkIGJ5IHNpbS0w"}
-""""signed by sim-0", as Claude's vendors sign every thought."""
+SIGNED = {
+    "anthropic": {"signature": "c2lnbmVkIGJ5IHNpbS0w"},
+    "bedrock": {"signature": "c2lnbmVkIGJ5IHNpbS0w"},
+    "openai": {"encrypted_content": "c2lnbmVkIGJ5IHNpbS0w"},
+}
+""""signed by sim-0", as vendors sign or encrypt every thought."""
 
 
 def parts(turn: Turn) -> list[tuple[Event, ...]]:
@@ -64,7 +68,7 @@ def test_a_block_that_is_open_is_closed_and_opened_again() -> None:
         ResponseMetadata("m", "sim-0-1"),
         ReasoningStart("0"),
         ReasoningDelta(" yes.", "0"),
-        ReasoningEnd("0", provider_metadata={"anthropic": SIGNED, "bedrock": SIGNED}),
+        ReasoningEnd("0", provider_metadata=SIGNED),
         TextStart("1"),
         TextDelta("It", "1"),
         TextEnd("1"),

@@ -51,6 +51,11 @@ def test_no_key_is_no_key_unless_none_is_wanted() -> None:
         check_key({"authorization": "Basic k"}, {"k"})
 
 
+def test_a_key_of_any_bytes_is_no_key() -> None:
+    with pytest.raises(AuthenticationError, match="not valid"):
+        check_key({"x-api-key": "\udcff"}, {"k"})
+
+
 def test_secrets_are_masked() -> None:
     http = masked(
         HttpRequest("/x?a=1&key=secret", b"", {"authorization": "Bearer secret", "x-api-key": "secret"})

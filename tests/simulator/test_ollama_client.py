@@ -74,7 +74,7 @@ async def test_a_second_turn_with_results_is_answered() -> None:
     assert [m.model for m in listed.models] == ["sim"]
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 429, 503])
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 503, 529])
 async def test_refusals_are_its_typed_errors(status: int) -> None:
     async with connected(Turn(fault=Refuse(status=status, message="no"))) as client:
         with pytest.raises(ollama.ResponseError, match="no") as caught:

@@ -206,3 +206,50 @@ async def test_tokens_are_counted_before_asking() -> None:
     async with connected() as client:
         counted = await client.responses.input_tokens.count(model="sim", input="x" * 40)
     assert counted.input_tokens == 10
+
+
+async def test_fields_of_today_are_taken() -> None:
+    """All that openai 3.54 knows beside the conversation, on a model that knows it."""
+    options: Any = {
+        "model": "gpt-6-sol",
+        "include": ["reasoning.encrypted_content", "web_search_call.action.sources"],
+        "reasoning": {"effort": "high", "mode": "pro", "context": "all_turns", "summary": "detailed"},
+        "text": {"verbosity": "low"},
+        "store": False,
+        "tools": [{**TOOL, "async": True}, {"type": "web_search"}, {"type": "tool_search"}],
+        "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}]},
+        "prompt_cache_key": "k",
+        "prompt_cache_options": {"mode": "explicit", "ttl": "12h"},
+        "safety_identifier": "s",
+        "service_tier": "flex",
+        "max_tool_calls": 3,
+        "truncation": "auto",
+        "input": [
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": "Hello."},
+            {"role": "developer", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "input_text", "text": "And now?"}]},
+        ],
+    }
+    async with connected(Turn(reasoning="Hm.", text="Hello.")) as client:
+        _, response = await collect(client, **options)
+    assert response.output_text == "Hello."
+    assert response.output[0].encrypted_content
+    assert (response.reasoning.effort, response.reasoning.summary) == ("high", "detailed")
+    assert (response.truncation, response.prompt_cache_key, response.store) == ("auto", "k", False)
+    assert response.text.verbosity == "low"
+
+
+async def test_its_output_goes_back_where_nothing_is_stored() -> None:
+    options: Any = {"store": False, "include": ["reasoning.encrypted_content"], "tools": [TOOL]}
+    async with connected() as client:
+        _, first = await collect(client, reasoning={"effort": "low"}, **options)
+        assert [item.type for item in first.output] == ["reasoning", "message", "function_call"]
+        call = first.output[-1]
+        history = [
+            {"role": "user", "content": "How warm is it?"},
+            *(item.to_dict() for item in first.output),
+            {"type": "function_call_output", "call_id": call.call_id, "output": "7 degrees"},
+        ]
+        _, second = await collect(client, input=history, **options)
+    assert "7 degrees" in second.output_text

@@ -43,11 +43,18 @@ def test_a_turn_is_a_sentence_in_words() -> None:
     assert finish.finish_reason == "tool-calls"
 
 
-def test_thoughts_are_signed_as_claudes_are() -> None:
+def test_thoughts_are_signed_or_encrypted() -> None:
     (end,) = [b.event for b in utter(FULL, ASKED, number=3) if isinstance(b.event, ReasoningEnd)]
     signature = end.provider_metadata["anthropic"]["signature"]
     assert signature
     assert end.provider_metadata["bedrock"]["signature"] == signature
+    assert end.provider_metadata["openai"]["encrypted_content"]
+
+
+def test_the_first_call_is_signed_as_geminis_are() -> None:
+    calls = [b.event for b in utter(FULL, ASKED, number=3) if isinstance(b.event, ToolCall)]
+    assert calls[0].provider_metadata["google"]["thought_signature"]
+    assert calls[1].provider_metadata is None
 
 
 @pytest.mark.parametrize(
@@ -55,15 +62,14 @@ def test_thoughts_are_signed_as_claudes_are() -> None:
     [ProviderTool("custom", "f"), ProviderTool("custom", options={"custom": {"name": "f"}})],
 )
 def test_calls_of_custom_tools_are_plain_text(tool: ProviderTool) -> None:
-    turn = Turn(calls=(Call("f", "ls -la"), Call("f", ""), Call("g")))
+    turn = Turn(calls=(Call("g"), Call("f", "ls -la"), Call("f", "")))
     events = [b.event for b in utter(turn, Request(model="m", tools=(tool,)))]
     told = {"openai": {"type": "custom_tool_call"}}
-    assert [(e.input, e.provider_metadata) for e in events if isinstance(e, ToolCall)] == [
+    assert [(e.input, e.provider_metadata) for e in events if isinstance(e, ToolCall)][1:] == [
         ("ls -la", told),
         ("", told),
-        ("{}", None),
     ]
-    assert [e.provider_metadata for e in events if isinstance(e, ToolInputStart)] == [told, told, None]
+    assert [e.provider_metadata for e in events if isinstance(e, ToolInputStart)] == [None, told, told]
 
 
 def test_usage_is_counted_from_the_words() -> None:

@@ -77,10 +77,23 @@ async def test_events_views_and_conversation(serve) -> None:
     ]
 
 
-async def test_a_second_iteration_of_a_response_that_is_over_gives_nothing(serve) -> None:
+async def test_a_second_iteration_of_a_response_says_that_it_was_read(serve) -> None:
     stream = model(await serve(hello)).stream("Hi")
-    await stream.collect()
-    assert [event async for event in stream] == []
+    message = await stream.collect()
+    with pytest.raises(ls.InvalidRequest, match="was read to its end, and a response is read once"):
+        aiter(stream)
+    with pytest.raises(ls.InvalidRequest, match="read once"):
+        await anext(stream.text_deltas())
+    assert await stream.collect() is message
+    assert await stream.next() is False
+
+
+async def test_a_second_iteration_of_a_stream_that_was_left_says_so(serve) -> None:
+    async with model(await serve(hello)).stream("Hi") as stream:
+        async for _ in stream:
+            break
+    with pytest.raises(ls.InvalidRequest, match="was left, and a response is read once"):
+        aiter(stream)
 
 
 async def test_the_views_keep_step_with_the_reader(serve) -> None:

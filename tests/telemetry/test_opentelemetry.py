@@ -130,7 +130,7 @@ async def test_an_observer_that_was_there_goes_on_being_told(backend: Any) -> No
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "opentelemetry", None)
-    with pytest.raises(Unsupported, match=r"llmstream\[otel\]"):
+    with pytest.raises(Unsupported, match=r"llmstream-sdk\[otel\]"):
         OpenTelemetry()
 
 

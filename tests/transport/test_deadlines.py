@@ -10,11 +10,11 @@ from llmstream.errors import InvalidRequest
 from llmstream.transport.deadlines import Deadlines
 
 
-@pytest.mark.parametrize("wrong", [-1, "5", math.nan])
+@pytest.mark.parametrize("wrong", [-1, 0, "5", math.nan])
 def test_a_deadline_that_is_no_number_of_seconds_is_refused(wrong) -> None:
-    with pytest.raises(InvalidRequest, match="idle_s is a number of seconds"):
+    with pytest.raises(InvalidRequest, match="idle_s is a positive number of seconds"):
         Deadlines(idle_s=wrong)
 
 
-def test_none_is_no_limit_and_nought_is_one() -> None:
-    assert Deadlines(idle_s=None, total_s=0).total_s == 0
+def test_none_is_no_limit() -> None:
+    assert Deadlines(idle_s=None, total_s=0.5).idle_s is None

@@ -231,6 +231,37 @@ async def test_an_answer_without_the_file_is_a_typed_error(serve, status, error,
     assert (caught.value.status, caught.value.retryable) == (status, retryable)
 
 
+@pytest.mark.parametrize("encoding", ["xyzzy", "gzip, gzip", "deflate,x"])
+async def test_an_encoding_that_nobody_knows_is_no_file(serve, encoding) -> None:
+    url = await serve(body(PNG, content_type="image/png", content_encoding=encoding))
+    with pytest.raises(ls.DecodeError, match="content-encoding"):
+        await download(url, limits=HERE)
+
+
+@pytest.mark.parametrize("told", ["image/" + "a" * 4000, "image", "image/png/x", 'image/a"b', "im age/png"])
+async def test_a_media_type_that_is_none_is_not_believed(serve, told) -> None:
+    url = await serve(body(PNG, content_type=told))
+    assert (await download(url, limits=HERE)).media_type == "image/png"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https:/example.com/?sig=SECRET://",
+        "https://u:pass/SECRET@example.com/a",
+        "https://u:a#SECRET@example.com/a",
+        "ftp://example.com/a;SECRET@b",
+        "HTTPS:example.com/?SECRET",
+        "http://example.com\\SECRET",
+        "SECRET@example.com",
+    ],
+)
+async def test_an_odd_url_is_not_shown_whole(url) -> None:
+    with pytest.raises(ls.LLMStreamError) as caught:
+        await download(url, limits=HERE)
+    assert "SECRET" not in str(caught.value)
+
+
 async def test_an_error_tells_no_secret_of_the_url(serve) -> None:
     url = await serve(redirect("http://user:word@localhost/a?signature=secret#secret"))
     with pytest.raises(ls.InvalidRequest) as caught:

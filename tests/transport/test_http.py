@@ -7,6 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from llmstream import Model
 from llmstream.errors import InvalidRequest, LLMStreamError, ProxyError, TransportError
 from llmstream.exchange import HttpRequest
 from llmstream.testing import FaultServer, head
@@ -47,3 +48,10 @@ async def test_a_proxy_that_wants_a_login_is_no_vendor() -> None:
     error = caught.value
     assert isinstance(error, ProxyError)
     assert (error.status, error.retryable) == (407, False)
+
+
+@pytest.mark.parametrize("headers", [{b"x": "y"}, {1: "y"}, {None: "y"}, {"x-key": b"y"}, {"x-key": ["y"]}])
+async def test_a_models_header_that_is_no_text(headers: Any) -> None:
+    model = Model("openai:m", base_url="http://127.0.0.1:9", api_key="k", headers=headers)
+    with pytest.raises(InvalidRequest, match="is text, not"):
+        await model.stream("Hi").collect()

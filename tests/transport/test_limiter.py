@@ -277,3 +277,28 @@ async def lived(steps: list[tuple[str, float]]) -> None:
         for last in range(first, len(moments)):
             assert last - first + 1 <= 20 + (moments[last] - moment) / 3 + 1e-6
     assert (limiter.under_way, limiter.waiting, time.pending) == (0, 0, 0)
+
+
+async def test_a_vendors_count_makes_a_debt_of_a_minute_at_most() -> None:
+    time = VirtualTime()
+    limiter = Limiter(tokens_per_minute=600, clock=time.clock, call_later=time.call_later)
+    (await limiter.acquire(10)).release(10**400)
+    waiting = asyncio.ensure_future(limiter.acquire(10))
+    await time.run(60.9)
+    assert not waiting.done()
+    await time.run(1.2)
+    assert waiting.done()
+    waiting.result().release(float("nan"))
+
+
+async def test_a_debt_of_ones_own_is_paid_to_the_end() -> None:
+    """A request that was larger than the allowance: its estimate is the caller's, and stands."""
+    time = VirtualTime()
+    limiter = Limiter(tokens_per_minute=600, clock=time.clock, call_later=time.call_later)
+    (await limiter.acquire(3000)).release(3000)
+    waiting = asyncio.ensure_future(limiter.acquire(10))
+    await time.run(239.0)
+    assert not waiting.done()
+    await time.run(3.0)
+    assert waiting.done()
+    waiting.result().release()

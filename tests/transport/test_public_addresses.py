@@ -62,6 +62,7 @@ REFUSED_URLS = [
     "https://192.0.0.192/",
     "https://metadata.google.internal/",
     "https://[fd00:ec2::254]/",
+    "https://[fd20:ce::254]/",
     # IPv4 in forms that some resolvers read
     "https://2130706433/",
     "https://0x7f000001/",
@@ -141,6 +142,7 @@ CLOUDS = [
     "168.63.129.16",
     "192.0.0.192",
     "fd00:ec2::254",
+    "fd20:ce::254",
     "fe80::a9fe:a9fe",
     "::ffff:169.254.169.254",
     "64:ff9b::a9fe:a9fe",

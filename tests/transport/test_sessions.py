@@ -10,7 +10,8 @@ import pytest
 from aiohttp import web
 
 import llmstream as ls
-from llmstream.transport.sessions import current_session, proxy_for
+from llmstream.transport.proxies import proxy_for
+from llmstream.transport.sessions import current_session
 
 
 @pytest.fixture(autouse=True)
@@ -92,5 +93,5 @@ async def test_a_server_that_speaks_no_tls_is_a_tls_error(serve) -> None:
 
     url = (await serve(handler)).replace("http:", "https:")
     model = ls.Model("openai:m", base_url=url, api_key="key")
-    with pytest.raises(ls.TLSError, match="SSL_CERT_FILE"):
+    with pytest.raises(ls.TLSError, match="does not speak TLS on this port"):
         await model.stream("Hi", retry=ls.Retry(max_retries=0)).collect()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable
 from typing import Any
 
@@ -18,6 +19,7 @@ from llmstream.dialects.anthropic.usage import count
 from llmstream.dialects.anthropic.wire import WireDelta, WireEvent, decode_event, mended
 from llmstream.dialects.base import Limits
 from llmstream.dialects.decoder import Framing, PayloadDecoder
+from llmstream.dialects.held_size import held_size
 from llmstream.dialects.json_text import is_json
 from llmstream.errors import LimitExceeded
 from llmstream.events import (
@@ -38,6 +40,8 @@ from llmstream.events import (
 __all__ = ["BlockDecoder"]
 
 _COMPACT = msgspec.json.Encoder()
+_SLOT_BYTES = 8
+_NAME_BYTES = 64  # a place in a set
 
 
 class BlockDecoder(PayloadDecoder[WireEvent]):
@@ -91,6 +95,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         else:
             block = OpenBlock(kind, self._fresh(_number(index)), wire)
             self._prose_start(block)
+        self._keep(block, held_size(wire))
         self.open_blocks[index] = block
 
     def _is_same(self, block: OpenBlock, wire: dict[str, Any]) -> bool:
@@ -170,6 +175,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
     def close_block(self, index: Hashable) -> None:
         """Ends an open block: a call is complete, and what only this vendor knows is whole."""
         block = self.open_blocks.pop(index)
+        self.let_go(block.held)
         if block.kind == "text":
             cited = {KEY: {"citations": block.citations}} if block.citations else None
             self.out.append(TextEnd(block.id, provider_metadata=cited))
@@ -178,7 +184,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         elif block.kind == "tool":
             self._tool_stop(block)
         elif block.kind == "custom":
-            self.out.append(Custom(f"{KEY}.{block.type}", {KEY: block.wire}))
+            self.out.append(Custom(f"{KEY}.{block.type}", {KEY: block.whole}))
 
     def _tool_stop(self, block: OpenBlock) -> None:
         given = block.wire.get("input")
@@ -231,6 +237,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
             return
         block.parts.append(fragment)
         block.size += len(fragment)
+        self._keep(block, sys.getsizeof(fragment) + _SLOT_BYTES)
         if block.size > self.limits.max_tool_input_bytes:
             limit = self.limits.max_tool_input_bytes
             self.fail(LimitExceeded(f"the input of {block.tool_name!r} is longer than {limit} bytes"))
@@ -264,6 +271,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
             if self._joiner is not None:
                 citation = mended(citation)
             block.citations.append(citation)
+            self._keep(block, held_size(citation))
             self.out.append(source_of_citation(citation, self._source_id()))
 
     def _extend(self, block: OpenBlock) -> None:
@@ -276,8 +284,16 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         for name, value in delta.items():
             if name != "type" and value is not None:
                 known = block.wire.get(name)
-                joined = isinstance(known, str) and isinstance(value, str)
-                block.wire[name] = known + value if joined else value
+                if isinstance(known, str) and isinstance(value, str):
+                    # Joined at the end: what is there would be copied for each piece.
+                    block.grown.setdefault(name, []).append(value)
+                else:
+                    block.wire[name] = value
+                self._keep(block, held_size(value))
+
+    def _keep(self, block: OpenBlock, size: int) -> None:
+        block.held += size
+        self.hold(size)
 
     # what has no place
 
@@ -308,6 +324,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
             self._counts[base] = number = self._counts.get(base, 1) + 1
             name = f"{base}.{number}"
         self._used.add(name)
+        self.hold(sys.getsizeof(name) + _NAME_BYTES)
         return name
 
 

@@ -47,6 +47,8 @@ class OpenBlock:
     parts:   fragments of a tool's input
     size:    their length in characters
     thought: tokens of reasoning whose text is left out, as far as the vendor has estimated them
+    grown:   what deltas added to the texts of a custom block, by field
+    held:    what deltas brought, in bytes of memory
     """
 
     kind: BlockKind
@@ -57,11 +59,19 @@ class OpenBlock:
     signature: str = ""
     thought: int = 0
     citations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    grown: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    held: int = 0
 
     @property
     def type(self) -> str:
         """Its type on the wire."""
         return str(self.wire.get("type"))
+
+    @property
+    def whole(self) -> dict[str, Any]:
+        """A custom block with all that deltas added."""
+        grown = {name: "".join([str(self.wire[name]), *pieces]) for name, pieces in self.grown.items()}
+        return {**self.wire, **grown}
 
     @property
     def is_client_call(self) -> bool:

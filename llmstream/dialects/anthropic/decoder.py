@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from llmstream.dialects.anthropic.block_decoder import BlockDecoder
 from llmstream.dialects.anthropic.blocks import FINISH_REASONS, KEY
-from llmstream.dialects.anthropic.usage import merge_usage, read_usage
+from llmstream.dialects.anthropic.usage import read_usage
 from llmstream.dialects.anthropic.wire import WireDelta, WireEvent, WireMessage, encodable
 from llmstream.dialects.base import Limits
 from llmstream.dialects.decoder import Framing
@@ -141,7 +141,8 @@ class AnthropicDecoder(BlockDecoder):
         )
 
     def _count(self, said: Any) -> None:
-        self._raw_usage = merge_usage(self._raw_usage, said)
+        if isinstance(said, dict):
+            self._raw_usage = self.merged_usage(self._raw_usage, said)
         self.usage = read_usage(self._raw_usage)
 
     def _remember(self, holder: WireEvent | WireMessage | WireDelta, names: tuple[str, ...]) -> None:

@@ -8,6 +8,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from llmstream.errors import InvalidRequest
 from llmstream.model_rules.claude import ClaudeRules
 
 __all__ = ["BEDROCK_INVOKE_QUIRKS", "VERTEX_QUIRKS", "Quirks"]
@@ -56,7 +57,10 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
 
     def path_for(self, model: str) -> str:
         """The path of a request to a model."""
-        return self.path.replace("{model}", quote(model, safe="@.-_~"))
+        try:
+            return self.path.replace("{model}", quote(model, safe="@.-_~"))
+        except UnicodeEncodeError:
+            raise InvalidRequest(f"{model!r} cannot be the name of a model") from None
 
     def model_of(self, url: str) -> str | None:
         """The model that a URL names: "" where the body does; None where the path is another."""

@@ -5,6 +5,7 @@ Text and reasoning usually have no start on the wire: their first delta opens th
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from llmstream.dialects.base import Limits
 from llmstream.dialects.bedrock_converse.blocks import KEY, OpenBlock, source_of_citation
 from llmstream.dialects.bedrock_converse.wire import WireDelta, WireEvent, WireReasoning, decode_event
 from llmstream.dialects.decoder import Framing, PayloadDecoder
+from llmstream.dialects.held_size import held_size
 from llmstream.errors import LimitExceeded, LLMStreamError
 from llmstream.events import (
     ReasoningDelta,
@@ -31,6 +33,8 @@ from llmstream.events import (
 __all__ = ["BlockDecoder"]
 
 _COMPACT = msgspec.json.Encoder()
+_SLOT_BYTES = 8
+_NAME_BYTES = 64  # a place in a set
 
 
 class BlockDecoder(PayloadDecoder[WireEvent]):
@@ -68,10 +72,10 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
                 self._tool_start(index, wire)
             case {"toolResult": dict(wire)}:
                 if self._opens(index):
-                    self.open_blocks[index] = OpenBlock("result", "", wire)
+                    self._open(index, OpenBlock("result", "", wire))
             case {"image": dict(wire)}:
                 if self._opens(index):
-                    self.open_blocks[index] = OpenBlock("image", "", wire)
+                    self._open(index, OpenBlock("image", "", wire))
 
     def block_stop(self, index: Hashable) -> None:
         """The wire says that a block is over.
@@ -104,6 +108,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
     def close_block(self, index: Hashable) -> None:
         """Ends an open block: a call is complete, a result or an image is whole."""
         block = self.open_blocks.pop(index)
+        self.let_go(block.held)
         if block.kind == "text":
             self.out.append(TextEnd(block.id, provider_metadata=block.end_metadata))
         elif block.kind == "reasoning":
@@ -143,6 +148,10 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
             return False
         return True
 
+    def _open(self, index: Hashable, block: OpenBlock) -> None:
+        self._keep(block, held_size(block.wire))
+        self.open_blocks[index] = block
+
     def _prose(self, index: Hashable, kind: Literal["text", "reasoning"]) -> OpenBlock | None:
         """The block of that kind, opened where it is not; text and reasoning close before each other."""
         block = self.open_blocks.get(index)
@@ -177,7 +186,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         if not block.tool_name:
             self.defect(f"the tool call {block.id!r} has no name")
         self._tool_names.setdefault(str(given), block.tool_name)
-        self.open_blocks[index] = block
+        self._open(index, block)
         self.out.append(
             ToolInputStart(block.tool_name, block.id, block.by_vendor, provider_metadata=block.call_metadata)
         )
@@ -195,8 +204,8 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
             return
         if delta.text:
             self.out.append(ReasoningDelta(delta.text, block.id))
-        if delta.signature and delta.signature != block.signature:
-            block.signature += delta.signature
+        if delta.signature and block.sign(delta.signature):
+            self._keep(block, sys.getsizeof(delta.signature) + _SLOT_BYTES)
         if delta.redacted_content:
             self._gather(block, delta.redacted_content)
 
@@ -212,6 +221,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
             return
         block.parts.append(fragment)
         block.size += len(fragment)
+        self._keep(block, sys.getsizeof(fragment) + _SLOT_BYTES)
         if block.size > self.limits.max_tool_input_bytes:
             limit = self.limits.max_tool_input_bytes
             self.fail(LimitExceeded(f"the input of {block.tool_name!r} is longer than {limit} bytes"))
@@ -221,6 +231,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
     def _citation(self, index: Hashable, citation: dict[str, Any]) -> None:
         block = self.open_blocks.get(index)
         self._cited.setdefault(index, []).append(citation)
+        self.hold(held_size(citation))
         if block is None:
             self.release_calls()
         elif block.kind == "text":
@@ -239,7 +250,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
             self._orphan(index, f"a piece of a result came for block {index}, which is no open result")
             return
         block.pieces.extend(pieces if isinstance(pieces, list) else [pieces])
-        self._count(block, len(_COMPACT.encode(pieces)))
+        self._count(block, len(_COMPACT.encode(pieces)), held_size(pieces))
 
     def _image_piece(self, index: Hashable, delta: dict[str, Any]) -> None:
         block = self.open_blocks.get(index)
@@ -257,10 +268,15 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
 
     def _gather(self, block: OpenBlock, data: str) -> None:
         block.data.append(data)
-        self._count(block, len(data))
+        self._count(block, len(data), sys.getsizeof(data) + _SLOT_BYTES)
 
-    def _count(self, block: OpenBlock, size: int) -> None:
+    def _keep(self, block: OpenBlock, held: int) -> None:
+        block.held += held
+        self.hold(held)
+
+    def _count(self, block: OpenBlock, size: int, held: int) -> None:
         block.size += size
+        self._keep(block, held)
         if block.size > self.limits.max_event_bytes:
             limit = self.limits.max_event_bytes
             self.fail(LimitExceeded(f"block {block.id or block.kind!r} is longer than {limit} bytes"))
@@ -316,6 +332,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
             self._counts[base] = number = self._counts.get(base, 1) + 1
             name = f"{base}.{number}"
         self._used.add(name)
+        self.hold(sys.getsizeof(name) + _NAME_BYTES)
         return name
 
 

@@ -50,7 +50,9 @@ class OpenBlock:
     data:      bytes of an image in base64, piece by piece; or of redacted reasoning
     url:       where an image lies instead
     owner:     the account whose bucket that is
+    signatures: of reasoning, piece by piece; `signed` is their length
     citations: of a text
+    held:      what it has gathered, in bytes of memory
     """
 
     kind: BlockKind
@@ -62,8 +64,18 @@ class OpenBlock:
     data: list[str] = dataclasses.field(default_factory=list)
     url: str = ""
     owner: Any = None
-    signature: str = ""
+    signatures: list[str] = dataclasses.field(default_factory=list)
+    signed: int = 0
+    held: int = 0
     citations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    def sign(self, piece: str) -> bool:
+        """Takes a piece of the signature; False where it repeats all of it."""
+        if len(piece) == self.signed and piece == "".join(self.signatures):
+            return False
+        self.signatures.append(piece)
+        self.signed += len(piece)
+        return True
 
     @property
     def by_vendor(self) -> bool:
@@ -88,8 +100,8 @@ class OpenBlock:
         told: dict[str, Any] = {}
         if self.citations:
             told["citations"] = self.citations
-        if self.signature:
-            told["signature"] = self.signature
+        if self.signatures:
+            told["signature"] = "".join(self.signatures)
         if self.data:
             told["redacted_data"] = _joined_base64(self.data)
         return {KEY: told} if told else None

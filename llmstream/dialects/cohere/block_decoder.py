@@ -7,6 +7,7 @@ start or end: it opens with its first fragment and closes with whatever comes ne
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, Literal
 
@@ -37,6 +38,8 @@ from llmstream.framing.sse import SSEDecoder
 
 __all__ = ["BlockDecoder"]
 
+_SLOT_BYTES: Final = 8
+_NAME_BYTES: Final = 64  # a place in a set
 _NOTHING: Final = "null"
 """What some models write for the arguments of a call that takes none."""
 
@@ -55,6 +58,7 @@ class _Input:
 
     waiting: a beginning that may still turn out to be nothing but `null`
     size:    of the pieces, in characters
+    held:    what they take, in bytes of memory
     """
 
     name: str
@@ -62,6 +66,7 @@ class _Input:
     pieces: list[str] = dataclasses.field(default_factory=list)
     waiting: str = ""
     size: int = 0
+    held: int = 0
 
 
 class BlockDecoder(PayloadDecoder[WireEvent]):
@@ -88,6 +93,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         self._used: set[str] = set()
         self._blocks = 0
         self._sources = 0
+        self._cited = 0
 
     @property
     def answered(self) -> bool:
@@ -110,7 +116,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
     def content_delta(self, index: object, content: object, logprobs: object = None) -> None:
         """A fragment of content, whether its block is open or not."""
         if logprobs is not None:
-            self.logprobs.add(logprobs if self._joiner is None else mended_value(logprobs))
+            self.hold(self.logprobs.add(logprobs if self._joiner is None else mended_value(logprobs)))
         for one in _contents(content):
             self._say(_key(index), one)
 
@@ -119,6 +125,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         block = self.contents.pop(_key(index), None)
         if block is not None:
             end = TextEnd if block.kind == "text" else ReasoningEnd
+            self.let_go(self.logprobs.held)
             self.out.append(end(block.id, provider_metadata=self.logprobs.of_block()))
 
     def tool_plan(self, words: str | None) -> None:
@@ -232,6 +239,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         """Gives out the calls that were held; of those that were cut only the end."""
         ended, self._ended = self._ended, []
         for call in ended:
+            self.let_go(call.held)
             text = "".join(call.pieces)
             whole = is_json(text)
             if cut and not whole:
@@ -258,6 +266,8 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
             self.fail(LimitExceeded(f"the input of {call.name!r} is longer than {limit} bytes"))
             return
         call.pieces.append(text)
+        call.held += sys.getsizeof(text) + _SLOT_BYTES
+        self.hold(sys.getsizeof(text) + _SLOT_BYTES)
         self.out.append(ToolInputDelta(text, call.id))
 
     # ids
@@ -269,6 +279,8 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
             name = f"source-{self._sources}"
             if name not in self._used:
                 self._used.add(name)
+                self._cited += 1
+                self.hold(_NAME_BYTES)
                 return name
 
     def _new_block_id(self) -> str:
@@ -286,7 +298,8 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
 
     def _taken(self, name: str) -> str:
         self._used.add(name)
-        if len(self._used) > self.limits.max_blocks and not self.done:
+        self.hold(sys.getsizeof(name) + _NAME_BYTES)
+        if len(self._used) - self._cited > self.limits.max_blocks and not self.done:
             self.fail(LimitExceeded(f"the answer has more than {self.limits.max_blocks} blocks and calls"))
         return name
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -40,7 +41,7 @@ class CohereDecoder(BlockDecoder):
         self._raw_reason: str | None = None
         self._raw_usage: dict[str, Any] = {}
         self._error: str | None = None
-        self._prompt = ""
+        self._prompt: list[str] = []
 
     def on(self, wire: WireEvent) -> None:
         """Turns one event into ours; the deltas of content, which are most of them, go first."""
@@ -109,7 +110,8 @@ class CohereDecoder(BlockDecoder):
     def _debug(self, prompt: object) -> None:
         """What the model was given, as text; only where the request asks for it."""
         if isinstance(prompt, str) and prompt:
-            self._prompt += without_lone_surrogates(prompt)
+            self._prompt.append(without_lone_surrogates(prompt))
+            self.hold(sys.getsizeof(prompt))
 
     def _message_end(self, wire: WireEvent) -> None:
         """The model is done: reason, counts, and the words of an error."""
@@ -118,7 +120,7 @@ class CohereDecoder(BlockDecoder):
         if delta is not None:
             if isinstance(delta.usage, dict) and delta.usage:
                 said = delta.usage if self._joiner is None else mended_value(delta.usage)
-                self._raw_usage = {**self._raw_usage, **said}
+                self._raw_usage = self.merged_usage(self._raw_usage, said)
                 self.usage = read_usage(self._raw_usage)
             if isinstance(delta.finish_reason, str) and delta.finish_reason:
                 self._raw_reason = delta.finish_reason
@@ -161,5 +163,7 @@ class CohereDecoder(BlockDecoder):
         elif self.called and reason in ("stop", "other", "unknown"):
             reason = "tool-calls"
         self.done = True
-        said: Metadata | None = {KEY: {"debug": {"prompt": self._prompt}}} if self._prompt else None
+        said: Metadata | None = None
+        if self._prompt:
+            said = {KEY: {"debug": {"prompt": "".join(self._prompt)}}}
         self.out.append(Finish(reason, self.usage, raw, merge_metadata(said, self.logprobs.of_rest())))

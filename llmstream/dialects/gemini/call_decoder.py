@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -19,6 +20,8 @@ from llmstream.events import Metadata, ToolCall, ToolInputDelta, ToolInputEnd, T
 
 __all__ = ["CallDecoder"]
 
+_SLOT_BYTES: Final = 8
+_NAME_BYTES: Final = 64  # a place in a set
 _encode = msgspec.json.Encoder().encode
 
 
@@ -32,6 +35,7 @@ class _OpenCall(msgspec.Struct):
     text: ArgumentsText = msgspec.field(default_factory=ArgumentsText)
     parts: list[str] = msgspec.field(default_factory=list)
     size: int = 0
+    held: int = 0
 
 
 class CallDecoder(LazyBlocks[Chunk]):
@@ -74,6 +78,7 @@ class CallDecoder(LazyBlocks[Chunk]):
             self._copies[wish] = number = self._copies.get(wish, 1) + 1
             name = f"{wish}.{number}"
         self._used.add(name)
+        self.hold(sys.getsizeof(name) + _NAME_BYTES)
         if len(self._used) > self.limits.max_blocks:
             self.fail(LimitExceeded(f"the answer has more than {self.limits.max_blocks} blocks and calls"))
         return name
@@ -166,6 +171,8 @@ class CallDecoder(LazyBlocks[Chunk]):
         if not delta:
             return
         opened.parts.append(delta)
+        opened.held += sys.getsizeof(delta) + _SLOT_BYTES
+        self.hold(sys.getsizeof(delta) + _SLOT_BYTES)
         opened.size += len(delta)
         self.out.append(ToolInputDelta(delta, opened.id))
         limit = self.limits.max_tool_input_bytes
@@ -174,6 +181,7 @@ class CallDecoder(LazyBlocks[Chunk]):
 
     def _complete(self, opened: _OpenCall) -> None:
         self.client_called = True
+        self.let_go(opened.held)
         text = "".join(opened.parts) or "{}"
         self.out.append(ToolInputEnd(opened.id))
         self.out.append(

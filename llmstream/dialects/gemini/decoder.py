@@ -18,9 +18,10 @@ from llmstream.dialects.gemini.usage import Counts
 from llmstream.dialects.gemini.wire import Candidate, Chunk, Part, PlainChunk, decode_plain_chunk
 from llmstream.dialects.google_continuation import Responses
 from llmstream.dialects.google_sources import Sources
+from llmstream.dialects.held_size import held_size
 from llmstream.dialects.json_text import mended
 from llmstream.dialects.vendor_errors import error_from_value
-from llmstream.errors import LLMStreamError, ServerError
+from llmstream.errors import LimitExceeded, LLMStreamError, ServerError
 from llmstream.events import (
     Error,
     Event,
@@ -75,7 +76,7 @@ class GeminiDecoder(PartDecoder):
             limits=limits,
             new_call_id=new_call_id,
         )
-        self._sources = Sources(lambda: self.fresh(f"source-{self._next_source()}"))
+        self._sources = Sources(lambda: self.fresh(f"source-{self._next_source()}"), self.hold)
         self._source_count = 0
         self._counts = Counts()
         self._raw_reason: str | None = None
@@ -118,7 +119,8 @@ class GeminiDecoder(PartDecoder):
                     self.out.append(TextDelta(delta, text_id))
             if self.done:
                 return
-        self._counts.settle()
+        if not self._counts.settle():
+            self.fail(LimitExceeded("the usage has more fields than can be meant", provider=self.provider))
         if self._responses.last is not None:
             self._notice(self.out[self._place_at :])
             self._place_at = 0
@@ -216,6 +218,7 @@ class GeminiDecoder(PartDecoder):
         self._counts = Counts()
         if self._last_words:
             self._earlier_words.append(self._last_words)
+            self.hold(held_size(self._last_words))
             self._last_words = {}
         self._framing = GeminiFraming(max_bytes=self.limits.max_event_bytes)
         self._raw_reason = self.gap = None
@@ -316,6 +319,7 @@ class GeminiDecoder(PartDecoder):
             known = self._last_words.get(name)
             if name == "logprobs_result" and isinstance(known, dict) and isinstance(value, dict):
                 _extend(known, value)  # each chunk says them of its own tokens
+                self.hold(held_size(value))
             else:
                 self._last_words[name] = value
 

@@ -16,6 +16,8 @@ __all__ = ["Counts", "read_usage", "write_usage"]
 
 _MOST_HELD: Final = 64
 """Chunks whose counts wait to be put together."""
+_MOST_FIELDS: Final = 200
+"""The vendor has 12; all that are known are copied for each chunk."""
 
 
 class Counts:
@@ -28,10 +30,11 @@ class Counts:
         self.said: list[Any] = []
         self._known: dict[str, Any] = {}
 
-    def settle(self) -> None:
-        """Puts together what is there, if it has become much."""
+    def settle(self) -> bool:
+        """Puts together what is there, if it has become much; False where it has too many fields."""
         if len(self.said) >= _MOST_HELD:
             self._put_together()
+        return len(self._known) <= _MOST_FIELDS
 
     @property
     def usage(self) -> Usage:

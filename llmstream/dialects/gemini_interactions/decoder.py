@@ -17,10 +17,11 @@ from llmstream.dialects.gemini_interactions.steps import (
     KEY,
     OpenStep,
 )
-from llmstream.dialects.gemini_interactions.usage import merge_usage, read_usage
+from llmstream.dialects.gemini_interactions.usage import read_usage
 from llmstream.dialects.gemini_interactions.wire import ALIASES, WireEvent
 from llmstream.dialects.google_continuation import Responses
 from llmstream.dialects.google_errors import failure
+from llmstream.dialects.held_size import held_size
 from llmstream.dialects.json_text import is_json, mended
 from llmstream.errors import LLMStreamError, ProviderError
 from llmstream.events import Error, Finish, FinishReason, Metadata, ResponseMetadata, Usage
@@ -99,6 +100,7 @@ class InteractionsDecoder(StepDecoder):
             if wire.step_usage is not None:
                 told = {"index": wire.index, "usage": wire.step_usage}
                 self._told.setdefault("step_usage", []).append(told)
+                self.hold(held_size(told))
             self._stop(wire.index)
         elif kind == "interaction.created":
             self._interaction(wire.interaction or {})
@@ -164,7 +166,8 @@ class InteractionsDecoder(StepDecoder):
         if isinstance(holder, dict):
             said = holder.get("usage") or holder.get("total_usage")
         if said is not None:
-            self._raw_usage = merge_usage(self._raw_usage or {}, said)
+            known = self._raw_usage or {}
+            self._raw_usage = self.merged_usage(known, said) if isinstance(said, dict) else known
             self.usage = self._responses.usage(read_usage(self._raw_usage))
 
     def _conclude(self, status: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Hashable
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from llmstream.dialects.gemini_interactions.steps import (
 from llmstream.dialects.gemini_interactions.wire import WireEvent, decode_event
 from llmstream.dialects.google_media import base64_bytes
 from llmstream.dialects.google_sources import Sources
+from llmstream.dialects.held_size import held_size
 from llmstream.dialects.json_text import is_json
 from llmstream.errors import LimitExceeded
 from llmstream.events import (
@@ -47,6 +49,8 @@ from llmstream.framing.sse import SSEDecoder
 __all__ = ["StepDecoder"]
 
 _encode = msgspec.json.Encoder().encode
+_SLOT_BYTES: Final = 8
+_NAME_BYTES: Final = 64  # a place in a set
 _MEDIA: Final = frozenset({"image", "video", "document"})
 _DRAFTS: Final = frozenset({"image", "video", "document", "audio"})
 
@@ -85,7 +89,7 @@ class StepDecoder(PayloadDecoder[WireEvent]):
         self._vendor_calls: dict[str, str] = {}
         self._copies: dict[str, int] = {}
         self._blocks = 0
-        self._sources = Sources(lambda: self._fresh("source"))
+        self._sources = Sources(lambda: self._fresh("source"), self.hold)
 
     def step_start(self, index: Hashable, wire: dict[str, Any] | None) -> None:
         """A step opens; it may bring some of its content."""
@@ -97,6 +101,7 @@ class StepDecoder(PayloadDecoder[WireEvent]):
         self.stepped = True
         step = OpenStep(step_kind(wire["type"]), dict(wire))
         self.open_steps[index] = step
+        self._keep(step, held_size(wire))
         if step.kind == "thought":
             step.id = self._block_id()
             self.out.append(ReasoningStart(step.id))
@@ -114,6 +119,7 @@ class StepDecoder(PayloadDecoder[WireEvent]):
         """An output may hold an error, which the interaction survives or not."""
         if isinstance(wire.get("error"), dict):
             self.step_errors.append(wire["error"])
+            self.hold(held_size(wire["error"]))
 
     def step_delta(self, index: Hashable, delta: dict[str, Any] | None) -> None:
         """A step grows; the deltas of text, which are most of them, go first."""
@@ -138,6 +144,7 @@ class StepDecoder(PayloadDecoder[WireEvent]):
         step = self.open_steps.pop(index, None)
         if step is None:
             return
+        self.let_go(step.held)
         if step.kind == "output":
             self._end_output(step)
         elif step.kind == "thought":
@@ -186,6 +193,7 @@ class StepDecoder(PayloadDecoder[WireEvent]):
         """What a text rests on becomes sources; all that is said of it is told at its end."""
         for annotation in _list(annotations):
             step.annotations.append(annotation)
+            self._keep(step, held_size(annotation))
             step.unsourced = step.unsourced or not is_citation(annotation)
             self.out.extend(sources_of_annotation(annotation, self._sources))
 
@@ -236,9 +244,12 @@ class StepDecoder(PayloadDecoder[WireEvent]):
             return
         mime_type = str(piece.get("mime_type") or next(iter(step.audio), "audio/pcm"))
         recording = step.audio.setdefault(mime_type, Recording())
-        recording.told |= {key: piece[key] for key in piece if key not in ("type", "data", "mime_type")}
+        told = {key: piece[key] for key in piece if key not in ("type", "data", "mime_type")}
+        self._keep(step, sum(held_size(key) for key in told if key not in recording.told))
+        recording.told |= told
         try:
             recording.pieces.append(base64_bytes(data))
+            self._keep(step, sys.getsizeof(recording.pieces[-1]) + _SLOT_BYTES)
         except ValueError as error:
             self.defect(f"the data of a recording is not base64: {error}")
 
@@ -263,6 +274,7 @@ class StepDecoder(PayloadDecoder[WireEvent]):
             return
         step.inputs.append(given)
         step.size += len(given)
+        self._keep(step, sys.getsizeof(given) + _SLOT_BYTES)
         limit = self.limits.max_tool_input_bytes
         if step.size > limit:
             self.fail(LimitExceeded(f"the input of {step.name!r} is longer than {limit} bytes"))
@@ -292,6 +304,11 @@ class StepDecoder(PayloadDecoder[WireEvent]):
         for name, value in delta.items():
             if name != "type" and value is not None and value != "":
                 step.wire[name] = value
+                self._keep(step, held_size(name) + held_size(value))
+
+    def _keep(self, step: OpenStep, size: int) -> None:
+        step.held += size
+        self.hold(size)
 
     def _vendor_call(self, step: OpenStep) -> None:
         wire_id = str(step.wire.get("id") or "")
@@ -356,6 +373,7 @@ class StepDecoder(PayloadDecoder[WireEvent]):
             self._copies[wish] = number = self._copies.get(wish, 1) + 1
             name = f"{wish}.{number}"
         self._used.add(name)
+        self.hold(sys.getsizeof(name) + _NAME_BYTES)
         if len(self._used) > self.limits.max_blocks:
             self.fail(LimitExceeded(f"the answer has more than {self.limits.max_blocks} blocks and calls"))
         return name

@@ -73,6 +73,7 @@ class OpenStep:
     audio:       recordings, by their type on the wire
     annotations: what is said of its text, as the wire has it
     unsourced:   whether any of them is no citation
+    held:        what it has gathered, in bytes of memory
     """
 
     kind: StepKind
@@ -83,6 +84,7 @@ class OpenStep:
     audio: dict[str, Recording] = dataclasses.field(default_factory=dict)
     annotations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     unsourced: bool = False
+    held: int = 0
 
     @property
     def type(self) -> str:

@@ -11,14 +11,7 @@ from typing import Any
 from llmstream.dialects.token_counts import added, token_count
 from llmstream.events import Usage
 
-__all__ = ["merge_usage", "read_usage", "write_usage"]
-
-
-def merge_usage(known: dict[str, Any], said: Any) -> dict[str, Any]:
-    """The counts known so far, with those that a later event states; each is cumulative."""
-    if not isinstance(said, dict):
-        return known
-    return {**known, **{key: value for key, value in said.items() if value is not None or key not in known}}
+__all__ = ["read_usage", "write_usage"]
 
 
 def read_usage(raw: dict[str, Any]) -> Usage:

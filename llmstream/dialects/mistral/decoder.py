@@ -26,6 +26,7 @@ from llmstream.framing.sse import SSEDecoder
 __all__ = ["MistralDecoder"]
 
 _YEAR_3000_S = 32503680000
+_MOST_FIELDS = 1000
 
 
 class MistralDecoder(ContentDecoder):
@@ -99,8 +100,7 @@ class MistralDecoder(ContentDecoder):
         """Counts are cumulative: each field replaces the one before, and what is left out stays."""
         if isinstance(usage, dict) and usage:
             said = usage if self._joiner is None else mended_value(usage)
-            known = self._raw_usage
-            self._raw_usage = known | {k: v for k, v in said.items() if v is not None or k not in known}
+            self._raw_usage = self.merged_usage(self._raw_usage, said)
             self.usage = read_usage(self._raw_usage)
 
     def _maybe_fail(self, chunk: Chunk) -> None:
@@ -147,6 +147,9 @@ class MistralDecoder(ContentDecoder):
         known = self._beside.get(name)
         if name == "metadata" and isinstance(known, dict) and isinstance(value, dict):
             value = {**known, **value}
+            if len(value) > _MOST_FIELDS:  # they are copied for each chunk that has some
+                self.fail(LimitExceeded(f"the metadata has more than {_MOST_FIELDS} fields"))
+                return
         self._beside[name] = value
 
     def _on_calls(self, fragments: Iterable[CallFragment | None]) -> None:

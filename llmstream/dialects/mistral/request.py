@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.base import Encoded
+from llmstream.dialects.inline_refs import inlined
 from llmstream.dialects.mistral.finish import KEY
 from llmstream.dialects.mistral.messages import MessageWriter
 from llmstream.dialects.options import merged, options_of
@@ -102,12 +103,13 @@ class _Writer:
         """
         request, choice = self.request, self.request.tool_choice
         tools: list[dict[str, Any]] = []
+        inline = MISTRAL.find(request.model).inline_refs
         for tool in request.tools:
             if isinstance(tool, ProviderTool):
                 name = tool.name or tool.type
                 self.warnings.append(UnsupportedTool(name, "the chat API runs no tools itself"))
             else:
-                tools.append(_tool(tool))
+                tools.append(_tool(tool, inline=inline))
         if not tools or choice == "none":
             return
         self.body["tools"] = tools
@@ -160,11 +162,12 @@ class _Writer:
         self.warnings.append(UnsupportedSetting(setting, details))
 
 
-def _tool(tool: ToolSpec) -> dict[str, Any]:
+def _tool(tool: ToolSpec, *, inline: bool) -> dict[str, Any]:
     function: dict[str, Any] = {"name": tool.name}
     if tool.description:
         function["description"] = tool.description
-    function["parameters"] = tool.input_schema or {"type": "object", "properties": {}}
+    schema = tool.input_schema or {"type": "object", "properties": {}}
+    function["parameters"] = inlined(schema) if inline else schema
     if tool.strict is not None:
         function["strict"] = tool.strict
     return {"type": "function", "function": function}

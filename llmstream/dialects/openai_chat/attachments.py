@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from llmstream.dialects.base64_pieces import Base64Pieces
 from llmstream.dialects.tool_fragments import json_text
 from llmstream.errors import DecodeError
 from llmstream.events import (
@@ -22,6 +24,7 @@ from llmstream.events import (
 __all__ = ["AudioFile", "ExecutedTools", "Sources", "audio_type", "image_file"]
 
 
+_SLOT_BYTES: Final = 64
 _CALL_KEYS: Final = ("index", "type", "name", "arguments")
 _SAID: Final = ("url", "title", "type")
 """What a source says itself."""
@@ -32,9 +35,12 @@ class Sources:
 
     Perplexity repeats `citations` (URLs) and `search_results` (objects) on every chunk; OpenAI
     and OpenRouter send `annotations` of type url_citation. What else they say of a page is metadata.
+
+    held: what the addresses take that were seen, in bytes
     """
 
     def __init__(self, provider: str) -> None:
+        self.held = 0
         self._provider = provider
         self._seen: set[str] = set()
         self._last: object = None
@@ -49,6 +55,7 @@ class Sources:
             url, title = page.get("url"), page.get("title")
             if isinstance(url, str) and url and url not in self._seen:
                 self._seen.add(url)
+                self.held += sys.getsizeof(url) + _SLOT_BYTES
                 told = {name: value for name, value in page.items() if name not in _SAID and _says(value)}
                 kept = {self._provider: told} if told else None
                 title = title if isinstance(title, str) and title else None
@@ -87,12 +94,18 @@ class AudioFile:
     """Spoken answers: base64 fragments in, one file at the end.
 
     rest: what was said of a recording that did not come
+    held: what has come of it, in bytes
     """
 
     def __init__(self, provider: str) -> None:
         self.rest: dict[str, Any] = {}
         self._provider = provider
-        self._pieces: list[str] = []
+        self._recording = Base64Pieces()
+
+    @property
+    def held(self) -> int:
+        """What has come, in bytes."""
+        return self._recording.size
 
     def add(self, audio: dict[str, Any]) -> str:
         """Takes a fragment; returns the words it adds to the transcript."""
@@ -101,7 +114,7 @@ class AudioFile:
         if audio.get("expires_at") is not None:
             self.rest["audio_expires_at"] = audio["expires_at"]
         if isinstance(audio.get("data"), str):
-            self._pieces.append(audio["data"])
+            self._recording.add(audio["data"])
         words = audio.get("transcript")
         return words if isinstance(words, str) else ""
 
@@ -110,16 +123,13 @@ class AudioFile:
 
         raises: DecodeError where it is not base64
         """
-        pieces, self._pieces = self._pieces, []
-        if not any(pieces):
+        recording, self._recording = self._recording, Base64Pieces()
+        if not recording:
             return None
         try:
-            data = b"".join(base64.b64decode(piece, validate=True) for piece in pieces)
-        except ValueError:
-            try:
-                data = base64.b64decode("".join(pieces), validate=True)
-            except ValueError as error:
-                raise DecodeError(f"the audio is not base64: {error}") from None
+            data = recording.whole()
+        except ValueError as error:
+            raise DecodeError(f"the audio is not base64: {error}") from None
         said, self.rest = self.rest, {}
         metadata = {self._provider: said} if said else None
         return File(audio_type(data), data, metadata)
@@ -141,6 +151,11 @@ class ExecutedTools:
         self._new_id = new_id
         self._ids: dict[object, str] = {}
         self._settled: set[str] = set()
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._ids)
 
     def read(self, runs: Iterable[object]) -> Iterator[Event]:
         """The calls that were not seen before, and the results that are new."""

@@ -175,7 +175,7 @@ class OpenAIChatDecoder(DeltaReader):
                     return
         for found in (wire.search_results, wire.citations):
             if found is not None:
-                self.out.extend(self._sources.read(found))
+                self._give_sources(found)
 
     def end(self) -> None:
         """The body is over: finish, if the vendor gave a reason or `[DONE]`."""
@@ -222,8 +222,7 @@ class OpenAIChatDecoder(DeltaReader):
         """Counts are cumulative: each field replaces the one before, and what is left out stays."""
         if isinstance(usage, dict) and usage:
             usage = usage if self._joiner is None else mended_value(usage)
-            known = self._counts
-            self._counts = known | {k: v for k, v in usage.items() if v is not None or k not in known}
+            self._counts = self.merged_usage(self._counts, usage)
             self.usage = read_usage(self._counts, self._quirks)
 
     def _on_x_groq(self, extra: object) -> None:

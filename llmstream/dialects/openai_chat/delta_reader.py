@@ -91,15 +91,17 @@ class DeltaReader(LazyBlocks[Chunk]):
             self._refused = True
             self.text(delta.refusal)
         if delta.audio:
+            before = self._audio.held
             self.text(self._audio.add(delta.audio))
+            self.hold(self._audio.held - before)
         for image in delta.images or ():
             self._on_image(image)
         if delta.annotations:
-            self.out.extend(self._sources.read(delta.annotations))
+            self._give_sources(delta.annotations)
         if delta.executed_tools:
             self.end_reasoning()
             self.end_text()
-            self.out.extend(self._executed.read(delta.executed_tools))
+            self._give_executed(delta.executed_tools)
         if delta.tool_calls:
             self._on_tool_calls(delta.tool_calls)
         if delta.function_call is not None:
@@ -107,6 +109,16 @@ class DeltaReader(LazyBlocks[Chunk]):
             self._on_tool_calls([legacy])
         if delta.extra_content and not delta.tool_calls:
             self._extra = delta.extra_content
+
+    def _give_sources(self, found: object) -> None:
+        before = self._sources.held
+        self.out.extend(self._sources.read(found))
+        self.hold(self._sources.held - before)
+
+    def _give_executed(self, runs: Iterable[object]) -> None:
+        self.out.extend(self._executed.read(runs))
+        if self._executed.count > self.limits.max_blocks and not self.done:
+            self.fail(LimitExceeded(f"the response holds more than {self.limits.max_blocks} calls"))
 
     def _on_reasoning(self, delta: wire.Delta) -> None:
         """`reasoning` and `reasoning_content` say the same where both are there, and so do typed details.
@@ -120,7 +132,9 @@ class DeltaReader(LazyBlocks[Chunk]):
             return
         said = _words(delta.reasoning_content) or _words(delta.reasoning) or _words(delta.reasoning_text)
         if delta.reasoning_details:
+            before = self._details.held
             told = self._details.add(delta.reasoning_details)
+            self.hold(self._details.held - before)
             if not said and delta.reasoning != "":
                 said = told
         if not said or (self._quirks.dedupe_reasoning and said == self._last_reasoning):
@@ -243,6 +257,7 @@ class DeltaReader(LazyBlocks[Chunk]):
 
     def _take_details(self) -> Metadata:
         metadata = self._metadata("reasoning_details", self._details.items)
+        self.let_go(self._details.held)
         self._details.clear()
         return metadata
 

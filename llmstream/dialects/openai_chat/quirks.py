@@ -64,6 +64,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     short_call_ids:      ids of calls have to be nine letters and digits (Mistral's models)
     schema_subset:       "moonshot" where schemas have to say the type of everything, in the branches of
         an `anyOf` and not beside it
+    inline_refs:         models read only schemas without `$ref` (GLM-5.3)
     provider_tools:      whether tools of the vendor's own may stand in `tools` (Groq, Z.ai, OpenRouter)
 
     Content:
@@ -154,6 +155,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     max_call_id_chars: int | None = 40
     short_call_ids: bool = False
     schema_subset: Literal["none", "moonshot"] = "none"
+    inline_refs: bool = False
     provider_tools: bool = False
 
     string_only_content: bool = False
@@ -219,6 +221,8 @@ def _of_open_model(rules: OpenModelRules, style: str) -> dict[str, Any]:
     if not rules.thinks:
         return {"reasoning_style": "none"}
     changes: dict[str, Any] = {"always_thinks": not rules.can_stop_thinking}
+    if rules.inline_refs:
+        changes["inline_refs"] = True
     if rules.efforts is not None and (rules.efforts or style in _SWITCHES):
         changes["known_efforts"] = (*(("none",) if rules.can_stop_thinking else ()), *rules.efforts)
     without = not rules.can_stop_thinking or (style == "chat-template" and rules.switch is None)

@@ -6,18 +6,27 @@ a detail of its own. An Anthropic signature comes as a detail without text, even
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import Any, Final
+
+from llmstream.dialects.held_size import held_size
 
 __all__ = ["ReasoningDetails", "joined"]
 
 _GROWING: Final = ("text", "summary", "data")
+_DETAIL_BYTES: Final = 600  # two dicts, a tuple, a place in a list and in a dict
+_SLOT_BYTES: Final = 16
 
 
 class ReasoningDetails:
-    """Fragments in, whole details out."""
+    """Fragments in, whole details out.
+
+    held: what they take, in bytes
+    """
 
     def __init__(self) -> None:
+        self.held = 0
         self._found: list[tuple[dict[str, Any], dict[str, list[str]]]] = []
         self._latest: dict[tuple[object, object], tuple[dict[str, Any], dict[str, list[str]]]] = {}
 
@@ -44,6 +53,7 @@ class ReasoningDetails:
         """What was read has been handed on."""
         self._found = []
         self._latest = {}
+        self.held = 0
 
     def _add(self, fragment: dict[str, Any]) -> None:
         index = fragment.get("index")
@@ -53,11 +63,15 @@ class ReasoningDetails:
             latest = ({}, {})
             self._latest[key] = latest
             self._found.append(latest)
+            self.held += _DETAIL_BYTES
         fixed, grown = latest
         for name, value in fragment.items():
             if name in _GROWING and isinstance(value, str):
                 grown.setdefault(name, []).append(value)
+                self.held += sys.getsizeof(value) + _SLOT_BYTES
             elif value is not None or name not in fixed:
+                if fixed.get(name) != value or name not in fixed:  # fragments repeat type and index
+                    self.held += held_size(name) + held_size(value) + _SLOT_BYTES
                 fixed[name] = value
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from llmstream.dialects.base import Encoded, OutputAbility
 from llmstream.dialects.cache_marks import keep_last_marks
+from llmstream.dialects.inline_refs import inlined
 from llmstream.dialects.openai_chat.messages import MessageWriter
 from llmstream.dialects.openai_chat.moonshot_schema import moonshot_schema
 from llmstream.dialects.openai_chat.output_format import encode_output
@@ -175,6 +176,8 @@ class _Writer:
         if tool.description:
             function["description"] = tool.description
         schema = tool.input_schema or {"type": "object", "properties": {}}
+        if self.quirks.inline_refs:
+            schema = inlined(schema)
         strict = tool.strict if self.quirks.strict_tools else None
         if tool.strict and strict is None:
             self.warn(f"{self.provider} has no strict tools; {tool.name!r} was sent without")

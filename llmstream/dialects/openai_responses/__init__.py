@@ -4,7 +4,8 @@ Reading: `wire.py` has the shapes; `prose_decoder.py` reads messages and reasoni
 calls, `item_decoder.py` their events, `decoder.py` the response around them. Writing: `request.py`,
 `input_writer.py` and `answer_writer.py`. In reverse: `request_reader.py`, `input_reader.py`,
 `answer_reader.py`; `event_encoder.py`, `prose_encoder.py` and `call_encoder.py`. Answers that are
-kept and read on: `kept_answers.py`, `following_decoder.py`. What servers do differently is data:
+kept and read on: `kept_answers.py`, `following_decoder.py`. Over a WebSocket: `socket_talk.py`,
+`socket_decoder.py`, `steering.py`. What servers do differently is data:
 `quirks.py`.
 
 What the API wants back verbatim is in metadata under "openai", whatever the provider: item ids,
@@ -40,6 +41,8 @@ from llmstream.dialects.openai_responses.quirks import ModelQuirks, Quirks
 from llmstream.dialects.openai_responses.repeated import repeated_settings
 from llmstream.dialects.openai_responses.request import encode_request
 from llmstream.dialects.openai_responses.request_reader import read_request
+from llmstream.dialects.openai_responses.socket_decoder import SocketResponsesDecoder
+from llmstream.dialects.openai_responses.socket_talk import SocketRequest, SocketTalk
 from llmstream.dialects.vendor_errors import vendor_error
 from llmstream.errors import ErrorInfo, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse
@@ -121,6 +124,24 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
         return FollowingResponsesDecoder(
             provider=provider, include_raw=include_raw, limits=limits, after=after
         )
+
+    def talks(self) -> bool:
+        """Whether the vendor answers over WebSockets."""
+        return self.quirks.websocket
+
+    def talk(self, *, provider: str) -> SocketTalk:
+        """What is said over one WebSocket."""
+        return SocketTalk(self.quirks, provider=provider)
+
+    def socket_request(self, body: bytes) -> SocketRequest:
+        """A request as its HTTP body says it, for the talk."""
+        return SocketRequest(body)
+
+    def socket_decoder(
+        self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+    ) -> SocketResponsesDecoder:
+        """A decoder for one answer over a WebSocket, steered or not."""
+        return SocketResponsesDecoder(provider=provider, include_raw=include_raw, limits=limits)
 
     def read_kept_request(self, http: HttpRequest) -> KeptRequest | None:
         """The reverse of `resume` and `cancel`; None for any other request."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import datetime
 import logging
 from collections.abc import Callable
@@ -12,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.base import Limits
+from llmstream.dialects.base64_pieces import Base64Pieces
 from llmstream.dialects.json_text import mended
 from llmstream.dialects.media_type import audio_type
 from llmstream.dialects.openai_responses.finish import TERMINAL, reason_of, said_beside
@@ -52,7 +51,7 @@ class OpenAIResponsesDecoder(ItemDecoder):
         self._named = False
         self._defective = False
         self._response_id: str | None = None
-        self._audio: list[str] = []
+        self._audio = Base64Pieces()
         self._spoken: OpenItem | None = None
 
     def on(self, wire: WireEvent) -> None:
@@ -203,7 +202,9 @@ class OpenAIResponsesDecoder(ItemDecoder):
 
     def _on_audio(self, wire: WireEvent) -> None:
         if isinstance(wire.delta, str):
-            self._audio.append(wire.delta)
+            before = self._audio.size
+            self._audio.add(wire.delta)
+            self.hold(self._audio.size - before)
 
     def _on_transcript(self, wire: WireEvent) -> None:
         if self._spoken is None:
@@ -211,17 +212,15 @@ class OpenAIResponsesDecoder(ItemDecoder):
         self.text(self._spoken, wire.delta, ("content", 0))
 
     def _end_audio(self, _: WireEvent | None = None) -> None:
-        pieces, self._audio = self._audio, []
-        if not pieces:
+        recording, self._audio = self._audio, Base64Pieces()
+        if not recording:
             return
+        self.let_go(recording.size)
         try:
-            data = b"".join(base64.b64decode(piece, validate=True) for piece in pieces)
-        except binascii.Error:
-            try:
-                data = base64.b64decode("".join(pieces), validate=True)
-            except binascii.Error:
-                self.defect("the audio is not base64")
-                return
+            data = recording.whole()
+        except ValueError:
+            self.defect("the audio is not base64")
+            return
         self.out.append(File(audio_type(data), data))
 
 

@@ -13,6 +13,7 @@ from llmstream.dialects.openai_responses.finish import ending
 from llmstream.dialects.openai_responses.frames import Frames
 from llmstream.dialects.openai_responses.prose_encoder import ProseEncoder
 from llmstream.dialects.openai_responses.sources import KEY
+from llmstream.dialects.openai_responses.steering import KIND as STEERING
 from llmstream.dialects.openai_responses.token_usage import write_usage
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
@@ -105,7 +106,11 @@ class ResponseWriter:
                 return self._file(event)
             case Custom():
                 item = told_of(event.provider_metadata).get("item")
-                if not event.kind.startswith(f"{KEY}.") or not isinstance(item, dict):
+                if (
+                    event.kind == STEERING
+                    or not event.kind.startswith(f"{KEY}.")
+                    or not isinstance(item, dict)
+                ):
                     return b""
                 return self._frames.whole(item, item)
             case Error():

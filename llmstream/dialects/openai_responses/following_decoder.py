@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from typing import Any, Final
 
@@ -27,6 +28,9 @@ from llmstream.events import (
 from llmstream.framing.sse import SSEDecoder
 
 __all__ = ["FollowingResponsesDecoder"]
+
+
+_SLOT_BYTES: Final = 8
 
 
 class _NumberedEvent(WireEvent, gc=False):
@@ -130,8 +134,10 @@ class FollowingResponsesDecoder(OpenAIResponsesDecoder):
         for event in self.out:
             if isinstance(event, TextDelta | ReasoningDelta):
                 self._given.setdefault(event.id, []).append(event.delta)
+                self.hold(sys.getsizeof(event.delta) + _SLOT_BYTES)
             elif isinstance(event, TextEnd | ReasoningEnd):
-                self._given.pop(event.id, None)
+                given = self._given.pop(event.id, ())
+                self.let_go(sum(sys.getsizeof(delta) + _SLOT_BYTES for delta in given))
 
     def _wait_for(self, wire: dict[str, Any]) -> None:
         self._waiting.append(msgspec.json.encode(wire))

@@ -84,7 +84,7 @@ class Frames:
         Ids of blocks count from 0 in every answer; those of items are unique in a conversation, and
         the tool runner of openai-node 7.57 refuses one that comes again.
         """
-        if not block_id.isdigit():
+        if not block_id[:1].isdigit():  # the vendor's begin with their kind, such as `msg_`
             return block_id
         return f"{prefix}_{str(self._names['id']).removeprefix('resp_')}_{block_id}"
 

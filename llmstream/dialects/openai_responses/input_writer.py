@@ -124,9 +124,8 @@ class InputWriter:
             self._warn(f"the call {call.id!r} has no result; one was added that says it was not run")
             result = ToolResult(call.id, _NOT_RUN, is_error=True)
             item = self._answers.calls.get(call.id, {})
-            self._out.append(
-                output_item(result, wire_id(call.id), item, self._quirks, provider=self._provider)
-            )
+            call_id = str(item.get("call_id") or wire_id(call.id))
+            self._out.append(output_item(result, call_id, item, self._quirks, provider=self._provider))
 
     def _lost(self, part: object, where: str) -> Unsupported:
         return Unsupported(f"{self._provider} cannot take a part of kind {part_kind(part)!r} in {where}.")

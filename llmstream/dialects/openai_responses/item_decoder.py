@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from llmstream.dialects.held_size import held_size
 from llmstream.dialects.json_text import is_json
 from llmstream.dialects.openai_responses.open_item import OpenItem, Slot
 from llmstream.dialects.openai_responses.sources import KEY, pages_of
@@ -126,7 +127,7 @@ class ItemDecoder(ToolDecoder):
         if slot not in item.told:
             self.text(item, text, slot, logprobs=logprobs)
         elif not item.logprobs:
-            item.logprobs.extend(logprobs or ())
+            self.keep_logprobs(item, logprobs or [])
 
     def _on_refusal(self, wire: WireEvent) -> None:
         item, slot = self.message_of(wire), ("content", wire.content_index or 0)
@@ -198,6 +199,7 @@ class ItemDecoder(ToolDecoder):
         names = {"arguments": wire.arguments, "input": wire.input, "code": wire.code}
         said = {name: value for name, value in names.items() if value is not None}
         item.wire = {**item.wire, **said}
+        self.hold(held_size(said))
         item.told.add(INPUT)
         self.whole_input(item, layout_of(item.wire).text)
         if item.kind == "mcp_call" and is_json("".join(item.parts)):
@@ -215,7 +217,7 @@ class ItemDecoder(ToolDecoder):
             return
         slot: Slot = ("command", wire.command_index or 0)
         if wire.delta is not None:
-            item.told.add(slot)
+            self.note(item, slot)
             self.input(item, wire.delta, quote=True)
         elif wire.type == "response.shell_call_command.added":
             self.input(item, ',"' if wire.command_index else '"')

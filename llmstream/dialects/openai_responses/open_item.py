@@ -22,6 +22,7 @@ class OpenItem:
     wire:     its latest form
     block:    id of the open text or reasoning, or None
     call_id:  id of the call whose input has started, or None
+    first_id: the wire's id of that call when its input started
     slot:     the piece of reasoning that the open block is
     told:     pieces of which something was given
     parts:    fragments of a tool's input, as they were given
@@ -35,6 +36,7 @@ class OpenItem:
         "call_id",
         "done",
         "ended",
+        "first_id",
         "kind",
         "logprobs",
         "parts",
@@ -49,6 +51,7 @@ class OpenItem:
         self.wire = wire
         self.block: str | None = None
         self.call_id: str | None = None
+        self.first_id: str | None = None
         self.slot: Slot | None = None
         self.told: set[Slot] = set()
         self.parts: list[str] = []

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from llmstream.dialects.base import Limits
 from llmstream.dialects.decoder import Framing, PayloadDecoder
+from llmstream.dialects.held_size import held_size
 from llmstream.dialects.openai_responses.open_item import OpenItem, Slot, extras_of
-from llmstream.dialects.openai_responses.sources import KEY, source_of
+from llmstream.dialects.openai_responses.sources import KEY, LISTED, source_of
 from llmstream.dialects.openai_responses.wire import WireEvent, events
 from llmstream.errors import LimitExceeded
-from llmstream.events import ReasoningDelta, ReasoningEnd, ReasoningStart, TextDelta, TextEnd, TextStart
+from llmstream.events import (
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    Source,
+    TextDelta,
+    TextEnd,
+    TextStart,
+)
 
 __all__ = ["ProseDecoder"]
+
+_NAME_BYTES = 64  # a place in a set
+_SLOT_BYTES = 200  # a tuple with its index, in a set
 
 
 class ProseDecoder(PayloadDecoder[WireEvent]):
@@ -33,6 +46,7 @@ class ProseDecoder(PayloadDecoder[WireEvent]):
         self._by_id: dict[Any, OpenItem] = {}
         self._used: set[str] = set()
         self._sources = 0
+        self._listed: set[str] = set()
         self._pages: set[Any] = set()
         self._count = 0
 
@@ -50,6 +64,7 @@ class ProseDecoder(PayloadDecoder[WireEvent]):
             if isinstance(name, str):
                 self._by_id[name] = opened
         self._count += 1
+        self.hold(held_size(item))  # items stay to the end: more may be said of them
         if self._count > self.limits.max_blocks:
             self.fail(LimitExceeded(f"the response has more than {self.limits.max_blocks} items"))
         return opened
@@ -61,6 +76,7 @@ class ProseDecoder(PayloadDecoder[WireEvent]):
             number += 1
             name = f"{wanted}.{number}"
         self._used.add(name)
+        self.hold(sys.getsizeof(name) + _NAME_BYTES)
         return name
 
     def origin(self, item: OpenItem) -> dict[str, Any]:
@@ -85,10 +101,22 @@ class ProseDecoder(PayloadDecoder[WireEvent]):
         if item.block is None:
             self.open_text(item, refusal=refusal)
         if isinstance(delta, str) and delta and item.block is not None:
-            item.told.add(slot)
-            item.logprobs.extend(logprobs or ())
+            self.note(item, slot)
+            if logprobs:
+                self.keep_logprobs(item, logprobs)
             said = {KEY: {"logprobs": logprobs}} if logprobs else None
             self.out.append(TextDelta(delta, item.block, said))
+
+    def keep_logprobs(self, item: OpenItem, logprobs: list[Any]) -> None:
+        """Those of a fragment, which the end says again."""
+        item.logprobs.extend(logprobs)
+        self.hold(sum(map(held_size, logprobs)))
+
+    def note(self, item: OpenItem, slot: Slot) -> None:
+        """Something of this piece was given."""
+        if slot not in item.told:
+            item.told.add(slot)
+            self.hold(_SLOT_BYTES)
 
     def open_text(self, item: OpenItem, *, refusal: bool = False) -> None:
         """The text begins once it is known whether it is a refusal."""
@@ -103,6 +131,7 @@ class ProseDecoder(PayloadDecoder[WireEvent]):
     def cite(self, item: OpenItem, annotation: dict[str, Any]) -> None:
         """A page or document that the text rests on."""
         item.annotations.append(annotation)
+        self.hold(held_size(annotation))
         if annotation.get("url") not in self._pages:
             self._give_source(annotation)
 
@@ -110,7 +139,16 @@ class ProseDecoder(PayloadDecoder[WireEvent]):
         """A page that a search found, once; the text may cite it later."""
         if annotation["url"] not in self._pages:
             self._pages.add(annotation["url"])
+            self.hold(held_size(annotation["url"]) + _NAME_BYTES)
             self._give_source(annotation)
+
+    def listed(self, url: str) -> None:
+        """A page that a web search lists, once; where the text cites it, that is another source."""
+        if url not in self._listed:
+            self._listed.add(url)
+            self._sources += 1
+            metadata = {KEY: {"type": LISTED}}
+            self.out.append(Source("url", f"source-{self._sources}", url, provider_metadata=metadata))
 
     def _give_source(self, annotation: dict[str, Any]) -> None:
         source = source_of(annotation, f"source-{self._sources + 1}")
@@ -174,7 +212,7 @@ class ProseDecoder(PayloadDecoder[WireEvent]):
             self._open_reasoning(item)
         if isinstance(delta, str) and delta and item.block is not None:
             bare = slot[0] == "content" and slot not in item.told
-            item.told.add(slot)
+            self.note(item, slot)
             said = {KEY: {"part": "reasoning_text"}} if bare else None
             self.out.append(ReasoningDelta(delta, item.block, said))
 

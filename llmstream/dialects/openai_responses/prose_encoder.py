@@ -8,7 +8,7 @@ from typing import Any, Final
 from llmstream.dialects.logprobs import logprobs_of
 from llmstream.dialects.openai_responses.call_encoder import told_of
 from llmstream.dialects.openai_responses.frames import Frames
-from llmstream.dialects.openai_responses.sources import annotation_of
+from llmstream.dialects.openai_responses.sources import LISTED, annotation_of
 from llmstream.events import (
     Event,
     ReasoningDelta,
@@ -68,7 +68,9 @@ class ProseEncoder:
         return self._reasoning_done(last)
 
     def source(self, event: Source) -> bytes:
-        """A source stands in the open text, or waits for the next."""
+        """A source stands in the open text, or waits for the next; the item of a search has its own."""
+        if told_of(event.provider_metadata).get("type") == LISTED:
+            return b""
         self._sources.append(event)
         return self._cite(next(reversed(self._texts.values()), None))
 

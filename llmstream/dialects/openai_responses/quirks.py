@@ -50,6 +50,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     json_object:    False where JSON of any shape can be asked for in words only
     audio:          whether recordings may be sent
     background:     whether answers can be made in the background, kept and read on
+    websocket:      whether answers can come over a WebSocket (OpenAI, Azure, xAI; read 2026-11)
+    steering:       whether an answer over a WebSocket takes input while it comes (OpenAI alone)
     extra_body:     fixed fields of every request
     headers:        fixed headers of every request
     """
@@ -82,6 +84,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     json_object: bool = True
     audio: bool = False
     background: bool = True
+    websocket: bool = True
+    steering: bool = True
     extra_body: Mapping[str, Any] = {}
     headers: Mapping[str, str] = {}
 

@@ -7,10 +7,13 @@ from typing import Any, Final
 
 from llmstream.events import Source
 
-__all__ = ["KEY", "annotation_of", "pages_of", "source_of"]
+__all__ = ["KEY", "LISTED", "annotation_of", "listed_sources", "pages_of", "source_of"]
 
 KEY = "openai"
 """Metadata key of this dialect, whatever the provider: what it wants back is the dialect's own."""
+
+LISTED: Final = "web_search_source"
+"""Type in the metadata of a source that a search lists; it stands in the search's own item."""
 
 _PAGES: Final = {
     "search_results": "results",
@@ -41,6 +44,15 @@ def pages_of(item: dict[str, Any]) -> Iterator[dict[str, Any]]:
             told = {name: page[name] for name in ("url", "title", "date") if page.get(name)}
             number = {} if page.get("id") is None else {"result_id": page["id"]}
             yield {"type": "url_citation", **told, **number}
+
+
+def listed_sources(item: dict[str, Any]) -> Iterator[str]:
+    """The addresses that a web search lists in its action, where `include` asked for them."""
+    action = item.get("action") if item.get("type") == "web_search_call" else None
+    found = action.get("sources") if isinstance(action, dict) else None
+    for source in found if isinstance(found, list) else ():
+        if isinstance(source, dict) and isinstance(source.get("url"), str):
+            yield source["url"]
 
 
 def annotation_of(source: Source) -> dict[str, Any]:

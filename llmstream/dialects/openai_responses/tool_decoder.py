@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
+from llmstream.dialects.held_size import held_size
 from llmstream.dialects.json_text import is_json
 from llmstream.dialects.openai_responses.open_item import OpenItem, Slot, extras_of
 from llmstream.dialects.openai_responses.prose_decoder import ProseDecoder
-from llmstream.dialects.openai_responses.sources import KEY
+from llmstream.dialects.openai_responses.sources import KEY, listed_sources
 from llmstream.dialects.openai_responses.tool_items import (
     RESULT_ITEMS,
     as_text,
@@ -33,6 +35,7 @@ from llmstream.events import (
 
 __all__ = ["INPUT", "ToolDecoder"]
 
+_SLOT_BYTES: Final = 8
 INPUT: Final[Slot] = ("input", 0)
 """Told of a call once the wire has said its whole input."""
 
@@ -94,7 +97,7 @@ class ToolDecoder(ProseDecoder):
             self._unwrap(item, wire, inner)
             return
         if item.call_id is None:
-            item.wire = _latest(item.wire, wire)
+            self._renew(item, wire)
             name = tool_name_of(item.wire)
             if not name:
                 self.defect(f"the tool call {call_id_of(wire)!r} has no name. It was left out.")
@@ -102,7 +105,7 @@ class ToolDecoder(ProseDecoder):
                 return
             self._start(item)
         if not item.ended:
-            item.wire = _latest(item.wire, wire)
+            self._renew(item, wire)
             if wire.get("status") == "incomplete" and not is_hosted(item.wire):
                 if item.kind in _STREAMED or not item.parts:
                     self.whole_input(item, layout_of(item.wire).text)
@@ -147,10 +150,16 @@ class ToolDecoder(ProseDecoder):
         name, dynamic = tool_name_of(wire), item.kind.startswith("mcp_")
         return ToolInputStart(name, call_id, hosted, dynamic, provider_metadata={KEY: said})
 
+    def _renew(self, item: OpenItem, wire: dict[str, Any]) -> None:
+        item.wire = _latest(item.wire, wire)
+        if item.wire is wire:
+            self.hold(held_size(wire))
+
     def _start(self, item: OpenItem) -> None:
         wire = item.wire
         self.close_texts()
-        item.call_id = self.fresh(call_id_of(wire) or f"call-{self._count}")
+        item.first_id = call_id_of(wire)
+        item.call_id = self.fresh(item.first_id or f"call-{self._count}")
         self.out.append(self.input_start(item, item.call_id))
         held, item.parts = item.parts, []
         for fragment in held:
@@ -176,6 +185,7 @@ class ToolDecoder(ProseDecoder):
             self.fail(LimitExceeded(f"the input of the tool call {name!r} grew past {most} bytes"))
             return
         item.parts.append(text)
+        self.hold(sys.getsizeof(text) + _SLOT_BYTES)
         if item.call_id is not None:
             self.out.append(ToolInputDelta(text, item.call_id))
 
@@ -204,6 +214,9 @@ class ToolDecoder(ProseDecoder):
         said: dict[str, Any] = {"type": item.kind, **self.origin(item)}
         if item.kind in _STREAMED:
             said |= extras_of(item.wire)
+            last_id = call_id_of(item.wire)
+            if last_id and last_id != item.first_id:
+                said["call_id"] = last_id  # what the item says last is what its output has to name
             if item.kind == "custom_tool_call" and not text:
                 said["input"] = ""
         elif not is_whole(item.wire):
@@ -218,6 +231,8 @@ class ToolDecoder(ProseDecoder):
             self.out.append(ToolApprovalRequest(item.call_id, item.item_id or item.call_id))
         elif is_whole(item.wire):
             self._result(item.call_id, tool_name_of(item.wire), wire)
+            for url in listed_sources(wire):
+                self.listed(url)
 
     def _result(self, call_id: str, name: str, wire: dict[str, Any]) -> None:
         failed = wire.get("status") in ("failed", "incomplete") or bool(wire.get("error"))

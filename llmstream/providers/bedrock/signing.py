@@ -124,6 +124,6 @@ def _botocore(module: str, key: str = _KEY) -> Any:
         return importlib.import_module(f"botocore.{module}")
     except ImportError:
         raise Unsupported(
-            "Signing with AWS credentials needs botocore: pip install 'llmstream[bedrock]'. "
+            "Signing with AWS credentials needs botocore: pip install 'llmstream-sdk[bedrock]'. "
             f"A key in {key}, or api_key=, needs nothing."
         ) from None

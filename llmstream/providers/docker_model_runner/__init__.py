@@ -18,6 +18,7 @@ DOCKER_MODEL_RUNNER = Provider(
     key_required=False,
     aliases=("docker", "dmr"),
     docs="https://docs.docker.com/ai/model-runner/api-reference/",
+    hint="Is Docker Model Runner enabled? `docker desktop enable model-runner --tcp 12434` does it.",
     notes="a server of one's own; in a container `http://model-runner.docker.internal/engines/v1`",
 )
 """Docker runs models on one's own machine, by llama.cpp or vLLM."""

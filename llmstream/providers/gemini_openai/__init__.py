@@ -1,6 +1,6 @@
 """Gemini behind Google's OpenAI-compatible endpoint."""
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
 from llmstream.providers.base import Provider
 
 GEMINI_OPENAI = Provider(
@@ -15,6 +15,18 @@ GEMINI_OPENAI = Provider(
             # The layer does not know the penalties, and newer models refuse them (seen 2026-07).
             unsupported_settings=frozenset({"top_k", "presence_penalty", "frequency_penalty"}),
             known_efforts=("none", "minimal", "low", "medium", "high"),
+            # An effort becomes a level, which Gemini 3 and later cannot do without; the newest refuse
+            # minimal, as `model_rules/gemini.py` has it for Google's own wires (seen 2026-11).
+            by_model=(
+                ModelQuirks(
+                    r"gemini-(?:[3-9]|\d\d|flash|pro|omni|robotics)",
+                    {"known_efforts": ("minimal", "low", "medium", "high")},
+                ),
+                ModelQuirks(
+                    r"gemini-(?:3\.[789]-flash(?!-lite)|[4-9]|(?:flash|pro)-latest|omni|robotics|3[.\d]*-pro)",
+                    {"known_efforts": ("low", "medium", "high")},
+                ),
+            ),
         )
     ),
     base_url="https://generativelanguage.googleapis.com/v1beta/openai",

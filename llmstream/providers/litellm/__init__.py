@@ -24,6 +24,7 @@ LITELLM = Provider(
     key_required=False,
     aliases=("litellm-proxy",),
     docs="https://docs.litellm.ai/docs/simple_proxy",
+    hint="Is the proxy running? `litellm --config FILE` starts one.",
     notes="a gateway of one's own to many vendors",
 )
 """A LiteLLM proxy is a gateway of one's own to many vendors."""

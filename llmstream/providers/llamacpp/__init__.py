@@ -33,6 +33,7 @@ LLAMACPP = Provider(
     key_required=False,
     aliases=("llama.cpp", "llama-cpp", "llama-server"),
     docs="https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
+    hint="Is llama-server running?",
     notes="a server of one's own; tools go by the model's template",
 )
 """llama-server, of llama.cpp, serves a model of one's own behind the Chat Completions wire."""

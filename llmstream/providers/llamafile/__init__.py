@@ -17,6 +17,7 @@ LLAMAFILE = Provider(
     key_env=("LLAMAFILE_API_KEY",),
     key_required=False,
     docs="https://github.com/mozilla-ai/llamafile",
+    hint="Is the llamafile running with --server?",
     notes="a server of one's own",
 )
 """A llamafile is a model and its server in one file to run."""

@@ -27,6 +27,7 @@ LMSTUDIO = Provider(
     key_required=False,
     aliases=("lm-studio",),
     docs="https://lmstudio.ai/docs/developer/openai-compat",
+    hint="Is the server of LM Studio running? `lms server start` starts it.",
     notes="a server of one's own; an overflow may look like an empty answer",
 )
 """LM Studio serves models on one's own machine behind the Chat Completions wire."""

@@ -12,6 +12,7 @@ LMSTUDIO_RESPONSES = replace(
     dialect=OpenAIResponses(
         Quirks(
             background=False,
+            websocket=False,
             encrypted="never",
             plain_reasoning=True,
             system_role="system",

@@ -20,6 +20,7 @@ OLLAMA = Provider(
     key_env=("OLLAMA_API_KEY",),
     key_required=False,
     docs="https://docs.ollama.com/api",
+    hint="Is Ollama running? `ollama serve` starts it.",
     notes='local without a key; in the cloud `base_url="https://ollama.com"` with one',
 )
 """Ollama's native API: the models of this machine, or of Ollama's cloud."""

@@ -40,6 +40,7 @@ OLLAMA_OPENAI = Provider(
     key_required=False,
     aliases=("ollama-v1", "ollama-compat"),
     docs="https://docs.ollama.com/api/openai-compatibility",
+    hint="Is Ollama running? `ollama serve` starts it.",
     notes="the same daemon as `ollama`, another wire",
 )
 """The daemon's Chat Completions; its native API is `ollama`."""

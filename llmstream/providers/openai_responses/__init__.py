@@ -11,6 +11,7 @@ OPENAI_RESPONSES = replace(
     title="OpenAI (Responses)",
     dialect=OpenAIResponses(),
     aliases=(),
+    wire=None,
     docs="https://platform.openai.com/docs/api-reference/responses",
     notes="hosted tools, reasoning that goes back encrypted; nothing is stored at the vendor unless asked",
 )

@@ -12,7 +12,12 @@ OPENROUTER_RESPONSES = replace(
     title="OpenRouter (Responses)",
     dialect=OpenAIResponses(
         Quirks(
-            store=None, system="message", system_role="system", reasoning_model_rules=False, background=False
+            store=None,
+            system="message",
+            system_role="system",
+            reasoning_model_rules=False,
+            background=False,
+            websocket=False,
         )
     ),
     route=join,

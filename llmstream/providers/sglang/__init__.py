@@ -31,6 +31,7 @@ SGLANG = Provider(
     key_env=("SGLANG_API_KEY",),
     key_required=False,
     docs="https://docs.sglang.io/docs/basic_usage/openai_api_completions",
+    hint="Is the server running?",
     notes="a server of one's own",
 )
 """SGLang serves a model of one's own behind the Chat Completions wire."""

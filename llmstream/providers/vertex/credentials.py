@@ -36,7 +36,7 @@ def _fresh() -> str:
     except ImportError:
         raise Unsupported(
             "No key for vertex, and google-auth is not installed to find other credentials. Set "
-            "GOOGLE_VERTEX_API_KEY, pass api_key=, or pip install 'llmstream[vertex]'."
+            "GOOGLE_VERTEX_API_KEY, pass api_key=, or pip install 'llmstream-sdk[vertex]'."
         ) from None
     with _lock:
         try:

@@ -36,6 +36,7 @@ VLLM = Provider(
     key_required=False,
     aliases=("hosted-vllm",),
     docs="https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html",
+    hint="Is the server running? `vllm serve MODEL` starts one.",
     notes="a server of one's own; `--api-key` makes it ask for one",
 )
 """vLLM serves a model of one's own behind the Chat Completions wire."""

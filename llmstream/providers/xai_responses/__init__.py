@@ -12,6 +12,7 @@ XAI_RESPONSES = replace(
     dialect=OpenAIResponses(
         Quirks(
             background=False,
+            steering=False,
             system="message",
             system_role="system",
             reasoning_model_rules=False,

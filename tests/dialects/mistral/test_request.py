@@ -370,3 +370,15 @@ def test_what_is_no_json_is_refused():
 )
 def test_which_parts_may_stay_a_url(part, may):
     assert Mistral().accepts_url(part) is may
+
+
+def test_glm_gets_schemas_without_references():
+    nested = {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/A"}},
+        "$defs": {"A": {"type": "object"}},
+    }
+    tool = ToolSpec("t", "T.", nested)
+    sent = body(model="zai-glm-5-3", tools=(tool,))["tools"][0]["function"]["parameters"]
+    assert sent == {"type": "object", "properties": {"a": {"type": "object"}}}
+    assert body(model="mistral-large-4", tools=(tool,))["tools"][0]["function"]["parameters"] == nested

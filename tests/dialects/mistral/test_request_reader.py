@@ -147,6 +147,12 @@ def test_magistral_is_asked_to_think_by_its_mode():
     assert Mistral().encode(request, provider="mistral").http.json()["prompt_mode"] == "reasoning"
 
 
+def test_magistral_may_be_asked_for_an_effort():
+    assert asks(model="magistral-small-latest", reasoning_effort="high").reasoning == Reasoning(effort="high")
+    assert "'none' or 'high'" in refusal(model="magistral-small-latest", reasoning_effort="low").message
+    assert "takes no reasoning effort" in refusal(model="codestral-2508", reasoning_effort="low").message
+
+
 # refusals: the schema's
 
 

@@ -6,10 +6,15 @@ import json
 
 import pytest
 
+from llmstream.accumulate import Accumulator
+from llmstream.chats.content import ToolResult as ToolResultPart
+from llmstream.chats.message import Message
 from llmstream.dialects.base import Limits
+from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.events import (
     Custom,
     Finish,
+    Source,
     ToolApprovalRequest,
     ToolCall,
     ToolInputDelta,
@@ -17,6 +22,7 @@ from llmstream.events import (
     ToolInputStart,
     ToolResult,
 )
+from llmstream.request import Request
 
 LENGTH = {"end": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
 
@@ -528,3 +534,37 @@ def test_a_call_of_the_vendor_left_open_has_no_result(wire):
     assert answer.of(ToolResult) == []
     assert len(answer.of(ToolInputStart)) == len(answer.of(ToolInputEnd)) == 1
     assert isinstance(answer.events[-1], Finish)
+
+
+def test_the_id_that_an_item_ends_with_goes_back_to_the_vendor(wire):
+    """A proxy renames calls on the way: `output_item.done` says another `call_id` than `added`."""
+    added = wire.added(0, id="fc_1", type="function_call", call_id="call_a", name="look", arguments="")
+    done = wire.done(0, id="fc_1", type="function_call", call_id="call_b", name="look", arguments="{}")
+    answer = wire.answer(added, done)
+    assert answer.ids == ["call_a"]
+    assert said(answer.of(ToolCall)[0])["call_id"] == "call_b"
+    accumulator = Accumulator()
+    accumulator.feed_many(answer.events)
+    messages = (Message.user("Hi"), accumulator.message, Message.tool([ToolResultPart("call_a", "ok")]))
+    sent = OpenAIResponses().encode(Request(model="m", messages=messages), provider="openai").http.json()
+    assert [item["call_id"] for item in sent["input"][1:]] == ["call_b", "call_b"]
+
+
+def test_addresses_that_a_search_lists_are_sources_once_beside_the_cited(wire):
+    listed = [{"type": "url", "url": url} for url in ("https://a.example", "https://b.example")]
+    action = {"type": "search", "query": "q", "sources": [*listed, listed[0], {"type": "api", "name": "x"}]}
+    answer = wire.answer(*hosted(wire, "web_search_call", action=action))
+    sources = answer.of(Source)
+    assert [source.url for source in sources] == ["https://a.example", "https://b.example"]
+    assert len({source.id for source in sources}) == 2
+    cited = {
+        "type": "url_citation",
+        "url": "https://a.example",
+        "title": "A",
+        "start_index": 0,
+        "end_index": 1,
+    }
+    start, *rest = wire.message(1, "x")
+    cite = wire.on(1, "output_text.annotation.added", content_index=0, annotation=cited)
+    both = wire.answer(*hosted(wire, "web_search_call", action=action), start, cite, *rest)
+    assert [source.title for source in both.of(Source)] == [None, None, "A"]

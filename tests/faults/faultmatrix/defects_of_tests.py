@@ -166,7 +166,7 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
     "statements are made of texts": written(
         "T5", "db.execute(f'select {name}')\n", "test_no_sql_is_made_of_texts"
     ),
-    "headers are not checked": defect(put(http, "_check_headers", NOTHING), "T6", HEADERS),
+    "headers are not checked": defect(put(http, "check_headers", NOTHING), "T6", HEADERS),
     "a model's name is a path": defect(
         put(paths, "quote", lambda text, **options: text),
         "T7",

@@ -32,5 +32,5 @@ def follows(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(aiohttp.ClientSession, "request", wrapped)
 
 
-AIOHTTPS_ERRORS = put(http, "typed_failure", lambda error, host, answered: error)
+AIOHTTPS_ERRORS = put(http, "typed_failure", lambda error, host, answered, proxy=None: error)
 """Errors of aiohttp come out as they are."""

@@ -1,5 +1,5 @@
 // The AI SDK of Vercel: one program for all of its providers, named by the second argument.
-import { Output, jsonSchema, stepCountIs, streamText, tool } from "ai";
+import { Output, generateText, jsonSchema, stepCountIs, streamObject, streamText, tool } from "ai";
 import { CLOCK, KEY, PLACE, WEATHER, forecast, noon, refusals, report, url } from "./report.mjs";
 
 const PROVIDERS = {
@@ -38,7 +38,19 @@ const PROVIDERS = {
   },
 };
 
-const model = await PROVIDERS[process.argv[3]]();
+// What a provider sends depends on the model's name; of each family the newest, which refuse the most.
+const NEWEST = {
+  "openai-chat": ["gpt-6-sol", "gpt-5.4"],
+  "openai-responses": ["gpt-6-sol", "gpt-6-astra", "gpt-5"],
+  anthropic: ["claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-fable-5-1"],
+  google: ["gemini-4-argon", "gemini-3.7-flash", "gemini-2.5-flash"],
+  bedrock: ["us.anthropic.claude-opus-5-5", "us.anthropic.claude-sonnet-5-5", "amazon.nova-pro-v1:0"],
+  mistral: ["mistral-large-4", "zai-glm-5-3", "mistral-medium-latest", "magistral-medium-latest"],
+  xai: ["grok-4.7", "grok-4.5"],
+};
+
+const provider = process.argv[3];
+const model = await PROVIDERS[provider]();
 
 async function collected(prompt, { name = "sim", ...more } = {}) {
   let failure = null;
@@ -70,7 +82,24 @@ function describe({ description, schema }, execute) {
 
 const place = Output.object({ schema: jsonSchema(PLACE) });
 
+const newest = {};
+for (const name of NEWEST[provider] ?? []) {
+  for (const reasoning of [undefined, "none", "minimal", "low", "high", "xhigh"]) {
+    newest[`${name} ${reasoning ?? "unasked"}`] = async () => {
+      const more = { tools: runnable, stopWhen: stepCountIs(5), name, reasoning };
+      const { found, result } = await collected("loop", more);
+      return { ...found, text: await result.text };
+    };
+  }
+  newest[`${name} typed`] = async () => {
+    const { found, result } = await collected("typed", { output: place, name });
+    return { value: await result.output, finish: found.finish };
+  };
+}
+
 await report({
+  ...newest,
+  whole: async () => ({ text: (await generateText({ model: model("sim"), prompt: "all", maxRetries: 0 })).text }),
   all: async () => (await collected("all", { tools: plain })).found,
   loop: async () => {
     const { found, result } = await collected("loop", { tools: runnable, stopWhen: stepCountIs(5) });
@@ -91,6 +120,23 @@ await report({
   typed: async () => {
     const { found, result } = await collected("typed", { output: place });
     return { value: await result.output, finish: found.finish };
+  },
+  streamed: async () => {
+    const { partialObjectStream, object } = streamObject({ model: model("sim"), prompt: "typed", schema: jsonSchema(PLACE) });
+    let drafts = 0;
+    for await (const _ of partialObjectStream) drafts += 1;
+    return { value: await object, drafts };
+  },
+  "nothing stored": async () => {
+    const stateless = { store: false, include: ["reasoning.encrypted_content"] };
+    const { found, result } = await collected("loop", {
+      tools: runnable,
+      stopWhen: stepCountIs(5),
+      reasoning: "low",
+      name: NEWEST[provider]?.[0],
+      providerOptions: { openai: stateless, xai: { store: false } },
+    });
+    return { ...found, text: await result.text };
   },
   "typed by tools": async () => {
     const more = { tools: { weather: plain.weather }, toolChoice: "required" };

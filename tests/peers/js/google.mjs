@@ -28,6 +28,45 @@ async function collected(params) {
   return found;
 }
 
+async function interaction(input, more = {}) {
+  const found = { text: "", reasoning: "", calls: [], finish: null };
+  const open = {};
+  for await (const event of await client.interactions.create({ model: "sim", input, stream: true, ...more })) {
+    const { delta, index, step } = event;
+    if (event.event_type === "step.start" && step.type === "function_call") open[index] = [step.id, step.name, ""];
+    if (delta?.type === "text") found.text += delta.text;
+    if (delta?.type === "thought_summary") found.reasoning += delta.content.text;
+    if (delta?.type === "arguments_delta") open[index][2] += delta.arguments;
+    if (event.event_type === "interaction.completed") found.finish = event.interaction.status;
+  }
+  found.calls = Object.values(open).map(([id, name, input]) => [name, JSON.parse(input), id]);
+  return found;
+}
+
+async function interactions() {
+  const tools = [WEATHER, CLOCK].map(({ name, description, schema }) => ({
+    type: "function",
+    name,
+    description,
+    parameters: schema,
+  }));
+  const first = await interaction("loop", { tools });
+  const results = first.calls.map(([name, input, call_id]) => ({
+    type: "function_result",
+    call_id,
+    name,
+    result: name === "weather" ? forecast(input) : noon(),
+  }));
+  const history = [
+    { type: "user_input", content: [{ type: "text", text: "loop" }] },
+    ...first.calls.map(([name, args, id]) => ({ type: "function_call", id, name, arguments: args })),
+    ...results,
+  ];
+  const second = await interaction(history, { tools });
+  const calls = first.calls.map(([name, input]) => [name, input]);
+  return { text: second.text, reasoning: first.reasoning, calls, finishes: [first.finish, second.finish] };
+}
+
 async function loop() {
   const seen = [];
   const callable = {
@@ -49,6 +88,8 @@ await report({
       asked("all", { tools: [{ functionDeclarations: declared }], thinkingConfig: { includeThoughts: true } }),
     ),
   loop,
+  interactions,
+  "interactions refused": () => interaction("refuse 429"),
   typed: async () => {
     const config = { responseMimeType: "application/json", responseJsonSchema: PLACE };
     const { text, finish } = await collected(asked("typed", config));

@@ -169,7 +169,7 @@ def test_no_profile_and_an_unknown_one_are_missing_keys(own_environment, monkeyp
 def test_without_botocore_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "botocore", None)
     monkeypatch.setitem(sys.modules, "botocore.auth", None)
-    with pytest.raises(Unsupported, match=re.escape("pip install 'llmstream[bedrock]'")):
+    with pytest.raises(Unsupported, match=re.escape("pip install 'llmstream-sdk[bedrock]'")):
         sign(HttpRequest(URL, BODY), region="eu-west-3", env=ENV)
 
 

@@ -7,6 +7,7 @@ import pytest
 import llmstream as ls
 from llmstream.chats.content import Audio
 from llmstream.errors import Unsupported
+from llmstream.providers.registry import all_providers
 from llmstream.request import ToolSpec
 
 TOOLS = [ToolSpec("look", "Looks.", {"type": "object", "properties": {}})]
@@ -89,3 +90,15 @@ async def test_a_regional_host_is_openais_too(monkeypatch):
     eu = "https://eu.api.openai.com/v1"
     path, _, _ = await asked(monkeypatch, "openai:gpt-6-astra", base_url=eu, tools=TOOLS)
     assert path == "/responses"
+
+
+@pytest.mark.parametrize("base_url", [None, "http://localhost:4000/v1"])
+async def test_responses_stay_responses_at_every_address(monkeypatch, base_url):
+    path, _, warnings = await asked(
+        monkeypatch, "openai-responses:gpt-6-astra", base_url=base_url, tools=TOOLS
+    )
+    assert (path, warnings) == ("/responses", [])
+
+
+def test_only_names_without_a_wire_choose_one():
+    assert [provider.name for provider in all_providers() if provider.wire] == ["azure", "openai"]

@@ -101,5 +101,5 @@ async def test_without_google_auth_the_error_says_what_to_install(monkeypatch) -
     monkeypatch.setattr(credentials, "_credentials", [])
     for name in (*VERTEX.key_env, *VERTEX.token_env):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ls.Unsupported, match=r"llmstream\[vertex\]"):
+    with pytest.raises(ls.Unsupported, match=r"llmstream-sdk\[vertex\]"):
         await VERTEX.ready("m", None)

@@ -1,0 +1,194 @@
+"""Messages as OpenAI's Chat Completions has them, `{"role": "user", "content": "Hi"}`, read as ours.
+
+It is the form in which most programs and datasets hold a conversation. Content is a text or a list of
+parts: text, image_url, input_audio and file; those of Responses (input_text, output_text, input_image,
+input_file) are the same by other names.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.chats.content import Audio, Document, Image, Part, Reasoning, Text, ToolCall, ToolResult
+from llmstream.chats.message import Message
+from llmstream.chats.role import Role
+from llmstream.errors import InvalidRequest
+
+__all__ = ["from_openai"]
+
+_ROLES: Final = {
+    "system": Role.SYSTEM,
+    "developer": Role.SYSTEM,
+    "user": Role.USER,
+    "assistant": Role.ASSISTANT,
+    "tool": Role.TOOL,
+}
+_AUDIO_TYPES: Final = {"mp3": "audio/mpeg", "wav": "audio/wav"}
+_VENDOR: Final = "openai"
+
+
+def from_openai(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
+    """The conversation that a list of such messages is; results of one turn become one message.
+
+    raises: InvalidRequest where one is of another form, which names the message and what is expected
+    """
+    found: list[Message] = []
+    names: dict[str, str] = {}  # of tools, by the id of the call
+    for place, given in enumerate(messages):
+        message = _message(given, f"message {place}", names)
+        if message.role == Role.TOOL and found and found[-1].role == Role.TOOL:
+            found[-1] = msgspec.structs.replace(found[-1], parts=(*found[-1].parts, *message.parts))
+        else:
+            found.append(message)
+    return found
+
+
+def _message(given: Mapping[str, Any], where: str, names: dict[str, str]) -> Message:
+    if not isinstance(given, Mapping):
+        raise InvalidRequest(f"{where} is no dict with a role and content, but {type(given).__name__}")
+    role = given.get("role")
+    if not isinstance(role, str) or role not in _ROLES:
+        raise InvalidRequest(
+            f'{where} has the role {role!r}; a dict as a message is {{"role": "user", "content": "..."}}, '
+            f"with a role of {', '.join(_ROLES)}. Other roles go into a Message."
+        )
+    sender = given.get("name")
+    sender = sender if isinstance(sender, str) and role != Role.TOOL else ""
+    if role == Role.TOOL:
+        return Message.tool([_result(given, where, names)])
+    if "content" not in given and not given.get("tool_calls"):
+        raise InvalidRequest(f'{where} has no "content"')
+    parts: list[Part] = []
+    if role == Role.ASSISTANT:
+        parts += _reasoning(given)
+    parts += _content(given.get("content"), where)
+    if role == Role.ASSISTANT:
+        if isinstance(given.get("refusal"), str) and given["refusal"]:
+            parts.append(Text(given["refusal"]))
+        parts += [_call(call, f"{where}, call {i}", names) for i, call in enumerate(_calls(given, where))]
+    return Message(sender, _ROLES[role], tuple(parts))
+
+
+def _reasoning(given: Mapping[str, Any]) -> list[Part]:
+    """Reasoning by the names that servers of open models have for it."""
+    for name in ("reasoning_content", "reasoning"):
+        if isinstance(given.get(name), str) and given[name]:
+            return [Reasoning(given[name])]
+    return []
+
+
+def _calls(given: Mapping[str, Any], where: str) -> list[Any]:
+    if given.get("function_call"):
+        raise InvalidRequest(
+            f'{where} has a "function_call", which has no id. Give calls as "tool_calls", each with an id.'
+        )
+    calls = given.get("tool_calls") or []
+    if not isinstance(calls, list | tuple):
+        raise InvalidRequest(f'{where}: "tool_calls" is a list')
+    return list(calls)
+
+
+def _call(call: object, where: str, names: dict[str, str]) -> ToolCall:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(call, Mapping) or not isinstance(function, Mapping):
+        raise InvalidRequest(
+            f'{where} is no {{"id": ..., "type": "function", "function": {{"name": ..., "arguments": ...}}}}'
+        )
+    call_id, name, arguments = call.get("id"), function.get("name"), function.get("arguments", "")
+    if isinstance(arguments, Mapping):  # as Ollama has them
+        arguments = msgspec.json.encode(arguments).decode()
+    if not (isinstance(call_id, str) and call_id and isinstance(name, str) and isinstance(arguments, str)):
+        raise InvalidRequest(f'{where}: "id", "name" and "arguments" are texts')
+    names[call_id] = name
+    return ToolCall(call_id, name, arguments)
+
+
+def _result(given: Mapping[str, Any], where: str, names: dict[str, str]) -> ToolResult:
+    call_id = given.get("tool_call_id")
+    if not isinstance(call_id, str) or not call_id:
+        raise InvalidRequest(f'{where} is a tool\'s and has no "tool_call_id"')
+    parts = _content(given.get("content"), where)
+    text = "".join(part.text for part in parts if isinstance(part, Text))
+    files = tuple(part for part in parts if isinstance(part, Image | Audio | Document))
+    name = given.get("name")
+    return ToolResult(
+        call_id, text, name=names.get(call_id, name if isinstance(name, str) else ""), parts=files
+    )
+
+
+def _content(content: object, where: str) -> list[Part]:
+    if content is None:
+        return []
+    if isinstance(content, str):
+        return [Text(content)] if content else []
+    if not isinstance(content, list | tuple):
+        raise InvalidRequest(f'{where}: "content" is a text or a list of parts, not {type(content).__name__}')
+    return [_part(part, f"{where}, part {i}") for i, part in enumerate(content)]
+
+
+def _part(part: object, where: str) -> Part:
+    if isinstance(part, str):
+        return Text(part)
+    if not isinstance(part, Mapping):
+        raise InvalidRequest(f"{where} is no dict with a type, but {type(part).__name__}")
+    kind = part.get("type")
+    inner = part.get(kind) if isinstance(kind, str) else None
+    match kind:
+        case "text" | "input_text" | "output_text" | "refusal":
+            text = part.get("refusal") if kind == "refusal" else part.get("text")
+            if isinstance(text, str):
+                return Text(text)
+        case "image_url" | "input_image":
+            url = inner.get("url") if isinstance(inner, Mapping) else part.get("image_url")
+            if isinstance(url, str):
+                return _image(url, _detail(inner if isinstance(inner, Mapping) else part), where)
+        case "input_audio" if isinstance(inner, Mapping) and isinstance(inner.get("data"), str):
+            name = str(inner.get("format") or "wav")
+            media_type = _AUDIO_TYPES.get(name, f"audio/{name}")
+            return Audio(data=_bytes(inner["data"].rpartition(",")[2], where), media_type=media_type)
+        case "file" | "input_file":
+            return _file(inner if isinstance(inner, Mapping) else part, where)
+    raise InvalidRequest(
+        f"{where} of type {kind!r} cannot be read. Parts are text, image_url, input_audio and file; "
+        "what else there is goes into a Message, made of parts such as Text, Image and Document."
+    )
+
+
+def _detail(image: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
+    return {_VENDOR: {"detail": image["detail"]}} if image.get("detail") else None
+
+
+def _image(url: str, metadata: dict[str, dict[str, Any]] | None, where: str) -> Image:
+    if not url.startswith("data:"):
+        return Image(url=url, metadata=metadata)
+    media_type, data = _data_uri(url, where)
+    return Image(data=data, media_type=media_type, metadata=metadata)
+
+
+def _file(file: Mapping[str, Any], where: str) -> Document:
+    name, data, url = str(file.get("filename") or ""), file.get("file_data"), file.get("file_url")
+    if isinstance(file.get("file_id"), str):
+        return Document(filename=name, metadata={_VENDOR: {"file_id": file["file_id"]}})
+    if isinstance(data, str) and data.startswith("data:"):
+        media_type, content = _data_uri(data, where)
+        return Document(data=content, media_type=media_type, filename=name)
+    if isinstance(url, str) or isinstance(data, str):
+        return Document(url=str(url or data), filename=name)
+    raise InvalidRequest(f'{where}: a file has "file_data", as a data URL, or a "file_id"')
+
+
+def _data_uri(url: str, where: str) -> tuple[str, bytes]:
+    head, _, data = url[5:].partition(",")
+    return head.partition(";")[0], _bytes(data, where)
+
+
+def _bytes(data: str, where: str) -> bytes:
+    try:
+        return base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidRequest(f"{where} holds no base64") from None

@@ -1,0 +1,88 @@
+"""Files that go with a prompt: `-a FILE`, as the part that their content says they are."""
+
+from __future__ import annotations
+
+import mimetypes
+import os
+from typing import Final
+from urllib.parse import urlsplit
+
+from llmstream.chats import Audio, Document, Image, Part, Text
+from llmstream.errors import InvalidRequest
+
+__all__ = ["attached"]
+
+_MOST_BYTES: Final = 50_000_000
+"""More than any vendor takes in one request (Gemini 20 MB, OpenAI and Anthropic 32 to 50 MB)."""
+
+_SIGNATURES: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+    (b"ID3", "audio/mpeg"),
+    (b"fLaC", "audio/flac"),
+)
+"""What files begin with, whatever their names say."""
+_RIFF: Final = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
+
+
+def attached(file: str) -> Part:
+    """A file, or an http(s) address, as a part of a message.
+
+    Images, audio and PDFs are themselves; a text is put in with its name above it.
+    raises: InvalidRequest for what cannot be read, is too large, or is of no kind that models take
+    """
+    if file.startswith(("https://", "http://")):
+        return _address(file)
+    data = _read(file)
+    name = os.path.basename(file)
+    kind = _kind(data, name)
+    if kind.startswith("image/"):
+        return Image(data=data, media_type=kind)
+    if kind.startswith("audio/"):
+        return Audio(data=data, media_type=kind)
+    if kind == "application/pdf":
+        return Document(data=data, media_type=kind, filename=name)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise InvalidRequest(
+            f"cannot attach {file}: it is neither an image, audio, a PDF nor a text in UTF-8. "
+            "Convert it first."
+        )
+    return Text(f"{name}:\n\n{text}")
+
+
+def _address(url: str) -> Part:
+    path = urlsplit(url).path
+    kind = mimetypes.guess_type(path)[0] or ""
+    if kind.startswith("image/"):
+        return Image(url=url, media_type=kind)
+    if kind.startswith("audio/"):
+        return Audio(url=url, media_type=kind)
+    return Document(url=url, media_type=kind, filename=os.path.basename(path))
+
+
+def _read(file: str) -> bytes:
+    try:
+        with open(file, "rb") as source:
+            data = source.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise InvalidRequest(f"cannot attach {file}: {error.strerror or error}. Check the path.") from None
+    if len(data) > _MOST_BYTES:
+        raise InvalidRequest(f"cannot attach {file}: it is larger than {_MOST_BYTES // 1_000_000} MB.")
+    if not data:
+        raise InvalidRequest(f"cannot attach {file}: it is empty.")
+    return data
+
+
+def _kind(data: bytes, name: str) -> str:
+    if data.startswith(b"RIFF"):
+        return _RIFF.get(data[8:12], "")
+    found = next((kind for sign, kind in _SIGNATURES if data.startswith(sign)), "")
+    guessed = mimetypes.guess_type(name)[0] or ""
+    return found or (guessed if guessed.startswith("audio/") else "")

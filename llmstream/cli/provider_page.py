@@ -1,0 +1,142 @@
+"""One provider in full: names, key, address, what it takes, and what is different about it."""
+
+from __future__ import annotations
+
+import importlib.resources
+import os
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from llmstream.cli.terminal import safe
+from llmstream.providers.abilities import Abilities
+from llmstream.providers.base import Provider
+
+__all__ = ["is_set", "key_state", "marks", "print_page"]
+
+_INDENT: Final = 11
+_PIPE_COLUMNS: Final = 100
+_MARKS: Final = {"set": "✓", "not set": "–", "not needed": "·"}
+_PLAIN_MARKS: Final = {"set": "yes", "not set": "no", "not needed": "-"}
+
+_RELATIVE_LINK: Final = re.compile(r"\[([^\][]{1,200})\]\((?!https?:)[^()\s]{1,200}\)")
+_REFERENCE: Final = "\n## Reference"
+
+
+def is_set(variable: str) -> bool:
+    """Whether an environment variable holds anything but white space."""
+    return bool(os.environ.get(variable, "").strip())
+
+
+def key_state(provider: Provider) -> str:
+    """ "set", "not set" or "not needed"."""
+    if any(map(is_set, (*provider.key_env, *provider.token_env))):
+        return "set"
+    return "not set" if provider.key_required else "not needed"
+
+
+def marks() -> dict[str, str]:
+    """A mark for each state of a key, that the terminal can show."""
+    encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower()
+    return _MARKS if encoding.replace("-", "") == "utf8" else _PLAIN_MARKS
+
+
+def print_page(provider: Provider, abilities: Abilities, related: Sequence[str]) -> None:
+    """Prints everything that is known.
+
+    related: names of other providers with the same key
+    """
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_COLUMNS
+    print(safe(f"{provider.name}: {provider.title or provider.name}"))
+    print()
+    for name, value in _facts(provider, abilities, related):
+        lines = textwrap.wrap(
+            value, max(20, columns - _INDENT), break_long_words=False, break_on_hyphens=False
+        )
+        for place, line in enumerate(lines):
+            print(safe(f"{name if not place else '':<{_INDENT}}{line}"))
+    notes = _readme(provider)
+    if notes:
+        print()
+        _print_markdown(notes, columns)
+
+
+def _facts(provider: Provider, abilities: Abilities, related: Sequence[str]) -> Iterator[tuple[str, str]]:
+    yield "models", f"{provider.name}:MODEL" + "".join(f", {alias}:MODEL" for alias in provider.aliases)
+    yield "key", _key(provider)
+    found = next(filter(is_set, provider.base_url_env), None)
+    if found:
+        yield "address", f"from {found}"
+    else:
+        yield "address", provider.base_url or "none of its own: pass --base-url or set a variable"
+    if provider.base_url_env:
+        yield "", f"another: --base-url, {', '.join(provider.base_url_env)}"
+    yield "dialect", provider.dialect.name
+    can, cannot = _abilities(abilities)
+    yield "takes", ", ".join(can)
+    if cannot:
+        yield "not", ", ".join(cannot)
+    if related:
+        yield "same key", ", ".join(related)
+    if provider.docs:
+        yield "docs", provider.docs
+    if provider.notes:
+        yield "note", provider.notes
+
+
+def _key(provider: Provider) -> str:
+    names = [*provider.key_env, *provider.token_env]
+    state = key_state(provider)
+    if not names:
+        return "none needed" if not provider.key_required else "not from the environment"
+    found = next(filter(is_set, names), None)
+    if found:
+        others = [name for name in names if name != found]
+        return f"{marks()[state]} {found} is set" + (f" (also read: {', '.join(others)})" if others else "")
+    return f"{marks()[state]} {state}: {' or '.join(names)}"
+
+
+def _abilities(abilities: Abilities) -> tuple[list[str], list[str]]:
+    """What can be asked for, and what cannot."""
+    can, cannot = [], []
+    for field in abilities.__struct_fields__:
+        value, name = getattr(abilities, field), field.replace("_", " ")
+        if value:
+            can.append(f"{name} ({', '.join(value)})" if isinstance(value, tuple) else name)
+        else:
+            cannot.append(name)
+    return can, cannot
+
+
+def _readme(provider: Provider) -> str:
+    """What its README says beyond the facts above; "" where it has none, as other packages' have not."""
+    folder = f"llmstream.providers.{provider.name.replace('-', '_')}"
+    try:
+        text = (importlib.resources.files(folder) / "README.md").read_text(encoding="utf-8")
+    except (ModuleNotFoundError, FileNotFoundError):
+        return ""
+    text = text.partition("\n")[2].partition(_REFERENCE)[0]
+    head, table, rest = text.partition("\n| | |\n")
+    if table:
+        rows = rest.split("\n")
+        while rows and rows[0].startswith("|"):
+            rows.pop(0)
+        text = head + "\n" + "\n".join(rows)
+    return _RELATIVE_LINK.sub(r"\1", text).strip()
+
+
+def _print_markdown(text: str, columns: int) -> None:
+    """Rendered on a terminal, with rich (extra `cli`); as it is anywhere else."""
+    if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+        try:
+            from rich.console import Console
+            from rich.markdown import Markdown
+        except ModuleNotFoundError:
+            pass
+        else:
+            Console(width=columns, highlight=False).print(Markdown(text, hyperlinks=False))
+            return
+    print(safe(text))

@@ -1,0 +1,93 @@
+"""What an option that does not exist was probably meant to be: a typing error, or another SDK's name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+from typing import Final
+
+__all__ = ["hint_for"]
+
+_OF_THE_MODEL: Final = (
+    "Model(..., {}=...) takes it: an address, a key or a session belongs to the model, not to one call."
+)
+_OF_ONE_VENDOR: Final = "Only some vendors know it: provider_options={{'PROVIDER': {{'{}': ...}}}}."
+
+_FOREIGN: Final = {
+    "max_output_tokens=": (
+        *("max_tokens", "max_completion_tokens", "max_new_tokens", "max_tokens_to_sample"),
+        *("num_predict", "maxOutputTokens", "maxTokens"),
+    ),
+    "deadlines=ls.Deadlines(total_s=...)": (
+        *("timeout", "timeout_s", "request_timeout", "total_timeout", "stream_timeout"),
+    ),
+    "retry=ls.Retry(max_retries=...)": ("max_retries", "retries", "num_retries", "maxRetries"),
+    "stop=": ("stop_sequences", "stop_sequence", "stopSequences"),
+    "system=": ("system_prompt", "system_message", "system_instruction", "instructions", "developer"),
+    "response_format=": (
+        *("response_model", "response_schema", "result_type", "output", "output_type", "output_format"),
+        *("text_format", "json_schema", "schema", "format", "output_schema"),
+    ),
+    "reasoning=": (
+        *("reasoning_effort", "effort", "thinking", "thinking_budget", "thinking_config", "think"),
+        *("reasoning_tokens", "budget_tokens"),
+    ),
+    "tools=": ("functions", "toolsets", "tool_functions"),
+    "tool_choice=": ("function_call", "tool_config", "toolChoice"),
+    "headers=": ("extra_headers", "default_headers"),
+    "provider_options={'PROVIDER': {...}}": ("extra_body", "extra_query", "body", "model_kwargs", "extra"),
+    "settings=": ("model_settings", "generation_config", "sampling", "config"),
+    "parallel_tool_calls=": ("disable_parallel_tool_use", "parallelToolCalls"),
+    "resume=True": ("background",),
+    "observe=": ("callbacks", "callback", "hooks", "on_event"),
+    "errors=": ("raise_errors", "raise_on_error"),
+}
+"""Our option, and what others call it: OpenAI, Anthropic, google-genai, Ollama, LangChain, LiteLLM,
+pydantic-ai, instructor and Vercel's SDK, read 2026-11."""
+
+_BY_NAME: Final = {name: ours for ours, names in _FOREIGN.items() for name in names}
+
+_MODELS_OWN: Final = frozenset(
+    {"api_key", "base_url", "session", "provider", "limits", "downloads", "limiter", "http_client"}
+)
+_VENDORS_OWN: Final = frozenset(
+    {
+        *(
+            "n",
+            "logprobs",
+            "top_logprobs",
+            "logit_bias",
+            "user",
+            "metadata",
+            "store",
+            "service_tier",
+            "min_p",
+        ),
+        *(
+            "safety_settings",
+            "safety_identifier",
+            "prompt_cache_key",
+            "cache_control",
+            "verbosity",
+            "keep_alive",
+        ),
+        *("repetition_penalty", "truncation", "previous_response_id", "include", "modalities", "audio"),
+    }
+)
+_CONVERSATION: Final = frozenset({"messages", "prompt", "input", "contents", "question", "query"})
+
+
+def hint_for(name: str, known: Collection[str]) -> str:
+    """A sentence about an unknown option: what it is here, or what it may have been meant to be; or ""."""
+    if name in _BY_NAME:
+        return f"Did you mean {_BY_NAME[name]}?"
+    if name in _MODELS_OWN:
+        return _OF_THE_MODEL.format("session" if name == "http_client" else name)
+    if name in _VENDORS_OWN:
+        return _OF_ONE_VENDOR.format(name)
+    if name in _CONVERSATION:
+        return "The conversation is the prompt, without a name: stream(model, messages)."
+    if name in ("stream", "stream_options", "streaming"):
+        return "Leave it out: every answer is a stream; `await stream.collect()` gives the whole message."
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"Did you mean {close[0]}=?" if close else ""

@@ -1,0 +1,239 @@
+"""An answer that comes over a WebSocket, read as if it were the body of an HTTP response."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+
+from llmstream.errors import ConnectionLost, DeadlineExceeded, InvalidRequest, LLMStreamError
+from llmstream.exchange import HttpRequest, Talk
+from llmstream.transport.deadlines import Deadlines
+from llmstream.transport.socket_pool import Line, SocketPool, current_pool
+from llmstream.transport.websocket import Refusal, connect, handshake_headers
+
+__all__ = ["SocketAnswer", "SocketWay", "ask"]
+
+_AT_ONCE_BYTES: Final = 32 * 1024
+"""About as much as a reader takes of an HTTP body in one go."""
+
+_FRAMED: Final = {"content-type": "text/event-stream"}
+
+
+class SocketWay(msgspec.Struct, frozen=True):
+    """How requests go over sockets in place of HTTP.
+
+    talk: begins to speak over a new one
+    read: the body of a request, as a talk wants it
+    pool: where they wait; by default that of the running loop
+    """
+
+    talk: Callable[[], Talk]
+    read: Callable[[bytes], Any]
+    pool: SocketPool | None
+    max_message_bytes: int
+
+
+class SocketAnswer:
+    """One answer; see `http.Body`. Each message of the server is given as a server-sent event.
+
+    headers: those of the handshake, where the answer is the first after it
+    """
+
+    def __init__(self, line: Line, pool: SocketPool, held: list[bytes]) -> None:
+        self.status = 200
+        self.headers = dict(_FRAMED) if line.served else {**line.socket.headers, **_FRAMED}
+        line.served = True
+        self._line = line
+        self._pool = pool
+        self._held = deque(held)
+        self._turn = asyncio.Lock()  # a reader, and who waits for the server to take what is steered
+        self._left = False
+        self._aborted: LLMStreamError | None = None
+
+    async def read(self) -> bytes:
+        """The messages that are here, framed; b"" where the server closes in good order.
+
+        raises: TransportError, StreamError
+        """
+        if not self._held:
+            async with self._turn:
+                if not self._held:  # else who steered has read it
+                    await self._receive_all()
+        return self._all_held()
+
+    async def _receive_all(self) -> None:
+        """Holds the next message, and those behind it that are here already."""
+        await self._receive()
+        size = len(self._held[-1])
+        while self._line.socket.waiting and size < _AT_ONCE_BYTES and not self._line.talk.at_rest:
+            await self._receive()
+            size += len(self._held[-1])
+
+    def _all_held(self) -> bytes:
+        """What is held, as far as the server has not closed."""
+        pieces: list[bytes] = []
+        while self._held and (self._held[0] or not pieces):
+            pieces.append(_framed(self._held.popleft()))
+        return b"".join(pieces)
+
+    async def _receive(self) -> None:
+        """Puts the next message with those that are held."""
+        if self._aborted is None:
+            try:
+                message = await self._line.socket.receive()
+            except LLMStreamError as error:
+                self._aborted = self._aborted or error
+            else:
+                if message:
+                    self._line.talk.hear(message)
+                self._held.append(message)
+                return
+        raise self._aborted
+
+    async def steer(self, content: Any, limit_s: float | None) -> None:
+        """Sends input for the answer under way, and waits until the server has taken it.
+
+        What comes meanwhile is held for the reader, who may be the same task.
+
+        raises: what the server says against it; DeadlineExceeded, ConnectionLost; InvalidRequest once the
+                answer is over
+        """
+        try:
+            async with asyncio.timeout(limit_s) as timer:
+                await self._steer(content)
+        except TimeoutError:
+            if limit_s is None or not timer.expired():
+                raise
+            raise DeadlineExceeded(
+                f"the server did not say within {limit_s:g} s that it takes the steering; "
+                "whether it does is not known",
+                reason="idle",
+            ) from None
+
+    async def _steer(self, content: Any) -> None:
+        talk = self._line.talk
+        while not talk.named and not talk.at_rest:
+            await self._hold_one(lambda: talk.named)
+        if talk.at_rest or self._left:
+            raise InvalidRequest("the answer is over; there is nothing left to steer")
+        steering = talk.steer(content)
+        self._held.append(steering.message)  # the decoder learns here what the successor answers
+        await self._line.socket.send(steering.message)
+        while not steering.settled:
+            await self._hold_one(lambda: steering.settled)
+        if steering.error is not None:
+            raise steering.error
+
+    async def _hold_one(self, enough: Callable[[], bool]) -> None:
+        async with self._turn:
+            if not enough():
+                await self._receive()
+                if not self._held[-1]:
+                    raise ConnectionLost("the server closed the WebSocket before it took the steering")
+
+    async def read_error(self) -> bytes:
+        """Nothing: a socket that is open is no error."""
+        return b""
+
+    async def read_all(self, max_bytes: int) -> bytes:
+        """Nothing: an answer over a socket is a stream."""
+        return b""
+
+    def abort(self, error: LLMStreamError) -> None:
+        """Closes the socket now; a read that waits, and every later one, raises `error`."""
+        self._aborted = error
+        self._leave(keep=False)
+
+    def close(self) -> None:
+        """Closes the socket now, unless the answer is over and it can serve again."""
+        self._leave(keep=self._aborted is None)
+
+    async def finish(self) -> None:
+        """Lets the socket serve again, if the answer is over."""
+        self.close()
+
+    def _leave(self, *, keep: bool) -> None:
+        if self._left:
+            return
+        self._left = True
+        if keep:
+            self._pool.put(self._line)  # which closes one whose answer is not over
+        else:
+            self._line.drop()
+        self._aborted = self._aborted or ConnectionLost(
+            "the stream was left while it was read", retryable=False
+        )
+
+
+def _framed(message: bytes) -> bytes:
+    """A message as a server-sent event; JSON has line ends only where white space may be."""
+    if not message:
+        return b""
+    if b"\n" in message or b"\r" in message:
+        message = message.replace(b"\n", b" ").replace(b"\r", b" ")
+    return b"data: " + message + b"\n\n"
+
+
+async def ask(
+    request: HttpRequest,
+    deadlines: Deadlines,
+    session: aiohttp.ClientSession | None,
+    way: SocketWay,
+    refusal: Refusal,
+) -> SocketAnswer:
+    """Sends one request and waits for the first message of its answer.
+
+    A socket that waited and turns out to be closed, or that the server does not want to go on with, is
+    replaced once by a new one, as nothing of the answer has come.
+
+    raises: as `connect`; ConnectionLost
+    """
+    pool = way.pool or await current_pool()
+    key = (request.url, session, tuple(sorted(handshake_headers(request.headers).items())))
+    asked = way.read(request.body)
+    line = pool.take(key, asked)
+    if line is not None:
+        found = await _asked(line, asked)
+        if found is not None:
+            return SocketAnswer(line, pool, found)
+    socket = await connect(
+        request, deadlines, session, max_message_bytes=way.max_message_bytes, refusal=refusal
+    )
+    line = Line(socket, way.talk(), key)
+    found = await _asked(line, asked, last=True)
+    assert found is not None  # the last one raises
+    return SocketAnswer(line, pool, found)
+
+
+async def _asked(line: Line, request: Any, *, last: bool = False) -> list[bytes] | None:
+    """The messages up to the first of the answer; None where another socket has to be asked.
+
+    last: there is no other
+    """
+    held: list[bytes] = []
+    try:
+        await line.wake()
+        await line.socket.send(line.talk.ask(request))
+        while message := await line.socket.receive():
+            held.append(message)
+            heard = line.talk.hear(message)
+            if heard == "answer" or (heard == "moved" and last):
+                return held
+            if heard == "moved":
+                break
+        else:
+            raise ConnectionLost("the server closed the WebSocket before it answered")
+    except ConnectionLost:
+        line.drop()
+        if last or held:
+            raise
+    except BaseException:
+        line.drop()
+        raise
+    line.drop()
+    return None

@@ -1,0 +1,71 @@
+"""The library's errors, as a command reports them."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmstream.cli.remedies import complaint
+from llmstream.errors import AuthenticationError, BadRequest, InvalidRequest, LLMStreamError
+from llmstream.providers.registry import all_providers, find_provider
+from llmstream.streams import Model
+
+
+def raised_by(act) -> LLMStreamError:
+    with pytest.raises(LLMStreamError) as raised:
+        act()
+    return raised.value
+
+
+@pytest.mark.parametrize("provider", list(all_providers()), ids=lambda provider: provider.name)
+def test_no_remedy_is_an_argument_of_the_library(provider):
+    errors = [provider.decode_error(401, {}, b"{}")]
+    for act in (lambda: provider.key(None, {}), lambda: provider.address(None, {})):
+        try:
+            act()
+        except LLMStreamError as error:
+            errors.append(error)
+    for error in errors:
+        error.provider = provider.name
+        text = complaint(error)
+        assert "api_key=" not in text
+        assert "base_url" not in text
+        assert text.count(f"{provider.name}:") <= 1
+
+
+def test_a_missing_key_names_its_variable_and_its_provider_once():
+    error = raised_by(lambda: find_provider("openai").key(None, {}))
+    error.provider = "openai"
+    assert complaint(error) == "No key for openai. Set OPENAI_API_KEY in the environment."
+
+
+def test_a_missing_address_names_the_flag():
+    error = raised_by(lambda: find_provider("azure").address(None, {}))
+    error.provider = "azure"
+    text = complaint(error)
+    assert text.startswith("No address for azure. Pass --base-url or set AZURE_OPENAI_ENDPOINT")
+
+
+def test_an_address_that_is_none_names_the_flag():
+    error = raised_by(lambda: find_provider("openai").address("ftp://x", {}))
+    assert "Check --base-url." in complaint(error)
+
+
+def test_another_server_is_named_by_the_flag():
+    text = complaint(raised_by(lambda: Model("nobody:m")))
+    assert "openai:MODEL with --base-url." in text
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (
+            InvalidRequest("bedrock: signing takes botocore", provider="bedrock"),
+            "bedrock: signing takes botocore",
+        ),
+        (BadRequest("no such model", provider="openai", status=400), "openai: no such model (HTTP 400)"),
+        (AuthenticationError("see openai.com", provider="openai"), "openai: see openai.com"),
+        (InvalidRequest("the prompt is empty"), "the prompt is empty"),
+    ],
+)
+def test_a_provider_is_named_once(error, text):
+    assert complaint(error) == text
