@@ -60,6 +60,8 @@ async def mcp_tools(
     agent or a stream that was given it whole, as `tools=[*mine, theirs]`, offers what is in it at
     each step. A call waits a while for a list that it has changed itself.
 
+    Tools that run as tasks only (`execution.taskSupport: "required"`) are left out.
+
     stdio:     starts a process: `("uvx", ["mcp-server-time"])`, `("server", [], {"TOKEN": "..."})`.
                It sees PATH, HOME and the like, and of the rest of our environment nothing
     url:       of a Streamable HTTP server instead
@@ -76,6 +78,7 @@ async def mcp_tools(
     changed = asyncio.Event()
 
     def update(listed: list[ListedTool]) -> None:
+        listed = [tool for tool in listed if not _needs_task(tool)]
         names = valid_names([tool.name for tool in listed], prefix)
         tools[:] = [
             Tool(
@@ -97,6 +100,14 @@ async def mcp_tools(
         yield tools
     finally:
         await session.close()
+
+
+def _needs_task(tool: ListedTool) -> bool:
+    """Whether a tool can be called as a task only; a plain call of it is refused each time.
+
+    source: MCP 2025-11-25, tasks, execution.taskSupport
+    """
+    return tool.execution is not None and tool.execution.task_support == "required"
 
 
 def _calling(session: Session, name: str) -> Any:

@@ -97,6 +97,8 @@ class Session:
         client = opened.result()
         call = asyncio.create_task(client.call_tool(tool, arguments, progress_callback=progress))
         try:
+            await asyncio.sleep(0)
+            sent = not (call.done() and _is_closed(call))  # one that fails at its first step is not written
             await asyncio.wait({owner, call}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await ended(call, at_once=True)
@@ -104,6 +106,10 @@ class Session:
         if error is None and not call.cancelled():
             await self._up_to_date()
             return call.result()
+        if not sent:
+            raise ToolError(
+                f"The MCP server {self._name} is no longer connected. {tool} has not run."
+            ) from error
         raise self._refusal(tool, error) from error
 
     async def close(self) -> None:
@@ -172,6 +178,15 @@ class Session:
         return ToolError(
             f"The MCP server {self._name} was lost while {tool} ran{said}. The call may have had effects."
         )
+
+
+def _is_closed(call: asyncio.Task[Any]) -> bool:
+    """Whether a call that is over failed because the connection is closed."""
+    from mcp import MCPError
+    from mcp.types import CONNECTION_CLOSED
+
+    error = None if call.cancelled() else call.exception()
+    return isinstance(error, MCPError) and error.code == CONNECTION_CLOSED
 
 
 async def _listed(client: Client) -> list[Tool]:
