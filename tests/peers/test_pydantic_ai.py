@@ -11,7 +11,7 @@ import pytest
 from llmstream.simulator import Simulator
 
 pydantic = pytest.importorskip("pydantic")
-pydantic_ai = pytest.importorskip("pydantic_ai", reason="pydantic-ai-slim is not installed (extra: frameworks)")
+pydantic_ai = pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed (extra: frameworks)")
 mistral_models = pytest.importorskip("pydantic_ai.models.mistral")
 mistral_provider = pytest.importorskip("pydantic_ai.providers.mistral")
 client = pytest.importorskip("mistralai.client")
