@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import errno
+import itertools
 import socket
 import sys
 from collections.abc import Iterator
@@ -99,14 +100,14 @@ async def _serve(simulator: Simulator, key: str | None) -> None:
     try:
         async with simulator:
             log.write("\n".join(_greeting(simulator.url, key)))
-            await _report(simulator, log)
-            log.write(f"\nstopped after {_count(len(simulator.requests), 'request')}")
+            count = await _report(simulator, log)
+            log.write(f"\nstopped after {_count(count, 'request')}")
     finally:
         log.close()
 
 
-async def _report(simulator: Simulator, log: LineWriter) -> None:
-    """A line for each request once it is over, until Ctrl-C."""
+async def _report(simulator: Simulator, log: LineWriter) -> int:
+    """A line for each request once it is over, until Ctrl-C; gives their number."""
     waiting: list[tuple[int, Received]] = []
     known = 0
     over = False
@@ -115,11 +116,19 @@ async def _report(simulator: Simulator, log: LineWriter) -> None:
             await asyncio.sleep(_POLL_S)
         except asyncio.CancelledError:  # Ctrl-C; what is over by now is still told
             over = True
-        waiting += enumerate(simulator.requests[known:], known + 1)
-        known = len(simulator.requests)
+        fresh = _since(simulator.requests, known)
+        waiting += fresh
+        known = fresh[-1][0] if fresh else known
         for number, received in [entry for entry in waiting if entry[1].done.is_set()]:
             waiting.remove((number, received))
             log.write(_request_line(number, received))
+    return known
+
+
+def _since(requests: list[Received], known: int) -> list[tuple[int, Received]]:
+    """The requests after the first `known` ones, with their numbers; the list forgets the oldest."""
+    numbered = ((int(one.request_id.rpartition("_")[2]) + 1, one) for one in reversed(requests))
+    return list(itertools.takewhile(lambda entry: entry[0] > known, numbered))[::-1]
 
 
 def _request_line(number: int, received: Received) -> str:

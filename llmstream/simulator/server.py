@@ -55,6 +55,11 @@ _VENDOR = "openai"
 
 _JSON = "application/json"
 
+_FOREIGN_HOST = (
+    "the simulator is for this machine only; the Host header names another. Send Host: localhost "
+    "(nginx: proxy_set_header Host localhost), or serve others: allow_remote=True, simulate --host 0.0.0.0"
+)
+
 _CLOSE_S = 1.0
 """How long open connections may take to go down; handlers are cancelled before that."""
 
@@ -239,9 +244,7 @@ class Simulator:
     ) -> web.StreamResponse:
         if not self._allow_remote:
             if not host_is_local(http.headers.get("host")):
-                return web.Response(
-                    status=403, text="the simulator is for this machine only; the Host header names another"
-                )
+                return web.Response(status=403, text=_FOREIGN_HOST)
             if is_foreign_page(http.headers):
                 return web.Response(
                     status=403, text="the simulator is for this machine only; the Origin header names another"

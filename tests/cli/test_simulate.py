@@ -16,6 +16,9 @@ from pathlib import Path
 import pytest
 
 from llmstream.cli import main
+from llmstream.cli.simulate import _since
+from llmstream.exchange import HttpRequest
+from llmstream.simulator import Received
 
 RECORDINGS = Path(__file__).parent / "recordings"
 
@@ -103,8 +106,19 @@ def test_it_listens_for_others_where_it_is_asked_to(spawn):
         url = address(process).replace("0.0.0.0", "127.0.0.1")
         assert "[DONE]" in post(f"{url}/v1/chat/completions", CHAT, host="simulator:8080")
         assert stopped(process).endswith("stopped after 1 request\n")
-    with spawn("simulate", "--port", 0) as process, pytest.raises(urllib.error.HTTPError, match="403"):
-        post(f"{address(process)}/v1/chat/completions", CHAT, host="simulator:8080")
+    with spawn("simulate", "--port", 0) as process:
+        url = address(process)
+        with pytest.raises(urllib.error.HTTPError, match="403") as caught:
+            post(f"{url}/v1/chat/completions", CHAT, host="simulator:8080")
+        assert b"the Host header names another" in caught.value.read()
+
+
+def test_lines_go_on_where_the_list_forgets_the_oldest() -> None:
+    requests = [Received(HttpRequest(f"/{n}"), f"req_sim_{n}") for n in range(5)]
+    assert [number for number, _ in _since(requests, 2)] == [3, 4, 5]
+    del requests[:4]
+    assert [(number, one.http.url) for number, one in _since(requests, 3)] == [(5, "/4")]
+    assert _since(requests, 5) == []
 
 
 def test_it_outlives_the_reader_of_its_output(spawn):
