@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import errno
+import itertools
+import socket
+import sys
 from collections.abc import Iterator
 from typing import Final
 
 from llmstream.cli.addresses import base_url
 from llmstream.cli.exits import FINE, INTERRUPTED, USAGE
+from llmstream.cli.line_writer import LineWriter
 from llmstream.cli.terminal import complain, one_line
 from llmstream.simulator import Pace, Received, Recording, Script, Simulator
 from llmstream.simulator.server import default_dialects
@@ -17,10 +21,12 @@ from llmstream.simulator.server import default_dialects
 __all__ = ["configure", "run"]
 
 _POLL_S: Final = 0.1
+_LOCAL: Final = ("127.0.0.1", "localhost", "::1")
 
 _EPILOG: Final = """\
-It listens on this machine only, speaks every dialect on one port, checks requests as the
-vendors do, and prints a line for each. Ctrl-C ends it. Without --script or --recording it
+It listens on this machine only, speaks every dialect on one port, with and without
+"stream": true, checks requests as the vendors do, and prints a line for each. There are no
+embeddings, images or old completions. Ctrl-C ends it. Without --script or --recording it
 calls the first tool it is offered and answers from what the tool gave.
 
 A script is JSON: {"turns": [{"text": "Hello."}, {"calls": [{"name": "f", "arguments": {}}]}]}
@@ -38,6 +44,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("--port", type=_port, default=8080, metavar="N", help="where to listen (8080); 0 takes a free one")
+    add(
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="address to listen on (127.0.0.1); in a container 0.0.0.0, which others can reach",
+    )
     said = parser.add_mutually_exclusive_group()
     said.add_argument("--script", metavar="FILE", help="what to say, as JSON")
     said.add_argument(
@@ -48,6 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a recorded body to answer with; given again, the next request's",
     )
     add("--key", metavar="KEY", help="accept only this API key; by default any, or none")
+    add("--any-path", action="store_true", help="answer below any prefix, not only at the vendors' paths")
     add("--pace", type=_rate, metavar="TOKENS_PER_S", help="how fast to speak; by default at once")
 
 
@@ -58,12 +71,21 @@ def run(arguments: argparse.Namespace) -> int:
         recordings=[Recording.load(path) for path in arguments.recording],
         api_keys=[arguments.key] if arguments.key else None,
         pace=Pace(tokens_per_s=arguments.pace) if arguments.pace else None,
+        host=arguments.host,
         port=arguments.port,
+        allow_remote=arguments.host not in _LOCAL,
+        strict_paths=not arguments.any_path,
     )
     try:
         asyncio.run(_serve(simulator, arguments.key))
+    except socket.gaierror as error:
+        complain(f"the host {arguments.host!r} cannot be opened: {error.strerror}.")
+        return USAGE
     except OSError as error:
-        if error.errno not in (errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL):
+        if error.errno == errno.EADDRNOTAVAIL:
+            complain(f"{arguments.host} is no address of this machine. Pass another with --host.")
+            return USAGE
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise
         taken = "is taken" if error.errno == errno.EADDRINUSE else "cannot be opened"
         complain(f"port {arguments.port} {taken}. Pass another with --port, or --port 0 for a free one.")
@@ -74,14 +96,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _serve(simulator: Simulator, key: str | None) -> None:
-    async with simulator:
-        print("\n".join(_greeting(simulator.url, key)), flush=True)
-        await _report(simulator)
-        print(f"\nstopped after {_count(len(simulator.requests), 'request')}", flush=True)
+    log = LineWriter(sys.stdout)
+    try:
+        async with simulator:
+            log.write("\n".join(_greeting(simulator.url, key)))
+            count = await _report(simulator, log)
+            log.write(f"\nstopped after {_count(count, 'request')}")
+    finally:
+        log.close()
 
 
-async def _report(simulator: Simulator) -> None:
-    """A line for each request once it is over, until Ctrl-C."""
+async def _report(simulator: Simulator, log: LineWriter) -> int:
+    """A line for each request once it is over, until Ctrl-C; gives their number."""
     waiting: list[tuple[int, Received]] = []
     known = 0
     over = False
@@ -90,11 +116,19 @@ async def _report(simulator: Simulator) -> None:
             await asyncio.sleep(_POLL_S)
         except asyncio.CancelledError:  # Ctrl-C; what is over by now is still told
             over = True
-        waiting += enumerate(simulator.requests[known:], known + 1)
-        known = len(simulator.requests)
+        fresh = _since(simulator.requests, known)
+        waiting += fresh
+        known = fresh[-1][0] if fresh else known
         for number, received in [entry for entry in waiting if entry[1].done.is_set()]:
             waiting.remove((number, received))
-            print(_request_line(number, received), flush=True)
+            log.write(_request_line(number, received))
+    return known
+
+
+def _since(requests: list[Received], known: int) -> list[tuple[int, Received]]:
+    """The requests after the first `known` ones, with their numbers; the list forgets the oldest."""
+    numbered = ((int(one.request_id.rpartition("_")[2]) + 1, one) for one in reversed(requests))
+    return list(itertools.takewhile(lambda entry: entry[0] > known, numbered))[::-1]
 
 
 def _request_line(number: int, received: Received) -> str:

@@ -20,6 +20,7 @@ from llmstream.request import Request
 
 __all__ = [
     "ChoosesUrls",
+    "CompletesResponses",
     "ContinuesAnswers",
     "ContinuingDecoder",
     "Decoder",
@@ -172,6 +173,15 @@ class ChoosesUrls(Protocol):
 def takes_url(dialect: Dialect, part: Image | Audio | Document | File) -> bool:
     """Whether a part may stay a URL: yes, unless the dialect says no."""
     return dialect.accepts_url(part) if isinstance(dialect, ChoosesUrls) else True
+
+
+@runtime_checkable
+class CompletesResponses(Protocol):
+    """The optional part of a dialect whose vendor also responds without a stream."""
+
+    def complete_response(self, streamed: bytes) -> bytes:
+        """The JSON of the response that says what a streamed body says, up to its end."""
+        ...
 
 
 OutputAbility: TypeAlias = Literal["json_schema", "tool", "json_object"]

@@ -65,7 +65,8 @@ async def mcp_tools(
     each step. A call waits a while for a list that it has changed itself.
 
     The list has the server's resources and prompts as well: `await theirs.resources()`,
-    `read_resource(uri)`, `prompts()`, `prompt(name, arguments)`; see `ServerTools`.
+    `read_resource(uri)`, `prompts()`, `prompt(name, arguments)`; see `ServerTools`. Tools that run as
+    tasks only (`execution.taskSupport: "required"`) are left out.
 
     stdio:     starts a process: `("uvx", ["mcp-server-time"])`, `("server", [], {"TOKEN": "..."})`.
                It sees PATH, HOME and the like, and of the rest of our environment nothing
@@ -84,6 +85,7 @@ async def mcp_tools(
     changed = asyncio.Event()
 
     def update(listed: list[ListedTool]) -> None:
+        listed = [tool for tool in listed if not _needs_task(tool)]
         names = valid_names([tool.name for tool in listed], prefix)
         tools[:] = [
             Tool(
@@ -106,6 +108,14 @@ async def mcp_tools(
         yield tools
     finally:
         await session.close()
+
+
+def _needs_task(tool: ListedTool) -> bool:
+    """Whether a tool can be called as a task only; a plain call of it is refused each time.
+
+    source: MCP 2025-11-25, tasks, execution.taskSupport
+    """
+    return tool.execution is not None and tool.execution.task_support == "required"
 
 
 def _calling(session: Session, name: str) -> Any:

@@ -112,6 +112,8 @@ class Session:
             raise ToolError(f"The MCP server {self._name} is no longer connected. {what} has not run.")
         asked = asyncio.ensure_future(request(opened.result()))
         try:
+            await asyncio.sleep(0)
+            sent = not (asked.done() and _is_closed(asked))  # one that fails at its first step is not written
             await asyncio.wait({owner, asked}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
             late = not owner.done() and not asked.done()
         finally:
@@ -121,6 +123,10 @@ class Session:
         error = None if asked.cancelled() else asked.exception()
         if error is None and not asked.cancelled():
             return asked.result()
+        if not sent:
+            raise ToolError(
+                f"The MCP server {self._name} is no longer connected. {what} has not run."
+            ) from error
         raise self._refusal(what, error) from error
 
     async def close(self) -> None:
@@ -189,6 +195,15 @@ class Session:
         return ToolError(
             f"The MCP server {self._name} was lost while {tool} ran{said}. The call may have had effects."
         )
+
+
+def _is_closed(call: asyncio.Future[Any]) -> bool:
+    """Whether a call that is over failed because the connection is closed."""
+    from mcp import MCPError
+    from mcp.types import CONNECTION_CLOSED
+
+    error = None if call.cancelled() else call.exception()
+    return isinstance(error, MCPError) and error.code == CONNECTION_CLOSED
 
 
 async def _listed(client: Client) -> list[Tool]:

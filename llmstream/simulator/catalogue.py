@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from typing import Any, Final
@@ -101,7 +102,7 @@ def _tag(name: str) -> dict[str, Any]:
         "model": name,
         "modified_at": _EPOCH,
         "size": 0,
-        "digest": "0" * 64,
+        "digest": hashlib.sha256(name.encode()).hexdigest(),  # names of one digest are one model to clients
         "details": details,
     }
 

@@ -1,4 +1,4 @@
-"""What a request must bring to be let in: a key, a host name that is ours, the wish for a stream."""
+"""Request admission: API key, Host header, a path that some vendor has."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from urllib.parse import unquote
 
 import msgspec
 
-from llmstream.dialects.base import Dialect
-from llmstream.errors import AuthenticationError, BadRequest, InvalidRequest, NotFound
+from llmstream.errors import AuthenticationError, InvalidRequest, NotFound
 from llmstream.exchange import HttpRequest, carries_secret, redact_headers
 
 __all__ = [
     "check_bind",
     "check_key",
-    "check_stream_asked",
     "host_is_local",
     "is_foreign_page",
     "masked",
@@ -31,20 +29,6 @@ _AWS_CREDENTIAL: Final = re.compile(r"AWS4-HMAC-SHA256\s+Credential=([^/,\s]+)/"
 
 _SECRET_PARAMETERS: Final = frozenset({"sig", "code"})
 """Names of secrets in a query that headers have not; source: Azure, signatures and keys of functions."""
-
-_WHOLE_BY_DEFAULT: Final = frozenset({"openai-chat", "openai-responses", "anthropic", "cohere", "mistral"})
-"""Dialects whose vendors answer in one piece unless the body says `"stream": true`.
-
-Clouds that serve them say it in the path: `invoke-with-response-stream`, `MODEL:streamRawPredict`.
-"""
-
-_WHOLE_PATHS: Final = {
-    re.compile(r"[/]models/[^/]+(:|%3A)generateContent$", re.IGNORECASE): ":streamGenerateContent",
-    re.compile(r"[/]models/[^/]+(:|%3A)rawPredict$", re.IGNORECASE): ":streamRawPredict",
-    re.compile(r"/model/[^/]+/converse$"): "/converse-stream",
-    re.compile(r"/model/[^/]+/invoke$"): "/invoke-with-response-stream",
-}
-"""Paths for an answer in one piece, and how their vendors name the same as a stream."""
 
 
 def check_bind(host: str, *, allow_remote: bool) -> None:
@@ -105,36 +89,13 @@ def check_key(headers: Mapping[str, str], keys: Collection[str] | None) -> None:
     )
 
 
-def check_stream_asked(dialect: Dialect, http: HttpRequest) -> None:
-    """The simulator only streams.
-
-    raises: BadRequest where an answer in one piece is asked for
-    """
-    try:
-        body = http.json()
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return
-    wanted = body.get("stream") if isinstance(body, dict) else None
-    if wanted is None:
-        action = http.url.partition("?")[0].rpartition("/")[2].lower()
-        wanted = dialect.name not in _WHOLE_BY_DEFAULT or "stream" in action
-    if not wanted:
-        raise BadRequest(
-            'the simulator only streams: ask with "stream": true', status=400, reason="invalid_request"
-        )
-
-
-def no_such_path(http: HttpRequest) -> BadRequest | NotFound:
-    """The refusal of a path that no dialect knows, or that of an answer in one piece."""
+def no_such_path(http: HttpRequest, usual: str | None) -> NotFound:
+    """The refusal of a path that no vendor has; `usual` is the one that was probably meant."""
     path = http.url.partition("?")[0]
-    streamed = next((to for at, to in _WHOLE_PATHS.items() if at.search(path)), None)
-    if http.method == "POST" and streamed is not None:
-        return BadRequest(
-            f"the simulator only streams: ask with {streamed}", status=400, reason="invalid_request"
-        )
-    return NotFound(
-        f"no dialect of the simulator answers {http.method} {path}", status=404, reason="not_found"
-    )
+    meant = ""
+    if usual:
+        meant = f" Did you mean {usual}? Check base_url, or pass strict_paths=False (simulate --any-path)."
+    return NotFound(f"Invalid URL ({http.method} {path}).{meant}", status=404, reason="not_found")
 
 
 def masked(http: HttpRequest) -> HttpRequest:

@@ -49,6 +49,7 @@ class KeptAnswer:
         ]
         first = next((said.response for _, said, _ in self._frames if said.response), {})
         self.response_id = str(first.get("id"))
+        self._queued = {**first, "status": "queued"}
 
     def rest(self, after: int) -> Iterator[tuple[float, bytes]]:
         """The frames behind a number, each with the seconds from now until it is made."""
@@ -72,7 +73,7 @@ class KeptAnswer:
         """The response as far as it is made."""
         now = self._age()
         made = [s.response for due, s, _ in self._frames if due <= now and not self._is_dropped(due)]
-        response = next((r for r in reversed(made) if r is not None), {"id": self.response_id})
+        response = next((r for r in reversed(made) if r is not None), self._queued)
         ended = self._ended_s is not None and not self._is_over()
         return {**response, "status": "cancelled"} if ended else response
 
@@ -104,13 +105,21 @@ class KeptAnswers:
 
         pieces: one for each event of the turn
         """
+        answer = self._keep(pieces)
+        count = turn.fault.after_events if isinstance(turn.fault, Cut | Stall) else len(pieces)
+        shown = sum(data.count(b"\n\n") for _, data in pieces[:count])
+        return itertools.islice(answer.rest(-1), shown if count < len(pieces) else None)
+
+    def begin_unread(self, pieces: list[tuple[float, bytes]]) -> HttpResponse:
+        """Keeps an answer that nobody reads as a stream, and gives what there is of it at once."""
+        return _page(self._keep(pieces).whole())
+
+    def _keep(self, pieces: list[tuple[float, bytes]]) -> KeptAnswer:
         answer = KeptAnswer(pieces, self._clock)
         self._answers[answer.response_id] = answer
         if len(self._answers) > _MOST:
             del self._answers[next(iter(self._answers))]
-        count = turn.fault.after_events if isinstance(turn.fault, Cut | Stall) else len(pieces)
-        shown = sum(data.count(b"\n\n") for _, data in pieces[:count])
-        return itertools.islice(answer.rest(-1), shown if count < len(pieces) else None)
+        return answer
 
     def find(self, wish: KeptRequest) -> KeptAnswer:
         """The answer that is asked for.
@@ -136,7 +145,11 @@ class KeptAnswers:
         """The answer in one piece, as it is now; ended, if that is the wish."""
         answer = self.find(wish)
         response = answer.end() if wish.wish == "cancel" else answer.whole()
-        return HttpResponse(200, msgspec.json.encode(response), {"content-type": "application/json"})
+        return _page(response)
+
+
+def _page(response: dict[str, Any]) -> HttpResponse:
+    return HttpResponse(200, msgspec.json.encode(response), {"content-type": "application/json"})
 
 
 def _numbered(frame: bytes) -> _Numbered:

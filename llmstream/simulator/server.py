@@ -19,19 +19,26 @@ from llmstream.errors import BadRequest, ErrorInfo, LLMStreamError, ServerError,
 from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
 from llmstream.request import Request
 from llmstream.simulator.catalogue import is_public, lookup
+from llmstream.simulator.complete import (
+    as_streamed,
+    complete_asked,
+    complete_body,
+    failure_of,
+    shown_share,
+)
 from llmstream.simulator.continued import ContinuedAnswers
 from llmstream.simulator.counting import count_tokens
 from llmstream.simulator.demo import Demo
 from llmstream.simulator.gate import (
     check_bind,
     check_key,
-    check_stream_asked,
     host_is_local,
     is_foreign_page,
     masked,
     no_such_path,
 )
 from llmstream.simulator.kept import KeptAnswers, uncut
+from llmstream.simulator.paths import is_known_path, usual_path
 from llmstream.simulator.player import Player
 from llmstream.simulator.received import KeptRequests, Received
 from llmstream.simulator.recording import Recording
@@ -45,6 +52,13 @@ _log = logging.getLogger("llmstream.simulator")
 
 _VENDOR = "openai"
 """Under which fields of the vendor's own are found in a request."""
+
+_JSON = "application/json"
+
+_FOREIGN_HOST = (
+    "the simulator is for this machine only; the Host header names another. Send Host: localhost "
+    "(nginx: proxy_set_header Host localhost), or serve others: allow_remote=True, simulate --host 0.0.0.0"
+)
 
 _CLOSE_S = 1.0
 """How long open connections may take to go down; handlers are cancelled before that."""
@@ -93,6 +107,9 @@ class Simulator:
     block_bytes: write in blocks of this size in place of one write an event
     max_log_bytes: bodies of requests that are kept in `requests`
     models:      names on its lists of models; it answers under any name
+    strict_paths: paths that no vendor has, such as `/v1/v1/messages`, are not found; False answers at
+                  any path that ends as a vendor's does. None is True unless `dialects` are given,
+                  whose paths may be of your own
 
     url:      where it listens, such as "http://127.0.0.1:40123"
     requests: what it has received, in order; the oldest bodies make room for new ones. Of a WebSocket
@@ -115,6 +132,7 @@ class Simulator:
         max_body_bytes: int = 32 * 1024 * 1024,
         max_log_bytes: int = 64 * 1024 * 1024,
         models: Sequence[str] = ("sim",),
+        strict_paths: bool | None = None,
         clock: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         now: Callable[[], datetime.datetime] | None = None,
@@ -125,6 +143,7 @@ class Simulator:
         self._recordings = [recordings] if isinstance(recordings, Recording) else list(recordings)
         self._speed = speed
         self._dialects = list(dialects) if dialects is not None else default_dialects()
+        self._strict_paths = strict_paths if strict_paths is not None else dialects is None
         self._api_keys = api_keys
         self._host, self._port, self._allow_remote = host, port, allow_remote
         self._pace = pace
@@ -225,9 +244,7 @@ class Simulator:
     ) -> web.StreamResponse:
         if not self._allow_remote:
             if not host_is_local(http.headers.get("host")):
-                return web.Response(
-                    status=403, text="the simulator is for this machine only; the Host header names another"
-                )
+                return web.Response(status=403, text=_FOREIGN_HOST)
             if is_foreign_page(http.headers):
                 return web.Response(
                     status=403, text="the simulator is for this machine only; the Origin header names another"
@@ -237,6 +254,9 @@ class Simulator:
         dialect = self._dialect_of(http)
         received.dialect = dialect.name if dialect is not None else ""
         try:
+            if self._strict_paths and not self._recordings and not is_known_path(http.url):
+                received.dialect = ""
+                raise no_such_path(http, usual_path(dialect.name) if dialect else None)
             page = lookup(http, self._models)
             if page is None or not is_public(http):
                 check_key(http.headers, self._api_keys)
@@ -257,7 +277,7 @@ class Simulator:
             if self._recordings:
                 return await self._replay(incoming, received)
             if dialect is None:
-                raise no_such_path(http)
+                raise no_such_path(http, None)
             return await self._say(incoming, dialect, http, received)
         except LLMStreamError as error:
             return _whole(_refusal(dialect or self._likely(http), error.info, received))
@@ -275,26 +295,54 @@ class Simulator:
     async def _say(
         self, incoming: web.Request, dialect: Dialect, http: HttpRequest, received: Received
     ) -> web.StreamResponse:
-        """The answer of the script, as a stream."""
+        """The answer of the script: as a stream, or complete where the request asks for that."""
+        streamed = as_streamed(http)
+        complete = streamed is not None or complete_asked(dialect, http)
         try:
-            request = dialect.decode_request(http)
+            request = dialect.decode_request(streamed or http)
             received.request = msgspec.structs.replace(request, headers=redact_headers(request.headers))
-            check_stream_asked(dialect, http)
             turn, number = self._turn(dialect, request)
             kept = isinstance(dialect, KeepsAnswers) and dialect.is_kept(request, provider=_VENDOR)
-            said = uncut(turn) if kept else turn  # what is kept is made to its end
+            said = uncut(turn) if kept or complete else turn  # what is kept is made to its end
             beats = utter(said, request, number=number, pace=self._pace, now=self._now())
             encoder = dialect.event_encoder(request)
+            body = complete_body(dialect, request, beats) if complete and not kept else b""
         except LLMStreamError:
             raise
         except Exception as error:
             _log.exception("the simulator failed")
             raise ServerError(f"the simulator failed: {error!r}", status=500) from error
+        if body:
+            return await self._say_complete(incoming, dialect, body, beats, turn, received)
         pieces = _pieces(beats, encoder, said)
+        if kept and complete:
+            return _whole(self._kept.begin_unread(list(pieces)))
         if kept:
             pieces = self._kept.begin(list(pieces), turn)
         response = await self._open(incoming, 200, dialect.content_type, received)
         await self._player.play(response, pieces)
+        return await self._end(incoming, response, turn)
+
+    async def _say_complete(
+        self,
+        incoming: web.Request,
+        dialect: Dialect,
+        body: bytes,
+        beats: list[Beat],
+        turn: Turn,
+        received: Received,
+    ) -> web.StreamResponse:
+        """A response without a stream: it comes when the last of its events is due."""
+        failure = failure_of(beats)
+        if beats and beats[-1].due_s:
+            await self._player.sleep(beats[-1].due_s)
+        if failure is not None:
+            return _whole(_refusal(dialect, failure, received))
+        share = shown_share(turn, beats)
+        if not isinstance(turn.fault, Cut | Stall):
+            return _whole(_complete(body, received))
+        response = await self._open(incoming, 200, _JSON, received)
+        await response.write(body[: int(len(body) * share)])
         return await self._end(incoming, response, turn)
 
     def _turn(self, dialect: Dialect, request: Request) -> tuple[Turn, int]:
@@ -321,7 +369,7 @@ class Simulator:
         """A WebSocket, at the path where answers come over HTTP."""
         dialect = self._dialect_of(msgspec.structs.replace(http, method="POST"))
         if not isinstance(dialect, OpenAIResponses):
-            return _whole(_refusal(self._likely(http), no_such_path(http).info, received))
+            return _whole(_refusal(self._likely(http), no_such_path(http, None).info, received))
         received.dialect = dialect.name
         try:
             check_key(http.headers, self._api_keys)
@@ -389,7 +437,8 @@ class Simulator:
 
     def _dialect_of(self, http: HttpRequest) -> Dialect | None:
         """Who takes a request: first the one whose name its path begins with."""
-        willing = [dialect for dialect in self._dialects if dialect.accepts(http)]
+        asked = as_streamed(http) or http
+        willing = [dialect for dialect in self._dialects if dialect.accepts(asked)]
         named = (dialect for dialect in willing if http.url.startswith(f"/{dialect.name}/"))
         return next(named, willing[0] if willing else None)
 
@@ -423,6 +472,10 @@ def _refusal(dialect: Dialect, error: ErrorInfo, received: Received) -> HttpResp
 def _id_headers(received: Received) -> dict[str, str]:
     """The id under the names that the vendors give it."""
     return dict.fromkeys(("x-request-id", "request-id", "x-amzn-requestid"), received.request_id)
+
+
+def _complete(body: bytes, received: Received) -> HttpResponse:
+    return HttpResponse(200, body, {"content-type": _JSON, **_id_headers(received)})
 
 
 def _whole(answer: HttpResponse) -> web.Response:

@@ -17,6 +17,9 @@ from llmstream.transport.sessions import close_session
 __all__ = ["no_leaks"]
 
 _POOLS = ("asyncio_", "AnyIO worker thread")
+_SPARE = "/dev/null"
+"""What libuv holds open from a loop's first listening socket to the loop's end, to have a descriptor to
+give when there are no more; source: libuv, uv__server_io and emfile_fd."""
 _FOLDERS = ("/proc/self/fd", "/dev/fd")
 
 
@@ -63,6 +66,10 @@ def _descriptors() -> dict[str, str]:
     return found
 
 
+def _on_uvloop() -> bool:
+    return type(asyncio.get_running_loop()).__module__.partition(".")[0] == "uvloop"
+
+
 def _left(before: _Held, now: _Held) -> list[str]:
     tasks = [f"task {task.get_name()}" for task in now.tasks - before.tasks if not task.done()]
     files = [
@@ -70,5 +77,8 @@ def _left(before: _Held, now: _Held) -> list[str]:
         for number, what in now.descriptors.items()
         if before.descriptors.get(number) != what
     ]
+    if _on_uvloop():
+        spare = [file for file in files if file.endswith(f"({_SPARE})")]
+        files = [file for file in files if file not in spare[:1]]
     threads = [f"thread {thread.name}" for thread in now.threads - before.threads if thread.is_alive()]
     return [*tasks, *files, *threads]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import re
 import signal
 import socket
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -14,6 +16,9 @@ from pathlib import Path
 import pytest
 
 from llmstream.cli import main
+from llmstream.cli.simulate import _since
+from llmstream.exchange import HttpRequest
+from llmstream.simulator import Received
 
 RECORDINGS = Path(__file__).parent / "recordings"
 
@@ -82,6 +87,62 @@ def test_a_recording_is_played_back_byte_for_byte(spawn):
         assert post(f"{address(process)}/v1/chat/completions", CHAT) == path.read_text()
 
 
+def test_responses_without_a_stream_and_strict_paths(spawn):
+    whole = {key: value for key, value in CHAT.items() if key != "stream"}
+    with spawn("simulate", "--port", 0) as process:
+        url = address(process)
+        assert json.loads(post(f"{url}/v1/chat/completions", whole))["object"] == "chat.completion"
+        with pytest.raises(urllib.error.HTTPError, match="404") as caught:
+            post(f"{url}/v1/v1/chat/completions", whole)
+        assert b"Did you mean /v1/chat/completions?" in caught.value.read()
+        assert "   2  POST /v1/v1/chat/completions  no dialect\n" in stopped(process)
+    with spawn("simulate", "--port", 0, "--any-path") as process:
+        assert "You" in post(f"{address(process)}/v1/v1/chat/completions", whole)
+
+
+def test_it_listens_for_others_where_it_is_asked_to(spawn):
+    """In a container requests come from elsewhere, with the container's name as Host."""
+    with spawn("simulate", "--port", 0, "--host", "0.0.0.0") as process:
+        url = address(process).replace("0.0.0.0", "127.0.0.1")
+        assert "[DONE]" in post(f"{url}/v1/chat/completions", CHAT, host="simulator:8080")
+        assert stopped(process).endswith("stopped after 1 request\n")
+    with spawn("simulate", "--port", 0) as process:
+        url = address(process)
+        with pytest.raises(urllib.error.HTTPError, match="403") as caught:
+            post(f"{url}/v1/chat/completions", CHAT, host="simulator:8080")
+        assert b"the Host header names another" in caught.value.read()
+
+
+def test_lines_go_on_where_the_list_forgets_the_oldest() -> None:
+    requests = [Received(HttpRequest(f"/{n}"), f"req_sim_{n}") for n in range(5)]
+    assert [number for number, _ in _since(requests, 2)] == [3, 4, 5]
+    del requests[:4]
+    assert [(number, one.http.url) for number, one in _since(requests, 3)] == [(5, "/4")]
+    assert _since(requests, 5) == []
+
+
+def test_it_outlives_the_reader_of_its_output(spawn):
+    with spawn("simulate", "--port", 0) as process:
+        url = address(process)
+        process.stdout.close()
+        for _ in range(3):
+            assert "[DONE]" in post(f"{url}/v1/chat/completions", CHAT)
+            time.sleep(0.2)  # it looks for requests to report every 0.1 s
+        process.send_signal(signal.SIGINT)
+        assert (process.wait(20), process.stderr.read()) == (0, b"")
+
+
+@pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="pipes have one size here")
+def test_output_that_nobody_reads_stops_nothing(spawn):
+    with spawn("simulate", "--port", 0) as process:
+        url = address(process)
+        fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, 4096)  # some 30 lines
+        for _ in range(100):
+            post(f"{url}/v1/chat/completions?{'x' * 100}", {**CHAT, "model": "m" * 60})
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+
+
 def test_a_port_in_use_is_status_2(capsys):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -98,6 +159,8 @@ def test_a_port_in_use_is_status_2(capsys):
     [
         (["--port", "http"], "--port"),
         (["--port", "70000"], "a port is 0 to 65535"),
+        (["--host", "no.such.host.invalid"], "'no.such.host.invalid' cannot be opened"),
+        (["--host", "192.0.2.1"], "192.0.2.1 is no address of this machine"),
         (["--pace", "0"], "more than 0"),
         (["--pace", "nan"], "more than 0"),
         (["--script", "/no/such"], "cannot read the script"),

@@ -224,6 +224,13 @@ async def test_an_agent_that_is_cancelled_in_a_call_leaves_the_session_whole(tmp
         assert (await call(tools, "add", a=1, b=2)).result.content == "3"
 
 
+async def test_tools_that_need_a_task_are_left_out() -> None:
+    """`server-everything` has one; a plain call of it is refused with -32601."""
+    server = str(Path(__file__).with_name("task_server.py"))
+    async with mcp_tools(stdio=(sys.executable, [server])) as tools:
+        assert [tool.spec.name for tool in tools] == ["now", "plain"]
+
+
 async def test_the_death_of_the_server_is_an_error_result() -> None:
     async with over_stdio() as tools:
         status = await call(tools, "crash")
@@ -232,6 +239,7 @@ async def test_the_death_of_the_server_is_an_error_result() -> None:
         assert "was lost while crash ran" in status.error
         again = await call(tools, "add", a=1, b=1)
         assert isinstance(again.exception, ls.ToolError)
+        assert "no longer connected. add has not run" in again.error
 
 
 async def test_the_death_of_an_http_server_is_an_error_result(

@@ -66,7 +66,7 @@ async def test_before_content_the_next_model_answers(script: Any, code: str, rea
         Simulator(Script((Turn(text="Here I am."),))) as works,
         no_leaks(),
     ):
-        second = ls.Model("openai:second", base_url=works.url, api_key="not-used")
+        second = ls.Model("openai:second", base_url=works.url + "/v1", api_key="not-used")
         seen = await read(wrap(claude(broken.url), fallback(second)))
         await broken.left()
     assert (seen.text, seen.error) == ("Here I am.", None)

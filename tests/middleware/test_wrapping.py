@@ -133,7 +133,7 @@ def test_without_middleware_it_is_the_model_itself() -> None:
 async def test_observers_of_the_model_are_told() -> None:
     told: list[ls.Observation] = []
     async with Simulator(Script((Turn(text="Hello"),))) as simulator:
-        model = wrap(ls.Model("openai:m", base_url=simulator.url, api_key="not-used"), shout)
+        model = wrap(ls.Model("openai:m", base_url=simulator.url + "/v1", api_key="not-used"), shout)
         model.observe = told.append
         await model.stream("Hi").collect()
     assert [type(observation) for observation in told] == [
@@ -233,7 +233,7 @@ async def test_a_bug_in_a_middleware_is_raised_as_it_is_and_nothing_stays_open()
         Simulator(Script((Turn(text="one two", fault=Stall(after_events=4)),))) as simulator,
         no_leaks(),
     ):
-        model = wrap(ls.Model("openai:m", base_url=simulator.url, api_key="not-used"), buggy)
+        model = wrap(ls.Model("openai:m", base_url=simulator.url + "/v1", api_key="not-used"), buggy)
         with pytest.raises(ZeroDivisionError):
             await model.stream("Hi").collect()
 
@@ -257,7 +257,7 @@ def said(text: str, reason: str) -> bytes:
 def stalling(*middleware: Middleware) -> tuple[Simulator, Any]:
     simulator = Simulator(Script((Turn(text="one two three four", fault=Stall(after_events=4)),)))
     return simulator, lambda: wrap(
-        ls.Model("openai:m", base_url=simulator.url, api_key="not-used"), *middleware
+        ls.Model("openai:m", base_url=simulator.url + "/v1", api_key="not-used"), *middleware
     )
 
 

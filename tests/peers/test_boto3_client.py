@@ -242,10 +242,3 @@ async def test_tokens_are_counted_before_asking() -> None:
             ask.client.count_tokens, modelId="m", input={"converse": {"messages": words}}
         )
     assert counted["inputTokens"] == 10
-
-
-async def test_an_answer_in_one_piece_is_refused_by_name() -> None:
-    async with connected() as ask:
-        with pytest.raises(exceptions.ClientError, match="only streams: ask with /converse-stream") as caught:
-            await asyncio.to_thread(ask.client.converse, modelId="m", messages=ASKED)
-    assert caught.value.response["Error"]["Code"] == "ValidationException"

@@ -163,12 +163,6 @@ async def test_a_wrong_key_is_an_unauthorized_error() -> None:
             await collect(client)
 
 
-async def test_an_answer_in_one_piece_is_refused() -> None:
-    async with connected() as client:
-        with pytest.raises(cohere.BadRequestError, match="only streams"):
-            await client.chat(model="sim", messages=ASKED)
-
-
 async def test_an_error_inside_the_stream_is_in_its_last_event() -> None:
     async with connected(Turn(text="a b", fault=Break(after_events=3, message="it broke"))) as client:
         end = (await collect(client))[-1].delta

@@ -211,13 +211,6 @@ async def test_models_and_tokens_are_looked_up() -> None:
     assert (models, model.name, counted.total_tokens) == (["models/sim"], "models/gemini-4-argon", 10)
 
 
-@pytest.mark.parametrize("vertex", [False, True])
-async def test_an_answer_in_one_piece_is_refused_by_name(vertex: bool) -> None:
-    async with connected(vertex=vertex) as client:
-        with pytest.raises(errors.ClientError, match="only streams: ask with :streamGenerateContent"):
-            await client.models.generate_content(model="sim", contents="Hi")
-
-
 async def test_the_client_that_blocks_reads_the_same() -> None:
     async with connected(Turn(text="Hello.")) as client:
         url = client.received_from

@@ -122,12 +122,6 @@ async def test_a_wrong_key_is_its_error() -> None:
     assert caught.value.status_code == 401
 
 
-async def test_an_answer_in_one_piece_is_refused() -> None:
-    async with connected() as client:
-        with pytest.raises(errors.SDKError, match="only streams"):
-            await client.chat.complete_async(model="sim", messages=ASKED)
-
-
 async def test_an_error_inside_the_stream_is_no_answer() -> None:
     async with connected(Turn(text="a b", fault=Break(after_events=3, message="it broke"))) as client:
         with pytest.raises(errors.MistralError):

@@ -135,15 +135,16 @@ async def test_an_answer_of_a_schema_is_json() -> None:
     assert place.model_validate_json(text) == place(city="Paris", year=1)
 
 
+async def test_each_model_has_a_digest_of_its_own() -> None:
+    """llm-ollama takes names of one digest for one model."""
+    async with Simulator(models=("a", "b")) as simulator, ollama.AsyncClient(host=simulator.url) as client:
+        listed = (await client.list()).models
+    assert ([m.model for m in listed], len({m.digest for m in listed})) == (["a", "b"], 2)
+
+
 async def test_a_model_is_looked_up() -> None:
     async with connected() as client:
         assert {"completion", "tools", "thinking"} <= set((await client.show("sim")).capabilities)
-
-
-async def test_an_answer_in_one_piece_is_refused() -> None:
-    async with connected() as client:
-        with pytest.raises(ollama.ResponseError, match="only streams"):
-            await client.chat(model="sim", messages=ASKED)
 
 
 async def test_the_client_that_blocks_reads_the_same() -> None:

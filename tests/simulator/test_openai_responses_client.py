@@ -123,12 +123,6 @@ async def test_refusals_are_its_typed_errors(status: int, kind: str) -> None:
     assert caught.value.request_id == "req_sim_0"
 
 
-async def test_an_answer_in_one_piece_is_refused() -> None:
-    async with connected() as client:
-        with pytest.raises(openai.BadRequestError, match="only streams"):
-            await client.responses.create(model="sim", input="How warm is it?")
-
-
 async def test_an_error_inside_the_stream_is_told() -> None:
     async with connected(Turn(text="a b", fault=Break(after_events=3, message="it broke"))) as client:
         stream = await client.responses.create(model="sim", input="How warm is it?", stream=True)

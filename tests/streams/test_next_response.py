@@ -42,7 +42,7 @@ async def simulated(kind: str, *turns: Turn) -> AsyncIterator[tuple[Simulator, C
 
         def model(**options: object) -> ls.Model:
             options = {"retry": QUICK, "api_key": "k", **options}
-            return ls.Model(f"{kind}:sim", base_url=f"{simulator.url}/{dialect}", **options)
+            return ls.Model(f"{kind}:sim", base_url=f"{simulator.url}/{dialect}/v1beta", **options)
 
         yield simulator, model
 

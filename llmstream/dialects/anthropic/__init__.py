@@ -14,6 +14,7 @@ import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.anthropic.binding import dropping_bound_thinking
+from llmstream.dialects.anthropic.complete_response import complete_response
 from llmstream.dialects.anthropic.decoder import AnthropicDecoder
 from llmstream.dialects.anthropic.error_words import encode_error
 from llmstream.dialects.anthropic.event_encoder import AnthropicEventEncoder
@@ -146,6 +147,10 @@ class Anthropic(msgspec.Struct, frozen=True):
     def event_encoder(self, request: Request) -> AnthropicEventEncoder:
         """The reverse of `decoder`, for the answer to one request."""
         return AnthropicEventEncoder(request.model, framing=self.framing)
+
+    def complete_response(self, streamed: bytes) -> bytes:
+        """The response without a stream that says what a streamed body says."""
+        return msgspec.json.encode(complete_response(streamed, framing=self.framing))
 
     def encode_error(self, error: ErrorInfo) -> HttpResponse:
         """The answer that the vendor would give."""

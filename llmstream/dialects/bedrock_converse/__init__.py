@@ -13,6 +13,7 @@ import msgspec
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.aws_exceptions import answer_error, encode_answer
 from llmstream.dialects.base import Encoded, Limits, OutputAbility
+from llmstream.dialects.bedrock_converse.complete_response import complete_response
 from llmstream.dialects.bedrock_converse.decoder import BedrockConverseDecoder
 from llmstream.dialects.bedrock_converse.event_encoder import BedrockConverseEventEncoder
 from llmstream.dialects.bedrock_converse.media import accepts_url
@@ -86,6 +87,10 @@ class BedrockConverse(msgspec.Struct, frozen=True):
     def event_encoder(self, request: Request) -> BedrockConverseEventEncoder:
         """The reverse of `decoder`, for the answer to one request."""
         return BedrockConverseEventEncoder()
+
+    def complete_response(self, streamed: bytes) -> bytes:
+        """The response without a stream that says what a streamed body says."""
+        return msgspec.json.encode(complete_response(streamed))
 
     def encode_error(self, error: ErrorInfo) -> HttpResponse:
         """The answer that the vendor would give."""

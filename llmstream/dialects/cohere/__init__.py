@@ -14,6 +14,7 @@ import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Encoded, Limits, OutputAbility
+from llmstream.dialects.cohere.complete_response import complete_response
 from llmstream.dialects.cohere.decoder import CohereDecoder
 from llmstream.dialects.cohere.error_words import answer_id, encode_error
 from llmstream.dialects.cohere.event_encoder import CohereEventEncoder
@@ -101,6 +102,10 @@ class Cohere(msgspec.Struct, frozen=True, kw_only=True):
     def event_encoder(self, request: Request) -> CohereEventEncoder:
         """The reverse of `decoder`, for the answer to one request."""
         return CohereEventEncoder()
+
+    def complete_response(self, streamed: bytes) -> bytes:
+        """The response without a stream that says what a streamed body says."""
+        return msgspec.json.encode(complete_response(streamed))
 
     def encode_error(self, error: ErrorInfo) -> HttpResponse:
         """The answer that the vendor would give."""

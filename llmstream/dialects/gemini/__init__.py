@@ -15,6 +15,7 @@ import msgspec
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Encoded, Limits, OutputAbility, Place
 from llmstream.dialects.call_ids import mint_call_id
+from llmstream.dialects.gemini.complete_response import complete_response
 from llmstream.dialects.gemini.decoder import GeminiDecoder
 from llmstream.dialects.gemini.event_encoder import GeminiEventEncoder
 from llmstream.dialects.gemini.finish import CONTINUATION
@@ -148,6 +149,10 @@ class Gemini(msgspec.Struct, frozen=True):
     def cut_off(self, place: Place, usage: Usage) -> Finish:
         """The finish of a response that another one continues."""
         return Finish("length", usage, CONTINUATION, {KEY: {"continuation_token": place.token}})
+
+    def complete_response(self, streamed: bytes) -> bytes:
+        """The response without a stream that says what a streamed body says."""
+        return msgspec.json.encode(complete_response(streamed))
 
     def encode_error(self, error: ErrorInfo) -> HttpResponse:
         """The answer that the vendor would give."""

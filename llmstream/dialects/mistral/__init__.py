@@ -13,6 +13,7 @@ import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Encoded, Limits
+from llmstream.dialects.mistral.complete_response import complete_response
 from llmstream.dialects.mistral.decoder import MistralDecoder
 from llmstream.dialects.mistral.error_words import encode_error, places
 from llmstream.dialects.mistral.event_encoder import MistralEventEncoder
@@ -102,6 +103,10 @@ class Mistral(msgspec.Struct, frozen=True, kw_only=True):
     def event_encoder(self, request: Request) -> MistralEventEncoder:
         """The reverse of `decoder`, for the answer to one request."""
         return MistralEventEncoder(model=request.model)
+
+    def complete_response(self, streamed: bytes) -> bytes:
+        """The response without a stream that says what a streamed body says."""
+        return msgspec.json.encode(complete_response(streamed))
 
     def encode_error(self, error: ErrorInfo) -> HttpResponse:
         """The answer that the vendor would give."""

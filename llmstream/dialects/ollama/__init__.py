@@ -10,6 +10,7 @@ import msgspec
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Encoded, Limits, OutputAbility
 from llmstream.dialects.model_facts import ModelPage
+from llmstream.dialects.ollama.complete_response import complete_response
 from llmstream.dialects.ollama.decoder import OllamaDecoder
 from llmstream.dialects.ollama.event_encoder import OllamaEventEncoder, encode_error
 from llmstream.dialects.ollama.request import PATH, encode_request, is_inline
@@ -91,6 +92,10 @@ class Ollama(msgspec.Struct, frozen=True, kw_only=True):
     def event_encoder(self, request: Request) -> OllamaEventEncoder:
         """The answer to one request as lines."""
         return OllamaEventEncoder(request)
+
+    def complete_response(self, streamed: bytes) -> bytes:
+        """The response without a stream that says what a streamed body says."""
+        return msgspec.json.encode(complete_response(streamed))
 
     def encode_error(self, error: ErrorInfo) -> HttpResponse:
         """The answer with which the server refuses."""

@@ -15,6 +15,7 @@ import msgspec
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Encoded, Limits, OutputAbility
 from llmstream.dialects.model_facts import ModelFacts, ModelPage
+from llmstream.dialects.openai_chat.complete_response import complete_response
 from llmstream.dialects.openai_chat.decoder import OpenAIChatDecoder
 from llmstream.dialects.openai_chat.event_encoder import ChunkWriter
 from llmstream.dialects.openai_chat.media import accepts_url
@@ -117,6 +118,10 @@ class OpenAIChat(msgspec.Struct, frozen=True):
         ]
         usage = all(isinstance(options, dict) and options.get("include_usage") for options in wanted)
         return ChunkWriter(self.quirks, model=request.model, include_usage=usage)
+
+    def complete_response(self, streamed: bytes) -> bytes:
+        """The response without a stream that says what a streamed body says."""
+        return msgspec.json.encode(complete_response(streamed))
 
     def encode_error(self, error: ErrorInfo) -> HttpResponse:
         """The answer a vendor would give."""

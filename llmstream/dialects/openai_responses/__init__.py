@@ -23,6 +23,7 @@ from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Encoded, Limits, OutputAbility, Position
 from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
 from llmstream.dialects.openai_answers import error_response
+from llmstream.dialects.openai_responses.complete_response import complete_response
 from llmstream.dialects.openai_responses.content_parts import may_stay
 from llmstream.dialects.openai_responses.decoder import OpenAIResponsesDecoder
 from llmstream.dialects.openai_responses.event_encoder import ResponseWriter
@@ -210,6 +211,10 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
         return ResponseWriter(
             model=request.model, background=is_kept(request, provider=_VENDOR), repeated=repeated
         )
+
+    def complete_response(self, streamed: bytes) -> bytes:
+        """The response without a stream that says what a streamed body says."""
+        return msgspec.json.encode(complete_response(streamed))
 
     def encode_error(self, error: ErrorInfo) -> HttpResponse:
         """The answer that the vendor would give."""

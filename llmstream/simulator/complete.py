@@ -1,0 +1,91 @@
+"""Responses without a stream: which requests ask for one, and how the simulator gives it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from llmstream.dialects.base import CompletesResponses, Dialect
+from llmstream.errors import BadRequest, ErrorInfo
+from llmstream.events import Error, Finish
+from llmstream.exchange import HttpRequest
+from llmstream.request import Request
+from llmstream.simulator.script import Cut, Stall, Turn
+from llmstream.simulator.utterance import Beat
+
+__all__ = ["as_streamed", "complete_asked", "complete_body", "failure_of", "shown_share"]
+
+_COMPLETE_BY_DEFAULT: Final = frozenset(
+    {"openai-chat", "openai-responses", "anthropic", "gemini-interactions", "cohere", "mistral"}
+)
+"""Dialects whose vendors respond without a stream unless the body has `"stream": true`.
+
+Clouds that serve them name it in the path: `invoke-with-response-stream`, `MODEL:streamRawPredict`.
+"""
+
+_STREAMED: Final = {
+    re.compile(r"(?<=/)([^/]+)(:|%3A)generateContent(?=/?$)", re.IGNORECASE): r"\1:streamGenerateContent",
+    re.compile(r"(?<=/)([^/]+)(:|%3A)rawPredict(?=/?$)", re.IGNORECASE): r"\1:streamRawPredict",
+    re.compile(r"(?<=/)converse(?=/?$)"): "converse-stream",
+    re.compile(r"(?<=/)invoke(?=/?$)"): "invoke-with-response-stream",
+}
+"""Paths of a response without a stream, and what their vendors call the same with one."""
+
+
+def as_streamed(http: HttpRequest) -> HttpRequest | None:
+    """The request for a stream whose path asks for none; None for any other path."""
+    path, mark, query = http.url.partition("?")
+    for pattern, streamed in _STREAMED.items():
+        replaced, count = pattern.subn(streamed, path)
+        if count:
+            return msgspec.structs.replace(http, url=replaced + mark + query)
+    return None
+
+
+def complete_asked(dialect: Dialect, http: HttpRequest) -> bool:
+    """Whether the body asks for a response without a stream, at a path that has both."""
+    try:
+        body = http.json()
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+    wanted = body.get("stream") if isinstance(body, dict) else None
+    if wanted is None:
+        action = http.url.partition("?")[0].rpartition("/")[2].lower()
+        wanted = dialect.name not in _COMPLETE_BY_DEFAULT or "stream" in action
+    return not wanted
+
+
+def complete_body(dialect: Dialect, request: Request, beats: Sequence[Beat]) -> bytes:
+    """The JSON of a response.
+
+    raises: BadRequest where the dialect only streams
+    """
+    if not isinstance(dialect, CompletesResponses):
+        raise BadRequest(
+            f'the simulator only streams {dialect.name}: ask with "stream": true',
+            status=400,
+            reason="invalid_request",
+        )
+    encoder = dialect.event_encoder(request)
+    streamed = [encoder.feed(beat.event) for beat in beats]
+    return dialect.complete_response(b"".join((*streamed, encoder.close())))
+
+
+def failure_of(beats: Sequence[Beat]) -> ErrorInfo | None:
+    """The error that takes the place of a response; None where its finish reason tells the failure."""
+    events = [beat.event for beat in beats]
+    finish = next((event for event in reversed(events) if isinstance(event, Finish)), None)
+    if finish is None or finish.finish_reason != "error" or finish.raw_finish_reason is not None:
+        return None
+    failed = ErrorInfo("server-error", "The model failed.", retryable=True, status=500)
+    return next((event.error for event in events if isinstance(event, Error)), failed)
+
+
+def shown_share(turn: Turn, beats: Sequence[Beat]) -> float:
+    """How much of a response is written before a fault of the way stops it; 1.0 without one."""
+    if not isinstance(turn.fault, Cut | Stall):
+        return 1.0
+    return min(1.0, turn.fault.after_events / max(1, len(beats)))
