@@ -96,6 +96,7 @@ class PartialJSON:
     """Parse one JSON value from fragments.
 
     max_depth: how many arrays and objects may be open inside one another
+    repeated_keys: how many keys of objects came again, so that what came last is not the last member
     error:     what made the text invalid, or None. A DecodeError (text that is no JSON) is only noted, since
                a display goes on showing what came before; a LimitExceeded (too deep, or a number of more
                than 4300 characters) is also raised by this and every later `feed`.
@@ -103,12 +104,13 @@ class PartialJSON:
 
     __slots__ = (
         "_after", "_box", "_escape", "_in_key", "_key", "_mode", "_offset", "_outer", "_parts", "_placed",
-        "_root", "_text", "_token", "error", "max_depth",
+        "_root", "_text", "_token", "error", "max_depth", "repeated_keys",
     )  # fmt: skip
 
     def __init__(self, *, max_depth: int = MAX_DEPTH) -> None:
         self.max_depth = max_depth
         self.error: LLMStreamError | None = None
+        self.repeated_keys = 0
         self._mode: int = _VALUE
         self._after: int = _END  # the mode once the current value ends
         self._offset = 0  # characters before the current fragment
@@ -146,6 +148,10 @@ class PartialJSON:
     def growing(self) -> bool:
         """Whether the value shown last is a string or number that may still change."""
         return self._mode >= _STRING and self._placed
+
+    def growing_key(self, container: dict[str, Any]) -> str | None:
+        """The key in an object of the string or number that may still change; None where it is in another."""
+        return self._key if self.growing and container is self._box else None
 
     def is_open(self, container: dict[str, Any] | list[Any]) -> bool:
         """Whether an array or object of the value may still grow."""
@@ -367,6 +373,8 @@ class PartialJSON:
         if box is None:
             self._root = value
         elif isinstance(box, dict):
+            if not self._placed and self._key in box:
+                self.repeated_keys += 1
             box[self._key] = value
         elif self._placed:
             box[-1] = value

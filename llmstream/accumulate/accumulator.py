@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from llmstream.accumulate.fold import Fold
 from llmstream.chats.content import Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message
@@ -128,6 +130,19 @@ class Accumulator(Fold):
         for result in results:
             self._results[result.tool_call_id] = result
 
+    def _edit(self, call: ToolCall) -> None:
+        """The message has the arguments that were approved in place of the model's."""
+        message = self.partial
+        parts = tuple(
+            [
+                msgspec.structs.replace(p, arguments=call.arguments)
+                if isinstance(p, ToolCall) and p.id == call.id
+                else p
+                for p in message.parts
+            ]
+        )
+        self._message = Message(message.sender, message.role, parts, message.metadata)
+
     async def call_tools(
         self,
         decisions: Mapping[str, Approve | Deny | bool] = {},
@@ -149,13 +164,15 @@ class Accumulator(Fold):
         begun:     calls that were started while the response still came
         context:   asked for the `ToolContext` of a call whose tool takes one
         returns:   one status a call that is done now, in call order
-        raises:    InvalidRequest for a decision about a call that does not wait
+        raises:    InvalidRequest for a decision about a call that does not wait, and for approved
+                   arguments that do not fit; then nothing of the decisions has run
         """
         failed = self.error is not None or self.finish_reason in (None, "error")
         if failed or not self._tools:
             return []
         from llmstream.tools import cancelled_results, run_calls
-        from llmstream.tools.approval import as_decision
+        from llmstream.tools.approval import Approve, as_decision
+        from llmstream.tools.running import as_approved
 
         pending = [call for call in self.pending_calls if call.id not in self._under_way]
         ids = {call.id for call in pending}
@@ -163,6 +180,9 @@ class Accumulator(Fold):
         if stray:
             raise InvalidRequest(f"no call {stray[0]!r} waits for a decision")
         decided = {call_id: as_decision(said) for call_id, said in decisions.items()}
+        for call in pending:
+            if isinstance(decision := decided.get(call.id), Approve):
+                as_approved(call, decision, self._tools)
 
         def keep(status: ToolCallStatus) -> None:
             self._results[status.tool_call_id] = status.result
@@ -178,6 +198,7 @@ class Accumulator(Fold):
                 on_result=keep,
                 begun=begun,
                 context=context,
+                on_edit=self._edit,
             )
         except BaseException:  # a cancellation among them: the history has to stay whole
             self.add_results(cancelled_results(pending, self._results.values()))

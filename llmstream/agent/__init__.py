@@ -5,7 +5,7 @@ becomes of a call, and `suspension.py` for a run that waits.
 """
 
 from llmstream.agent.agent import Agent
-from llmstream.agent.decisions import Approve, Deny, Proceed, Rewrite, Skip, Stop
+from llmstream.agent.decisions import Again, Approve, Deny, Proceed, Rewrite, Skip, Stop
 from llmstream.agent.hooks import Hooks
 from llmstream.agent.journal import Journal
 from llmstream.agent.nested import NestedEvent, nested_event
@@ -21,12 +21,21 @@ from llmstream.agent.observations import (
 from llmstream.agent.plan import StepPlan
 from llmstream.agent.run import AgentRun
 from llmstream.agent.state import RunState, Step
-from llmstream.agent.stop import cost_over, elapsed_over, no_progress, step_count, tokens_over, tool_called
+from llmstream.agent.stop import (
+    cost_over,
+    elapsed_over,
+    no_progress,
+    step_count,
+    tokens_over,
+    tool_called,
+    tool_calls_over,
+)
 from llmstream.agent.suspension import Suspension
 from llmstream.agent.unfinished import RunSuspended
 from llmstream.tools.approval import PendingCall
 
 __all__ = [
+    "Again",
     "Agent",
     "AgentObservation",
     "AgentRun",
@@ -58,4 +67,5 @@ __all__ = [
     "step_count",
     "tokens_over",
     "tool_called",
+    "tool_calls_over",
 ]

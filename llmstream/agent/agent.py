@@ -15,8 +15,10 @@ from llmstream.agent.history import settled
 from llmstream.agent.hooks import Hooks, Repair
 from llmstream.agent.journal import Journal
 from llmstream.agent.loop import Loop
+from llmstream.agent.misses import MAX_INVALID_CALLS
 from llmstream.agent.option_checks import MAX_STEPS, TOOL_LIMIT
-from llmstream.agent.plan import PrepareStep
+from llmstream.agent.overriding import overridden
+from llmstream.agent.plan import Instructions, PrepareStep
 from llmstream.agent.recovery import recovered
 from llmstream.agent.resumption import Resumption
 from llmstream.agent.run import AgentRun
@@ -25,7 +27,7 @@ from llmstream.agent.state import Price, RunState
 from llmstream.agent.stop import StopCondition, as_conditions
 from llmstream.agent.sub_agent import sub_agent_tool
 from llmstream.agent.suspension import Suspension
-from llmstream.agent.unfinished import check_finished
+from llmstream.agent.unfinished import answer_of, check_finished
 from llmstream.agent.watching import ObserveRun
 from llmstream.chats.chat import Chat
 from llmstream.chats.content import ToolResult
@@ -42,8 +44,13 @@ class Agent:
     """Runs a model and its tools until no calls remain, or until a stop condition holds.
 
     name:         the sender of its messages, and what its events and suspensions say whose they are
-    instructions: the system prompt
+    instructions: the system prompt; or a function of the `RunState`, sync or async, asked for that of each
+                  step, which then is no part of the history
     max_steps:    how often the model may be asked in one run: 20, if nothing else is said
+    max_invalid_calls: steps in which a tool may be called in vain, with arguments that do not fit or by a
+                  name that is no tool's, before the run is stopped; a call that runs begins the count
+                  anew. 3, if nothing else is said; None for no limit but that of steps
+    empty_retries: how often a run may ask again after an answer that gives nothing
     stop_when:    conditions, sync or async, asked after each step and its tools; see `llmstream.agent.stop`
     prepare_step: may change model, tools, messages and so on for one step; see `StepPlan`
     context_effects: what of a long conversation the model is shown, after `prepare_step`; see
@@ -57,10 +64,12 @@ class Agent:
     context:      the application's own object, for tools that take a `ToolContext`
     price:        what a model's tokens cost, for `cost_estimate` and `cost_over`
     tool_limit:   how many calls run at once
+    tool_timeout_s: for each call of a tool that has no `timeout_s` of its own
     journal:      the file that each call is written to before it runs and its result after, as a
                   `Journal` or its path; see `recover`
     observe_run:  called with an `AgentObservation` where a run, a call of a model or a tool begins or ends
-    options:      as for `stream` (tools, settings and so on), used at every step
+    options:      as for `stream` (tools, settings and so on), used at every step; a `tool_choice` that
+                  forces a call holds until one was made, or where there is `stop_when`, at each step
 
     raises: InvalidRequest for what cannot be meant; None is as if it were not given
     """
@@ -70,8 +79,10 @@ class Agent:
         model: str | Model,
         *,
         name: str = "",
-        instructions: str | None = None,
+        instructions: str | Instructions | None = None,
         max_steps: int | None = MAX_STEPS,
+        max_invalid_calls: int | None = MAX_INVALID_CALLS,
+        empty_retries: int = 0,
         stop_when: StopCondition | Iterable[StopCondition] | None = (),
         prepare_step: PrepareStep | None = None,
         context_effects: ContextEffect | Iterable[ContextEffect] | None = (),
@@ -83,6 +94,7 @@ class Agent:
         context: Any = None,
         price: Price | None = None,
         tool_limit: int | None = TOOL_LIMIT,
+        tool_timeout_s: float | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
         observe_run: ObserveRun | None = None,
         **options: Unpack[Options],
@@ -94,15 +106,20 @@ class Agent:
         options = with_defaults(self.model.options, options)
         system = options.get("system")
         options["system"] = ""  # it is in the instructions, and the model's own is not put before them
-        self._instructions = checks.text_or_none(
-            "instructions", system if instructions is None else instructions
-        )
+        given = checks.instructions_of(system if instructions is None else instructions)
+        self._instructions = given if isinstance(given, str) else None
         options["tools"] = wrapped(options.get("tools") or ())
         self._config = AgentConfig(
             model=self.model,
             name=self.name,
             options=options,
+            instructions=None if isinstance(given, str) else given,
+            system=self._instructions or "",
             max_steps=self.max_steps,
+            max_invalid_calls=None
+            if max_invalid_calls is None
+            else checks.at_least_one("max_invalid_calls", max_invalid_calls, MAX_INVALID_CALLS),
+            empty_retries=checks.whole_number("empty_retries", empty_retries),
             stop_when=as_conditions(stop_when),
             prepare_step=checks.function_or_none("prepare_step", prepare_step),
             context_effects=checks.effects_of(context_effects),
@@ -113,6 +130,7 @@ class Agent:
             approval_key=checks.key_or_none(approval_key),
             approval_ttl_s=checks.seconds_or_none("approval_ttl_s", approval_ttl_s),
             tool_limit=checks.at_least_one("tool_limit", tool_limit, TOOL_LIMIT),
+            tool_timeout_s=checks.seconds_or_none("tool_timeout_s", tool_timeout_s),
             journal=checks.journal_of(journal),
             observe_run=checks.function_or_none("observe_run", observe_run),
         )
@@ -130,34 +148,80 @@ class Agent:
     def observe_run(self, observe: ObserveRun | None) -> None:
         self._config = replace(self._config, observe_run=observe)
 
-    def stream(self, prompt: Prompt, *, context: Any = None, within_s: float | None = None) -> AgentRun:
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        context: Any = None,
+        within_s: float | None = None,
+        model: str | Model | None = None,
+        instructions: str | Instructions | None = None,
+        max_steps: int | None = None,
+        stop_when: StopCondition | Iterable[StopCondition] | None = None,
+        **options: Unpack[Options],
+    ) -> AgentRun:
         """One run as one stream of events over all its steps; nothing is sent until it is read.
 
-        prompt:   as for `ls.stream`; nothing is appended to a Chat. Calls in it that nobody answered get a
-                  result that says that they were cancelled
-        context:  in place of the agent's
-        within_s: seconds after which the run ends in DeadlineExceeded, if `Deadlines.total_s` is longer
-        raises:   InvalidRequest for an option that cannot mean anything
+        prompt:    as for `ls.stream`; nothing is appended to a Chat. Calls in it that nobody answered get
+                   a result that says that they were cancelled
+        context:   in place of the agent's
+        within_s:  seconds after which the run ends in DeadlineExceeded, if `Deadlines.total_s` is longer
+        model, instructions, max_steps, stop_when, options: in place of the agent's, for this run
+        raises:    InvalidRequest for an option that cannot mean anything
         """
-        conversation = settled(with_system(self._instructions, as_messages(prompt)))
-        make_request(self.model.name, conversation, self._config.options)  # and a wrong prompt here
-        return AgentRun(
-            Loop(self._config, self._state(conversation, context), total_s=self._total_s(within_s))
+        system = options.pop("system", None)
+        config = overridden(self._config, options, model=model, max_steps=max_steps, stop_when=stop_when)
+        given = checks.instructions_of(system if instructions is None else instructions)
+        if given is not None:
+            own = given if isinstance(given, str) else ""
+            config = replace(config, instructions=None if isinstance(given, str) else given, system=own)
+        else:
+            given = self._instructions
+        conversation = settled(with_system(given if isinstance(given, str) else None, as_messages(prompt)))
+        make_request(config.model.name, conversation, config.options)  # and a wrong prompt here
+        state = self._state(conversation, context)
+        return AgentRun(Loop(config, state, total_s=_total_s(within_s, config)))
+
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        context: Any = None,
+        within_s: float | None = None,
+        model: str | Model | None = None,
+        instructions: str | Instructions | None = None,
+        max_steps: int | None = None,
+        stop_when: StopCondition | Iterable[StopCondition] | None = None,
+        **options: Unpack[Options],
+    ) -> Any:
+        """Runs to the end and gives the answer: the last message that says something, as a `Message`.
+
+        With `response_format=T` it is the value of that type, validated; an answer that does not fit is
+        shown to the model, which repairs it, as in `AgentRun.objects`.
+
+        A run that waits for a decision, that a limit cut short or that says nothing has no answer to
+        give, so these are errors here, with what came in `.partial` and why in `.reason`. `stream` gives
+        the run itself, which says so in `suspended`, `limit_reached` and `finish_reason`. A run that
+        the application ends itself, by a hook, a tool or a stop condition of its own, is none.
+
+        raises: LLMStreamError where a step failed; LimitExceeded where `max_steps`, `max_invalid_calls`
+                or a condition of `llmstream.agent.stop` that is a budget came before the model was done;
+                ContentFiltered; InvalidOutput where the answer is empty or not of the type;
+                RunSuspended, with the `.suspension`
+        """
+        run = self.stream(
+            prompt,
+            context=context,
+            within_s=within_s,
+            model=model,
+            instructions=instructions,
+            max_steps=max_steps,
+            stop_when=stop_when,
+            **options,
         )
-
-    async def run(self, prompt: Prompt, *, context: Any = None) -> Message:
-        """Runs to the end and gives the last message that says something.
-
-        A run that `max_steps` cut short, or that waits for a decision, has no answer to give, so both
-        are errors here. `stream` gives the run itself, which says so in `stopped_by` and `suspended`.
-
-        raises: LLMStreamError where a step failed, with what came in `.partial`; LimitExceeded where
-                the model still wanted tools at the last step; RunSuspended, with the `.suspension`
-        """
-        async with self.stream(prompt, context=context) as run:
-            message = await run.collect()
-        check_finished(run)
-        return message
+        async with run:
+            await run.collect()
+        return answer_of(run)
 
     def resume(
         self,
@@ -167,25 +231,33 @@ class Agent:
         results: Iterable[ToolResult] = (),
         context: Any = None,
         within_s: float | None = None,
+        model: str | Model | None = None,
+        max_steps: int | None = None,
+        stop_when: StopCondition | Iterable[StopCondition] | None = None,
+        **options: Unpack[Options],
     ) -> AgentRun:
         """Goes on with a run that was suspended, by this agent or its like in another process.
 
-        The calls that were approved run now, with just the arguments that were shown; calls that
-        were done before do not run again. What is left undecided suspends the run anew. Sub-agents
+        The calls that were approved run now, with just the arguments that were shown, or those that
+        `Approve` has in their place; a hook `before_tool` is asked again. Calls that were done before
+        do not run again. What is left undecided suspends the run anew. Sub-agents
         that wait are in it and go on where they were: decisions about their calls are given here too.
 
         decisions: by `approval_id`; True and False for `Approve()` and `Deny()`
         results:   of calls that ran elsewhere, by the `call_id` of what is pending
-        within_s:  as for `stream`
+        within_s, model, max_steps, stop_when, options: as for `stream`; they are in no suspension
         raises:    InvalidRequest where the suspension is not genuine, has expired or was resumed
-                   before, and for decisions that belong to no call of it
+                   before, for decisions that belong to no call of it, and for approved arguments
+                   that do not fit
         """
+        options.pop("system", None)
+        config = overridden(self._config, options, model=model, max_steps=max_steps, stop_when=stop_when)
         resumption = self.check(suspension, decisions, results=results)
         state = self._state(suspension.messages, context)
         state.step = suspension.step
         state.usage_by_model = dict(suspension.usage_by_model)
         state.cost_estimate = suspension.cost_estimate
-        return AgentRun(Loop(self._config, state, total_s=self._total_s(within_s), resumption=resumption))
+        return AgentRun(Loop(config, state, total_s=_total_s(within_s, config), resumption=resumption))
 
     def check(
         self,
@@ -200,7 +272,9 @@ class Agent:
         """
         if not isinstance(suspension, Suspension):
             raise InvalidRequest(f"a run is resumed from its Suspension, got {suspension!r}")
-        return Resumption.of(suspension, decisions, results, agent=self.name, key=self._config.approval_key)
+        found = Resumption.of(suspension, decisions, results, agent=self.name, key=self._config.approval_key)
+        found.check_edits(self._config.options.get("tools") or ())
+        return found
 
     def recover(self, journal: Journal | str | os.PathLike[str]) -> list[Message]:
         """The history of this agent's last run in a journal, after a crash or not; `stream` goes on with it.
@@ -226,8 +300,10 @@ class Agent:
         """
         if not self.name:
             raise InvalidRequest("an agent in a chat needs a name: Agent(model, name='critic')")
-        said = await self.run(own_view(chat.messages(), self.name), context=context)
-        message = shared_message(said, self.name)
+        async with self.stream(own_view(chat.messages(), self.name), context=context) as run:
+            await run.collect()
+        check_finished(run)
+        message = shared_message(run.message, self.name)
         chat.append(message)
         return message
 
@@ -247,8 +323,9 @@ class Agent:
         app = self.context if context is None else context
         return RunState(app, config.clock, config.price, conversation=conversation)
 
-    def _total_s(self, within_s: float | None) -> float | None:
-        total_s = (self._config.options.get("deadlines") or self.model.deadlines).total_s
-        given = checks.seconds_or_none("within_s", within_s)
-        limits = [limit for limit in (total_s, given) if limit is not None]
-        return min(limits, default=None)
+
+def _total_s(within_s: float | None, config: AgentConfig) -> float | None:
+    total_s = (config.options.get("deadlines") or config.model.deadlines).total_s
+    given = checks.seconds_or_none("within_s", within_s)
+    limits = [limit for limit in (total_s, given) if limit is not None]
+    return min(limits, default=None)

@@ -13,11 +13,13 @@ from llmstream.events import (
     Event,
     Finish,
     ResponseMetadata,
+    Retry,
     StreamStart,
     TextDelta,
     TextEnd,
     TextStart,
     Timings,
+    ToolInputEnd,
     Usage,
 )
 from llmstream.streams.event_stream import EventStream
@@ -36,6 +38,7 @@ class Answer:
 
     model_name: "provider:model"
     tools:      what was offered
+    cut_call:   whether the answer ended in the middle of a tool call
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Answer:
         self.model_name = f"{model.provider.name}:{model.name}"
         self.tools: tuple[AnyTool, ...] = as_tools(options.get("tools") or ())
         self.finish = Finish("unknown")
+        self.cut_call = False
         asked: Options = {
             **options,
             "tools": tool_specs(self.tools),
@@ -92,6 +96,10 @@ class Answer:
     def _note(self, event: Event) -> None:
         if isinstance(event, StreamStart):
             return
+        if isinstance(event, ToolInputEnd):
+            self.cut_call = self.cut_call or bool(event.incomplete)
+        elif isinstance(event, Retry):
+            self.cut_call = False
         if isinstance(event, ResponseMetadata) and event.provider_metadata:
             own = event.provider_metadata.get(OWN_KEY, {})
             self.model_name = own.get("answered_by", self.model_name)  # of a chain of models

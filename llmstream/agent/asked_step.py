@@ -11,7 +11,7 @@ import msgspec
 from llmstream.agent.answer import Answer
 from llmstream.agent.calls import StepCalls, result_event
 from llmstream.agent.course import Course
-from llmstream.agent.decisions import Stop
+from llmstream.agent.decisions import Again, Stop
 from llmstream.agent.history import open_calls
 from llmstream.agent.open_step import OpenStep
 from llmstream.agent.plan import StepPlan
@@ -44,7 +44,7 @@ class AskedStep(OpenStep):
             started=course.started,
         )
         self.calls = course.calls(self.answer.tools)
-        self._taken = False
+        self._taken = self._rejected = False
 
     def unrecorded(self) -> list[Message]:
         """The answer as far as it has come."""
@@ -121,6 +121,9 @@ class AskedStep(OpenStep):
         said = await reviewed(course.config, course.state, self.message)
         if isinstance(said, Stop):
             course.stop(said)
+        elif isinstance(said, Again):
+            self._rejected = True
+            course.again(said, self.message)
         elif said is not self.message:
             if self.message.parts:
                 conversation.pop()
@@ -133,12 +136,16 @@ class AskedStep(OpenStep):
             return "The call was not run: the answer was cut by the vendor's filter."
         if self._course.stopped_by is not None:
             return f"The call was not run: {self._course.stopped_by}."
+        if self._rejected:
+            return "The call was not run: the answer was rejected, for the reason given below."
         return None
 
 
 def _within(course: Course, plan: StepPlan) -> StepPlan:
     """The plan, with the total deadline of the run in place of one of its own, and with its observer."""
     config = course.config
+    if _choice_is_spent(course, plan):
+        plan = replace(plan, options={**plan.options, "tool_choice": None})
     if course.watch is not None:
         observe = plan.options.get("observe") or config.options.get("observe")
         observe = joined(observe, course.watch.calls(course.state.step))
@@ -149,3 +156,14 @@ def _within(course: Course, plan: StepPlan) -> StepPlan:
     deadlines = given or plan.model_over(config.model).deadlines
     capped = msgspec.structs.replace(deadlines, total_s=course.total_s)
     return replace(plan, options={**plan.options, "deadlines": capped})
+
+
+def _choice_is_spent(course: Course, plan: StepPlan) -> bool:
+    """Whether the agent's `tool_choice` forces calls that were made: held on to, the run would never end.
+
+    An agent with `stop_when` knows its own end, so its choice holds at each step; a plan's always does.
+    """
+    config = course.config
+    forced = config.options.get("tool_choice") not in (None, "auto", "none")
+    of_plan = plan.tool_choice is not None or "tool_choice" in plan.options
+    return forced and not of_plan and not config.stop_when and course.state.tool_calls > 0

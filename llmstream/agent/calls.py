@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -60,6 +61,7 @@ class StepCalls:
         *,
         after: AfterTool | None,
         limit: int,
+        timeout_s: float | None,
         context: Callable[[ToolCall, Continuation | None], ToolContext],
         journal: RunJournal,
         watch: RunWatch | None,
@@ -73,6 +75,7 @@ class StepCalls:
         self._judge = judge
         self._state = state
         self._after = after
+        self._timeout_s = timeout_s
         self._context = context
         self._journal = journal
         self._watch = watch
@@ -80,6 +83,8 @@ class StepCalls:
         self._limit = anyio.CapacityLimiter(max(1, limit))
         self._turns = tool_limiters(self._tools)
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._failures: list[BaseException] = []
         self._told_to_wait: dict[str, Suspension] = {}
         self._said: deque[Event] = deque()
         self._news = asyncio.Event()
@@ -95,7 +100,8 @@ class StepCalls:
             return
         self.calls[call.id] = call
         task = self._tasks[call.id] = asyncio.create_task(self._one(call, continued))
-        task.add_done_callback(lambda _: self._news.set())
+        self._running.add(task)
+        task.add_done_callback(self._over)
 
     @property
     def results(self) -> dict[str, ToolResult]:
@@ -114,10 +120,9 @@ class StepCalls:
                 event = self._said.popleft()
                 self._room.set()
                 yield event
-            for task in self._tasks.values():
-                if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-                    raise error
-            if all(task.done() for task in self._tasks.values()) and not self._said:
+            if self._failures:
+                raise self._failures[0]
+            if not self._running and not self._said:
                 break
             try:
                 async with asyncio.timeout_at(deadline):
@@ -142,9 +147,19 @@ class StepCalls:
         words = "The response that asked for this call failed; what it gave was discarded."
         notes: list[Event] = [result_event(_failed(call, words)) for call in self.calls.values()]
         self.calls, self.statuses, self.waiting, self.inner, self._tasks = {}, {}, {}, {}, {}
+        self._running.clear()
+        self._failures.clear()
         self._said.clear()
         self._closing = False
         return notes
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        """A task has ended; each is looked at once, however many there are."""
+        if task in self._running:  # else its response failed
+            self._running.discard(task)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self._failures.append(error)
+        self._news.set()
 
     async def _one(self, call: ToolCall, continued: Continuation | None) -> None:
         async with AsyncExitStack() as turn:
@@ -167,20 +182,33 @@ class StepCalls:
             case Settled(_, status, stop):
                 self.stop = self.stop or stop
                 return status
-            case Run(call):
+            case Run(call, note):
                 if self.stop is not None:
                     return _failed(call, f"The call was not run: {self.stop}.")
-                return await self._ran(call)
+                return await self._ran(call, note=note)
 
-    async def _ran(self, call: ToolCall, continued: Continuation | None = None) -> ToolCallStatus | None:
-        """Runs a call; None where it asked a sub-agent that waits."""
+    async def _ran(
+        self, call: ToolCall, continued: Continuation | None = None, *, note: str = ""
+    ) -> ToolCallStatus | None:
+        """Runs a call; None where it asked a sub-agent that waits.
+
+        note: what the person who approved it tells the tool
+        """
         async with self._limit:
             found = find_tool(call.name, self._tools)
             if found is not None:
                 await self._journal.call(self._step, call, repeatable=found.idempotent)
             while True:
                 context = self._context(call, continued) if found and found.takes_context else None
-                running = run_call(call, self._tools, on_progress=self._progress, context=context)
+                if context is not None and note:
+                    context = replace(context, note=note)
+                running = run_call(
+                    call,
+                    self._tools,
+                    on_progress=self._progress,
+                    context=context,
+                    timeout_s=self._timeout_s,
+                )
                 if self._watch is not None:
                     running = self._watch.tool(call, self._step, found, running)
                 status = await running

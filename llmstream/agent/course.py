@@ -9,7 +9,7 @@ from typing import Any
 
 from llmstream.agent.calls import StepCalls
 from llmstream.agent.config import AgentConfig
-from llmstream.agent.decisions import Approve, Deny, Stop
+from llmstream.agent.decisions import Again, Approve, Deny, Stop
 from llmstream.agent.journal import RunJournal
 from llmstream.agent.resumption import Continuation
 from llmstream.agent.state import RunState
@@ -17,6 +17,7 @@ from llmstream.agent.verdicts import Judge
 from llmstream.agent.watching import RunWatch
 from llmstream.chats.content import ToolCall
 from llmstream.chats.message import Message
+from llmstream.errors import InvalidOutput
 from llmstream.tools import AnyTool, ToolContext
 
 __all__ = ["Course"]
@@ -30,6 +31,7 @@ class Course:
     values:     what tools gave the application, by the id of the call
     watch:      tells the run's observer; None where there is none
     stopped_by: the stop condition, tool or hook that ended the run, or None
+    limit:      the limit that ended it before the model was done, as `LimitExceeded.reason` has it
     started:    in loop time, when the run was first read
     """
 
@@ -42,6 +44,8 @@ class Course:
         self.inbox: list[Message] = []
         self.values: dict[str, Any] = {}
         self.stopped_by: str | None = None
+        self.limit: str | None = None
+        self._rejected = 0
         self.started = 0.0
 
     def begin(self) -> None:
@@ -57,6 +61,28 @@ class Course:
     def stop(self, said: Stop) -> None:
         """A hook ends the run."""
         self.stopped_by = said.reason or "a hook stopped the run"
+
+    def cut_short(self, by: str, limit: str | None) -> None:
+        """A condition ends the run; where it is a limit, the model was not done."""
+        self.stopped_by, self.limit = by, limit
+
+    def again(self, said: Again, message: Message) -> None:
+        """A hook has the model answer once more.
+
+        message: the answer that will not do
+        raises:  InvalidOutput where it was told so too often
+        """
+        feedback = said.feedback
+        asked = Message.user(feedback) if isinstance(feedback, str) else feedback
+        self._rejected += 1
+        if self._rejected > self.config.hooks.max_again:
+            error = InvalidOutput(
+                f"after_model rejected {self._rejected} answers; of the last it says: {asked.text_content}",
+                reason="again",
+            )
+            error.partial, error.usage = message, self.state.usage
+            raise error
+        self.inbox.append(asked)
 
     def delivered(self) -> list[Message]:
         """Takes what is in the inbox."""
@@ -75,13 +101,21 @@ class Course:
         decided: a person's decisions from before, by the id of the call
         """
         config = self.config
-        judge = Judge(self.state, config.hooks, approve=config.approve, repair=config.repair, decided=decided)
+        judge = Judge(
+            self.state,
+            config.hooks,
+            approve=config.approve,
+            repair=config.repair,
+            decided=decided,
+            context=lambda call: self._context(call, None),
+        )
         return StepCalls(
             tools,
             judge,
             self.state,
             after=config.hooks.after_tool,
             limit=config.tool_limit,
+            timeout_s=config.tool_timeout_s,
             context=self._context,
             journal=self.journal,
             watch=self.watch,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from llmstream.chats.message import Message
 from llmstream.tools.approval import Approve, Deny
 
-__all__ = ["Approve", "Decision", "Deny", "Proceed", "Rewrite", "Skip", "Stop"]
+__all__ = ["Again", "Approve", "Decision", "Deny", "Proceed", "Rewrite", "Skip", "Stop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,4 +37,14 @@ class Stop:
     reason: str = ""
 
 
-Decision: TypeAlias = Proceed | Rewrite | Skip | Approve | Deny | Stop | None
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The answer will not do: it stands in the history, this behind it, and the model answers again.
+
+    feedback: what is wrong, as the model reads it; a user message
+    """
+
+    feedback: str | Message
+
+
+Decision: TypeAlias = Proceed | Rewrite | Skip | Again | Approve | Deny | Stop | None

@@ -35,22 +35,29 @@ class Hooks:
     before_model: `Rewrite(messages)` shows the model those, for this step; `Skip(text or Message)`
                   stands as its answer, and it is not asked; `Stop`
     after_model:  `Rewrite(message)` stands in the history in place of what the model said, and its
-                  calls are those that run; `Stop`
+                  calls are those that run; `Again(feedback)` has the model answer once more, and no
+                  call of the answer runs; `Stop`
     before_tool:  `Rewrite(arguments)` as a JSON value or text; `Skip(result)`; `Approve` spares the
-                  call a person's approval; `Deny`; `Stop`
+                  call a person's approval; `Deny`; `Stop`. Asked again before a call runs that a person
+                  approved while the run was suspended: then `Rewrite` refuses the call, unless it gives
+                  the arguments that were approved
     after_tool:   `Rewrite(result)`, any value that a tool may return; `Stop`
+    max_again:    how often a run may be told `Again`; the next time it fails with InvalidOutput
 
     An exception of a hook ends the run and is raised as it is.
 
-    raises: InvalidRequest where one is no function
+    raises: InvalidRequest where one is no function, or max_again no number
     """
 
     before_model: BeforeModel | None = None
     after_model: AfterModel | None = None
     before_tool: BeforeTool | None = None
     after_tool: AfterTool | None = None
+    max_again: int = 3
 
     def __post_init__(self) -> None:
+        if not isinstance(self.max_again, int) or isinstance(self.max_again, bool) or self.max_again < 0:
+            raise InvalidRequest(f"max_again is a whole number from 0 on, got {self.max_again!r}")
         for name in ("before_model", "after_model", "before_tool", "after_tool"):
             hook = getattr(self, name)
             if hook is not None and not callable(hook):

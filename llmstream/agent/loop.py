@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Final
 
 import msgspec
 
@@ -16,18 +17,27 @@ from llmstream.agent.decisions import Stop
 from llmstream.agent.history import settled
 from llmstream.agent.hooks import answered
 from llmstream.agent.ids import Ids
+from llmstream.agent.misses import Misses
+from llmstream.agent.objects import invalid_answer
 from llmstream.agent.open_step import GivenStep, OpenStep
 from llmstream.agent.planning import planned
+from llmstream.agent.records import is_empty
 from llmstream.agent.resumed_step import ResumedStep
 from llmstream.agent.resumption import Resumption
 from llmstream.agent.state import RunState
+from llmstream.agent.stop import Budget
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
 from llmstream.errors import LLMStreamError
 from llmstream.events import Error, Event, Finish, FinishReason, StreamStart, Warning
+from llmstream.streams.model import Model
+from llmstream.streams.objects import CUT_SHORT, may_be_repaired, repair_words
 from llmstream.structured import Structured, as_structured
 
 __all__ = ["Loop"]
+
+_EMPTY: Final = "The answer was empty. Answer in text, or call a tool."
+"""What the model reads of an answer in which it gave nothing but thoughts, if anything."""
 
 
 class Loop:
@@ -38,6 +48,7 @@ class Loop:
     warnings:  of all steps, each once
     answer:    of the model, in the step under way or the last one that asked it
     suspended: the run as a value, where it ended because calls wait
+    repairs:   how often the model may still repair an answer that is not of its type
     cut_short: whether the limit of steps ended it, while there was more to do
     """
 
@@ -58,11 +69,19 @@ class Loop:
         self.warnings: list[Warning] = []
         self.answer: Answer | None = None
         self.output: Structured | None = as_structured(config.options.get("response_format"))
+        self.repairs = 0 if self.output is None else self.output.repair
+        self._empty_retries = config.empty_retries
+        self._misses = Misses(config.max_invalid_calls)
         self._config = config
         self._resumption = resumption
         self._ids = Ids()
         self._step: OpenStep | None = None
         self._finish = Finish("unknown")
+
+    @property
+    def model(self) -> Model:
+        """The agent's model."""
+        return self._config.model
 
     @property
     def quiet(self) -> bool:
@@ -151,17 +170,38 @@ class Loop:
         course = self.course
         if self.suspended is not None or course.stopped_by is not None:
             return True
+        self._ask_again(step)
         if not step.worked and not course.inbox:
             return True
         for condition in self._config.stop_when:
             if await answered(condition, self.state):
-                course.stopped_by = getattr(condition, "__name__", repr(condition))
+                reason = condition.reason if isinstance(condition, Budget) else None
+                course.cut_short(getattr(condition, "__name__", repr(condition)), reason)
                 return True
+        if self._misses.over(self.state.steps[-1].statuses):
+            course.cut_short(f"invalid_calls({self._config.max_invalid_calls})", "invalid_calls")
+            return True
         limit = self._config.max_steps
         self.cut_short = self.state.step >= limit
         if self.cut_short:
-            course.stopped_by = f"step_count({limit})"
+            course.cut_short(f"step_count({limit})", "max_steps")
         return self.cut_short
+
+    def _ask_again(self, step: OpenStep) -> None:
+        """Shows the model what is wrong with its answer, if anything is, it may try again and there is time.
+
+        An answer that was cut off would be cut off again.
+        """
+        course, reason = self.course, step.finish.finish_reason
+        if step.worked or course.inbox or reason in CUT_SHORT or self.state.step >= self._config.max_steps:
+            return
+        repairable = self.repairs > 0 and may_be_repaired(step.message)
+        if repairable and (error := invalid_answer(step.message, reason, self.output)) is not None:
+            self.repairs -= 1
+            course.inbox.append(Message.user(repair_words(error)))
+        elif self._empty_retries > 0 and is_empty(step.message):
+            self._empty_retries -= 1
+            course.inbox.append(Message.user(_EMPTY))
 
     async def _finished(self) -> Finish:
         """The run's own finish: the last step's reason, the tokens of all steps."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -9,20 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidOutput
-from llmstream.events import StepFinish, StepStart, StreamStart
-from llmstream.streams.objects import CUT_SHORT, Elements, final_object, repair_words
+from llmstream.events import StepStart, StreamStart
+from llmstream.streams.objects import Elements, final_object
 from llmstream.structured import Structured
 from llmstream.structured.growth import Growth
 
 if TYPE_CHECKING:
     from llmstream.agent.run import AgentRun
 
-__all__ = ["final_value", "run_objects"]
+__all__ = ["final_value", "invalid_answer", "run_objects"]
 
 
-async def run_objects(
-    run: AgentRun, output: Structured | None, repair: int, *, quiet: bool
-) -> AsyncGenerator[Any]:
+async def run_objects(run: AgentRun, output: Structured | None, *, quiet: bool) -> AsyncGenerator[Any]:
     """What `AgentRun.objects` gives.
 
     quiet: whether an answer that does not fit is only said by `AgentRun.object`
@@ -32,12 +31,12 @@ async def run_objects(
     shown: Any = None
     async with aclosing(run._events()) as events:
         async for event in events:
+            if growth.turn_due():
+                await asyncio.sleep(0)
             match event:
                 case StepStart():
                     growth.feed(StreamStart())
                     places = itertools.count()
-                case StepFinish(finish_reason=reason) if repair > 0 and not run.message.tool_calls:
-                    repair -= _asked_again(run, output, reason)
                 case _:
                     for value in growth.feed(event):
                         if not elements.wanted:
@@ -73,13 +72,10 @@ def final_value(run: AgentRun, output: Structured | None) -> Any:
         raise
 
 
-def _asked_again(run: AgentRun, output: Structured | None, reason: str) -> int:
-    """Tells the model what is wrong with its answer, if anything is; how many rounds that takes."""
-    if reason in CUT_SHORT:
-        return 0
+def invalid_answer(message: Message, reason: str, output: Structured | None) -> InvalidOutput | None:
+    """What is wrong with an answer that is to be a value; None where nothing is."""
     try:
-        final_object(run.message, reason, output)
+        final_object(message, reason, output)
     except InvalidOutput as error:
-        run.send(Message.user(repair_words(error)))
-        return 1
-    return 0
+        return error
+    return None

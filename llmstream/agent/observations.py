@@ -51,6 +51,7 @@ class ToolStarted(msgspec.Struct, frozen=True, kw_only=True):
     """A tool begins to run. Told in the task of the call, in which nothing else runs.
 
     tool_call_id: the same in `ToolFinished`
+    is_known:     whether there is such a tool; otherwise the model invented the name
     """
 
     run_id: str
@@ -58,6 +59,7 @@ class ToolStarted(msgspec.Struct, frozen=True, kw_only=True):
     tool_call_id: str
     name: str
     description: str = ""
+    is_known: bool = True
 
 
 class ToolContent(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +82,7 @@ class ToolFinished(msgspec.Struct, frozen=True, kw_only=True):
     """It is over, in whatever way; comes once for each `ToolStarted`.
 
     error_type: the class of what it raised, "error", or "cancelled"; None where nothing failed
+    is_known:   whether there is such a tool
     """
 
     run_id: str
@@ -88,6 +91,7 @@ class ToolFinished(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     duration_s: float
     error_type: str | None = None
+    is_known: bool = True
 
 
 class RunFinished(msgspec.Struct, frozen=True, kw_only=True):

@@ -72,6 +72,7 @@ class OpenStep:
                 return suspension_of(course.config, state, calls, self.earlier, course.delivered())
             state.conversation[:] = settled(state.conversation, self.results())
         self.worked = bool(statuses) and reason != "content-filter"
+        state.tool_calls += len(statuses)
         cost = state.priced(self.model, self.usage) if self.model else None
         state.steps.append(
             Step(self.number, self.model, self.message, reason, self.usage, self.timings, statuses, cost)

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from llmstream.agent.context.effects import ContextEffect
 from llmstream.agent.hooks import Hooks
 from llmstream.agent.journal import Journal
+from llmstream.agent.plan import Instructions
 from llmstream.errors import InvalidRequest
 
 __all__ = [
@@ -19,10 +20,12 @@ __all__ = [
     "effects_of",
     "function_or_none",
     "hooks_of",
+    "instructions_of",
     "journal_of",
     "key_or_none",
     "seconds_or_none",
     "text_or_none",
+    "whole_number",
 ]
 
 MAX_STEPS: Final = 20
@@ -65,6 +68,26 @@ def text_or_none(name: str, value: str | None) -> str | None:
     """
     if value is not None and not isinstance(value, str):
         raise InvalidRequest(f"{name} is a str, got {value!r}")
+    return value
+
+
+def instructions_of(value: str | Instructions | None) -> str | Instructions | None:
+    """A text, a function that gives one, or None.
+
+    raises: InvalidRequest
+    """
+    if value is not None and not isinstance(value, str) and not callable(value):
+        raise InvalidRequest(f"instructions is a str, or a function of the run's state; got {value!r}")
+    return value
+
+
+def whole_number(name: str, value: int) -> int:
+    """A whole number from 0 on.
+
+    raises: InvalidRequest
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InvalidRequest(f"{name} is a whole number from 0 on, got {value!r}")
     return value
 
 

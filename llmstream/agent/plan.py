@@ -15,7 +15,7 @@ from llmstream.tools import AnyTool
 if TYPE_CHECKING:
     from llmstream.agent.state import RunState
 
-__all__ = ["PrepareStep", "StepPlan"]
+__all__ = ["Instructions", "PrepareStep", "StepPlan"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +25,7 @@ class StepPlan:
     model:       a `Model` or "provider:model"
     tools:       all tools of the step; only these are offered, and only these run
     tool_choice: as in the options of `stream`
+    instructions: the system prompt of the step, in place of the agent's
     messages:    what the model is shown; the run's own history stays as it is
     settings:    in place of the agent's
     options:     any other option of `stream`, by name
@@ -33,6 +34,7 @@ class StepPlan:
     model: str | Model | None = None
     tools: Iterable[AnyTool] | None = None
     tool_choice: str | NamedTool | None = None
+    instructions: str | None = None
     messages: Iterable[Message] | None = None
     settings: Settings | Mapping[str, Any] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -55,3 +57,6 @@ class StepPlan:
 
 PrepareStep: TypeAlias = "Callable[[RunState], StepPlan | Awaitable[StepPlan | None] | None]"
 """Asked before each step; sync or async."""
+
+Instructions: TypeAlias = "Callable[[RunState], str | Awaitable[str | None] | None]"
+"""Asked for the system prompt of each step; sync or async; None or "" for none."""

@@ -8,11 +8,12 @@ from dataclasses import replace
 from llmstream.agent.answer import GivenAnswer
 from llmstream.agent.config import AgentConfig
 from llmstream.agent.context.effects import applied, replaces
-from llmstream.agent.decisions import Proceed, Rewrite, Skip, Stop
+from llmstream.agent.decisions import Again, Proceed, Rewrite, Skip, Stop
 from llmstream.agent.hooks import answered
 from llmstream.agent.plan import StepPlan
 from llmstream.agent.state import RunState
 from llmstream.chats.message import Message
+from llmstream.chats.role import Role
 from llmstream.errors import InvalidRequest
 from llmstream.streams.history import copied
 
@@ -34,6 +35,11 @@ async def prepared(config: AgentConfig, state: RunState) -> StepPlan:
 
 async def planned(config: AgentConfig, state: RunState) -> StepPlan | GivenAnswer | Stop:
     """What the next step is to be: a request, an answer that needs none, or none at all."""
+    plan = await _wanted(config, state)
+    return await _instructed(config, state, plan) if isinstance(plan, StepPlan) else plan
+
+
+async def _wanted(config: AgentConfig, state: RunState) -> StepPlan | GivenAnswer | Stop:
     plan = await prepared(config, state)
     said = await answered(config.hooks.before_model, state)
     match said:
@@ -56,21 +62,42 @@ async def _kept(config: AgentConfig, state: RunState, plan: StepPlan) -> StepPla
         return plan
     lasting = [effect for effect in effects if replaces(effect)]
     if lasting:
-        state.conversation[:] = await applied(state.conversation, lasting, spend=state.spend)
+        state.conversation[:] = await applied(state.conversation, lasting, spend=state.spend, state=state)
     passing = [effect for effect in effects if not replaces(effect)]
     shown = state.conversation if plan.messages is None else plan.messages
-    return replace(plan, messages=tuple(await applied(shown, passing, spend=state.spend)))
+    return replace(plan, messages=tuple(await applied(shown, passing, spend=state.spend, state=state)))
 
 
-async def reviewed(config: AgentConfig, state: RunState, message: Message) -> Message | Stop:
-    """The answer as it is to stand in the history, or the end of the run."""
+async def _instructed(config: AgentConfig, state: RunState, plan: StepPlan) -> StepPlan:
+    """The plan with the instructions of this step before what the model is shown.
+
+    They are no part of the history: the next step, and the next run, has its own.
+
+    raises: InvalidRequest where the function gives no text
+    """
+    text = plan.instructions
+    if text is None:
+        text = await answered(config.instructions, state)
+    if text is not None and not isinstance(text, str):
+        raise InvalidRequest(f"instructions gives a str or None, got {text!r}")
+    if not text:
+        return plan
+    shown = list(state.conversation if plan.messages is None else plan.messages)
+    own = shown[0] if shown else None
+    if own is not None and own.role == Role.SYSTEM and own.text_content == config.system:
+        del shown[0]  # the agent's own, in whose place these are
+    return replace(plan, messages=(Message.system(text), *shown))
+
+
+async def reviewed(config: AgentConfig, state: RunState, message: Message) -> Message | Again | Stop:
+    """The answer as it is to stand in the history, what is wrong with it, or the end of the run."""
     said = await answered(config.hooks.after_model, state, copied([message])[0])
     match said:
         case None | Proceed():
             return message
         case Rewrite(Message() as changed):
             return changed
-        case Stop():
+        case Stop() | Again(str() | Message()):
             return said
         case _:
             raise InvalidRequest(f"after_model gave {said!r}, which is no decision about an answer")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -12,12 +13,14 @@ from llmstream.agent.calls import StepCalls
 from llmstream.agent.config import AgentConfig
 from llmstream.agent.state import RunState
 from llmstream.agent.suspension import Suspension
-from llmstream.chats.content import File, Text, ToolCall, ToolResult
+from llmstream.chats.content import File, Reasoning, Source, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.errors import IncompleteStream, LLMStreamError
 from llmstream.tools import ToolCallStatus
 
-__all__ = ["in_call_order", "results_of", "said_nothing", "shown_as_run", "suspension_of"]
+__all__ = ["in_call_order", "is_empty", "results_of", "said_nothing", "shown_as_run", "suspension_of"]
+
+_NO_ANSWER: Final = (Reasoning, ToolCall, ToolResult, Source)
 
 _WAITS = "The call waits for a decision and has not run."
 _WAITS_WITHIN = "The agent that this call asked waits for a decision about a call of its own."
@@ -76,12 +79,24 @@ def suspension_of(
     )
 
 
+def is_empty(message: Message) -> bool:
+    """Whether a message gives its reader nothing: thoughts, calls and sources are no answer."""
+    return all(
+        not part.text.strip() if isinstance(part, Text) else isinstance(part, _NO_ANSWER)
+        for part in message.parts
+    )
+
+
 def said_nothing(answer: Answer, message: Message) -> LLMStreamError | None:
-    """An answer of which the limit of tokens left nothing is no answer."""
-    says = any(isinstance(part, Text | ToolCall | File) for part in message.parts)
-    if answer.finish.finish_reason != "length" or says:
+    """An answer of which the limit of tokens left nothing is no answer, nor is one cut in its only call."""
+    if answer.finish.finish_reason != "length":
         return None
-    words = "the answer reached its limit of tokens before it said anything. Raise max_output_tokens."
+    if answer.cut_call and not any(isinstance(part, ToolCall) for part in message.parts):
+        words = "the answer reached its limit of tokens amid a tool call. Raise max_output_tokens."
+    elif not any(isinstance(part, Text | ToolCall | File) for part in message.parts):
+        words = "the answer reached its limit of tokens before it said anything. Raise max_output_tokens."
+    else:
+        return None
     error = IncompleteStream(words, provider=answer.stream.model.provider.name, retryable=False)
     error.partial, error.usage = message, answer.usage
     return error

@@ -30,12 +30,13 @@ class ResumedStep(OpenStep):
     async def events(self) -> AsyncGenerator[Event]:
         """What becomes of the calls.
 
-        raises: InvalidRequest where the suspension was resumed by now, or the run of a sub-agent in it
-                cannot be
+        raises: InvalidRequest where the suspension was resumed by now, the run of a sub-agent in it
+                cannot be, or arguments that a person changed do not fit
         """
         course, found = self._course, self._found
         plan = await prepared(course.config, course.state)
         tools = as_tools(plan.options_over(course.config.options).get("tools") or ())
+        found.check_edits(tools)
         for call, continuation in found.continued_calls:
             check_continuation(call, tools, continuation)
         found.claim()

@@ -15,8 +15,9 @@ from llmstream.agent.history import open_calls
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.errors import InvalidRequest
-from llmstream.tools import PendingCall, ToolCallStatus
+from llmstream.tools import AnyTool, PendingCall, ToolCallStatus, as_tools
 from llmstream.tools.approval import as_decision
+from llmstream.tools.running import as_approved, find_tool
 
 __all__ = ["Continuation", "Resumption"]
 
@@ -114,6 +115,17 @@ class Resumption:
         """The calls that asked sub-agents which go on now, as they ran."""
         calls = _open_calls(self.suspension)
         return [(calls[i], continuation) for i, continuation in self.continued.items()]
+
+    def check_edits(self, tools: Iterable[AnyTool]) -> None:
+        """Makes sure that arguments which a person changed fit the tools, before anything runs.
+
+        raises: InvalidRequest
+        """
+        known = as_tools(tools)
+        for call in self.decided_calls:
+            decision = self.decided[call.id]
+            if isinstance(decision, Approve) and find_tool(call.name, known) is not None:
+                as_approved(call, decision, known)
 
     def claim(self) -> None:
         """Uses the suspension up, in this process.

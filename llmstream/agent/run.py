@@ -10,13 +10,14 @@ from typing import Any, Self
 
 from llmstream.agent.loop import Loop
 from llmstream.agent.objects import final_value, run_objects
+from llmstream.agent.records import is_empty
 from llmstream.agent.state import Price, RunState, Step
 from llmstream.agent.suspension import Suspension
-from llmstream.chats.content import Text
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.events import Event, FinishReason, TextDelta, Usage, Warning
 from llmstream.streams.async_only import AsyncOnly, require_asyncio
+from llmstream.streams.model import Model
 from llmstream.streams.response import ResponseInfo
 from llmstream.tools import ToolCallStatus
 
@@ -37,6 +38,9 @@ class AgentRun(AsyncOnly):
         self._reader: weakref.ref[AsyncGenerator[Event]] | None = None
         self._held: AsyncGenerator[Event] | None = None  # by `async with`, which closes it
         self._entered = self._begun = self._over = False
+        self._stepper: AsyncGenerator[Event] | None = None  # what `next` reads
+        self._stepping = False  # a task waits in next()
+        self._current: Event | None = None
 
     def __aiter__(self) -> AsyncGenerator[Event]:
         self._check_unread()
@@ -66,9 +70,26 @@ class AgentRun(AsyncOnly):
         """Leaves the run: the socket closes now, tools are cancelled and waited for."""
         reader = self._reader() if self._reader is not None else None
         self._over, self._held = True, None
-        if reader is not None:
+        if reader is not None and not self._stepping:  # else its reader ends it
             await reader.aclose()
+        self._stepper = None
         await self._loop.aclose()
+
+    async def next(self) -> bool:
+        """Goes on to the next event, which is then `current`; False when the run is over."""
+        if self._stepping:
+            raise InvalidRequest("this run is being read by another task. One reader at a time.")
+        if self._stepper is None:
+            self._stepper = self._events()
+        self._stepping = True
+        try:
+            await anext(self._stepper)
+        except StopAsyncIteration:
+            self._stepper = None
+            return False
+        finally:
+            self._stepping = False
+        return True
 
     async def text_deltas(self) -> AsyncGenerator[str]:
         """Only the fragments of text, of all steps."""
@@ -100,15 +121,16 @@ class AgentRun(AsyncOnly):
         As `EventStream.objects`, over all steps: values begin anew with each, so what the last step
         gives is the answer, and the last value is the validated one, also kept as `object`. An answer
         that does not fit is shown to the model with what is wrong, and the run goes on, if nothing
-        else stops it. A run that is suspended ends this quietly.
+        else stops it; so it is however the run is read. A run that is suspended ends this quietly.
 
         repair: how often the model may mend its answer; by default 1, or what `Structured` says
         raises: InvalidOutput when that did not help; LLMStreamError where a step failed
         """
-        output = self._loop.output
+        loop = self._loop
         self._check_typed()
-        rounds = (1 if output is None else output.repair) if repair is None else repair
-        return run_objects(self, output, rounds, quiet=self._loop.quiet)
+        if repair is not None or loop.output is None:
+            loop.repairs = 1 if repair is None else repair
+        return run_objects(self, loop.output, quiet=loop.quiet)
 
     @property
     def typed(self) -> bool:
@@ -192,12 +214,23 @@ class AgentRun(AsyncOnly):
         events = self._loop.events()
         try:
             async for event in events:
+                self._current = event
                 yield event
         finally:
             self._over, self._held = True, None
             await events.aclose()
 
     # -- views
+
+    @property
+    def model(self) -> Model:
+        """The agent's model; of a step that asked another, see `Step.model`."""
+        return self._loop.model
+
+    @property
+    def current(self) -> Event | None:
+        """The event read last, by `next()` or by iteration."""
+        return self._current
 
     @property
     def step(self) -> int:
@@ -237,7 +270,7 @@ class AgentRun(AsyncOnly):
         if self._loop.finish_reason is None:
             return current
         said = [step.message for step in self.state.steps]
-        speaking = (m for m in reversed(said) if any(isinstance(p, Text) for p in m.parts))
+        speaking = (m for m in reversed(said) if not is_empty(m))
         return current if self.error is not None else next(speaking, said[-1] if said else current)
 
     @property
@@ -299,6 +332,16 @@ class AgentRun(AsyncOnly):
     def cut_short(self) -> bool:
         """Whether `max_steps` ended the run, while the model still wanted tools or had a message to read."""
         return self._loop.cut_short
+
+    @property
+    def limit_reached(self) -> str | None:
+        """The limit that ended the run before the model was done, or None.
+
+        "max_steps", "invalid_calls", or the name of a condition of `llmstream.agent.stop`: "tokens_over",
+        "cost_over", "elapsed_over", "tool_calls_over", "no_progress", "step_count". `Agent.run` raises
+        LimitExceeded with this as its reason.
+        """
+        return self._loop.course.limit
 
     @property
     def suspended(self) -> Suspension | None:

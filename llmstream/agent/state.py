@@ -46,6 +46,7 @@ class RunState:
     steps:          those that are over in this process; a resumed run counts on but begins anew here
     usage_by_model: tokens by "provider:model", sub-agents' included
     spent:          model and tokens of each answer in this process, sub-agents' included
+    tool_calls:     how many calls were run or refused in this process
     cost_estimate:  the sum of the prices of all answers that are known: an estimate, and at least that;
                     None where none is
     context:        the application's own object
@@ -58,6 +59,7 @@ class RunState:
     steps: list[Step] = field(default_factory=list)
     usage_by_model: dict[str, Usage] = field(default_factory=dict)
     spent: list[tuple[str, Usage]] = field(default_factory=list, repr=False)
+    tool_calls: int = 0
     cost_estimate: float | None = None
     conversation: list[Message] = field(default_factory=list, repr=False)
     started: float | None = None

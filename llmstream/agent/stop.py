@@ -11,6 +11,7 @@ from llmstream.agent.state import RunState, Step
 from llmstream.errors import InvalidRequest
 
 __all__ = [
+    "Budget",
     "StopCondition",
     "as_conditions",
     "cost_over",
@@ -19,12 +20,33 @@ __all__ = [
     "step_count",
     "tokens_over",
     "tool_called",
+    "tool_calls_over",
 ]
 
 StopCondition: TypeAlias = Callable[[RunState], bool | Awaitable[bool]]
 """Whether the run should end; sync or async. The last step's calls have run, and their results are kept."""
 
 _Sync: TypeAlias = Callable[[RunState], bool]
+
+
+class Budget:
+    """A condition that ends a run before the model is done, so that `Agent.run` has no answer to give.
+
+    reason: what the `LimitExceeded` of `Agent.run` gives as its reason
+    name:   what `run.stopped_by` shows
+    """
+
+    def __init__(self, reason: str, name: str, reached: _Sync) -> None:
+        self.reason = reason
+        self.__name__ = self.__qualname__ = name
+        self._reached = reached
+
+    def __call__(self, state: RunState) -> bool:
+        """Whether the run has used it up."""
+        return self._reached(state)
+
+    def __repr__(self) -> str:
+        return self.__name__
 
 
 def _named(condition: _Sync, name: str) -> StopCondition:
@@ -40,7 +62,7 @@ def step_count(steps: int) -> StopCondition:
     """
     if steps < 1:
         raise InvalidRequest(f"a run has at least 1 step, got {steps}")
-    return _named(lambda state: state.step >= steps, f"step_count({steps})")
+    return Budget("step_count", f"step_count({steps})", lambda state: state.step >= steps)
 
 
 def tool_called(*names: str) -> StopCondition:
@@ -55,17 +77,22 @@ def tool_called(*names: str) -> StopCondition:
 
 def tokens_over(tokens: int) -> StopCondition:
     """Once the run has spent more tokens than this, prompts and answers together."""
-    return _named(lambda state: _tokens(state) > tokens, f"tokens_over({tokens})")
+    return Budget("tokens_over", f"tokens_over({tokens})", lambda state: _tokens(state) > tokens)
+
+
+def tool_calls_over(calls: int) -> StopCondition:
+    """Once more tool calls than this were run or refused; asked after each step."""
+    return Budget("tool_calls_over", f"tool_calls_over({calls})", lambda state: state.tool_calls > calls)
 
 
 def cost_over(cost: float) -> StopCondition:
     """Once the estimated cost is higher than this. It needs the agent's `price`; without, never."""
-    return _named(lambda state: (state.cost_estimate or 0.0) > cost, f"cost_over({cost:g})")
+    return Budget("cost_over", f"cost_over({cost:g})", lambda state: (state.cost_estimate or 0.0) > cost)
 
 
 def elapsed_over(seconds: float) -> StopCondition:
     """Once so many seconds have passed, asked between steps; `Deadlines(total_s=...)` cuts within one."""
-    return _named(lambda state: state.elapsed_s > seconds, f"elapsed_over({seconds:g})")
+    return Budget("elapsed_over", f"elapsed_over({seconds:g})", lambda state: state.elapsed_s > seconds)
 
 
 def no_progress(steps: int = 3) -> StopCondition:
@@ -80,7 +107,7 @@ def no_progress(steps: int = 3) -> StopCondition:
         last = state.steps[-steps:]
         return len(last) == steps and bool(last[0].statuses) and len({_done(step) for step in last}) == 1
 
-    return _named(same, f"no_progress({steps})")
+    return Budget("no_progress", f"no_progress({steps})", same)
 
 
 def as_conditions(given: StopCondition | Iterable[StopCondition] | None) -> tuple[StopCondition, ...]:

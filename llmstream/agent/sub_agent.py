@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmstream.agent.nested import Nested, Spent, Waits
 from llmstream.agent.resumption import Continuation
-from llmstream.agent.unfinished import check_finished
+from llmstream.agent.unfinished import answer_of
 from llmstream.chats.content import ToolCall
 from llmstream.errors import InvalidRequest, LLMStreamError, ToolError
 from llmstream.events import Finish, Raw, StreamStart
@@ -72,8 +72,7 @@ class _Asking:
         raises: ToolError where the run has no answer, or one that does not fit
         """
         try:
-            check_finished(run)
-            return run.object if run.typed else run.message
+            return answer_of(run)
         except LLMStreamError as error:
             raise ToolError(f"The agent {self._name} gave no answer: {error}") from error
 

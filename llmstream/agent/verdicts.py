@@ -13,20 +13,30 @@ from llmstream.agent.decisions import Approve, Deny, Proceed, Rewrite, Skip, Sto
 from llmstream.agent.hooks import Hooks, Repair, answered
 from llmstream.agent.state import RunState
 from llmstream.chats.content import ToolCall
-from llmstream.errors import InvalidRequest
-from llmstream.request import ProviderTool
-from llmstream.tools import AnyTool, Approver, PendingCall, Tool, ToolCallStatus, ToolOutcome, as_tools
+from llmstream.errors import InvalidRequest, ToolError
+from llmstream.request import ProviderTool, ToolSpec
+from llmstream.tools import (
+    AnyTool,
+    Approver,
+    PendingCall,
+    Tool,
+    ToolCallStatus,
+    ToolContext,
+    ToolOutcome,
+    as_tools,
+)
 from llmstream.tools.approval import as_decision, asked, denied
-from llmstream.tools.running import approval_needed, call_error
+from llmstream.tools.running import approval_needed, as_approved, call_error, unreadable_input
 
 __all__ = ["Judge", "Run", "Settled", "Verdict", "Wait"]
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The call may run, as it stands here."""
+    """The call may run, as it stands here. `note` is what the person who approved it tells the tool."""
 
     call: ToolCall
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +64,9 @@ Ask: TypeAlias = Callable[[PendingCall], Awaitable[None]]
 class Judge:
     """Decides about the calls of one run, by its tools, hooks, approver and repair.
 
-    decided: a person's decisions from before, by the id of the call; they hold without asking again
+    decided: a person's decisions from before, by the id of the call; nobody is asked about those again,
+             but for the hook: what it forbids by now does not run
+    context: gives the context of a call, for predicates that take it
     """
 
     def __init__(
@@ -65,46 +77,70 @@ class Judge:
         approve: Approver | None,
         repair: Repair | None,
         decided: Mapping[str, Approve | Deny] | None = None,
+        context: Callable[[ToolCall], ToolContext] | None = None,
     ) -> None:
         self._state = state
         self._hooks = hooks
         self._approve = approve
         self._repair = repair
         self._decided = dict(decided or {})
+        self._context = context
 
     async def judge(self, call: ToolCall, tools: Iterable[AnyTool], ask: Ask) -> Verdict:
         """What becomes of a call."""
         known = as_tools(tools)
         if call.name in _declared(known):
-            return Wait(call, PendingCall(call.id, call.name, call.arguments))
+            return await self._elsewhere(call, known)
         decision = self._decided.pop(call.id, None)
         if decision is not None:  # mended and rewritten before it was shown
-            return self._by_person(call, decision)
-        call = await self._mended(call, known)
+            return await self._decided_before(call, decision, known)
+        call = await self._mended(call, call_error(call, known) if self._repair is not None else None)
         said = await answered(self._hooks.before_tool, self._state, call)
         match said:
             case Rewrite(arguments):
-                call = msgspec.structs.replace(call, arguments=_as_text(arguments))
-            case Skip(result):
-                return Settled(call, ToolCallStatus.of(call, ToolOutcome.of(result).fitted()))
-            case Stop(reason):
-                why = reason or "a hook stopped the run"
-                return Settled(call, _refused(call, f"The call was not run: {why}."), why)
-            case Approve() | Deny():
-                return self._by_person(call, said)
+                call = msgspec.structs.replace(call, arguments=_as_text(arguments), metadata=None)
+            case Approve():
+                return self._by_person(call, said, known)
             case None | Proceed():
                 pass
             case _:
-                raise InvalidRequest(f"before_tool gave {said!r}, which is no decision about a call")
-        if not await approval_needed(call, known):
+                return _by_hook(call, said)
+        if not await approval_needed(call, known, self._context):
             return Run(call)
-        return await self._asked(call, ask)
+        return await self._asked(call, known, ask)
 
-    async def _asked(self, call: ToolCall, ask: Ask) -> Verdict:
+    async def _elsewhere(self, call: ToolCall, known: tuple[Any, ...]) -> Verdict:
+        """A call of a tool that is only declared waits for its result, unless nobody could read it."""
+        spec = any(isinstance(tool, ToolSpec) and tool.name == call.name for tool in known)
+        if spec and (error := unreadable_input(call)) is not None:
+            call = await self._mended(call, error)
+            error = unreadable_input(call)
+            if error is not None:
+                return Settled(call, ToolCallStatus.of(call, ToolOutcome.raised(error)))
+        return Wait(call, PendingCall(call.id, call.name, call.arguments))
+
+    async def _decided_before(
+        self, call: ToolCall, decision: Approve | Deny, known: tuple[Any, ...]
+    ) -> Verdict:
+        """A call that a person decided about while the run was suspended: the hook may have changed."""
+        if isinstance(decision, Deny):
+            return Settled(call, denied(call, decision))
+        call = as_approved(call, decision, known)
+        said = await answered(self._hooks.before_tool, self._state, call)
+        match said:
+            case Rewrite(arguments) if not _same_json(_as_text(arguments), call.arguments):
+                words = "The call was not run: a hook wants other arguments than those that were approved."
+                return Settled(call, _refused(call, words))
+            case None | Proceed() | Approve() | Rewrite():
+                return Run(call, decision.note)
+            case _:
+                return _by_hook(call, said)
+
+    async def _asked(self, call: ToolCall, known: tuple[Any, ...], ask: Ask) -> Verdict:
         pending = PendingCall(call.id, call.name, call.arguments, f"approval_{secrets.token_hex(8)}")
         await ask(pending)
         said = await asked(self._approve, pending)
-        return Wait(call, pending) if said is None else self._by_person(call, said)
+        return Wait(call, pending) if said is None else self._by_person(call, said, known)
 
     async def asked(self, waiting: Iterable[PendingCall]) -> dict[str, Approve | Deny]:
         """What the approver decides about calls of a sub-agent, by their `approval_id`."""
@@ -115,14 +151,18 @@ class Judge:
                 found[pending.approval_id] = said
         return found
 
-    def _by_person(self, call: ToolCall, said: Any) -> Verdict:
+    def _by_person(self, call: ToolCall, said: Any, known: tuple[Any, ...]) -> Verdict:
         decision = as_decision(said)
-        return Settled(call, denied(call, decision)) if isinstance(decision, Deny) else Run(call)
+        if isinstance(decision, Deny):
+            return Settled(call, denied(call, decision))
+        return Run(as_approved(call, decision, known), decision.note)
 
-    async def _mended(self, call: ToolCall, known: tuple[Any, ...]) -> ToolCall:
-        """The call, or what the repair hook makes of it where it cannot run. Its id stays."""
-        error = call_error(call, known) if self._repair is not None else None
-        if error is None:
+    async def _mended(self, call: ToolCall, error: ToolError | None) -> ToolCall:
+        """The call, or what the repair hook makes of it where it cannot run. Its id stays.
+
+        error: why it cannot; None where it can
+        """
+        if error is None or self._repair is None:
             return call
         mended = await answered(self._repair, call, error)
         if mended is None:
@@ -130,6 +170,30 @@ class Judge:
         if not isinstance(mended, ToolCall):
             raise InvalidRequest(f"repair gives a ToolCall of llmstream.chats, or None; got {mended!r}")
         return ToolCall(call.id, mended.name, mended.arguments)
+
+
+def _by_hook(call: ToolCall, said: Any) -> Settled:
+    """The end of a call that the hook before it does not let run.
+
+    raises: InvalidRequest where it decided nothing
+    """
+    match said:
+        case Skip(result):
+            return Settled(call, ToolCallStatus.of(call, ToolOutcome.of(result).fitted()))
+        case Stop(reason):
+            why = reason or "a hook stopped the run"
+            return Settled(call, _refused(call, f"The call was not run: {why}."), why)
+        case Deny():
+            return Settled(call, denied(call, said))
+        case _:
+            raise InvalidRequest(f"before_tool gave {said!r}, which is no decision about a call")
+
+
+def _same_json(one: str, other: str) -> bool:
+    try:
+        return bool(msgspec.json.decode(one) == msgspec.json.decode(other))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return one == other
 
 
 def _as_text(arguments: Any) -> str:

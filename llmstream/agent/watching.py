@@ -59,8 +59,9 @@ class RunWatch:
     ) -> ToolCallStatus:
         """The status of a call, which runs now."""
         whose = {"run_id": self._run_id, "tool_call_id": call.id, "name": call.name}
+        is_known = tool is not None
         description = tool.spec.description if tool is not None else ""
-        tell(self._observe, ToolStarted(step=step, description=description, **whose))
+        tell(self._observe, ToolStarted(step=step, description=description, is_known=is_known, **whose))
         status, began = None, self._clock()
         try:
             status = await running
@@ -72,6 +73,7 @@ class RunWatch:
                 step=step,
                 duration_s=self._clock() - began,
                 error_type="cancelled" if status is None else _error_type(status),
+                is_known=is_known,
                 **whose,
             )
             tell(self._observe, finished)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 
 __all__ = ["read_whole", "write_whole"]
 
@@ -25,8 +27,11 @@ def write_whole(
 
     modified_at_s: Unix time to set as the time of change; None leaves it to the system
     prefix:        how the temporary file's name begins, for whoever removes those of killed processes
-    raises:        OSError where the folder is missing or cannot be written; the old file stays
+    raises:        OSError where the folder is missing or cannot be written, or a folder, pipe or device is
+                   at `path`; what was there stays
     """
+    if os.path.lexists(path) and not stat.S_ISREG(mode := os.lstat(path).st_mode) and not stat.S_ISLNK(mode):
+        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
     folder = os.path.dirname(os.path.abspath(path))
     # A name of its own length, so that a long one still fits the file system's limit.
     temporary = os.path.join(folder, f"{prefix}{os.urandom(8).hex()}.tmp")
@@ -47,9 +52,21 @@ def write_whole(
 
 
 def read_whole(path: str | os.PathLike[str]) -> bytes:
-    """All bytes of a file."""
-    with open(path, "rb") as file:
+    """All bytes of a regular file.
+
+    raises: OSError where it cannot be read, or is a pipe or device, which might never end
+    """
+    with open(path, "rb", opener=_open_regular) as file:
         return file.read()
+
+
+def _open_regular(path: str, flags: int) -> int:
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # or a pipe waits for its writer
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # of a folder, open() says what it is
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "not a regular file", path)
 
 
 def _sync_folder(folder: str) -> None:

@@ -11,6 +11,7 @@ import importlib
 import logging
 import os
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Final
 
@@ -56,6 +57,7 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and gives its exit status; `argv` without the program's name."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    _open_closed_streams()
     _print_anything()
     # Commands show warnings in their own way; without a handler Python would print the log's as well.
     logging.getLogger("llmstream").addHandler(logging.NullHandler())
@@ -94,10 +96,28 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Examples stay as they are written, and the longest command fits beside what it does."""
+    """Prose is wrapped, examples stay as they are written, and the longest command fits beside its text."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=28)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join(_fitted(paragraph, width) for paragraph in text.strip("\n").split("\n\n")) + "\n"
+
+
+def _fitted(paragraph: str, width: int) -> str:
+    """A paragraph of prose in rows; of a list of examples, one that is too long with its remark below it."""
+    lines = paragraph.split("\n")
+    if not any(line.startswith("  ") for line in lines):
+        return textwrap.fill(paragraph, width, break_long_words=False, break_on_hyphens=False)
+    rows = []
+    for line in lines:
+        command, gap, remark = line.strip().partition("    ")
+        if gap and len(line) > width:
+            rows += [f"  {command}", f"      {remark.strip()}"]
+        else:
+            rows.append(line)
+    return "\n".join(rows)
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
@@ -127,6 +147,13 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         if name == wanted:
             importlib.import_module(f"{__name__}.{name}").configure(command)
     return parser
+
+
+def _open_closed_streams() -> None:
+    """A standard stream that the parent has closed is None: reading it ends at once, writing is lost."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # as long as we run
 
 
 def _print_anything() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from llmstream.agent import Agent
+from llmstream.agent import Agent, AgentRun
 from llmstream.chats.message import Message
 from llmstream.cli.show import Show, Wait, warning_line
 from llmstream.errors import LLMStreamError
@@ -45,6 +45,7 @@ class Asker:
         self._warnings = warnings
         self._shown_warnings: set[str] = set()
         self._show: Show | None = None
+        self._run: AgentRun | None = None
         self.max_retries = 0
 
     def observe(self, observation: Observation) -> None:
@@ -66,7 +67,7 @@ class Asker:
     async def ask(self, agent: Agent, messages: Sequence[Message]) -> Outcome:
         """Asks and shows the answer. A cancellation stops it and closes the socket; what came is kept."""
         self.max_retries = agent.model.retry.max_retries
-        run = agent.stream(messages)
+        run = self._run = agent.stream(messages)
         shown = self._show = self._make_show()
         stopped, error = False, None
         try:
@@ -84,6 +85,10 @@ class Asker:
             self._show = None
             shown.close(stopped=stopped)
         return Outcome(run.messages(), stopped, error)
+
+    def interrupted(self) -> Outcome:
+        """How the last turn ended where a second Ctrl-C did not let it wind up."""
+        return Outcome(self._run.messages() if self._run is not None else [], stopped=True)
 
     def _once(self, event: Event) -> Event:
         """The event, without warnings that were shown before: nobody can do more about them now."""

@@ -6,9 +6,11 @@ import argparse
 import asyncio
 import os
 import re
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -29,6 +31,11 @@ from llmstream.errors import InvalidRequest, LLMStreamError
 
 __all__ = ["configure", "run"]
 
+_MOST_REQUESTS: Final = 1_000_000
+_MOST_AT_A_TIME: Final = 10_000
+_MOST_TOKENS: Final = 1_000_000
+"""More than anyone measures; what is made of larger numbers takes all memory before anyone is asked."""
+
 _PROMPT: Final = "Tell me in three sentences why the sky is blue."
 
 _EPILOG: Final = """\
@@ -46,8 +53,8 @@ exit status: 0 fine, 2 wrong usage, 3 all requests failed, 130 stopped with Ctrl
 examples:
   llmstream bench -m sim:demo                                 no key, no network
   llmstream bench -m openai:gpt-5-mini -n 100 -c 16 --max-tokens 200
-  llmstream bench -m ollama:llama3.2 -n 60 --rate 2/s --prompt-tokens 1000 --json before.json
-  llmstream bench -m ollama:llama3.2 -n 60 --rate 2/s --compare before.json --svg both.svg
+  llmstream bench -m ollama:llama3.2 -n 60 --rate 2/s --json before.json
+  llmstream bench -m ollama:llama3.2 -n 60 --rate 2/s --compare before.json
   llmstream bench --compare before.json after.json            two runs that are saved
 """
 
@@ -57,25 +64,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("-m", "--model", metavar="PROVIDER:MODEL", help="the model to ask; by default $LLMSTREAM_MODEL")
-    add("-n", "--requests", type=_at_least(1), default=50, metavar="N", help="number of requests (50)")
+    requests, at_a_time, tokens = (
+        _number(1, _MOST_REQUESTS),
+        _number(1, _MOST_AT_A_TIME),
+        _number(1, _MOST_TOKENS),
+    )
+    add("-n", "--requests", type=requests, default=50, metavar="N", help="number of requests (50)")
     load = parser.add_mutually_exclusive_group()
     load.add_argument(
-        "-c", "--concurrency", type=_at_least(1), default=8, metavar="N", help="requests in flight (8)"
+        "-c", "--concurrency", type=at_a_time, default=8, metavar="N", help="requests in flight (8)"
     )
     load.add_argument(
         "--rate", type=_rate, metavar="N/s", help="requests per second, at random; N/m is per minute"
     )
-    add("--warmup", type=_at_least(0), default=2, metavar="N", help="requests before the measurement (2)")
+    warmup = _number(0, _MOST_REQUESTS)
+    add("--warmup", type=warmup, default=2, metavar="N", help="requests before the measurement (2)")
     asked = parser.add_mutually_exclusive_group()
     asked.add_argument("--prompt", metavar="TEXT", default=_PROMPT, help="what to ask")
     asked.add_argument("--prompts", metavar="FILE", help="prompts, one a line, taken in turns")
     asked.add_argument(
         "--prompt-tokens",
-        type=_at_least(1),
+        type=tokens,
         metavar="N",
         help="unique synthetic prompts of about N tokens",
     )
-    add("--max-tokens", type=_at_least(1), metavar="N", help="maximum length of an answer, in tokens")
+    add("--max-tokens", type=tokens, metavar="N", help="maximum length of an answer, in tokens")
     add("--seed", type=int, default=0, metavar="N", help="of arrivals and synthetic prompts (0)")
     add("--base-url", metavar="URL", help="another address, where the vendor's paths begin")
     add("--json", metavar="FILE", help="write the report as JSON; - is standard output")
@@ -94,6 +107,8 @@ def run(arguments: argparse.Namespace) -> int:
     if len(earlier) > 2:
         raise InvalidRequest("--compare takes one report, or two of which the second is the later one")
     later = earlier.pop() if len(earlier) == 2 else None
+    if arguments.json and arguments.svg and _same_file(arguments.json, arguments.svg):
+        raise InvalidRequest(f"--json and --svg both name {arguments.svg}: one would overwrite the other")
     for path in (arguments.json, arguments.svg):
         _check_writable(path)
     return _tell(later or _measured(arguments), earlier[0] if earlier else None, arguments)
@@ -140,7 +155,7 @@ async def _bench(spec: str, arguments: argparse.Namespace) -> Report:
     options: dict[str, Any] = {"max_output_tokens": load.max_tokens} if load.max_tokens else {}
     prompt_of = _prompts(arguments)
     samples: list[Sample] = []
-    with Progress(load.requests) as progress:
+    with Progress(load.requests) as progress, _ended_by_signals():
         began = time.perf_counter()
         watch = Watch()
         try:
@@ -182,6 +197,25 @@ def _address(model: Model) -> str | None:
     return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
 
 
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Lets SIGTERM and SIGHUP end the run as Ctrl-C does, with a report of what came."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    handled = []
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows knows one of them, and no handlers of loops
+        if number is None or task is None or signal.getsignal(number) is signal.SIG_IGN:  # as under nohup
+            continue
+        with suppress(NotImplementedError, RuntimeError, ValueError):  # ValueError: not the main thread
+            loop.add_signal_handler(number, task.cancel)
+            handled.append(number)
+    try:
+        yield
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)
+
+
 def _stay() -> None:
     """Ctrl-C has been heard, and there is still something to do."""
     task = asyncio.current_task()
@@ -197,6 +231,10 @@ def _prompts(arguments: argparse.Namespace) -> PromptOf:
         return partial(made_prompt, tokens=arguments.prompt_tokens, seed=arguments.seed)
     text = typed(arguments.prompt)
     return lambda number: text
+
+
+def _same_file(one: str, other: str) -> bool:
+    return one != "-" and os.path.realpath(one) == os.path.realpath(other)
 
 
 def _check_writable(path: str | None) -> None:
@@ -216,11 +254,11 @@ def _write(path: str, text: str) -> None:
         raise InvalidRequest(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def _at_least(least: int) -> Callable[[str], int]:
+def _number(least: int, most: int) -> Callable[[str], int]:
     def number(text: str) -> int:
         value = int(text)
-        if value < least:
-            raise argparse.ArgumentTypeError(f"at least {least}, not {value}")
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"a number from {least} to {most}, not {text[:20]}")
         return value
 
     return number

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from llmstream import __version__
+from llmstream.chats.files import read_whole
 from llmstream.cli.bench_overhead import Overhead
 from llmstream.cli.bench_sample import Sample
 from llmstream.cli.bench_stats import Spread, spread
@@ -128,13 +129,12 @@ def read_report(file: str) -> Report:
     raises: InvalidRequest for a file that cannot be read or is none
     """
     try:
-        with open(file, "rb") as source:
-            data = source.read()
+        data = read_whole(file)
     except OSError as error:
         raise InvalidRequest(f"cannot read {file}: {error.strerror or error}. Check the path.") from None
     try:
         report = msgspec.json.decode(data, type=Report)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise InvalidRequest(f"{file} is no report of `llmstream bench --json`: {error}") from None
     if report.format != FORMAT or report.version != VERSION:
         raise InvalidRequest(

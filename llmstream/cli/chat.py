@@ -47,7 +47,7 @@ exit status: 0 fine, 2 wrong usage, 3 the stream ended in an error, 130 stopped 
 examples:
   llmstream chat -m sim:demo "Hello"                          no key, no network
   llmstream chat -m anthropic:claude-sonnet-4-5 "Why is the sky blue?"
-  git diff | llmstream chat -m ollama:llama3.2 "Write a commit message" > message.txt
+  git diff | llmstream chat -m ollama:llama3.2 "Write a commit message" > msg
   llmstream chat -m openai:gpt-5-mini -a photo.jpg "What is this?"
   llmstream chat -c "And at night?"                           go on with the last conversation
   llmstream chat -m openai:gpt-5-mini --save talk.json        a conversation, saved in a file
@@ -126,7 +126,11 @@ def run(arguments: argparse.Namespace) -> int:
         editor = line_editor(PromptHistory(state_file("history.jsonl")))
         return Conversation(setup, Chat(*messages), asker, editor, saving=saving, waiting=parts).run()
     asked = [*messages, Message.user(*parts, *([prompt] if prompt else []))]
-    outcome = asyncio.run(asker.ask(setup.agent(asker.observe), asked))
+    agent = setup.agent(asker.observe)
+    try:
+        outcome = asyncio.run(asker.ask(agent, asked))
+    except KeyboardInterrupt:
+        outcome = asker.interrupted()
     came = len(outcome.messages) > len(asked)
     if came:
         saving.save(Chat(*outcome.messages))
@@ -155,7 +159,7 @@ def _setup(arguments: argparse.Namespace, noted_model: str) -> Setup:
         options["temperature"] = arguments.temperature
     if arguments.reasoning is not None:
         effort = arguments.reasoning
-        options["reasoning"] = int(effort) if effort.isdecimal() else effort
+        options["reasoning"] = int(effort) if effort.isdecimal() and len(effort) < 10 else effort
     if arguments.schema is not None:
         options["response_format"] = _schema(arguments.schema)
     spec = arguments.model or noted_model or os.environ.get("LLMSTREAM_MODEL") or ""

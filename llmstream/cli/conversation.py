@@ -18,22 +18,25 @@ from llmstream.cli.remedies import complaint
 from llmstream.cli.saving import Saving, check_free
 from llmstream.cli.state_folder import last_conversation
 from llmstream.cli.terminal import complain, one_line
+from llmstream.cli.wrapping import listed, wrapped
 from llmstream.errors import LLMStreamError
 
 __all__ = ["Conversation"]
 
-_HELP: Final = """\
-/model [PROVIDER:MODEL]  show the model, or go on with another
-/attach FILE             send a file with the next prompt: an image, a PDF, audio, a text
-/tools [demo | off]      list the tools, or offer others
-/undo                    take back the last prompt and its answer
-/new                     start over; the system prompt stays
-/save FILE               write the conversation to a file, now and after each turn
-/quit                    leave; so do Ctrl-D and Ctrl-C twice
-
-Alt-Enter, or a backslash at the end of a line, starts another line; a pasted text is one
-prompt. Ctrl-X Ctrl-E opens $EDITOR. Ctrl-C stops an answer and keeps what came, or clears
-the line. Begin with a space to send a line that starts with a slash."""
+_COMMANDS: Final = (
+    ("/model [PROVIDER:MODEL]", "show the model, or go on with another"),
+    ("/attach FILE", "add an image, PDF, audio or text to the next prompt"),
+    ("/tools [demo | off]", "list the tools, or offer others"),
+    ("/undo", "take back the last prompt and its answer"),
+    ("/new", "start over; the system prompt stays"),
+    ("/save FILE", "save the conversation, now and after each turn"),
+    ("/quit", "leave; so do Ctrl-D and Ctrl-C twice"),
+)
+_KEYS: Final = (
+    "Alt-Enter, or a backslash at the end of a line, starts another line; a pasted text is one prompt. "
+    "Ctrl-X Ctrl-E opens $EDITOR and sends what it saves. Ctrl-C stops an answer and keeps what came, or "
+    "clears the line. Begin with a space to send a line that starts with a slash."
+)
 
 _UNDONE_CHARS: Final = 60
 
@@ -65,33 +68,37 @@ class Conversation:
 
     def run(self) -> int:
         """Talks until the user leaves; gives the exit status."""
-        print(f"{self._name()}. /help for help, /quit or Ctrl-D to leave.")
+        print(wrapped(f"{self._name()}. /help for help, /quit or Ctrl-D to leave."))
         interrupted = False
         with asyncio.Runner() as runner:
             while True:
                 try:
                     text = self._editor.read()
+                    interrupted = False
+                    if self._answer(runner, text):
+                        return self._leave(FINE)
                 except EOFError:
                     return self._leave(FINE)
-                except KeyboardInterrupt:
+                except KeyboardInterrupt:  # also one that was meant for an answer, and came after its end
                     typed = self._editor.unfinished
                     if interrupted and not typed:
                         return self._leave(INTERRUPTED)
                     interrupted = True
                     if not typed:
                         print("Ctrl-C again, or Ctrl-D, leaves.")
-                    continue
-                interrupted = False
-                line = text.strip()
-                if text.startswith("/") and "\n" not in line:
-                    if self._obey(line):
-                        return self._leave(FINE)
-                elif line:
-                    self._turn(runner, line)
+
+    def _answer(self, runner: asyncio.Runner, text: str) -> bool:
+        """Obeys a command or asks the model; True to leave."""
+        line = text.strip()
+        if text.startswith("/") and "\n" not in line:
+            return self._obey(line)
+        if line:
+            self._turn(runner, line)
+        return False
 
     def _leave(self, status: int) -> int:
         if self._asked and last_conversation() is not None:
-            print("llmstream chat -c goes on with this conversation.")
+            print(wrapped("llmstream chat -c goes on with this conversation."))
         return status
 
     def _name(self) -> str:
@@ -184,7 +191,10 @@ class Conversation:
         before = self._chat.messages()
         parts, self._waiting = self._waiting, []
         prompt = Message.user(*parts, line)
-        outcome = runner.run(self._asker.ask(self._agent, [*before, prompt]))
+        try:
+            outcome = runner.run(self._asker.ask(self._agent, [*before, prompt]))
+        except KeyboardInterrupt:
+            outcome = self._asker.interrupted()
         if outcome.stopped:
             complain("stopped; what came is kept")
         if outcome.error is not None:
@@ -195,7 +205,7 @@ class Conversation:
             self._save()
         else:
             self._waiting = parts
-            complain("nothing came, so your line is not part of the conversation; say it again")
+            complain("nothing came, so the prompt was not stored; say it again")
 
     def _save(self) -> None:
         try:
@@ -205,4 +215,4 @@ class Conversation:
 
 
 def _show_help(_: str) -> None:
-    print(_HELP)
+    print("\n".join([*listed(_COMMANDS), "", wrapped(_KEYS)]))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import shutil
 import sys
-import textwrap
 from collections.abc import Iterator
 from typing import Final
 
@@ -22,6 +20,7 @@ from llmstream.cli.plain import TerminalShow
 from llmstream.cli.show import Show, Wait, show_for
 from llmstream.cli.terminal import complain
 from llmstream.cli.transcript import folded, once_each
+from llmstream.cli.wrapping import columns, wrapped
 from llmstream.events import Event
 from llmstream.simulator import Simulator
 
@@ -29,7 +28,6 @@ __all__ = ["configure", "run"]
 
 _KEY: Final = "sim-key"
 _NO_BREAK: Final = "\x00"
-_PIPE_COLUMNS: Final = 110
 
 _EPILOG: Final = """\
 A server on this machine plays the vendor, so nothing leaves it. The tools are real functions.
@@ -55,7 +53,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Describes the command's arguments."""
     parser.epilog = _EPILOG
     parser.add_argument(
-        "--dialect", choices=list(SIMULATED), default="anthropic", help="the wire to speak (anthropic)"
+        "--dialect",
+        choices=list(SIMULATED),
+        metavar="NAME",
+        default="anthropic",
+        help=f"the wire to speak (anthropic): {', '.join(SIMULATED)}",
     )
     parser.add_argument("--events", action="store_true", help="list more of the events, not each kind once")
     parser.add_argument("--no-color", dest="color", action="store_false", help="no colours")
@@ -73,9 +75,9 @@ async def _demo(dialect: str, *, color: bool, all_events: bool) -> int:
         model = model_at(simulator.url, dialect, name="demo", key=_KEY)
         agent = Agent(model, tools=DEMO_TOOLS, reasoning="low")
         tools = " and ".join(tool.name for tool in DEMO_TOOLS)
-        print(_wrapped(f"A simulated model at {simulator.url}, asked over real HTTP."))
-        print(_wrapped(f"It speaks the dialect {dialect}, and may call {tools}."))
-        print(f"\n{_wrapped(f'> {PROMPT}')}\n", flush=True)
+        print(wrapped(f"A simulated model at {simulator.url}, asked over real HTTP."))
+        print(wrapped(f"It speaks the dialect {dialect}, and may call {tools}."))
+        print(f"\n{wrapped(f'> {PROMPT}')}\n", flush=True)
         asker = Asker(lambda: _Both(_show(color=color), seen), warnings=False)
         outcome = await asker.ask(agent, [Message.user(PROMPT)])
     if outcome.stopped:
@@ -113,38 +115,25 @@ class _Both:
 
 def _transcript(events: list[Event], *, all_events: bool) -> Iterator[str]:
     """The events as lines: each kind once, or all but long runs of deltas."""
-    yield _wrapped(f"What you saw was a stream of {len(events)} events, the same from every vendor:")
+    yield wrapped(f"What you saw was a stream of {len(events)} events, the same from every vendor:")
     yield ""
-    limit = max(30, _columns() - 3)
+    limit = max(30, columns() - 3)
     for line in folded(events, limit=limit) if all_events else once_each(events, limit=limit):
         yield f"  {line}"
     if not all_events:
         yield ""
-        yield _wrapped("llmstream demo --events lists more of them.")
+        yield wrapped("llmstream demo --events lists more of them.")
 
 
 def _next_steps() -> Iterator[str]:
     """Commands to copy; one that is too long for the terminal is continued as a shell would have it."""
     yield "What to try next:"
     for what, command in _NEXT:
-        yield _wrapped(what, "  ")
+        yield wrapped(what, "  ")
         # A prompt in quotes stays in one row: a shell would see the indent of a second one.
         head, quote, prompt = command.partition(' "')
         whole = head + (quote + prompt).replace(" ", _NO_BREAK).replace(_NO_BREAK, " ", 1)
-        yield _wrapped(whole, "    ").replace("\n", " \\\n  ").replace(_NO_BREAK, " ")
-
-
-def _wrapped(text: str, indent: str = "") -> str:
-    """The text in rows of the terminal's width, broken between words."""
-    return textwrap.fill(
-        text,
-        max(20, _columns() - 2),
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-def _columns() -> int:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_COLUMNS
+        rows = wrapped(whole, "    ")
+        if "\n" in rows:
+            rows = wrapped(whole, "    ", width=columns() - 4).replace("\n", " \\\n  ")
+        yield rows.replace(_NO_BREAK, " ")

@@ -74,6 +74,8 @@ class _PromptToolkit:
             prompt_continuation=_continuation,
             key_bindings=_enter_sends(),
             enable_open_in_editor=True,
+            enable_suspend=True,
+            search_ignore_case=True,
             tempfile_suffix=".md",
             history=Stored(),
             output=_output(),
@@ -140,7 +142,8 @@ class _Readline:
         except ImportError:
             self._remember: Callable[[str], None] = lambda text: None
             return
-        readline.parse_and_bind("set enable-bracketed-paste on")  # CPython switches it off
+        if os.environ.get("TERM") != "dumb":
+            readline.parse_and_bind("set enable-bracketed-paste on")  # CPython switches it off
         readline.set_auto_history(False)
         for entry in history.entries:
             readline.add_history(entry)

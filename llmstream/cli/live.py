@@ -40,6 +40,8 @@ _SHORTEST_PAUSE_S: Final = 0.04
 _PAUSE_PER_COST: Final = 9
 """A drawing that took t seconds is followed by at least this many times t of rest."""
 _INPUT_CHARS: Final = 200
+_DELTA_CHARS: Final = 100_000
+"""The longest fragment that is shown whole: rendering it takes a second."""
 
 
 class _Terminal(Console):
@@ -131,7 +133,7 @@ class LiveShow:
         self._turn_to(kind)
         if self._block is None:
             self._block = (GrowingText if kind == "text" else GrowingThought)(self._console)
-        self._finished += self._block.feed(self._filter.feed(delta))
+        self._finished += self._block.feed(self._filter.feed(_shortened(delta)))
 
     def _say(self, kind: str, line: str, style: str) -> None:
         self._turn_to(kind)
@@ -177,3 +179,12 @@ class LiveShow:
         except OSError as error:  # nobody awaits this callback; the next event tells
             self._lost = error
         self._cost_s = time.monotonic() - started
+
+
+def _shortened(delta: str) -> str:
+    """A fragment without the middle of one that no model writes at once."""
+    if len(delta) <= _DELTA_CHARS:
+        return delta
+    half = _DELTA_CHARS // 2
+    left_out = len(delta) - 2 * half
+    return f"{delta[:half]}\n\n[{left_out} characters are not shown]\n\n{delta[-half:]}"

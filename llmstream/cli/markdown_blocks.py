@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["MarkdownBlocks"]
+__all__ = ["MarkdownBlocks", "first_part"]
 
 _FENCE: Final = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,})(.*)")
 _ITEM: Final = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
@@ -43,6 +43,21 @@ class MarkdownBlocks:
             self._cut_before(self._line, done)
         return done
 
+    def take(self, most: int) -> str:
+        """The beginning of a block that has grown longer than `most` characters, "" of any other.
+
+        Whole lines where they are not too long; the rest of the block follows as if it were another.
+        """
+        if sum(map(len, self._lines)) + len(self._line) <= most:
+            return ""
+        tail = self.tail
+        at = first_part(tail, most)
+        *whole, self._line = tail[at:].split("\n")
+        self._lines = [f"{line}\n" for line in whole]
+        if not self._lines:
+            self._empty_before = False
+        return tail[:at]
+
     def close(self) -> list[str]:
         """The text is over: its last block."""
         tail = self.tail
@@ -74,3 +89,8 @@ class MarkdownBlocks:
             return
         done.append("".join(self._lines))
         self._lines = []
+
+
+def first_part(text: str, most: int) -> int:
+    """Where the first part of a text ends that is longer than `most` characters: behind a line, if it can."""
+    return (text.rfind("\n", 0, most) + 1) or most

@@ -5,20 +5,18 @@ from __future__ import annotations
 import importlib.resources
 import os
 import re
-import shutil
 import sys
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from llmstream.cli.terminal import safe
+from llmstream.cli.wrapping import columns, wrapped
 from llmstream.providers.abilities import Abilities
 from llmstream.providers.base import Provider
 
 __all__ = ["is_set", "key_state", "marks", "print_page"]
 
 _INDENT: Final = 11
-_PIPE_COLUMNS: Final = 100
 _MARKS: Final = {"set": "✓", "not set": "–", "not needed": "·"}
 _PLAIN_MARKS: Final = {"set": "yes", "not set": "no", "not needed": "-"}
 
@@ -49,19 +47,15 @@ def print_page(provider: Provider, abilities: Abilities, related: Sequence[str])
 
     related: names of other providers with the same key
     """
-    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_COLUMNS
     print(safe(f"{provider.name}: {provider.title or provider.name}"))
     print()
     for name, value in _facts(provider, abilities, related):
-        lines = textwrap.wrap(
-            value, max(20, columns - _INDENT), break_long_words=False, break_on_hyphens=False
-        )
-        for place, line in enumerate(lines):
+        for place, line in enumerate(wrapped(value, width=columns() - _INDENT).splitlines()):
             print(safe(f"{name if not place else '':<{_INDENT}}{line}"))
     notes = _readme(provider)
     if notes:
         print()
-        _print_markdown(notes, columns)
+        _print_markdown(notes)
 
 
 def _facts(provider: Provider, abilities: Abilities, related: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -128,7 +122,7 @@ def _readme(provider: Provider) -> str:
     return _RELATIVE_LINK.sub(r"\1", text).strip()
 
 
-def _print_markdown(text: str, columns: int) -> None:
+def _print_markdown(text: str) -> None:
     """Rendered on a terminal, with rich (extra `cli`); as it is anywhere else."""
     if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
         try:
@@ -137,6 +131,6 @@ def _print_markdown(text: str, columns: int) -> None:
         except ModuleNotFoundError:
             pass
         else:
-            Console(width=columns, highlight=False).print(Markdown(text, hyperlinks=False))
+            Console(highlight=False).print(Markdown(text, hyperlinks=False))
             return
     print(safe(text))

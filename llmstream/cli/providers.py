@@ -41,7 +41,7 @@ examples:
   llmstream providers anthropic
   llmstream providers azure --matrix
   llmstream providers --json --set | jq -r '.[].name'
-  llmstream providers --json | jq -r '.[] | select(.abilities.audio != []) | .name'
+  llmstream providers --json | jq -r '.[] | select(.abilities.usage) | .name'
 """
 
 

@@ -27,7 +27,7 @@ event but one; 2 wrong usage, such as a file that is not there
 
 examples:
   curl -sN ... > answer.txt; llmstream replay --dialect openai-chat answer.txt
-  llmstream replay --dialect anthropic --json answer.txt | jq -r 'select(.type == "text-delta").delta'
+  llmstream replay --dialect anthropic --json answer.txt | jq -r .type
   curl -sN ... | llmstream replay --dialect ollama -
 """
 

@@ -71,6 +71,10 @@ def load_chat(path: str | Path) -> tuple[list[Message], str]:
     """
     try:
         messages = Chat.load(path).messages()
+    except FileNotFoundError as error:
+        raise InvalidRequest(
+            f"cannot read {path}: {error.strerror}. A new conversation is saved with --save {path}."
+        ) from None
     except OSError as error:
         raise InvalidRequest(f"cannot read {path}: {error.strerror or error}") from None
     except DecodeError as error:

@@ -11,9 +11,12 @@ A pipe or a file is not a terminal: what goes there is data and stays as it is.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from typing import Final, TextIO
+
+from llmstream.cli.wrapping import wrapped
 
 __all__ = ["TerminalFilter", "complain", "one_line", "printable", "safe", "typed", "write_bytes"]
 
@@ -159,8 +162,19 @@ def typed(text: str) -> str:
 
 
 def complain(message: str, file: TextIO | None = None) -> None:
-    """One line on standard error, in the program's name."""
-    print(f"llmstream: {one_line(message.strip(), _COMPLAINT_CHARS)}", file=file or sys.stderr, flush=True)
+    """One line on standard error, in the program's name; on a terminal in rows, broken between words."""
+    out = file or sys.stderr
+    line = f"llmstream: {one_line(message.strip(), _COMPLAINT_CHARS)}"
+    if out is not None and out.isatty():
+        line = wrapped(line, width=_columns_of(out))
+    print(line, file=out, flush=True)
+
+
+def _columns_of(out: TextIO) -> int:
+    try:
+        return os.get_terminal_size(out.fileno()).columns
+    except (OSError, ValueError):
+        return 0
 
 
 def write_bytes(data: bytes) -> None:

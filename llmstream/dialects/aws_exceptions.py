@@ -19,6 +19,11 @@ from llmstream.framing.aws_event_stream import Message, encode_message
 
 __all__ = ["answer_error", "encode_answer", "exception_frame", "exception_of", "exception_type"]
 
+_MESSAGE_CHARS: Final = 4096
+"""How much of an exception's message an error holds; a frame may have megabytes of it."""
+
+_NAME_CHARS: Final = 128
+
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 _STATUS: Final = {
@@ -98,7 +103,7 @@ def exception_of(message: Message, *, provider: str) -> LLMStreamError | None:
         kind = headers.get(":event-type")
         if not isinstance(kind, str) or not kind.endswith("Exception"):
             return None
-    name = str(kind or "exception")
+    name = str(kind or "exception")[:_NAME_CHARS]
     said = _said(message.payload) or {"message": str(headers.get(":error-message", ""))}
     return _typed(name, said, status=_status(name), headers={}, provider=provider)
 
@@ -148,8 +153,10 @@ def encode_answer(info: ErrorInfo) -> HttpResponse:
 def _typed(
     name: str, said: dict[str, Any], *, status: int | None, headers: Mapping[str, str], provider: str
 ) -> ProviderError:
-    message = str(said.get("message") or said.get("Message") or "")
+    message = str(said.get("message") or said.get("Message") or "")[:_MESSAGE_CHARS]
     original = said.get("originalMessage")
+    if isinstance(original, str):
+        original = original[:_MESSAGE_CHARS]
     if isinstance(original, str) and original not in message:
         message = f"{message} ({original})" if message else original
     value = {"message": message, "type": name} if message else {**said, "type": name}

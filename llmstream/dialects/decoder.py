@@ -24,6 +24,9 @@ _MOST_DEFECTS = 100
 _MOST_USAGE_FIELDS = 200
 """Vendors have up to 20."""
 
+_SILENT_BYTES: Final = 1024 * 1024
+"""Pings while a model thinks are some kilobytes an hour."""
+
 
 class Framing(Protocol):
     """A framing decoder: payloads as bytes; `error` is set once the bytes are beyond repair."""
@@ -64,6 +67,7 @@ class PayloadDecoder(Generic[T]):
         self._type = wire.type
         self._include_raw = include_raw
         self._joiner: SurrogateJoiner | None = None
+        self._silent_bytes = 0  # since the last event, what belongs to an unfinished one included
         self._defects = 0
         self._replaced = 0
         self._held_bytes = 0
@@ -90,6 +94,10 @@ class PayloadDecoder(Generic[T]):
         except LLMStreamError as error:
             self.fail(error)
             return self._take()
+        if any(map(bytes.strip, payloads)):
+            self._silent_bytes = 0
+        else:
+            self._count_silence(len(chunk))
         self._read(payloads)
         if self._framing.error is not None and not self.done:
             self.fail(self._framing.error)
@@ -139,6 +147,12 @@ class PayloadDecoder(Generic[T]):
             )
             return known
         return merged
+
+    def _count_silence(self, size: int) -> None:
+        """Comments and empty events are no progress: megabytes of them, of a few packed kilobytes, end it."""
+        self._silent_bytes += size
+        if self._silent_bytes > 2 * self.limits.max_event_bytes + _SILENT_BYTES and not self.done:
+            self.fail(LimitExceeded(f"{self._silent_bytes} bytes came that hold no event"))
 
     def defect(self, message: str) -> None:
         """A known event could not be read; reading goes on, unless that has happened too often."""

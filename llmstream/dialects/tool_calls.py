@@ -28,6 +28,7 @@ from llmstream.events.base import merge_metadata
 __all__ = ["ToolCallTracker"]
 
 _SLOT_BYTES: Final = 8
+_NAME_BYTES: Final = 200  # places in a set and a dict
 _CALL_BYTES: Final = 700  # the call itself and its places in lists and dicts
 
 
@@ -99,6 +100,8 @@ class ToolCallTracker:
         if wire_id and call.wire_id is None:
             call.wire_id = wire_id
         if wire_id:
+            if wire_id not in self._by_id:
+                self._hold(sys.getsizeof(wire_id) + _NAME_BYTES)
             self._by_id[wire_id] = call
         if name and call.name is None:
             call.name = without_lone_surrogates(name)
@@ -281,7 +284,7 @@ class ToolCallTracker:
             return
         call_id = call.id or self._start(call, out)
         if call.placeholder and not call.pieces and not truncated:
-            self._grow(call, "null")
+            call.pieces.append("null")  # at the end nothing is refused any more
             out.append(ToolInputDelta("null", call_id))
         text = call.input
         whole = call.custom is not None or is_json(text)

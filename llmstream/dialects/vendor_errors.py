@@ -416,26 +416,7 @@ def request_id(headers: Mapping[str, str]) -> str | None:
 
 def _plain(text: str) -> str:
     """The words of an HTML or plain text answer."""
-    return " ".join((_title(text) or _without_tags(text)).split())[:_EXCERPT_CHARS]
-
-
-def _title(text: str) -> str:
-    """What the first title holds. Searched by hand: a pattern looks for the end once a beginning."""
-    lower = text.lower()
-    if len(lower) != len(text):  # a letter that is two in lower case: places would not agree
-        return ""
-    begin = lower.find("<title")
-    inside = lower.find(">", begin) + 1 if begin >= 0 else 0
-    end = lower.find("</title>", inside) if inside else -1
-    return text[inside:end] if end >= 0 else ""
-
-
-def _without_tags(text: str) -> str:
-    """The text with a space for each tag; a "<" that is never closed stays."""
-    pieces = []
-    at = 0
-    while (begin := text.find("<", at)) >= 0 and (end := text.find(">", begin)) >= 0:
-        pieces.append(text[at:begin])
-        at = end + 1
-    pieces.append(text[at:])
-    return " ".join(pieces)
+    # No class takes what begins the next match: a page of "<" or of titles without end is read once.
+    title = re.search(r"<title[^<>]*>([^<]*)</title>", text, re.IGNORECASE)
+    words = title.group(1) if title else re.sub(r"<[^<>]*>", " ", text)
+    return " ".join(words.split())[:_EXCERPT_CHARS]

@@ -8,13 +8,16 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from llmstream.errors import InvalidRequest, Unsupported
+from llmstream.mcp.bounded_http import bounded_client
+from llmstream.mcp.eliciting import Elicit, eliciting
 from llmstream.mcp.names import valid_names
 from llmstream.mcp.results import outcome_of
+from llmstream.mcp.server_tools import ServerTools
 from llmstream.mcp.session import Session
 from llmstream.mcp.tasks import ended
 from llmstream.request import ToolSpec
 from llmstream.shown_address import shown_address
-from llmstream.tools import LiveTools, Tool, ToolContext, ToolOutcome
+from llmstream.tools import Tool, ToolContext, ToolOutcome
 from llmstream.tools.outcome import MAX_RESULT_BYTES, MAX_RESULT_CHARS
 from llmstream.tools.tool import JSONObject, NeedsApproval
 
@@ -46,9 +49,10 @@ async def mcp_tools(
     timeout_s: float | None = 60.0,
     connect_timeout_s: float | None = 30.0,
     needs_approval: NeedsApproval = False,
+    elicit: Elicit | None = None,
     max_result_chars: int = MAX_RESULT_CHARS,
     max_result_bytes: int = MAX_RESULT_BYTES,
-) -> AsyncGenerator[LiveTools]:
+) -> AsyncGenerator[ServerTools]:
     """Connects to an MCP server; its tools are like others until the block is left.
 
     The schemas are the server's, and it is the server that checks arguments against them. What it
@@ -60,6 +64,8 @@ async def mcp_tools(
     agent or a stream that was given it whole, as `tools=[*mine, theirs]`, offers what is in it at
     each step. A call waits a while for a list that it has changed itself.
 
+    The list has the server's resources and prompts as well: `await theirs.resources()`,
+    `read_resource(uri)`, `prompts()`, `prompt(name, arguments)`; see `ServerTools`.
     Tools that run as tasks only (`execution.taskSupport: "required"`) are left out.
 
     stdio:     starts a process: `("uvx", ["mcp-server-time"])`, `("server", [], {"TOKEN": "..."})`.
@@ -69,12 +75,13 @@ async def mcp_tools(
     prefix:    put before each name, so that two servers can have tools of the same name
     timeout_s: for each call; the server is told to stop
     connect_timeout_s: until the tools are known
+    elicit:    asked what the server wants to know of the user while a tool runs, with an `Elicitation`;
+               without, the server is refused
     needs_approval, max_result_chars, max_result_bytes: as for `Tool`, for all of them
 
     raises: Unsupported where the mcp package is not installed; InvalidRequest where it is not
             just one of stdio and url; ConnectionFailed where no session came about
     """
-    tools = LiveTools()
     changed = asyncio.Event()
 
     def update(listed: list[ListedTool]) -> None:
@@ -93,8 +100,9 @@ async def mcp_tools(
             for name, tool in zip(names, listed, strict=True)
         ]
 
-    connection = _connection(stdio, url, headers, changed)
+    connection = _connection(stdio, url, headers, changed, elicit)
     session = Session(_name(stdio, url), connection, changed, update)
+    tools = ServerTools(session, timeout_s)
     try:
         update(await session.open(connect_timeout_s))
         yield tools
@@ -145,7 +153,11 @@ def _name(stdio: Command | None, url: str | None) -> str:
 
 
 def _connection(
-    stdio: Command | None, url: str | None, headers: Mapping[str, str] | None, changed: asyncio.Event
+    stdio: Command | None,
+    url: str | None,
+    headers: Mapping[str, str] | None,
+    changed: asyncio.Event,
+    elicit: Elicit | None,
 ) -> Any:
     if (stdio is None) == (url is None):
         raise InvalidRequest("mcp_tools takes just one of stdio= and url=")
@@ -164,16 +176,21 @@ def _connection(
         if isinstance(message, mcp.types.ToolListChangedNotification):
             changed.set()
 
+    options: dict[str, Any] = {"message_handler": heard}
+    if elicit is not None:
+        # Servers that speak both protocols ask in the middle of a call only under the older one, which
+        # has a way back to the client (mcp 2.3: "no back-channel" under the newer, seen 2026-11).
+        options |= {"elicitation_callback": eliciting(elicit), "mode": "legacy"}
     if stdio is None:
-        return _over_http(url or "", dict(headers or {}), heard)
+        return _over_http(url or "", dict(headers or {}), options)
     arguments = list(stdio[1]) if len(stdio) > 1 else []
     env = dict(stdio[2] or {}) if len(stdio) > 2 else None
     process = mcp.StdioServerParameters(command=stdio[0], args=arguments, env=env)
-    return mcp.Client(mcp.stdio_client(process), message_handler=heard)
+    return mcp.Client(mcp.stdio_client(process), **options)
 
 
 @asynccontextmanager
-async def _over_http(url: str, headers: dict[str, str], heard: Any) -> AsyncGenerator[Client]:
+async def _over_http(url: str, headers: dict[str, str], options: dict[str, Any]) -> AsyncGenerator[Client]:
     import httpx2
     from mcp import Client
     from mcp.client.streamable_http import streamable_http_client
@@ -181,7 +198,7 @@ async def _over_http(url: str, headers: dict[str, str], heard: Any) -> AsyncGene
     # A server may say nothing for long while a tool works; each call has a timeout of its own.
     timeout = httpx2.Timeout(30.0, read=None)
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=timeout) as http,
-        Client(streamable_http_client(url, http_client=http), message_handler=heard) as client,
+        bounded_client(headers, timeout) as http,
+        Client(streamable_http_client(url, http_client=http), **options) as client,
     ):
         yield client

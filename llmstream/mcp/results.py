@@ -10,14 +10,14 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from llmstream.chats.content import Audio, Document, Image
+from llmstream.chats.content import Audio, Document, Image, Text
 from llmstream.errors import ToolError
 from llmstream.tools import ToolOutcome
 
 if TYPE_CHECKING:
     from mcp.types import CallToolResult
 
-__all__ = ["outcome_of"]
+__all__ = ["outcome_of", "part_of", "resource_part"]
 
 
 def outcome_of(result: CallToolResult) -> ToolOutcome:
@@ -31,7 +31,7 @@ def outcome_of(result: CallToolResult) -> ToolOutcome:
     texts: list[str] = []
     parts: list[Image | Document | Audio] = []
     for block in result.content:
-        read = _read(block)
+        read = part_of(block)
         texts.append(read) if isinstance(read, str) else parts.append(read)
     text = "\n".join(texts)
     structured = _unwrapped(result.structured_content, text)
@@ -55,7 +55,7 @@ def _unwrapped(structured: Any, text: str) -> Any:
     return structured
 
 
-def _read(block: Any) -> str | Image | Document | Audio:
+def part_of(block: Any) -> str | Image | Document | Audio:
     """A block of content, told by its `type`; one that we do not know, as its JSON."""
     match block.type:
         case "text":
@@ -71,6 +71,11 @@ def _read(block: Any) -> str | Image | Document | Audio:
         case "resource":
             return _file(block.resource)
     return str(block.model_dump_json(by_alias=True, exclude_none=True))
+
+
+def resource_part(resource: Any) -> Text | Image | Document | Audio:
+    """What stands at an address: text, or a file."""
+    return Text(str(resource.text)) if hasattr(resource, "text") else _file(resource)
 
 
 def _file(resource: Any) -> Image | Document | Audio:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from llmstream.errors import ConnectionFailed, ToolError
+from llmstream.errors import ConnectionFailed, ToolError, ToolTimeout
 from llmstream.mcp.tasks import ended
 from llmstream.shown_address import shown_address
 
@@ -22,14 +22,16 @@ if TYPE_CHECKING:
     from mcp.shared.dispatcher import ProgressFnT
     from mcp.types import CallToolResult, Tool
 
-__all__ = ["Session"]
+__all__ = ["Session", "all_pages"]
+
+_T = TypeVar("_T")
 
 _log = logging.getLogger("llmstream.mcp")
 
 _ADDRESS = re.compile(r"https?://[^\s'\"<>]+")
 
 _MAX_PAGES = 100
-"""Pages of a list of tools; a server that has more has gone wrong."""
+"""Pages of a list; a server that has more has gone wrong."""
 
 _REFRESH_S = 5.0
 """How long a call that is done waits for a list of tools that it may have changed."""
@@ -91,26 +93,41 @@ class Session:
 
         raises: ToolError where the server refused the call, or is gone
         """
+        result = await self.ask(
+            tool, lambda client: client.call_tool(tool, arguments, progress_callback=progress)
+        )
+        await self._up_to_date()
+        return result
+
+    async def ask(
+        self, what: str, request: Callable[[Client], Awaitable[_T]], *, timeout_s: float | None = None
+    ) -> _T:
+        """The server's answer to any request.
+
+        what:   names it in errors
+        raises: ToolError where the server refused it, is gone, or takes longer than it may
+        """
         owner, opened = self._owner, self._opened
         if owner is None or opened is None or owner.done() or self._closing:
-            raise ToolError(f"The MCP server {self._name} is no longer connected. {tool} has not run.")
-        client = opened.result()
-        call = asyncio.create_task(client.call_tool(tool, arguments, progress_callback=progress))
+            raise ToolError(f"The MCP server {self._name} is no longer connected. {what} has not run.")
+        asked = asyncio.ensure_future(request(opened.result()))
         try:
             await asyncio.sleep(0)
-            sent = not (call.done() and _is_closed(call))  # one that fails at its first step is not written
-            await asyncio.wait({owner, call}, return_when=asyncio.FIRST_COMPLETED)
+            unsent = asked.done() and _is_closed(asked)  # what fails at its first step is not written
+            await asyncio.wait({owner, asked}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            late = not owner.done() and not asked.done()
         finally:
-            await ended(call, at_once=True)
-        error = None if call.cancelled() else call.exception()
-        if error is None and not call.cancelled():
-            await self._up_to_date()
-            return call.result()
-        if not sent:
+            await ended(asked, at_once=True)
+        if late:
+            raise ToolTimeout(f"The MCP server {self._name} gave no answer in {timeout_s:g} s: {what}.")
+        error = None if asked.cancelled() else asked.exception()
+        if error is None and not asked.cancelled():
+            return asked.result()
+        if unsent:
             raise ToolError(
-                f"The MCP server {self._name} is no longer connected. {tool} has not run."
+                f"The MCP server {self._name} is no longer connected. {what} has not run."
             ) from error
-        raise self._refusal(tool, error) from error
+        raise self._refusal(what, error) from error
 
     async def close(self) -> None:
         """Ends the session and waits until the server is let go, also while it is cancelled."""
@@ -180,7 +197,7 @@ class Session:
         )
 
 
-def _is_closed(call: asyncio.Task[Any]) -> bool:
+def _is_closed(call: asyncio.Future[Any]) -> bool:
     """Whether a call that is over failed because the connection is closed."""
     from mcp import MCPError
     from mcp.types import CONNECTION_CLOSED
@@ -190,15 +207,24 @@ def _is_closed(call: asyncio.Task[Any]) -> bool:
 
 
 async def _listed(client: Client) -> list[Tool]:
-    tools: list[Tool] = []
+    return await all_pages(client.list_tools, "tools")
+
+
+async def all_pages(listing: Callable[..., Awaitable[Any]], name: str) -> list[Any]:
+    """Everything that a server lists, page by page.
+
+    listing: gives the page at a cursor
+    name:    of the page's items
+    """
+    found: list[Any] = []
     cursor: str | None = None
     for _ in range(_MAX_PAGES):
-        page = await client.list_tools(cursor=cursor)
-        tools += page.tools
+        page = await listing(cursor=cursor)
+        found += getattr(page, name)
         cursor = page.next_cursor
         if not cursor:
             break
-    return tools
+    return found
 
 
 def _failure(task: asyncio.Task[Any]) -> BaseException | None:

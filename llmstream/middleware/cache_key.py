@@ -1,8 +1,9 @@
-"""What makes two requests the same: a digest of everything that is asked, of whom, and of no secret."""
+"""What makes two requests the same: a digest of everything that is asked, of whom, and for whom."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 from typing import Any
 
 import msgspec
@@ -10,21 +11,22 @@ import msgspec
 from llmstream.chats.message import Message
 from llmstream.chats.saved import message_to_json
 from llmstream.errors import LLMStreamError
-from llmstream.exchange import carries_secret
 from llmstream.request import Request
 from llmstream.streams.model import Model
 from llmstream.streams.response import unmarked
 
 __all__ = ["cache_key"]
 
-_VERSION = 1
+_VERSION = 2
 """Raised when the same request gets another key."""
 
 
 def cache_key(model: Model, request: Request) -> str:
-    """A SHA-256, as hexadecimal digits, of provider, address, model and the whole request.
+    """A SHA-256, as hexadecimal digits, of provider, address, account, model and the whole request.
 
-    Keys, and headers whose names say that they carry one, do not count.
+    The account is the API key, all headers, and the variables of the environment that send one or say who
+    pays: vendors keep state by them, and who has another key may be somebody else. They go into the
+    digest only. A key that a function gives does not count: it changes, for the same account.
 
     raises: InvalidRequest for messages, and TypeError for options, that JSON cannot hold
     """
@@ -34,8 +36,7 @@ def cache_key(model: Model, request: Request) -> str:
         if name not in ("messages", "headers")
     }
     asked["messages"] = [_said(message) for message in request.messages]
-    asked["headers"] = {k.lower(): v for k, v in request.headers.items() if not carries_secret(k)}
-    whom = [_VERSION, model.provider.name, _address(model)]
+    whom = [_VERSION, model.provider.name, _address(model, request), _account(model, request)]
     return hashlib.sha256(msgspec.json.encode([*whom, asked], order="deterministic")).hexdigest()
 
 
@@ -45,9 +46,24 @@ def _said(message: Message) -> Any:
     return msgspec.json.decode(message_to_json(bare))
 
 
-def _address(model: Model) -> str:
-    """Where the model is asked; "" where that is found out only then."""
+def _address(model: Model, request: Request) -> str:
+    """Where the request goes, with region and project; as far as it is known before it is sent."""
+    provider = model.provider
+    address = model.base_url or ""
     try:
-        return model.provider.address(model.base_url)
+        address = provider.address(model.base_url)
+        http = provider.dialect.encode(request, provider=provider.name).http
+        return provider.route(address, http, request.model, os.environ).url
     except LLMStreamError:
-        return model.base_url or ""
+        return address  # the call itself says what is wrong
+
+
+def _account(model: Model, request: Request) -> dict[str, Any]:
+    """For whom it is asked."""
+    provider, key = model.provider, model._api_key
+    headers = {name: os.environ.get(variable) for name, variable in provider.header_env.items()}
+    headers |= {name.lower(): value for name, value in {**model._headers, **request.headers}.items()}
+    if key is None:
+        key = next((found for name in provider.key_env if (found := os.environ.get(name))), None)
+    variables = {name: os.environ.get(name) for name in provider.account_env}
+    return {"key": key if isinstance(key, str) else None, "headers": headers, "variables": variables}

@@ -21,11 +21,11 @@ class CacheStore(Protocol):
     """Gives what was put under a key."""
 
     async def get(self, key: str) -> bytes | None:
-        """What is there, or None. raises: OSError where it cannot be read"""
+        """What is there, or None. A mapping of the caller's may raise anything."""
         ...
 
     async def put(self, key: str, data: bytes) -> None:
-        """Keeps it, in place of what was there. raises: OSError where it cannot be written"""
+        """Keeps it, in place of what was there. A mapping of the caller's may raise anything."""
         ...
 
 
@@ -39,7 +39,10 @@ class _Memory:
         self._kept = kept
 
     async def get(self, key: str) -> bytes | None:
-        return self._kept.get(key)
+        found: object = self._kept.get(key)
+        if not isinstance(found, bytes | None):
+            raise TypeError(f"the mapping holds {type(found).__name__}, not bytes")
+        return found
 
     async def put(self, key: str, data: bytes) -> None:
         self._kept[key] = data

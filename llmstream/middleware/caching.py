@@ -30,7 +30,8 @@ def cache(kept: Kept) -> Middleware:
     Kept are whole answers only: none that failed, was left, or was cut by a limit or a filter. A
     replay has all events of the answer, usage included, at once; a `response-metadata` with
     {"llmstream": {"cached": true}} says that it is one. Requests are the same if provider, address,
-    model, messages, tools and settings are; keys do not count. Nothing is ever removed. Requests that
+    key, headers, model, messages, tools and settings are, so tenants with keys of their own share
+    nothing; a key that a function gives does not count. Nothing is ever removed. Requests that
     run side by side each ask, and the answer that ends last is kept.
 
     kept: a folder, with one file of JSON lines an answer (mode 0600: answers may be private), or a
@@ -94,7 +95,7 @@ async def _found(store: CacheStore, key: str) -> list[Event] | None:
         if data is None:
             return None
         events = _events(data)
-    except (OSError, LLMStreamError, ValueError) as error:
+    except Exception as error:  # the mapping is the caller's, and may raise anything
         _log.warning("the kept answer %s cannot be read, and the model is asked: %s", key, error)
         return None
     mark = ResponseMetadata(provider_metadata={"llmstream": {"cached": True}})
@@ -114,5 +115,5 @@ def _events(data: bytes) -> list[Event]:
 async def _put(store: CacheStore, key: str, data: bytes) -> None:
     try:
         await store.put(key, data)
-    except OSError as error:
+    except Exception as error:
         _log.warning("an answer cannot be kept: %s", error)

@@ -100,6 +100,7 @@ class Provider:
     key_env:      variables that may hold the key, the first one set wins
     auth:         how the key travels
     token_env:    variables that may hold a token instead, which travels as Bearer where no key is set
+    account_env:  further variables that say whose account is asked, for `cache`
     key_required: False for servers that run without one
     headers:      sent with every request
     header_env:   header name to the variable that may hold its value
@@ -121,6 +122,7 @@ class Provider:
     key_env: tuple[str, ...] = ()
     auth: Auth = bearer
     token_env: tuple[str, ...] = ()
+    account_env: tuple[str, ...] = ()
     key_required: bool = True
     headers: Mapping[str, str] = field(default_factory=dict)
     header_env: Mapping[str, str] = field(default_factory=dict)
@@ -210,6 +212,14 @@ class Provider:
             return ""
         scheme, _, rest = url.partition("://")
         return f'; did you mean base_url="{scheme}://{rest.partition("/")[0]}{usual}"?'
+
+    def learn(self, url: str, status: int, headers: Mapping[str, str], body: bytes) -> bool:
+        """Takes from a refusal what makes another attempt worthwhile; whether there was anything.
+
+        url:     of the request
+        headers: names in lower case
+        """
+        return False
 
     async def ready(self, model: str, key: str | None) -> str | None:
         """Called before a request that has no base_url of the caller's; `key` is what the caller gave.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
+from llmstream.chats.files import read_whole
 from llmstream.errors import InvalidRequest
 
 __all__ = ["Recording"]
@@ -25,9 +26,21 @@ _TYPES: Final = {
 }
 
 
+_DAY_S: Final = 24 * 3600.0
+
+_VERSION: Final = 1
+
+
 class _Meta(msgspec.Struct):
     content_type: str = ""
-    status: int = 200
+    status: Annotated[int, msgspec.Meta(ge=100, le=999)] = 200
+    version: int = _VERSION
+
+    def __post_init__(self) -> None:
+        if not self.content_type.isprintable():
+            raise ValueError("its content type holds a control character")
+        if self.version != _VERSION:
+            raise ValueError(f"it is of version {self.version}; this llmstream reads {_VERSION}")
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,18 +89,20 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
         timing_file = place / _TIMING if folder else place.with_name(f"{place.name}.{_TIMING}")
         meta_file = place / _META if folder else None
         try:
-            body = body_file.read_bytes()
+            body = read_whole(body_file)
             meta = _Meta()
             if meta_file is not None and meta_file.exists():
-                meta = msgspec.json.decode(meta_file.read_bytes(), type=_Meta)
+                meta = msgspec.json.decode(read_whole(meta_file), type=_Meta)
             timing: list[tuple[float, int]] = []
             if timing_file.exists():
-                timing = msgspec.json.Decoder(tuple[float, int]).decode_lines(timing_file.read_bytes())
+                timing = msgspec.json.Decoder(tuple[float, int]).decode_lines(read_whole(timing_file))
+            if any(seconds > _DAY_S for seconds, _ in timing):
+                raise ValueError("its timing is longer than a day")
         except OSError as error:
             raise InvalidRequest(
                 f"cannot read the recording {str(path)!r}: {error.strerror or error}"
             ) from None
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise InvalidRequest(f"{str(path)!r} is no recording: {error}") from None
         content_type = meta.content_type or _TYPES.get(body_file.suffix) or _guess(body)
         return cls(body=body, content_type=content_type, status=meta.status, timing=tuple(timing))

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -18,6 +19,7 @@ import msgspec
 from llmstream.errors import InvalidRequest
 from llmstream.events import Event, FinishReason, Usage
 from llmstream.request import Request
+from llmstream.tools.arity import takes
 
 __all__ = [
     "Break",
@@ -28,9 +30,11 @@ __all__ = [
     "Pace",
     "Refuse",
     "Script",
+    "ScriptFunction",
     "ScriptLike",
     "Stall",
     "Turn",
+    "as_script",
 ]
 
 
@@ -131,6 +135,42 @@ class ScriptLike(Protocol):
     def turn(self, request: Request, number: int) -> Turn:
         """The answer to a request."""
         ...
+
+
+ScriptFunction: TypeAlias = Callable[[Request], Turn | str] | Callable[[Request, int], Turn | str]
+"""What `ScriptLike.turn` does, as a plain function; one with a second parameter is given the number."""
+
+
+class _Function:
+    """A function as a script."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._counts = takes(function, 2)
+
+    def turn(self, request: Request, number: int) -> Turn:
+        """What the function gives; a text is a turn that says it.
+
+        raises: InvalidRequest where it gives something else
+        """
+        given = self._function(request, number) if self._counts else self._function(request)
+        if isinstance(given, str):
+            return Turn(text=given)
+        if not isinstance(given, Turn):
+            raise InvalidRequest(f"a script gives a Turn or a str, got {given!r}")
+        return given
+
+
+def as_script(given: ScriptLike | ScriptFunction) -> ScriptLike:
+    """A script, or a function that decides by the request.
+
+    raises: InvalidRequest where it is neither
+    """
+    if callable(getattr(given, "turn", None)):
+        return given  # type: ignore[return-value]  # a Protocol that is not checked at runtime
+    if not callable(given):
+        raise InvalidRequest(f"a script has a method turn(request, number), or is a function; got {given!r}")
+    return _Function(given)
 
 
 class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -42,7 +42,7 @@ from llmstream.simulator.paths import is_known_path, usual_path
 from llmstream.simulator.player import Player
 from llmstream.simulator.received import KeptRequests, Received
 from llmstream.simulator.recording import Recording
-from llmstream.simulator.script import Cut, Pace, Refuse, ScriptLike, Stall, Turn
+from llmstream.simulator.script import Cut, Pace, Refuse, ScriptFunction, ScriptLike, Stall, Turn, as_script
 from llmstream.simulator.socket_server import SocketServer, wants_socket
 from llmstream.simulator.utterance import Beat, utter
 
@@ -98,7 +98,7 @@ def default_dialects() -> list[Dialect]:
 class Simulator:
     """A vendor of all dialects, for demonstrations and tests. Use it with `async with`.
 
-    script:      what it says; the default uses the tools it is offered
+    script:      what it says, or a function of the request; the default uses the tools it is offered
     recordings:  answers of any request in order, the last one again and again, in place of a script
     speed:       of recordings; 1.0 is as it was, None without waiting
     dialects:    asked in order who takes a request; one whose name the path begins with goes first
@@ -118,7 +118,7 @@ class Simulator:
 
     def __init__(
         self,
-        script: ScriptLike | None = None,
+        script: ScriptLike | ScriptFunction | None = None,
         *,
         recordings: Recording | Iterable[Recording] = (),
         speed: float | None = 1.0,
@@ -139,7 +139,7 @@ class Simulator:
     ) -> None:
         check_bind(host, allow_remote=allow_remote)
         self.requests: list[Received] = []
-        self._script = script if script is not None else Demo()
+        self._script = as_script(script) if script is not None else Demo()
         self._recordings = [recordings] if isinstance(recordings, Recording) else list(recordings)
         self._speed = speed
         self._dialects = list(dialects) if dialects is not None else default_dialects()

@@ -146,7 +146,7 @@ class Answer:
             return start
         if response.status >= 400:
             body = await response.read_error()
-            raise self._plan.error_of(response.status, response.headers, body)
+            raise self._refusal(body)
         body = await response.read_all(_WHOLE_BYTES)
         streams = self._plan.content_type == "text/event-stream" and self._follow is None
         if streams and body.lstrip().startswith(_SSE_BEGINS):
@@ -319,6 +319,13 @@ class Answer:
             raise self._no_stream(body)
         self._watchdog.stop()
         return events
+
+    def _refusal(self, body: bytes) -> LLMStreamError:
+        plan, response = self._plan, self.response
+        error = plan.error_of(response.status, response.headers, body)
+        if plan.learn(response.url, response.status, response.headers, body):
+            error.retryable, error.retry_after_s = True, 0.0
+        return error
 
     def _no_stream(self, body: bytes) -> LLMStreamError:
         response = self.response

@@ -192,7 +192,9 @@ class Call:
         plan, steps = self._plan, self.steps
         steps.begin()
         budget = budget_of(plan.provider)
-        self._report = report = Reporter(plan.provider, plan.model, plan.call_id, plan.observe, plan.request)
+        self._report = report = Reporter(
+            plan.provider, plan.model, plan.call_id, plan.observe, plan.request, self._without_secrets
+        )
         if plan.kept is not None:
             self._reopener = Reopener(self, plan, plan.kept, report)
         if plan.continued is not None:

@@ -403,7 +403,8 @@ class EventStream(AsyncOnly, AnswerView):
         go on; call this again with what was decided.
 
         decisions: by the id of the call; True and False for `Approve()` and `Deny()`
-        raises:    InvalidRequest for a decision about a call that does not wait; DeadlineExceeded where
+        raises:    InvalidRequest for a decision about a call that does not wait, and for approved arguments
+                   that do not fit; DeadlineExceeded where
                    the total deadline passes, whose calls are cancelled and have results that say so
         """
         if not self._over:
@@ -411,7 +412,7 @@ class EventStream(AsyncOnly, AnswerView):
         if not self.pending_calls:
             return []
         begun, self._eager = self._eager, None
-        talk = self._conversation
+        talk, said = self._conversation, self._fold.partial
         total = asyncio.timeout_at(talk.deadline)
         try:
             async with total:
@@ -419,15 +420,23 @@ class EventStream(AsyncOnly, AnswerView):
                     decisions, approve=approve, begun=begun, context=talk.tool_context
                 )
         except BaseException as error:
+            self._show_as_run(said)
             self._answer()  # the calls that were cut off have results that say so
             if isinstance(error, TimeoutError) and total.expired():
                 raise DeadlineExceeded(
                     "the tools took longer than the total deadline of the stream", reason="total"
                 ) from None
             raise
+        self._show_as_run(said)
         if statuses:
             self._answer()
         return statuses
+
+    def _show_as_run(self, said: Message) -> None:
+        """The conversation has calls with the arguments that were approved, which may be others."""
+        messages, shown = self._conversation.messages, self._fold.partial
+        if shown is not said and messages and messages[-1] is said:
+            messages[-1] = shown
 
     def add_tool_results(self, *results: ToolResult) -> None:
         """Answers calls that the caller runs itself; when none is pending, the stream goes on.

@@ -337,6 +337,7 @@ class Model:
             provider=self.provider.name,
             decode_error=self.provider.decode_error,
             explain=self.provider.explain,
+            learn=self.provider.learn,
             content_type=self.provider.dialect.content_type,
             deadlines=given.get("deadlines") or self.deadlines,
             retry=given.get("retry") or self.retry,

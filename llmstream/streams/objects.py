@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Hashable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -17,12 +18,15 @@ from llmstream.structured.growth import Growth
 if TYPE_CHECKING:
     from llmstream.streams.event_stream import EventStream
 
-__all__ = ["CUT_SHORT", "Elements", "final_object", "growing_objects", "repair_words"]
+__all__ = ["CUT_SHORT", "Elements", "final_object", "growing_objects", "may_be_repaired", "repair_words"]
 
 CUT_SHORT = {
     "length": "The answer was cut off by max_output_tokens before it was whole.",
     "content-filter": "The answer was withheld by the vendor's content filter.",
 }
+_REPAIRED_CHARS: Final = 512 * 1024
+"""The longest answer that is sent back: about what the largest models can write at a time."""
+
 _UNTYPED = msgspec.json.Decoder()
 
 
@@ -48,6 +52,8 @@ async def growing_objects(
         events = read()
         try:
             async for event in events:
+                if growth.turn_due():
+                    await asyncio.sleep(0)
                 if isinstance(event, Retry):  # what came before it is void
                     growth, count = Growth(output), 0
                 for value in growth.feed(event):
@@ -63,7 +69,8 @@ async def growing_objects(
         try:
             final = stream.object
         except InvalidOutput as error:
-            if repair > 0 and stream.finish_reason not in (None, *CUT_SHORT):
+            reason = stream.finish_reason
+            if repair > 0 and reason not in (None, *CUT_SHORT) and may_be_repaired(stream.message):
                 repair -= 1
                 next_turn(Message.user(repair_words(error)))
                 continue
@@ -130,6 +137,11 @@ def final_object(message: Message, reason: str | None, output: Structured | None
     if reason in CUT_SHORT:
         raised = InvalidOutput(CUT_SHORT[reason], reason=reason)
     raise raised from None
+
+
+def may_be_repaired(message: Message) -> bool:
+    """Whether an answer is short enough to go back to the model, which has to write it again."""
+    return sum(len(part.text) for part in message.parts if isinstance(part, Text)) <= _REPAIRED_CHARS
 
 
 def repair_words(error: InvalidOutput) -> str:

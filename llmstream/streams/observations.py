@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections import Counter
@@ -23,9 +24,15 @@ __all__ = [
     "Observation",
     "Observe",
     "Watch",
+    "shown",
 ]
 
+_log: Final = logging.getLogger("llmstream")
+
 _CONTENT: Final = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
+_SHOWN_CHARS: Final = 256
+"""Ids of vendors have 20 to 80 characters."""
+
 _STEPS_PER_OCTAVE: Final = 8
 _SHORTEST_S: Final = 1e-7
 
@@ -123,7 +130,10 @@ One whose attribute `wants_content` is true is called with a `CallContent` as we
 
 
 class Watch:
-    """Notes the times of one call and tells an observer."""
+    """Notes the times of one call and tells an observer.
+
+    clean: takes keys out of what a vendor says, should it echo one
+    """
 
     def __init__(
         self,
@@ -133,6 +143,7 @@ class Watch:
         provider: str,
         model: str,
         request: Request | None = None,
+        clean: Callable[[str], str] = str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.paced_s = 0.0
@@ -140,7 +151,7 @@ class Watch:
         self.request_id: str | None = None
         self._observe = observe
         self._contents = Contents(request) if request is not None and wants_content(observe) else None
-        self._clock = clock
+        self._clock, self._clean = clock, clean
         self._call_id, self._provider, self._model = call_id, provider, model
         self._began = clock()
         self._first: float | None = None
@@ -209,10 +220,7 @@ class Watch:
         if self._over:
             return
         self._over = True
-        if self._contents is not None:
-            self._tell(
-                self._contents.so_far(call_id=self._call_id, provider=self._provider, model=self._model)
-            )
+        self._tell_content()
         now, first = self._clock(), self._first
         writing_s = now - first if first is not None else 0.0
         tokens = usage.output_tokens
@@ -228,8 +236,8 @@ class Watch:
                 error_code=error.code if error is not None else None,
                 left=left,
                 request_id=self.request_id,
-                response_id=self._metadata.id,
-                response_model=self._metadata.model_id,
+                response_id=self._shown(self._metadata.id),
+                response_model=self._shown(self._metadata.model_id),
                 time_to_first_s=first - self._began if first is not None else None,
                 inter_p50_s=_quantile(self._gaps, 0.5),
                 inter_p99_s=_quantile(self._gaps, 0.99),
@@ -239,8 +247,27 @@ class Watch:
             )
         )
 
+    def _shown(self, value: str | None) -> str | None:
+        return value and shown(value, self._clean)
+
+    def _tell_content(self) -> None:
+        """What was asked and answered, where it is wanted and can still be read."""
+        if self._contents is None:
+            return
+        try:
+            content = self._contents.so_far(call_id=self._call_id, provider=self._provider, model=self._model)
+        except Exception:  # a stream that is collected: its buffers may have been closed before it
+            _log.info("the content of a call that was dropped is not reported", exc_info=True)
+        else:
+            self._tell(content)
+
     def _tell(self, observation: Observation | CallContent) -> None:
         tell(self._observe, observation)
+
+
+def shown(value: str, clean: Callable[[str], str]) -> str:
+    """A name or id of a vendor's as observers and the log see it: without keys, at most 256 characters."""
+    return clean(value)[:_SHOWN_CHARS]
 
 
 def _step(gap_s: float) -> int:

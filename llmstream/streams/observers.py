@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -64,7 +65,7 @@ def tell(observe: Callable[[Any], object], observation: object) -> None:
     """Tells an observer; what it raises is logged and dropped."""
     try:
         observe(observation)
-    except Exception:
+    except (Exception, asyncio.CancelledError):  # called without await: no cancellation of ours comes here
         _log.exception("an observer failed at %s; the stream goes on", type(observation).__name__)
 
 

@@ -50,17 +50,19 @@ class Prepared(msgspec.Struct, frozen=True):
 def secrets_of(key: str | None, headers: Mapping[str, str], url: str = "") -> tuple[str, ...]:
     """What no error may show, longest first.
 
-    The key, what travels in headers and in a query under names of credentials, passwords of proxies.
+    The key, what travels in headers and in the address under names of credentials, passwords of proxies.
     """
-    from urllib.parse import unquote  # both are loaded with the first failure
+    from urllib.parse import unquote, urlsplit  # both are loaded with the first failure
 
     from llmstream.transport.proxies import proxy_secrets
 
-    found = {key or "", *proxy_secrets()}
+    found = {key or "", *proxy_secrets(), unquote(urlsplit(url).password or "")}
     for name, value in headers.items():
         # What is no text is refused with a typed error before it is sent.
         if isinstance(name, str) and isinstance(value, str) and carries_secret(name):
             found |= {value, value.rpartition(" ")[2]}  # also without the word Bearer
+            if name.lower() == "cookie":
+                found |= {cookie.partition("=")[2].strip() for cookie in value.split(";")}
     for parameter in url.partition("?")[2].split("&"):
         name, _, value = parameter.partition("=")
         if carries_secret(name) or name.lower() in _SECRET_PARAMETERS:
@@ -95,6 +97,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     request: what is asked, for observers that want content
     adapter:     fits requests to what the model refuses; None where refusals stand
     kept:        the ways to an answer that is kept, where it is to be read on after a break
+    learn:       takes from a refusal (URL, status, headers, body) what makes another attempt worthwhile
     follows:     whether `decoder` may make one of answers that are kept
     continued:   makes the next request, where the vendor cuts long answers and they are to be continued
     sockets:     how it goes over a WebSocket; None where it goes by HTTP
@@ -107,6 +110,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     decode_error: Callable[[int, dict[str, str], bytes], LLMStreamError]
     content_type: str
     explain: Callable[[LLMStreamError, HttpRequest], None] = lambda error, http: None
+    learn: Callable[[str, int, dict[str, str], bytes], bool] = lambda *_: False
     deadlines: Deadlines = Deadlines()
     retry: Retry = Retry()
     session: aiohttp.ClientSession | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
 from typing import Final
 
@@ -12,7 +12,7 @@ from llmstream.dialects.vendor_errors import request_id
 from llmstream.errors import LLMStreamError
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
 from llmstream.request import Request
-from llmstream.streams.observations import Observe, Watch
+from llmstream.streams.observations import Observe, Watch, shown
 from llmstream.usage import Usage
 
 __all__ = ["Reporter", "forget_logged"]
@@ -32,9 +32,10 @@ class Reporter:
 
     watch:   what the observer is told by; None without one
     headers: of the answer that was received last
+    clean:   takes keys out of what a vendor says
     """
 
-    __slots__ = ("_name", "_over", "headers", "watch")
+    __slots__ = ("_clean", "_name", "_over", "headers", "watch")
 
     def __init__(
         self,
@@ -43,10 +44,14 @@ class Reporter:
         call_id: str,
         observe: Observe | None,
         request: Request | None = None,
+        clean: Callable[[str], str] = str,
     ) -> None:
+        self._clean = clean
         self.watch: Watch | None = None
         if observe is not None:
-            self.watch = Watch(observe, call_id=call_id, provider=provider, model=model, request=request)
+            self.watch = Watch(
+                observe, call_id=call_id, provider=provider, model=model, request=request, clean=clean
+            )
         self._name = f"{provider}:{model}"
         self.headers: Mapping[str, str] = {}
         self._over = False
@@ -62,7 +67,7 @@ class Reporter:
         """The head of an answer is here."""
         self.headers = headers
         if self.watch is not None:
-            self.watch.request_id = request_id(headers)
+            self.watch.request_id = self._request_id()
 
     def changed(self, warnings: Iterable[Warning]) -> None:
         """What was left out or changed on the way to the vendor; once for each model and place of call.
@@ -82,7 +87,7 @@ class Reporter:
     def failed(self, attempt: int, error: LLMStreamError, wait_s: float | None) -> None:
         """An attempt came to nothing; `wait_s` until the next, None where there is none."""
         what = "no further attempt" if wait_s is None else f"the next in {wait_s:.2f} s"
-        which = _of_request(error.request_id or request_id(self.headers))
+        which = _of_request(error.request_id or self._request_id())
         _log.info("%s: attempt %d failed: %s; %s%s", self._name, attempt, error.code, what, which)
         if self.watch is not None:
             self.watch.attempt_failed(attempt, error, wait_s)
@@ -93,6 +98,11 @@ class Reporter:
         if self.watch is not None:
             self.watch.continuations += 1
 
+    def _request_id(self) -> str | None:
+        """The vendor's, as it may be shown: without keys that it echoes, and of bounded length."""
+        found = request_id(self.headers)
+        return found and shown(found, self._clean)
+
     def ended(self, attempts: int, usage: Usage, error: LLMStreamError | None, *, left: bool) -> None:
         """The call is over; said once."""
         if self._over:
@@ -100,7 +110,7 @@ class Reporter:
         self._over = True
         if _log.isEnabledFor(logging.INFO):
             how = error.code if error is not None else "left" if left else "finished"
-            which = (error.request_id if error is not None else None) or request_id(self.headers)
+            which = (error.request_id if error is not None else None) or self._request_id()
             _log.info("%s: %s%s%s", self._name, how, _of_tokens(usage), _of_request(which))
         if self.watch is not None:
             self.watch.finished(attempts, usage, error, left=left)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections.abc
-import re
 import types
 import typing
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -20,7 +19,10 @@ OutputMode: TypeAlias = Literal["json_schema", "tool", "prompt"]
 
 _SETS: Final = (set, frozenset, collections.abc.Set, collections.abc.MutableSet)
 _SEQUENCES: Final = (list, *_SETS, collections.abc.Sequence)
-_FENCED: Final = re.compile(r"```[a-zA-Z]*\s*\n(.*?)\n?\s*```", re.DOTALL)
+_FENCE: Final = "```"
+_ERROR_CHARS: Final = 400
+"""How much of a message of msgspec goes into an error, and back to the model."""
+
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
 
 
@@ -119,8 +121,8 @@ class Structured:
 
     def _invalid(self, error: Exception | None) -> InvalidOutput:
         if isinstance(error, msgspec.ValidationError):
-            words = f"The answer does not fit {self.format.name}: {error}."
-            return InvalidOutput(words, reason="schema")
+            message = f"The answer does not fit {self.format.name}: {_shortened(str(error))}."
+            return InvalidOutput(message, reason="schema")
         return InvalidOutput(f"The answer is not JSON: {error}.", reason="json")
 
 
@@ -151,12 +153,20 @@ def _converted(raw: Any, output_type: Any, schema: dict[str, Any]) -> Any:
 def _candidates(text: str) -> typing.Iterator[str]:
     """What may be the JSON in a text: all of it, what is fenced, or from its first brace to the last."""
     yield text.strip()
-    if "```" in text:
-        yield from (found.group(1) for found in _FENCED.finditer(text))
+    yield from _fenced(text)
     for opening, closing in ("{}", "[]"):
         begin, end = text.find(opening), text.rfind(closing)
         if 0 <= begin < end:
             yield text[begin : end + 1]
+
+
+def _fenced(text: str) -> typing.Iterator[str]:
+    """What stands between two code fences, behind a line that names at most a language."""
+    for piece in text.split(_FENCE)[1:-1]:  # one may close, or open: an inline fence needs no pair
+        info, line_end, block = piece.partition("\n")
+        info = info.strip()
+        if line_end and (not info or (info.isascii() and info.isalpha())):
+            yield block.strip()
 
 
 def _decoder(output_type: Any, wrapper: str | None) -> msgspec.json.Decoder[Any]:
@@ -191,6 +201,13 @@ def _name(output_type: Any) -> str:
     if typing.get_origin(output_type) in (typing.Union, types.UnionType, Literal, Annotated):
         return "response"
     return str(getattr(output_type, "__name__", "response"))
+
+
+def _shortened(message: str) -> str:
+    """A message of msgspec, which may quote a key of any length; the path is at its end."""
+    if len(message) <= _ERROR_CHARS:
+        return message
+    return f"{message[: _ERROR_CHARS // 2]}...{message[-_ERROR_CHARS // 2 :]}"
 
 
 def _without_empty_nulls(value: Any, schema: dict[str, Any]) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import itertools
 import typing
 import uuid
 from collections.abc import Callable
@@ -47,17 +48,27 @@ _ARRAYS: Final = (
 _OBJECTS: Final = (shapes.StructType, shapes.DataclassType, shapes.TypedDictType)
 
 
+_VISITED: Final = 16
+_CHARS_PER_UNIT: Final = 32
+
+
 class PartialValues:
-    """Snapshots of a growing value; what is whole is converted once and shared by them."""
+    """Snapshots of a growing value; what is whole is converted once and shared by them.
+
+    cost: of all snapshots so far, in members that were copied; one that is converted counts as 16
+          of them, 32 characters of a string that grows as one
+    """
 
     def __init__(self, output_type: Any) -> None:
         self._root = shapes.type_info(output_type)
+        self.cost = 0
         self._makers: dict[type, Callable[[dict[str, Any]], Any]] = {}
         # By the ids of the parser's containers, which are kept beside, so that no id comes twice:
         self._whole: dict[int, tuple[Any, Any]] = {}  # values of the closed ones
         self._before_last: dict[
             int, tuple[Any, list[Any]]
         ] = {}  # of arrays, the values of all elements but an open one
+        self._members: dict[int, _Members] = {}  # the same of open objects
 
     def of(self, raw: Any, parser: PartialJSON, *, last: bool) -> Any:
         """The value of the parsed JSON so far; UNSET while there is nothing of it to show."""
@@ -66,6 +77,8 @@ class PartialValues:
     def _value(self, raw: Any, shape: Any, parser: PartialJSON, last: bool) -> Any:
         """`last`: whether this is what came last, so that it may still be open."""
         if not isinstance(raw, dict | list):
+            if last and isinstance(raw, str):
+                self.cost += len(raw) // _CHARS_PER_UNIT
             return _leaf(raw, shape, growing=last and parser.growing)
         if id(raw) in self._whole:
             return self._whole[id(raw)][1]
@@ -77,6 +90,8 @@ class PartialValues:
         )
         if not is_open:
             self._whole[id(raw)] = raw, value
+            self._before_last.pop(id(raw), None)  # `_whole` has the container still
+            self._members.pop(id(raw), None)
         return value
 
     def _array(self, raw: list[Any], shape: Any, parser: PartialJSON, is_open: bool) -> Any:
@@ -85,7 +100,9 @@ class PartialValues:
         whole = self._before_last.setdefault(id(raw), (raw, []))[1]
         for index in range(len(whole), end):
             whole.append(self._value(raw[index], _item_shape(chosen, index), parser, False))
+            self.cost += _VISITED
         values = whole.copy()
+        self.cost += len(values)
         if 0 <= end < len(raw):
             last = self._value(raw[end], _item_shape(chosen, end), parser, True)
             if last is not UNSET:
@@ -93,21 +110,41 @@ class PartialValues:
         return values
 
     def _object(self, raw: dict[str, Any], shape: Any, parser: PartialJSON, is_open: bool) -> Any:
-        last = next(reversed(raw), None) if is_open else None
-        chosen = _chosen(raw, shape, last if parser.growing else None)
+        growing = parser.growing_key(raw)
+        chosen = _chosen(raw, shape, growing)
         if chosen is None:
             return UNSET
-        fields = _fields(chosen)
-        others = chosen.value_type if isinstance(chosen, shapes.DictType) else shapes.AnyType()
-        known: dict[str, Any] = {}
-        for key, inner in raw.items():
-            name, inner_shape = fields.get(key, (key, others))
-            if key not in fields and isinstance(chosen, _OBJECTS):
-                continue  # a tag, or a name that the type does not know
-            value = self._value(inner, inner_shape, parser, key == last)
-            if value is not UNSET:
-                known[name] = value
+        end = len(raw)
+        if is_open:  # the last member may change; where a key came again, that may be any of them
+            end = 0 if parser.repeated_keys else max(0, end - 1)
+        members = self._members.get(id(raw))
+        if members is None or members.read > end:
+            members = self._members[id(raw)] = _Members(raw, chosen)
+        self.cost += _VISITED * (len(raw) - members.read) + len(members.values)
+        for key, inner in itertools.islice(raw.items(), members.read, end):
+            self._add(members.values, members, key, inner, parser, last=False)
+        members.read = end
+        known = members.values.copy()
+        for key, inner in itertools.islice(raw.items(), end, None):
+            self._add(known, members, key, inner, parser, last=key == growing)
         return self._made(chosen, known)
+
+    def _add(
+        self,
+        known: dict[str, Any],
+        members: _Members,
+        key: Any,
+        inner: Any,
+        parser: PartialJSON,
+        *,
+        last: bool,
+    ) -> None:
+        name, shape = members.fields.get(key, (key, members.others))
+        if shape is None:
+            return  # a tag, or a name that the type does not know
+        value = self._value(inner, shape, parser, last)
+        if value is not UNSET:
+            known[name] = value
 
     def _made(self, shape: Any, known: dict[str, Any]) -> Any:
         if not isinstance(shape, shapes.StructType | shapes.DataclassType):
@@ -118,6 +155,29 @@ class PartialValues:
             maker = _struct_maker(shape) if struct else _dataclass_maker(shape)
             self._makers[shape.cls] = maker
         return maker(known)
+
+
+class _Members:
+    """Of one object, the values of all members but the last, while that may be open.
+
+    raw:    the parser's object, held so that its id stays its own
+    read:   how many members are in `values`, or were passed over
+    fields: own names and shapes by the names in JSON
+    others: the shape of what is no field; None where such members are passed over
+    """
+
+    __slots__ = ("fields", "others", "raw", "read", "values")
+
+    def __init__(self, raw: dict[str, Any], shape: Any) -> None:
+        self.raw = raw
+        self.values: dict[str, Any] = {}
+        self.read = 0
+        self.fields = _fields(shape)
+        self.others: Any = shapes.AnyType()
+        if isinstance(shape, shapes.DictType):
+            self.others = shape.value_type
+        elif isinstance(shape, _OBJECTS):
+            self.others = None
 
 
 def _struct_maker(shape: Any) -> Callable[[dict[str, Any]], Any]:

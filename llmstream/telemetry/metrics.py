@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from llmstream.agent import RunFinished, ToolFinished
 from llmstream.streams.observations import CallFinished
-from llmstream.telemetry.names import DURATION_BOUNDS_S, GAP_BOUNDS_S, RATE_BOUNDS, TOKEN_BOUNDS, whom
+from llmstream.telemetry.names import (
+    DURATION_BOUNDS_S,
+    GAP_BOUNDS_S,
+    RATE_BOUNDS,
+    TOKEN_BOUNDS,
+    tool_name,
+    whom,
+)
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter
 
 __all__ = ["Metrics"]
 
+_NAMES_PER_MODEL: Final = 8
+"""A model's name, and the dated ones that it stands for in the life of a process."""
+
 
 class Metrics:
     """The instruments of the conventions, and three of our own that begin with `llmstream.`."""
 
     def __init__(self, meter: Meter) -> None:
+        self._answering: dict[str, set[str]] = {}
         self._duration = meter.create_histogram(
             "gen_ai.client.operation.duration",
             unit="s",
@@ -55,7 +66,7 @@ class Metrics:
     def call(self, call: CallFinished) -> None:
         """A call is over."""
         about = whom("chat", call)
-        if call.response_model is not None:
+        if self._is_usual(call.model, call.response_model):
             about["gen_ai.response.model"] = call.response_model
         for kind, tokens in (("input", call.usage.input_tokens), ("output", call.usage.output_tokens)):
             if tokens is not None:
@@ -73,6 +84,18 @@ class Metrics:
             about["error.type"] = call.error_code
         self._duration.record(call.duration_s, about)
 
+    def _is_usual(self, asked: str, answered: str | None) -> bool:
+        """Whether the model that an answer names may be an attribute: each new one makes series of its own.
+
+        It has to begin like the one that was asked, which a dated name does, and be one of few.
+        """
+        if answered is None or not answered.startswith(asked):
+            return False
+        names = self._answering.setdefault(asked, set())
+        if len(names) < _NAMES_PER_MODEL:
+            names.add(answered)
+        return answered in names
+
     def run(self, run: RunFinished) -> None:
         """A run is over."""
         about = {"gen_ai.operation.name": "invoke_agent"}
@@ -84,7 +107,7 @@ class Metrics:
 
     def tool(self, tool: ToolFinished) -> None:
         """A tool is over."""
-        about = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool.name}
+        about = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool_name(tool)}
         if tool.error_type is not None:
             about["error.type"] = tool.error_type
         self._duration.record(tool.duration_s, about)

@@ -9,8 +9,10 @@ __all__ = [
     "GAP_BOUNDS_S",
     "RATE_BOUNDS",
     "TOKEN_BOUNDS",
+    "bounded",
     "known",
     "provider_name",
+    "tool_name",
     "whom",
 ]
 
@@ -29,6 +31,8 @@ _NAMES: Final = {
     "xai": "x_ai",
     "xai-responses": "x_ai",
 }
+
+_MAX_CHARS: Final = 256
 
 DURATION_BOUNDS_S: Final = (
     0.01,
@@ -75,6 +79,26 @@ def whom(operation: str, asked: Asked) -> dict[str, Any]:
         "gen_ai.system": name,
         "gen_ai.request.model": asked.model,
     }
+
+
+class Run(Protocol):
+    """A call of a tool."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_known(self) -> bool: ...
+
+
+def tool_name(call: Run) -> str:
+    """The tool's name; one word for all names that the model invented, which may be any number."""
+    return call.name if call.is_known else "_OTHER"
+
+
+def bounded(value: str) -> str:
+    """What the other side chose, short enough for an attribute."""
+    return value[:_MAX_CHARS]
 
 
 def known(attributes: dict[str, Any]) -> dict[str, Any]:

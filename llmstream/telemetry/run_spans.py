@@ -6,7 +6,8 @@ from contextvars import Token
 from typing import TYPE_CHECKING, Any
 
 from llmstream.agent import RunFinished, RunStarted, ToolContent, ToolFinished, ToolStarted
-from llmstream.telemetry.names import known, whom
+from llmstream.telemetry.content import cut
+from llmstream.telemetry.names import bounded, known, tool_name, whom
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -66,15 +67,15 @@ class RunSpans:
 
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": tool.name,
-            "gen_ai.tool.call.id": tool.tool_call_id,
+            "gen_ai.tool.name": bounded(tool.name),
+            "gen_ai.tool.call.id": bounded(tool.tool_call_id),
             "gen_ai.tool.type": "function",
             "gen_ai.tool.description": tool.description or None,
             "llmstream.step": tool.step,
         }
         run = self._runs.get(tool.run_id)
         span = self._tracer.start_span(
-            f"execute_tool {tool.name}",
+            f"execute_tool {tool_name(tool)}",
             context=None if run is None else set_span_in_context(run),
             attributes=known(attributes),
         )
@@ -85,8 +86,9 @@ class RunSpans:
         """What went in and came out."""
         found = self._tools.get((tool.run_id, tool.tool_call_id))
         if found is not None:
-            said = {"gen_ai.tool.call.arguments": tool.arguments, "gen_ai.tool.call.result": tool.result}
-            found[0].set_attributes(known(said))
+            result = None if tool.result is None else cut(tool.result)
+            content = {"gen_ai.tool.call.arguments": cut(tool.arguments), "gen_ai.tool.call.result": result}
+            found[0].set_attributes(known(content))
 
     def tool_finished(self, tool: ToolFinished) -> None:
         """It is over, in the same task."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Recording,
         Refuse,
         Script,
+        ScriptFunction,
         ScriptLike,
         Simulator,
         Stall,
@@ -43,23 +44,28 @@ if TYPE_CHECKING:
         gzipped,
         head,
     )
+    from llmstream.testing.in_thread import in_thread
     from llmstream.testing.leaks import no_leaks
     from llmstream.testing.recorder import record
-    from llmstream.testing.scripted import ScriptedModel
+    from llmstream.testing.scripted import ScriptedModel, UnscriptedRequest
     from llmstream.testing.spoiling import Chaos, chaos
+    from llmstream.transport.forbidding import requests_forbidden
 
 _MODULES = {
     "llmstream.simulator": (
-        "Break Call Continue Cut Fault Pace Received Recording Refuse Script ScriptLike Simulator Stall Turn"
+        "Break Call Continue Cut Fault Pace Received Recording Refuse Script ScriptFunction ScriptLike "
+        "Simulator Stall Turn"
     ),
     "llmstream.testing.bodies": "check_stream cuts decode_body",
     "llmstream.testing.clock": "VirtualClock",
     "llmstream.testing.conformance": "assert_dialect_conforms",
     "llmstream.testing.faults": "Do FaultServer Flood Step Trickle answered chunked gzipped head",
+    "llmstream.testing.in_thread": "in_thread",
     "llmstream.testing.leaks": "no_leaks",
     "llmstream.testing.recorder": "record",
-    "llmstream.testing.scripted": "ScriptedModel",
+    "llmstream.testing.scripted": "ScriptedModel UnscriptedRequest",
     "llmstream.testing.spoiling": "Chaos chaos",
+    "llmstream.transport.forbidding": "requests_forbidden",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
@@ -78,6 +84,7 @@ __all__ = [
     "Recording",
     "Refuse",
     "Script",
+    "ScriptFunction",
     "ScriptLike",
     "ScriptedModel",
     "Simulator",
@@ -85,6 +92,7 @@ __all__ = [
     "Step",
     "Trickle",
     "Turn",
+    "UnscriptedRequest",
     "VirtualClock",
     "answered",
     "assert_dialect_conforms",
@@ -95,8 +103,10 @@ __all__ = [
     "decode_body",
     "gzipped",
     "head",
+    "in_thread",
     "no_leaks",
     "record",
+    "requests_forbidden",
 ]
 
 

@@ -1,8 +1,9 @@
-"""The pytest plugin: servers, a clock and leak checks for async tests, by fixture and marker.
+"""The pytest plugin: servers, a clock and leak checks, by fixture and marker; and no real requests.
 
 pytest loads it in every run of a project that has llmstream, so it imports nothing of it before a test asks.
 What a fixture gives is started inside the test's own loop, just before its first line, and ended after its
-last: so it works with pytest-asyncio and with anyio alike.
+last: so it works with pytest-asyncio and with anyio alike. Of a test that is not async, servers run in a
+thread with a loop of their own; a clock and leak checks are of the test's loop, so such a test has none.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Generator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "llm_fault_server",
     "llm_no_leaks",
+    "llm_no_requests",
     "llm_recording",
     "llm_simulator",
     "llm_virtual_clock",
@@ -37,11 +39,31 @@ _MARKERS = (
     "llm_fault_server(*scripts): what each connection of the fixture llm_fault_server gets",
     "llm_no_leaks(within_s=1.0): the test fails where it leaves tasks, sockets or threads behind",
     "llm_virtual_clock: the loop's time jumps over waits",
+    "llm_real_requests: the test may send real requests where the ini option llm_forbid_requests says no",
 )
 _WITHIN = pytest.StashKey[list[tuple[int, "_Context"]]]()
 _LEAKS, _CLOCK, _SERVER = range(3)  # entered in this order: nothing of a server may be left
 
 _Context = AbstractAsyncContextManager[Any] | AbstractContextManager[Any]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Makes the ini option known."""
+    parser.addini(
+        "llm_forbid_requests", "llmstream sends no request to another machine", type="bool", default=False
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Forbids real requests, from the test's first fixture to its last, where the project wants that."""
+    allowed = item.get_closest_marker("llm_real_requests") is not None
+    if allowed or not item.config.getini("llm_forbid_requests"):
+        return (yield)
+    from llmstream.transport.forbidding import requests_forbidden
+
+    with requests_forbidden():
+        return (yield)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -57,9 +79,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if not contexts or not isinstance(item, pytest.Function):
         return (yield)
     test = item.obj
-    if not inspect.iscoroutinefunction(test):
-        pytest.fail("llmstream's fixtures are for tests that are `async def`", pytrace=False)
-    item.obj = _inside(test, [context for _, context in sorted(contexts, key=lambda pair: pair[0])])
+    contexts.sort(key=lambda pair: pair[0])
+    if inspect.iscoroutinefunction(test):
+        item.obj = _inside(test, [context for _, context in contexts])
+    else:
+        item.obj = _beside(test, contexts)
     try:
         return (yield)
     finally:
@@ -92,6 +116,23 @@ def _inside(test: Callable[..., Any], contexts: list[_Context]) -> Callable[...,
                 else:
                     stack.enter_context(context)
             await test(*args, **kwargs)
+
+    return run
+
+
+def _beside(test: Callable[..., Any], contexts: list[tuple[int, _Context]]) -> Callable[..., Any]:
+    """A test that is not async, with its servers in threads."""
+    if any(order != _SERVER for order, _ in contexts):
+        pytest.fail("llm_no_leaks and llm_virtual_clock are for tests that are `async def`", pytrace=False)
+
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        from llmstream.testing.in_thread import in_thread
+
+        with ExitStack() as stack:
+            for _, server in contexts:
+                stack.enter_context(in_thread(server))  # type: ignore[arg-type]  # servers are async
+            test(*args, **kwargs)
 
     return run
 
@@ -155,6 +196,15 @@ def llm_fault_server(request: pytest.FixtureRequest) -> FaultServer:
     server = FaultServer(*marker.args)
     _enter(request, _SERVER, server)
     return server
+
+
+@pytest.fixture
+def llm_no_requests() -> Generator[None]:
+    """No request leaves this machine while the test runs; see `requests_forbidden`."""
+    from llmstream.transport.forbidding import requests_forbidden
+
+    with requests_forbidden():
+        yield
 
 
 @pytest.fixture

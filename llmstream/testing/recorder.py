@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import re
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -10,14 +12,20 @@ from typing import Final, Unpack
 
 import msgspec
 
-from llmstream.errors import DeadlineExceeded, LLMStreamError
+from llmstream.errors import DeadlineExceeded, LimitExceeded, LLMStreamError
 from llmstream.simulator import Recording
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options, Prompt
 from llmstream.transport.http import Response, send
 from llmstream.transport.watchdog import deadline_error
 
-__all__ = ["record"]
+__all__ = ["MAX_BYTES", "record"]
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""The longest recorded answers, with images in them, are a few megabytes."""
+
+_SHORTEST_BASE64: Final = 8
+"""Shorter ones may stand in any text."""
 
 _HOUR_S: Final = 3600.0
 
@@ -28,16 +36,19 @@ async def record(
     folder: str | Path,
     *,
     scrub: Iterable[str] = (),
+    max_bytes: int = MAX_BYTES,
     clock: Callable[[], float] = time.monotonic,
     **options: Unpack[Options],
 ) -> Recording:
     """Asks once and keeps the answer in a folder: `response.bin`, `timing.jsonl`, `meta.json`.
 
     A refusal is kept as well, with its status. Nothing of the request is kept, and of the headers
-    only the content type. The key, where an answer echoes it, is overwritten with asterisks.
+    only the content type. The key, where an answer echoes it, is overwritten with asterisks: as it is,
+    and as JSON, URLs and base64 spell it.
 
-    scrub:  other texts that nobody may see, overwritten in the same way
-    raises: LLMStreamError where there is no answer; where one breaks off, after what came is kept
+    scrub:     other texts that nobody may see, overwritten in the same way
+    max_bytes: of the body; LimitExceeded is raised behind them
+    raises:    LLMStreamError where there is no answer; where one breaks off, after what came is kept
     """
     request = model.request(prompt, **options)
     prepared = await model._prepare(request, "recorded")
@@ -51,16 +62,18 @@ async def record(
     try:
         async with asyncio.timeout(limit_s):
             response = await send(http, deadlines, model._session)
-            failure = await _read(response, pieces, timing, clock)
+            failure = await _read(response, pieces, timing, clock, max_bytes)
     except DeadlineExceeded:  # a TimeoutError too, but of the connection
         raise
     except TimeoutError:
         failure = deadline_error("total", limit_s)
         if response is None:
             raise failure from None
+    hidden = sorted(filter(None, {*secrets, *scrub}), key=len, reverse=True)
+    content_type = response.headers.get("content-type", "").encode("utf-8", "replace")
     recording = Recording(
-        body=_overwritten(b"".join(pieces), {*secrets, *scrub}),
-        content_type=response.headers.get("content-type", ""),
+        body=_overwritten(b"".join(pieces), hidden),
+        content_type=_overwritten(content_type, hidden).decode("utf-8", "replace"),
         status=response.status,
         timing=tuple(timing),
     )
@@ -71,12 +84,19 @@ async def record(
 
 
 async def _read(
-    response: Response, pieces: list[bytes], timing: list[tuple[float, int]], clock: Callable[[], float]
+    response: Response,
+    pieces: list[bytes],
+    timing: list[tuple[float, int]],
+    clock: Callable[[], float],
+    max_bytes: int,
 ) -> LLMStreamError | None:
     """Reads the body to its end; gives the error in which it broke off, if it did."""
-    begun = clock()
+    begun, left = clock(), max_bytes
     try:
         while piece := await response.read():
+            if len(piece) > left:
+                return LimitExceeded(f"the answer is longer than {max_bytes} bytes; pass a larger max_bytes")
+            left -= len(piece)
             pieces.append(piece)
             timing.append((round(clock() - begun, 6), len(piece)))
     except LLMStreamError as error:
@@ -88,16 +108,52 @@ async def _read(
 
 def _overwritten(body: bytes, secrets: Iterable[str]) -> bytes:
     """The body with asterisks in place of secrets, as long as before, so that the timing still fits."""
-    for secret in sorted(filter(None, secrets), key=len, reverse=True):
-        found = secret.encode()
-        body = body.replace(found, b"*" * len(found))
+    for secret in secrets:
+        body = _spelled(secret).sub(lambda found: b"*" * len(found[0]), body)
+        for core in _in_base64(secret):
+            body = body.replace(core, b"*" * len(core))
     return body
+
+
+def _spelled(secret: str) -> re.Pattern[bytes]:
+    """A secret with each character as it is, escaped as in JSON, or quoted as in a URL."""
+    return re.compile(b"".join(map(_spellings, secret)))
+
+
+def _spellings(char: str) -> bytes:
+    plain = char.encode("utf-8", "surrogatepass")
+    units = char.encode("utf-16-be", "surrogatepass").hex()
+    escaped = b"".join(rb"\\u" + _any_case(units[i : i + 4]) for i in range(0, len(units), 4))
+    quoted = b"".join(b"%" + _any_case(f"{byte:02x}") for byte in plain)
+    return b"(?:" + b"|".join([re.escape(plain), rb"\\" + re.escape(plain), escaped, quoted]) + b")"
+
+
+def _any_case(digits: str) -> bytes:
+    return "".join(f"[{d}{d.upper()}]" if d.isalpha() else d for d in digits).encode()
+
+
+def _in_base64(secret: str) -> Iterable[bytes]:
+    """What of the base64 of a text that holds the secret is the secret's alone, at each place in a group."""
+    raw = secret.encode("utf-8", "surrogatepass")
+    for before in range(3):
+        begin, end = -(-before * 8 // 6), (before + len(raw)) * 8 // 6
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            core = encode(b"\0" * before + raw)[begin:end]
+            if len(core) >= _SHORTEST_BASE64:
+                yield core
 
 
 def _write(recording: Recording, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     lines = [msgspec.json.encode(moment) for moment in recording.timing]
     meta = {"content_type": recording.content_type, "status": recording.status}
-    (folder / "response.bin").write_bytes(recording.body)
-    (folder / "timing.jsonl").write_bytes(b"".join([line + b"\n" for line in lines]))
-    (folder / "meta.json").write_bytes(msgspec.json.encode(meta) + b"\n")
+    _put(folder / "response.bin", recording.body)
+    _put(folder / "timing.jsonl", b"".join([line + b"\n" for line in lines]))
+    _put(folder / "meta.json", msgspec.json.encode(meta) + b"\n")
+
+
+def _put(path: Path, data: bytes) -> None:
+    """Writes a new file in place of what was there; a link that somebody planted is not followed."""
+    path.unlink(missing_ok=True)
+    with open(path, "xb") as file:
+        file.write(data)

@@ -7,44 +7,59 @@ import uuid
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+import msgspec
+
+from llmstream.dialects.json_text import is_json
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import ConnectionLost, IncompleteStream, InvalidRequest, LLMStreamError, error_from_info
-from llmstream.events import Event, Finish, Usage
+from llmstream.events import Event, Finish, OtherWarning, StreamStart, ToolCall, Usage
 from llmstream.grammar import Guard
 from llmstream.providers.base import Provider
 from llmstream.request import Request
-from llmstream.simulator import Cut, Refuse, Script, ScriptLike, Stall, Turn
+from llmstream.simulator import Cut, Refuse, Script, ScriptFunction, ScriptLike, Stall, Turn
+from llmstream.simulator.script import as_script
 from llmstream.simulator.utterance import estimated_tokens, utter
 from llmstream.streams.call import Call
+from llmstream.streams.history import is_plain, mended
 from llmstream.streams.model import Model
 from llmstream.streams.observations import Observe, Watch
+from llmstream.streams.observers import joined
 from llmstream.streams.options import Options
 from llmstream.transport.limiter import Limiter, Permit
 
-__all__ = ["ScriptedModel"]
+__all__ = ["ScriptedModel", "UnscriptedRequest"]
 
 _NAME = "scripted"
 
 
+class UnscriptedRequest(AssertionError):
+    """A scripted model was asked more often than its script has turns."""
+
+
 class ScriptedModel(Model):
-    """Stands where a `Model` is wanted and answers from turns, in order; after the last, the last again.
+    """Stands where a `Model` is wanted and answers from turns, in order; asked once more, the test fails.
 
     Pace is ignored: an answer is there at once, one event at a time. Deadlines and retries have
     nothing to do, so a refusal is an error at the first attempt. For those, for a stall or for
     the bytes on the wire use `Simulator`.
 
-    turns:    texts, `Turn`s, or one `ScriptLike` that decides by the request
+    turns:    texts, `Turn`s, or one script that decides by the request: a function of the request (and
+              of the number of requests before it) that gives a text or a `Turn`, or a `ScriptLike`
+    repeat_last: after the last turn the last again, in place of UnscriptedRequest
     limiter:  calls stand in line for it, as those of any `Model` do
     observe:  is told of calls, as by any `Model`
-    requests: what it was asked, in order
-    raises:   InvalidRequest where there are no turns, or a script is one of several
+    requests: what it was asked, in order, with the conversation as a vendor would be sent it: where it
+              had to be repaired, as for any `Model`, repaired
+    raises:   InvalidRequest where there are no turns, or a script is one of several; when asked,
+              UnscriptedRequest, an AssertionError
     """
 
     def __init__(
         self,
-        *turns: str | Turn | ScriptLike,
+        *turns: str | Turn | ScriptLike | ScriptFunction,
         model: str = _NAME,
+        repeat_last: bool = False,
         limiter: Limiter | None = None,
         observe: Observe | None = None,
     ) -> None:
@@ -53,22 +68,53 @@ class ScriptedModel(Model):
         super().__init__(f"{_NAME}:{model}", provider=provider, limiter=limiter, observe=observe)
         self.requests: list[Request] = []
         self._script = _script(turns)
+        self._turns = _count(turns, repeat_last)
+
+    def assert_exhausted(self) -> None:
+        """Fails where a turn was never asked for, or one was that there is none of.
+
+        Also where the library or the application caught the UnscriptedRequest, as that of a sub-agent.
+
+        raises: AssertionError; InvalidRequest for a script that has no last turn
+        """
+        if self._turns is None:
+            raise InvalidRequest("a script that decides by the request, or repeats its last turn, has no end")
+        if len(self.requests) != self._turns:
+            raise AssertionError(f"{len(self.requests)} requests were made of the {self._turns} scripted")
 
     def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
         """The answer to one request."""
         number = len(self.requests)
+        warnings: list[OtherWarning] = []
+        if not is_plain(request.messages):
+            messages, warnings = mended(request.messages)
+            request = msgspec.structs.replace(request, messages=tuple(messages))
         self.requests.append(request)
+        if self._turns is not None and number >= self._turns:
+            raise UnscriptedRequest(
+                f"request {number + 1} of a ScriptedModel that has {self._turns} turns. Script one more, or "
+                f"pass repeat_last=True. It ends in: {_ending(request)}"
+            )
         watch: Watch | None = None
-        if self.observe is not None:
-            watch = Watch(self.observe, call_id=str(uuid.uuid4()), provider=_NAME, model=request.model)
-        return _ScriptedCall(self._script.turn(request, number), request, number, watch, self.limiter)
+        observe = joined(self.observe, (options or {}).get("observe"))
+        if observe is not None:
+            call_id = str(uuid.uuid4())
+            watch = Watch(observe, call_id=call_id, provider=_NAME, model=request.model, request=request)
+        turn = self._script.turn(request, number)
+        return _ScriptedCall(turn, request, number, watch, self.limiter, warnings)
 
 
 class _ScriptedCall(Call):
     """The events of one turn, where else a response is read; of `Call` only what a reader uses."""
 
     def __init__(
-        self, turn: Turn, request: Request, number: int, watch: Watch | None, limiter: Limiter | None
+        self,
+        turn: Turn,
+        request: Request,
+        number: int,
+        watch: Watch | None,
+        limiter: Limiter | None,
+        warnings: list[OtherWarning],
     ) -> None:
         if isinstance(turn.fault, Stall):
             raise InvalidRequest("a scripted model cannot stall; use Simulator, whose clients have deadlines")
@@ -76,7 +122,7 @@ class _ScriptedCall(Call):
         self.attempts = 1
         self.retried: list[LLMStreamError] = []
         self._usage = Usage()
-        self._events = self._said(turn, request, number)
+        self._events = self._said(turn, request, number, warnings)
         self._asked_tokens = _asked_tokens(request)
         self._watch = watch
         self._limiter = limiter
@@ -124,13 +170,16 @@ class _ScriptedCall(Call):
         if self._begun and self._watch is not None:
             self._watch.finished(self.attempts, self._usage, self.error, left=left)
 
-    def _said(self, turn: Turn, request: Request, number: int) -> Iterator[Event]:
+    def _said(
+        self, turn: Turn, request: Request, number: int, warnings: list[OtherWarning]
+    ) -> Iterator[Event]:
         guard = Guard()
-        yield from guard.start()
+        for event in guard.start():
+            yield StreamStart([*warnings]) if warnings and isinstance(event, StreamStart) else event
         failure = _failure(turn)
         if not isinstance(turn.fault, Refuse):
             for beat in utter(turn, request, number=number):
-                yield from self._noted(guard.feed([beat.event]))
+                yield from self._noted(guard.feed([_flagged(beat.event)]))
         ending = self._noted(guard.close(self._usage, failure.info))
         if guard.errors:
             self.error = error_from_info(guard.errors[0])
@@ -145,6 +194,21 @@ class _ScriptedCall(Call):
             if isinstance(event, Finish):
                 self._usage = event.usage
         return events
+
+
+def _flagged(event: Event) -> Event:
+    """A call whose input is no JSON is marked, as the decoder of a wire marks it."""
+    if isinstance(event, ToolCall) and not event.invalid and not is_json(event.input):
+        return msgspec.structs.replace(event, invalid=True)
+    return event
+
+
+def _ending(request: Request) -> str:
+    """The last message of a request, for people."""
+    last = request.messages[-1]
+    calls = [result.name or result.tool_call_id for result in last.tool_results]
+    said = f"results of {', '.join(calls)}" if calls else repr(last.text_content[:200])
+    return f"{last.role}: {said}"
 
 
 def _asked_tokens(request: Request) -> float:
@@ -165,9 +229,16 @@ def _failure(turn: Turn) -> LLMStreamError:
             return IncompleteStream("the answer broke off, as the script says", provider=_NAME)
 
 
-def _script(turns: Iterable[str | Turn | ScriptLike]) -> ScriptLike:
+def _count(turns: tuple[object, ...], repeat_last: bool) -> int | None:
+    """After how many turns a request is one too many; None for never."""
+    if repeat_last or not all(isinstance(turn, str | Turn) for turn in turns):
+        return None
+    return len(turns)
+
+
+def _script(turns: Iterable[str | Turn | ScriptLike | ScriptFunction]) -> ScriptLike:
     said: list[Turn] = []
-    scripts: list[ScriptLike] = []
+    scripts: list[ScriptLike | ScriptFunction] = []
     for turn in turns:
         match turn:
             case str():
@@ -177,7 +248,7 @@ def _script(turns: Iterable[str | Turn | ScriptLike]) -> ScriptLike:
             case _:
                 scripts.append(turn)
     if len(scripts) == 1 and not said:
-        return scripts[0]
+        return as_script(scripts[0])
     if scripts or not said:
         raise InvalidRequest("a scripted model wants texts and turns, at least one, or one script alone")
     return Script(tuple(said))

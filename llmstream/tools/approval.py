@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -19,7 +19,29 @@ __all__ = ["Approve", "Approver", "Deny", "PendingCall", "as_decision", "asked",
 
 @dataclass(frozen=True, slots=True)
 class Approve:
-    """The call may run, with just the arguments that were shown."""
+    """The call may run, with the arguments that were shown or with those given here.
+
+    arguments: by name, in place of those that were shown; the tool's schema holds for them, and the
+               history has them, so that the model reads what ran. None changes nothing
+    note:      for the tool, which reads it in `ToolContext.note`; the model never sees it
+
+    raises: InvalidRequest for arguments that are no mapping or that JSON cannot hold
+    """
+
+    arguments: Mapping[str, Any] | None = None
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.note, str):
+            raise InvalidRequest(f"Approve(note=...) is a str, got {self.note!r}")
+        if self.arguments is None:
+            return
+        if not isinstance(self.arguments, Mapping):
+            raise InvalidRequest(f"Approve(arguments=...) is a dict by name, got {self.arguments!r}")
+        try:
+            msgspec.json.encode(dict(self.arguments))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidRequest(f"Approve(arguments=...) has what JSON cannot hold: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import anyio
@@ -16,7 +17,14 @@ from llmstream.tools.approval import Approve, Approver, Deny, PendingCall, asked
 from llmstream.tools.context import ToolContext
 from llmstream.tools.function import AnyTool, as_tools
 from llmstream.tools.outcome import ToolOutcome
-from llmstream.tools.running import CANCELLED, approval_needed, find_tool, run_call, tool_limiters
+from llmstream.tools.running import (
+    CANCELLED,
+    approval_needed,
+    as_approved,
+    find_tool,
+    run_call,
+    tool_limiters,
+)
 from llmstream.tools.status import ToolCallStatus
 from llmstream.tools.tasks import finished
 from llmstream.tools.tool import Tool
@@ -33,6 +41,7 @@ class CallTasks:
     """Who starts a call here has to see to `aclose`, which cancels what still runs and waits for its cleanup.
 
     statuses:    of the calls that are done, in the order of ending
+    edited:      calls that were approved with other arguments, by id
     limit:       how many run at once
     on_result:   is told of each call as it ends
     on_progress: is given what an async generator yields, with its call
@@ -49,6 +58,7 @@ class CallTasks:
         context: ContextOf | None = None,
     ) -> None:
         self.statuses: dict[str, ToolCallStatus] = {}
+        self.edited: dict[str, ToolCall] = {}
         self.on_result = on_result
         self._tools = as_tools(tools)
         self._limit = anyio.CapacityLimiter(max(1, limit))
@@ -108,17 +118,26 @@ class CallTasks:
         async with AsyncExitStack() as turn:
             if call.name in self._turns:
                 await turn.enter_async_context(self._turns[call.name])
-            if decision is None and await approval_needed(call, self._tools):
+            if decision is None and await approval_needed(call, self._tools, self._context):
                 decision = await asked(approve, PendingCall(call.id, call.name, call.arguments, call.id))
                 if decision is None:
                     return
             if isinstance(decision, Deny):
                 status = denied(call, decision)
             else:
-                await turn.enter_async_context(self._limit)
                 context = self._context_of(call)
+                if decision is not None:
+                    call = self._approved(call, decision)
+                    context = replace(context or ToolContext(call.id, call.name), note=decision.note)
+                await turn.enter_async_context(self._limit)
                 status = await run_call(call, self._tools, on_progress=self._on_progress, context=context)
         self._keep(status)
+
+    def _approved(self, call: ToolCall, decision: Approve) -> ToolCall:
+        changed = as_approved(call, decision, self._tools)
+        if changed is not call:
+            self.edited[call.id] = changed
+        return changed
 
     def _context_of(self, call: ToolCall) -> ToolContext | None:
         found = find_tool(call.name, self._tools)

@@ -8,9 +8,18 @@ import types
 import typing
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from llmstream.chats.message import Message
+
+if TYPE_CHECKING:  # a default (PEP 696) is what type checkers know, and Python from 3.13 on
+    from typing_extensions import TypeVar
+
+    App = TypeVar("App", default=Any)
+else:
+    from typing import TypeVar
+
+    App = TypeVar("App")
 
 __all__ = ["ToolContext", "is_context"]
 
@@ -20,14 +29,17 @@ async def _nowhere(value: Any) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolContext:
+class ToolContext(Generic[App]):
     """Given to the parameter of a tool that is annotated with it; the model never sees that parameter.
+
+    `ToolContext[Shop]` tells a type checker what `app` is; nothing is checked when the tool runs.
 
     call_id:   the id of the call
     tool_name: what the model called
     step:      the step of the run, from 0
     messages:  the conversation as it was when the call began; copies
     deadline:  when the whole run has to be over, in the event loop's time; None where it need not
+    note:      what the person who approved the call said to the tool; "" where nobody did
     app:       the application's own object, as given to `Agent(context=...)` or `stream(context=...)`
     continued: where a call that asks a sub-agent goes on from; of all others None
     """
@@ -37,7 +49,8 @@ class ToolContext:
     step: int = 0
     messages: tuple[Message, ...] = ()
     deadline: float | None = None
-    app: Any = None
+    app: App = None  # type: ignore[assignment]  # where no agent gave one
+    note: str = ""
     continued: Any = field(default=None, repr=False, compare=False)
     reporter: Callable[[Any], Awaitable[None]] = field(default=_nowhere, repr=False, compare=False)
 
@@ -60,4 +73,5 @@ def is_context(annotation: Any) -> bool:
     """Whether a parameter so annotated asks for the context: `ToolContext`, or that or None."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         return any(is_context(choice) for choice in typing.get_args(annotation))
-    return inspect.isclass(annotation) and issubclass(annotation, ToolContext)
+    found = typing.get_origin(annotation) or annotation
+    return inspect.isclass(found) and issubclass(found, ToolContext)

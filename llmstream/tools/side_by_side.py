@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from llmstream.chats.content import ToolCall
 from llmstream.request import ProviderTool, ToolSpec
@@ -26,6 +26,7 @@ async def run_calls(
     on_progress: OnProgress | None = None,
     begun: CallTasks | None = None,
     context: ContextOf | None = None,
+    on_edit: Callable[[ToolCall], object] | None = None,
 ) -> list[ToolCallStatus]:
     """Runs complete calls, at most `limit` at a time.
 
@@ -38,9 +39,11 @@ async def run_calls(
     on_progress: is given what an async generator yields, with its call
     begun:       calls that were started before, with their own limit and context; it is closed at the end
     context:     asked for the context of a call whose tool takes one
+    on_edit:     is told, at the end, of each call that was approved with other arguments
 
     returns: statuses in call order; every failure is one of them
-    raises:  nothing of the tools but cancellation and other BaseExceptions, and what `approve` raises.
+    raises:  nothing of the tools but cancellation and other BaseExceptions, and what `approve` raises;
+             InvalidRequest for approved arguments that do not fit.
              `cancelled_results` then says what to put into the history
     """
     known = as_tools(tools)
@@ -55,6 +58,9 @@ async def run_calls(
             running.start(call, decision=decisions.get(call.id), approve=approve)
         return await running.finished(ours)
     finally:
+        if on_edit is not None:
+            for call in running.edited.values():
+                on_edit(call)
         await running.aclose()
 
 

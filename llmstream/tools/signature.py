@@ -20,7 +20,7 @@ __all__ = ["Signature", "object_text"]
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 _SCHEMA_EXCERPT_CHARS: Final = 600
 _EXPECTED: Final = re.compile(r"Expected (?P<wanted>.+?)(?:, got (?P<got>.+))?")
-_AT: Final = re.compile(r" - at `\$\.?(?P<path>.*?)`$", re.DOTALL)
+_AT: Final = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 
 _NO_ARGUMENTS: Final = ("", "null")
 

@@ -16,6 +16,7 @@ import msgspec
 
 from llmstream.errors import InvalidToolInput, ToolTimeout
 from llmstream.request import ToolSpec
+from llmstream.tools.arity import takes
 from llmstream.tools.blocking import Watched
 from llmstream.tools.context import ToolContext
 from llmstream.tools.option_checks import check_tool_options
@@ -29,8 +30,15 @@ _log = logging.getLogger("llmstream")
 Progress: TypeAlias = Callable[[Any], object]
 """Told of progress; where it gives an awaitable, the tool waits for that."""
 
-NeedsApproval: TypeAlias = bool | Callable[[Mapping[str, Any]], bool | Awaitable[bool]]
-"""Whether a person has to agree to a call; a predicate is given the arguments by name, parsed."""
+NeedsApproval: TypeAlias = (
+    bool
+    | Callable[[Mapping[str, Any]], bool | Awaitable[bool]]
+    | Callable[[Mapping[str, Any], ToolContext], bool | Awaitable[bool]]
+)
+"""Whether a person has to agree to a call; a predicate is given the arguments by name, parsed.
+
+One with a second parameter is given the `ToolContext` of the call too.
+"""
 
 
 class ArgumentReader(Protocol):
@@ -55,7 +63,8 @@ class Tool:
     idempotent:       safe to repeat: a call that a crash interrupted may be made again; see `Journal`
     sequential:       its calls run one after the other, in call order; the same as concurrency=1
     concurrency:      how many of its calls run at once; None for no limit of its own
-    needs_approval:   True, or a predicate over the parsed arguments: a person has to agree first
+    needs_approval:   True, or a predicate over the parsed arguments, and the `ToolContext` if it takes
+                      two: a person has to agree first. Nobody is asked about arguments that do not fit
     max_result_chars: longer text is cut, with a note that says so
     max_result_bytes: of its images and files together; more are left out, with a note
 
@@ -124,22 +133,32 @@ class Tool:
         names = inspect.signature(self.function).parameters if args else ()
         return {**dict(zip(names, args, strict=False)), **kwargs}
 
-    async def approval_needed(self, arguments: str) -> bool:
+    async def approval_needed(self, arguments: str, context: ToolContext | None = None) -> bool:
         """Whether a person has to agree to this call. Arguments that do not fit need nobody: nothing runs.
 
-        raises: what the predicate raises
+        context: for a predicate that takes it
+        raises:  what the predicate raises
         """
-        if isinstance(self.needs_approval, bool):
-            return self.needs_approval
+        if self.needs_approval is False:
+            return False
         try:
             named = self.named_arguments(arguments)
         except InvalidToolInput:
             return False
-        needed = self.needs_approval(named)
+        if self.needs_approval is True:
+            return True
+        asked: Callable[..., bool | Awaitable[bool]] = self.needs_approval
+        further = (context or ToolContext(tool_name=self.name),) if takes(asked, 2) else ()
+        needed = asked(named, *further)
         return bool(await needed if inspect.isawaitable(needed) else needed)
 
     async def run(
-        self, arguments: str, *, on_progress: Progress | None = None, context: ToolContext | None = None
+        self,
+        arguments: str,
+        *,
+        on_progress: Progress | None = None,
+        context: ToolContext | None = None,
+        timeout_s: float | None = None,
     ) -> ToolOutcome:
         """Runs one call. Whatever goes wrong is an outcome; only cancellation and the like pass.
 
@@ -147,7 +166,9 @@ class Tool:
         on_progress: is given each value that an async generator yields, as it is yielded; the
                      last of them is the result too; and what the context's `report` is given
         context:     for the parameter that asks for one
+        timeout_s:   where the tool has no timeout of its own
         """
+        limit_s = timeout_s if self.timeout_s is None else self.timeout_s
         try:
             args, kwargs = self._reader.read(arguments)
         except InvalidToolInput as error:
@@ -155,11 +176,11 @@ class Tool:
         if self._context_key is not None:
             kwargs[self._context_key] = _listening(context or ToolContext("", self.name), on_progress)
         try:
-            async with asyncio.timeout(self.timeout_s) as timeout:  # cancels once, so that cleanup may wait
+            async with asyncio.timeout(limit_s) as timeout:  # cancels once, so that cleanup may wait
                 value = await self._call(args, kwargs, on_progress)
         except Exception as error:
             if timeout.expired():
-                words = f"The tool {self.name} was stopped after {self.timeout_s:g} s."
+                words = f"The tool {self.name} was stopped after {limit_s:g} s."
                 return ToolOutcome.raised(ToolTimeout(words))
             return ToolOutcome.raised(error).fitted(self.max_result_chars, self.max_result_bytes)
         outcome = ToolOutcome.of(value)

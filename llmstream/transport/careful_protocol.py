@@ -4,6 +4,9 @@ When bytes cannot be HTTP, aiohttp notes it on the connection but not on the bod
 until a deadline; an answer that came in the same segment as the fault is forgotten; and a reset of a
 connection whose body has no length passes for the body's end.
 
+What comes on a connection that waits in the pool, aiohttp gives to the next request as its answer. Nobody
+asked for it, and the connection may serve another tenant next: here it closes the connection.
+
 And asyncio makes room for 256 KiB before each read. So much glibc takes from the kernel and gives back,
 every time, which costs more than all else that is done for an event.
 """
@@ -12,30 +15,51 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import select
 from contextvars import ContextVar
 from typing import Any, Final
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 
-__all__ = ["CarefulConnector", "reused"]
+__all__ = ["CarefulConnector", "Exchange", "exchange"]
 
 _READ_BYTES: Final = 64 * 1024
 """Asked for at a time: below what malloc takes from the kernel, and four records of TLS."""
 
 
-reused: ContextVar[bool] = ContextVar("reused", default=False)
-"""Whether the connection that this task got last had served before: its server may have closed it since."""
+class Exchange:
+    """One request on its way: which connection it may use, and what became of that.
+
+    fresh:    whether only a new connection will do
+    reused:   the connection that it got had served before: its server may have closed it since
+    answered: a byte of the answer has come
+    """
+
+    __slots__ = ("answered", "fresh", "reused")
+
+    def __init__(self, *, fresh: bool = False) -> None:
+        self.fresh = fresh
+        self.reused = False
+        self.answered = False
+
+
+exchange: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
+"""The exchange that this task asks for a connection, where it is one of ours."""
 
 
 class CarefulProtocol(ResponseHandler):
     """Reads the head of an answer by itself, and tells the body's reader when its framing breaks.
 
     served: whether anything has come
+    pooled: no request uses it; whatever comes then closes it
     """
 
     served = False
+    pooled = False
+    exchange: Exchange | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A socket is open. What of asyncio reads it, TLS or the plain transport, is told to ask for less."""
@@ -46,7 +70,14 @@ class CarefulProtocol(ResponseHandler):
 
     def data_received(self, data: bytes) -> None:
         """Bytes came from the socket."""
-        self.served = True
+        if data:  # without, aiohttp only goes on with what it holds
+            if self.pooled:
+                self.force_close()
+                self.close()
+                return
+            self.served = True
+            if self.exchange is not None:
+                self.exchange.answered = True
         payload = self._payload
         if payload is None or payload.is_eof():
             end = data.find(b"\r\n\r\n") + 4
@@ -81,7 +112,43 @@ class CarefulConnector(aiohttp.TCPConnector):
         traces: list[Any],
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  # aiohttp's
     ) -> Connection:
-        """A connection from the pool, or a new one."""
+        """A connection from the pool on which nothing has come since, or a new one."""
         connection = await super().connect(req, traces, timeout)
-        reused.set(getattr(connection.protocol, "served", False))
+        protocol, current = connection.protocol, exchange.get()
+        if isinstance(protocol, CarefulProtocol):
+            protocol.pooled = False
+            protocol.exchange = current
+            if current is not None:
+                current.reused = protocol.served
         return connection
+
+    async def _get(self, key: ConnectionKey, traces: list[Any]) -> Connection | None:
+        """One from the pool, or None; those that have something to read are closed on the way."""
+        current = exchange.get()
+        if current is not None and current.fresh:
+            return None
+        while (connection := await super()._get(key, traces)) is not None:
+            if not _has_input(connection.protocol):
+                return connection
+            connection.close()
+        return None
+
+    def _release(self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False) -> None:
+        """A connection goes back to the pool, or is closed."""
+        if isinstance(protocol, CarefulProtocol):
+            protocol.pooled = True
+            protocol.exchange = None
+        super()._release(key, protocol, should_close=should_close)
+
+
+def _has_input(protocol: ResponseHandler | None) -> bool:
+    """Whether bytes, or the end, lie in the socket: while the loop was busy, nobody has read them."""
+    transport = protocol.transport if protocol is not None else None
+    socket = transport.get_extra_info("socket") if transport is not None else None
+    if socket is None or socket.fileno() < 0:
+        return False
+    if not hasattr(select, "poll"):  # Windows, whose select has no limit on the numbers of sockets
+        return bool(select.select([socket.fileno()], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(socket.fileno(), select.POLLIN)
+    return bool(poll.poll(0))

@@ -33,6 +33,7 @@ from llmstream.errors import (
 from llmstream.shown_address import shown_address, without_user
 from llmstream.transport.downloads import Downloads
 from llmstream.transport.failures import typed_failure
+from llmstream.transport.forbidding import check_may_leave
 from llmstream.transport.http import ENCODINGS
 from llmstream.transport.public_addresses import refused_address, refused_url
 from llmstream.transport.sessions import trust
@@ -159,6 +160,7 @@ async def _fetched(url: str, limits: Downloads) -> Downloaded:
                 raise InvalidRequest(f"{_shown(url)} cannot be fetched: {reason}")
             target = URL(url)
             host, port = target.raw_host or "", target.port or 0
+            check_may_leave(host)
             await pinned.pin(host, port, allow_private=limits.allow_private)
             try:
                 response = await session.get(

@@ -18,13 +18,15 @@ from llmstream.errors import (
     InvalidRequest,
     LimitExceeded,
     LLMStreamError,
+    ProtocolError,
     RedirectRefused,
 )
 from llmstream.exchange import HttpRequest
 from llmstream.shown_address import shown_address
-from llmstream.transport.careful_protocol import reused
+from llmstream.transport.careful_protocol import Exchange, exchange
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.failures import login_wanted, typed_failure
+from llmstream.transport.forbidding import check_may_leave
 from llmstream.transport.proxies import proxy_for
 from llmstream.transport.sessions import current_session
 
@@ -38,6 +40,7 @@ ENCODINGS: Final = frozenset({"", "identity", "gzip", "deflate", "br", "zstd"})
 _DRAIN_BYTES: Final = 64 * 1024
 _DRAIN_S: Final = 0.25
 _STATUS_REDIRECT: Final = range(300, 400)
+_STATUS_PART: Final = 206
 _STATUS_PROXY: Final = 407
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 
@@ -47,6 +50,7 @@ class Body(Protocol):
 
     status: int
     headers: dict[str, str]
+    url: str
 
     async def read(self) -> bytes:
         """The next piece; b"" at the end."""
@@ -76,10 +80,12 @@ class Body(Protocol):
 class Response:
     """An answer whose body is read piece by piece.
 
+    url:     of the request; it may hold a key
     headers: names in lower case
     """
 
-    def __init__(self, response: aiohttp.ClientResponse, host: str) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, host: str, url: str = "") -> None:
+        self.url = url
         self.status = response.status
         self.headers = {name.lower(): value for name, value in response.headers.items()}
         self._response = response
@@ -174,6 +180,7 @@ async def send(
     raises:  TransportError, InvalidRequest; RedirectRefused for any 3xx, ProxyError for 407
     """
     url, scheme, host, port = parsed_url(request.url)
+    check_may_leave(host)
     check_headers(request.headers)
     if session is None:
         session = await current_session()
@@ -186,13 +193,13 @@ async def send(
             f"{host} answers in a content-encoding that nobody asked for and that is not known: {encoding!r}",
             status=response.status,
         )
-    return Response(response, host)
+    return Response(response, host, request.url)
 
 
 def check_answer(response: aiohttp.ClientResponse, host: str) -> None:
     """Whether the answer is of the server that was asked; closes any other.
 
-    raises: RedirectRefused for any 3xx, ProxyError for 407
+    raises: RedirectRefused for any 3xx, ProxyError for 407, ProtocolError
     """
     if response.status in _STATUS_REDIRECT:
         response.close()
@@ -202,9 +209,22 @@ def check_answer(response: aiohttp.ClientResponse, host: str) -> None:
             "Set base_url to the final address.",
             status=response.status,
         )
+    if strange := _strange_head(response):
+        response.close()
+        raise ProtocolError(f"{host} broke the rules of HTTP: {strange}", status=response.status)
     if response.status == _STATUS_PROXY:  # of plain http the proxy answers itself; a vendor never says so
         response.close()
         raise login_wanted(host)
+
+
+def _strange_head(response: aiohttp.ClientResponse) -> str:
+    """What of the answer's head no server may say to our request; "" where it is in order."""
+    version = response.version
+    if version is not None and version.major != 1:
+        return f"an answer of HTTP/{version.major}.{version.minor} to a request of HTTP/1.1"
+    if response.status == _STATUS_PART:
+        return "a part of an answer (HTTP 206), though no part was asked for"
+    return ""
 
 
 @functools.lru_cache(maxsize=256)
@@ -234,9 +254,13 @@ async def _ask(
     deadlines: Deadlines,
     proxy: str | None,
 ) -> aiohttp.ClientResponse:
-    """Sends the request; once more where a connection that was kept alive turns out to be closed."""
+    """Sends the request; once more, on a new connection, where one that was kept alive was closed.
+
+    Not where a byte of an answer had come: then the server had the request, and may have acted on it.
+    """
+    current = Exchange()
     while True:
-        reused.set(False)  # unless a connection of ours says otherwise
+        before = exchange.set(current)
         try:
             return await session.request(
                 request.method,
@@ -250,9 +274,12 @@ async def _ask(
                 timeout=_timeout(deadlines.connect_s),
             )
         except Exception as error:
-            if reused.get() and _went_stale(error):
-                continue  # nothing of the request was answered; the pool has one connection less
+            if current.reused and not current.answered and _went_stale(error):
+                current = Exchange(fresh=True)  # which cannot be a reused one again
+                continue
             failure = typed_failure(error, url.raw_host or "", answered=False, proxy=proxy)
+        finally:
+            exchange.reset(before)
         raise failure  # outside of the handler: aiohttp's exception would hold the headers that were sent
 
 

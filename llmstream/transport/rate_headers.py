@@ -13,7 +13,7 @@ import msgspec
 __all__ = ["RateState", "rate_states"]
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
+_SPAN: Final = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)(ms|[smhd])")
 _EPOCH_S: Final = 1e9
 """Numbers from here on are points in time, not durations."""
 

@@ -44,8 +44,9 @@ class SocketAnswer:
     headers: those of the handshake, where the answer is the first after it
     """
 
-    def __init__(self, line: Line, pool: SocketPool, held: list[bytes]) -> None:
+    def __init__(self, line: Line, pool: SocketPool, held: list[bytes], url: str) -> None:
         self.status = 200
+        self.url = url
         self.headers = dict(_FRAMED) if line.served else {**line.socket.headers, **_FRAMED}
         line.served = True
         self._line = line
@@ -200,14 +201,14 @@ async def ask(
     if line is not None:
         found = await _asked(line, asked)
         if found is not None:
-            return SocketAnswer(line, pool, found)
+            return SocketAnswer(line, pool, found, request.url)
     socket = await connect(
         request, deadlines, session, max_message_bytes=way.max_message_bytes, refusal=refusal
     )
     line = Line(socket, way.talk(), key)
     found = await _asked(line, asked, last=True)
     assert found is not None  # the last one raises
-    return SocketAnswer(line, pool, found)
+    return SocketAnswer(line, pool, found, request.url)
 
 
 async def _asked(line: Line, request: Any, *, last: bool = False) -> list[bytes] | None:

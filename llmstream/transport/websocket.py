@@ -12,6 +12,7 @@ from llmstream.errors import ConnectionLost, LimitExceeded, LLMStreamError, Prot
 from llmstream.exchange import HttpRequest
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.failures import typed_failure
+from llmstream.transport.forbidding import check_may_leave
 from llmstream.transport.http import Response, check_answer, check_headers, parsed_url
 from llmstream.transport.proxies import proxy_for
 from llmstream.transport.sessions import current_session
@@ -138,6 +139,7 @@ async def connect(
     raises:  what the server says in place of it; TransportError, InvalidRequest, RedirectRefused
     """
     url, scheme, host, port = parsed_url(request.url)
+    check_may_leave(host)
     check_headers(request.headers)
     if session is None:
         session = await current_session()
@@ -178,7 +180,7 @@ def _beside(
         if response.status == _SWITCHING:
             return response
         check_answer(response, host)
-        answer = Response(response, host)
+        answer = Response(response, host, str(request.url))
         try:
             body = await answer.read_error()
         finally:

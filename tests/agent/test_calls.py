@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -363,3 +364,32 @@ async def test_a_run_has_one_reader() -> None:
     with pytest.raises(ls.InvalidRequest):
         aiter(run)
     await first.aclose()
+
+
+async def test_the_work_of_many_calls_is_linear_in_their_number() -> None:
+    """Function calls are counted, of Python and of C: time would depend on the machine."""
+
+    async def look(number: int) -> str:
+        """Look, and let others go on meanwhile."""
+        await asyncio.sleep(0)
+        return "seen"
+
+    async def cost(calls: int) -> int:
+        count = 0
+
+        def counted(frame: object, event: str, argument: object) -> None:
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        turn = Turn(calls=tuple(Call("look", {"number": n}) for n in range(calls)))
+        run = ls.Agent(ScriptedModel(turn, "Done."), tools=[look]).stream("Go")
+        sys.setprofile(counted)
+        try:
+            await run.collect()
+        finally:
+            sys.setprofile(None)
+        assert len(run.statuses) == calls
+        return count
+
+    await cost(10)  # what is done once is done
+    assert await cost(2_000) < 2.2 * await cost(1_000)

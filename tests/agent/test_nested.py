@@ -29,7 +29,7 @@ async def look() -> str:
 
 
 def researcher(*turns: str | Turn) -> ls.Agent:
-    return ls.Agent(ScriptedModel(*turns, model="small"), name="researcher", tools=[look])
+    return ls.Agent(ScriptedModel(*turns, model="small", repeat_last=True), name="researcher", tools=[look])
 
 
 ASKS = Turn(calls=(Call("research", {"prompt": "Why?"}),), usage=ls.Usage(1, 1, 2))

@@ -48,7 +48,9 @@ def clerk(*turns: Turn | str, **options: object) -> ls.Agent:
         Turn(calls=(Call("look", {"at": "inner"}), Call("pay", {"euros": 5})), usage=TOKENS),
         Turn(text="All paid.", usage=TOKENS),
     )
-    return ls.Agent(ScriptedModel(*said, model="small"), name="clerk", tools=[look, pay], **options)
+    return ls.Agent(
+        ScriptedModel(*said, model="small", repeat_last=True), name="clerk", tools=[look, pay], **options
+    )
 
 
 def boss(inner: ls.Agent, *turns: Turn | str, **options: object) -> ls.Agent:

@@ -39,7 +39,7 @@ LOOKS = Turn(text="Let me look {first}.", calls=(Call("look"),))
 
 
 def agent(*turns: Turn | str, wanted: object = Trip, **options: object) -> ls.Agent:
-    model = ScriptedModel(*turns)
+    model = ScriptedModel(*turns, repeat_last=True)
     return ls.Agent(model, tools=[look, book], response_format=wanted, **options)
 
 

@@ -59,7 +59,7 @@ def test_a_hook_is_a_function(hook: str) -> None:
 
 
 async def test_none_is_as_if_it_were_not_given() -> None:
-    model = ScriptedModel(Turn(calls=(Call("look"),)))
+    model = ScriptedModel(Turn(calls=(Call("look"),)), repeat_last=True)
     agent = ls.Agent(
         model, tools=[look], max_steps=None, tool_limit=None, hooks=None, stop_when=None, context_effects=None
     )

@@ -40,7 +40,7 @@ async def test_half_of_an_answer_is_not_collected(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["run", "stream"])
 async def test_a_failure_is_told_each_time_it_is_asked_for(kind: str) -> None:
-    model = ScriptedModel(Turn(fault=Refuse(status=401)))
+    model = ScriptedModel(Turn(fault=Refuse(status=401)), repeat_last=True)
     reading: Any = ls.Agent(model).stream("Go") if kind == "run" else model.stream("Go")
     for _ in range(2):
         with pytest.raises(ls.AuthenticationError):

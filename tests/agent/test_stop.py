@@ -50,7 +50,7 @@ async def test_a_tool_may_end_the_run_itself() -> None:  # case 47
 
 
 async def test_the_limit_of_steps_keeps_a_record_and_the_results_of_each() -> None:  # case 51
-    model = ScriptedModel(LOOKS)
+    model = ScriptedModel(LOOKS, repeat_last=True)
     run = ls.Agent(model, tools=[look], max_steps=3).stream("Go")
     await run.collect()
     assert len(model.requests) == 3
@@ -68,7 +68,7 @@ async def test_text_of_an_earlier_step_is_the_answer_where_the_last_has_only_cal
 
 
 async def test_tokens_are_a_limit() -> None:
-    model = ScriptedModel(LOOKS)
+    model = ScriptedModel(LOOKS, repeat_last=True)
     run = ls.Agent(model, tools=[look], stop_when=[tokens_over(29)]).stream("Go")
     await run.collect()
     assert len(model.requests) == 2
@@ -76,7 +76,7 @@ async def test_tokens_are_a_limit() -> None:
 
 
 async def test_cost_is_a_limit_where_prices_are_known() -> None:
-    model = ScriptedModel(LOOKS, model="m")
+    model = ScriptedModel(LOOKS, model="m", repeat_last=True)
     asked: list[str] = []
 
     def price(name: str, usage: ls.Usage) -> float | None:
@@ -116,7 +116,7 @@ async def test_any_function_of_the_state_is_a_condition() -> None:
     def enough(state: ls.agent.RunState) -> bool:
         return len(state.messages) > 4
 
-    run = ls.Agent(ScriptedModel(LOOKS), tools=[look], stop_when=[enough]).stream("Go")
+    run = ls.Agent(ScriptedModel(LOOKS, repeat_last=True), tools=[look], stop_when=[enough]).stream("Go")
     await run.collect()
     assert run.stopped_by == "enough"
     assert len(run.steps) == 2

@@ -27,7 +27,7 @@ async def pay(euros: int) -> str:
 
 
 async def test_the_limit_of_steps_is_no_answer() -> None:
-    agent = ls.Agent(ScriptedModel(LOOKS), tools=[look], max_steps=2)
+    agent = ls.Agent(ScriptedModel(LOOKS, repeat_last=True), tools=[look], max_steps=2)
     with pytest.raises(ls.LimitExceeded, match="2 steps") as caught:
         await agent.run("Go")
     assert caught.value.reason == "max_steps"
@@ -36,10 +36,10 @@ async def test_the_limit_of_steps_is_no_answer() -> None:
 
 
 async def test_the_run_itself_says_that_it_was_cut_short() -> None:
-    run = ls.Agent(ScriptedModel(LOOKS), tools=[look], max_steps=2).stream("Go")
+    run = ls.Agent(ScriptedModel(LOOKS, repeat_last=True), tools=[look], max_steps=2).stream("Go")
     await run.collect()
     assert run.cut_short
-    whole = ls.Agent(ScriptedModel(LOOKS, "Done."), tools=[look], max_steps=2).stream("Go")
+    whole = ls.Agent(ScriptedModel(LOOKS, "Done.", repeat_last=True), tools=[look], max_steps=2).stream("Go")
     await whole.collect()
     assert not whole.cut_short
 
@@ -53,7 +53,7 @@ async def test_a_stop_condition_may_be_async() -> None:
     async def enough(state: ls.agent.RunState) -> bool:
         return state.step >= 2
 
-    run = ls.Agent(ScriptedModel(LOOKS), tools=[look], stop_when=enough).stream("Go")
+    run = ls.Agent(ScriptedModel(LOOKS, repeat_last=True), tools=[look], stop_when=enough).stream("Go")
     await run.collect()
     assert (len(run.steps), run.stopped_by) == (2, "enough")
 
@@ -83,7 +83,9 @@ async def _told(inner: ls.Agent) -> tuple[Any, Any]:
 
 
 async def test_a_sub_agent_without_an_answer_is_an_error_to_the_model() -> None:
-    result, _ = await _told(ls.Agent(ScriptedModel(Turn(calls=(Call("look"),))), tools=[look], max_steps=2))
+    result, _ = await _told(
+        ls.Agent(ScriptedModel(Turn(calls=(Call("look"),)), repeat_last=True), tools=[look], max_steps=2)
+    )
     assert result.is_error
     assert "limit of 2 steps" in result.content
 

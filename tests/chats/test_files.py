@@ -71,3 +71,23 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(
 def test_a_missing_folder_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write_whole(tmp_path / "no" / "a", b"x")
+
+
+@posix_only
+@pytest.mark.parametrize("action", [read_whole, lambda path: write_whole(path, b"x")], ids=["read", "write"])
+def test_a_pipe_or_device_is_neither_read_nor_replaced(action, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, Path(os.devnull), Path("/dev/zero")):
+        with pytest.raises(OSError, match="not a regular file"):
+            action(path)
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)
+    assert stat.S_ISCHR(os.lstat(os.devnull).st_mode)
+
+
+@posix_only
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        read_whole(tmp_path)
+    with pytest.raises(OSError, match="not a regular file"):
+        write_whole(tmp_path, b"x")

@@ -395,7 +395,12 @@ def test_a_model_without_a_provider_is_guessed(bench):
         ([], "no model"),
         (["-m", "openai:m"], "OPENAI_API_KEY"),
         (["-m", "sim:nobody"], "nobody"),
-        (["-m", "sim:demo", "-n", "0"], "at least 1"),
+        (["-m", "sim:demo", "-n", "0"], "a number from 1"),
+        (["-m", "sim:demo", "-n", "1" + "0" * 30], "a number from 1"),
+        (["-m", "sim:demo", "-c", "1" + "0" * 30], "a number from 1"),
+        (["-m", "sim:demo", "-n", "9" * 5000], "invalid"),
+        (["-m", "sim:demo", "--prompt-tokens", "1000000000"], "a number from 1"),
+        (["-m", "sim:demo", "--json", "same", "--svg", "./same"], "both name"),
         (["-m", "sim:demo", "--rate", "fast"], "a rate is written"),
         (["-m", "sim:demo", "--rate", "0/s"], "a rate is written"),
         (["-m", "sim:demo", "--rate", "2/s", "-c", "2"], "not allowed with"),
@@ -436,13 +441,28 @@ def test_only_reports_can_be_compared(bench, tmp_path):
         assert told in done.err
 
 
-def test_ctrl_c_reports_what_came(spawn, simulate, monkeypatch):
+def test_deep_json_is_no_report(bench, tmp_path):
+    path = tmp_path / "deep.json"
+    path.write_text('{"load":' * 100_000)
+    done = bench("-m", "sim:demo", "-n", 1, "--compare", path)
+    assert done.status == 2
+    assert "no report" in done.err
+
+
+def test_a_plot_holds_no_control_characters():
+    one = msgspec.structs.replace(report(sample(0)), load=Load(model="sim:\x1b[2J\x00m", requests=1))
+    assert ET.fromstring(svg(one, None)) is not None
+    assert "\x1b" not in svg(one, None)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_with_a_report(number, spawn, simulate, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests")
     simulator = simulate(Script((Turn(text="So."), Turn(text="Slow.", pace=Pace(first_s=60.0)))))
     to = ("-m", "openai:m", "--base-url", f"{simulator.url}/v1")
     with spawn("bench", *to, "-n", 9, "-c", 2, "--warmup", 0) as process:
         _until(lambda: len(simulator.requests) >= 3)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert b"requests did not end" in out

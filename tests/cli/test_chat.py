@@ -324,6 +324,7 @@ def test_a_refused_connection_is_status_3(capsys, monkeypatch):
         (["-m", "anthropic:m", "Hi"], "No key for anthropic. Set ANTHROPIC_API_KEY"),
         (["-m", "openai:m", "--base-url", "ftp://x", "Hi"], "ftp://x"),
         (["-m", "openai:m", "--reasoning", "deep", "Hi"], "reasoning is one of"),
+        (["-m", "openai:m", "--reasoning", "9" * 5000, "Hi"], "reasoning is one of"),
         (["-m", "openai:m", "--continue", "/no/such", "Hi"], "cannot read /no/such: No such file"),
         (["-m", "openai:m", "--continue", __file__, "Hi"], "not a saved chat"),
         (["-m", "openai:m", "--save", "/no/such/folder/x", "Hi"], "there is no folder /no/such/folder"),
@@ -338,6 +339,19 @@ def test_wrong_usage_is_status_2_and_says_what_to_do(argv, words, capsys):
     assert out == ""
     assert words in err
     assert "Traceback" not in err
+
+
+def test_a_pipe_loads_neither_line_editor_nor_renderer(simulate):
+    url = simulate(says("So.")).url
+    code = (
+        "import sys; from llmstream.cli import main\n"
+        f"main(['chat', '-m', 'openai:m', '--base-url', '{url}/v1', 'Hi'])\n"
+        "print([m for m in ('prompt_toolkit', 'readline', 'rich') if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, timeout=30, check=False, stdin=subprocess.DEVNULL
+    )
+    assert (done.stdout, done.stderr) == (b"So.\n", b"[]\n")
 
 
 def test_text_comes_out_as_it_streams(simulate, spawn):

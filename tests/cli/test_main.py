@@ -43,6 +43,13 @@ def test_without_a_command_the_help_is_shown(capsys):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_a_terminal_of_80_columns(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([name, "--help"]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_usage_names_the_command_and_fits_a_line(name, capsys):
     assert main([name, "--no-such-flag"]) == 2
     usage, *_, error = capsys.readouterr().err.splitlines()
@@ -128,3 +135,17 @@ def test_only_the_command_that_is_asked_for_is_imported():
 
 def test_the_program_is_named_in_the_metadata():
     assert cli.main is main
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+@pytest.mark.parametrize("command", ["replay --dialect openai-chat -", "providers"])
+def test_a_closed_standard_stream_is_no_fault_of_ours(command: str, closed: str) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{sys.executable} -m llmstream {command} {closed}"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode in (0, 3)
+    assert b"fault of llmstream" not in done.stderr
+    assert b"Traceback" not in done.stderr

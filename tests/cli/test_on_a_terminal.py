@@ -230,6 +230,18 @@ def test_a_pasted_text_of_several_lines_is_one_prompt(talk):
     assert list(map(texts_of, requests)) == [["Traceback:\n  line 1\n\nValueError"]]
 
 
+def test_a_dumb_terminal_is_sent_no_controls(chat):
+    session, requests = chat(Script((Turn(text="Blue."),)), TERM="dumb")
+    session.expect("> ")
+    session.send("Why?\r")
+    session.expect("Blue.")
+    session.expect("> ")
+    session.send(EOF)
+    assert session.end() == 0
+    assert "\x1b" not in session.text
+    assert texts_of(requests[0]) == ["Why?"]
+
+
 def test_a_pasted_path_is_no_command(talk):
     session, requests = talk(Script((Turn(text="Blue."),)))
     session.expect("> ")
@@ -259,6 +271,23 @@ def test_ctrl_c_stops_an_answer_and_twice_leaves(talk, tmp_path):
     first, kept, *_ = texts_of(requests[1])
     assert (first, kept[:3]) == ("Count", "one")
     assert [m.text_content for m in Chat.load(file)][-2:] == ["Go on", "Done."]
+
+
+def test_ctrl_c_twice_in_an_answer_loses_nothing(talk, tmp_path):
+    script = Script((Turn(text="one two three four", fault=Stall(after_events=4)), Turn(text="Done.")))
+    session, _ = talk(script)
+    session.expect("> ")
+    session.send("Count\r")
+    session.expect("one")
+    session.send(INTERRUPT * 2)
+    session.expect("stopped; what came is kept")
+    session.expect("> ")
+    session.send("Go on\r")
+    session.expect("Done.")
+    session.expect("> ")
+    session.send(EOF)
+    assert session.end() == 0
+    assert [m.text_content for m in Chat.load(tmp_path / "state" / "llmstream" / "last.json")][-1] == "Done."
 
 
 def test_ctrl_c_at_the_prompt_clears_the_line(chat):
@@ -469,7 +498,7 @@ def test_the_demonstration_breaks_no_word(sessions, columns):
     text = sessions[0].text.replace("\r", "")
     head, _, foot = text.partition("They ask")[0], *text.partition("What you saw")[1:]
     lines = [*head.splitlines(), *foot.splitlines()]
-    assert all(len(re.sub(r"\x1b\[[0-9;]*[a-zA-Z]", "", line)) <= columns for line in lines), lines
+    assert [line for line in lines if len(re.sub(r"\x1b\[[0-9;]*[a-zA-Z]", "", line)) > columns] == []
     assert "  Talk to the simulator:\n    llmstream chat -m sim:demo\n" in foot
 
 

@@ -149,3 +149,11 @@ def test_an_answer_written_reads_the_same(info):
 def test_an_error_without_a_status_gets_one():
     assert encode_answer(ErrorInfo("rate-limited", "m", True)).status == 429
     assert encode_answer(ErrorInfo("incomplete-stream", "m", True)).status == 500
+
+
+def test_a_message_of_megabytes_is_cut() -> None:
+    frame = exception_frame("ThrottlingException", "slow down " * 300_000)
+    (message,) = EventStreamDecoder(max_bytes=1 << 24).feed(frame)
+    error = exception_of(message, provider="bedrock")
+    assert error is not None
+    assert len(str(error)) < 5_000

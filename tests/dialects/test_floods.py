@@ -110,6 +110,32 @@ FLOODS: dict[str, tuple[str, bytes, Piece]] = {
             }
         ),
     ),
+    "chat ids of calls": (
+        "openai-chat",
+        b"",
+        lambda n: chat(
+            {
+                "tool_calls": [
+                    {"index": 0, "id": f"{n}{PAD * 99}", "function": {"name": "f", "arguments": "{}"}}
+                ]
+            }
+        ),
+    ),
+    "ollama ids of calls": (
+        "ollama",
+        b"",
+        lambda n: (
+            json.dumps(
+                {
+                    "model": "m",
+                    "message": {
+                        "tool_calls": [{"id": f"{n}{PAD * 99}", "function": {"name": "f", "arguments": {}}}]
+                    },
+                }
+            )
+            + "\n"
+        ).encode(),
+    ),
     "chat executed tools": (
         "openai-chat",
         b"",
@@ -294,6 +320,23 @@ FLOODS: dict[str, tuple[str, bytes, Piece]] = {
                 }
             )
             * 20
+        ),
+    ),
+    "cohere white space": (
+        "cohere",
+        sse(
+            {
+                "type": "tool-call-start",
+                "index": 0,
+                "delta": {"message": {"tool_calls": {"id": "c", "function": {"name": "f", "arguments": ""}}}},
+            }
+        ),
+        lambda n: sse(
+            {
+                "type": "tool-call-delta",
+                "index": 0,
+                "delta": {"message": {"tool_calls": {"function": {"arguments": " " * 900}}}},
+            }
         ),
     ),
     "mistral usage keys": ("mistral", b"", lambda n: chat({"content": "a"}, usage={f"k{n}": 1})),

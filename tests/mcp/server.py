@@ -9,7 +9,9 @@ from pathlib import Path
 
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.prompts.base import AssistantMessage, UserMessage
 from mcp.types import BlobResourceContents, EmbeddedResource, ResourceLink, TextContent
+from pydantic import BaseModel
 
 PIXEL = b"\x89PNG\r\n\x1a\n" + bytes(8)
 
@@ -63,6 +65,38 @@ async def count(context: Context) -> str:
     for number in range(3):
         await context.report_progress(number, 3, f"at {number}")
     return "done"
+
+
+@server.tool()
+async def book(context: Context) -> str:
+    """Book a table, and ask for how many."""
+    answer = await context.elicit("For how many?", People)
+    return f"{answer.action}: {answer.data.count}" if answer.action == "accept" else answer.action
+
+
+class People(BaseModel):
+    count: int
+
+
+@server.resource("notes://today")
+def today() -> str:
+    return "Buy milk."
+
+
+@server.resource("pixel://one", mime_type="image/png")
+def pixel() -> bytes:
+    return PIXEL
+
+
+@server.resource("notes://{day}", description="Notes of a day.")
+def notes(day: str) -> str:
+    return f"Nothing on {day}."
+
+
+@server.prompt()
+def review(code: str) -> list[object]:
+    """Review code."""
+    return [UserMessage(f"Review: {code}"), AssistantMessage("Which style?")]
 
 
 def write(mark: str, text: str) -> None:

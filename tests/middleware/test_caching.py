@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -139,7 +140,7 @@ async def test_a_folder_that_cannot_be_written_is_no_failure_of_the_answer(
 
 
 async def test_side_by_side_each_asks_and_one_answer_is_kept(kept: Any) -> None:
-    inner = ScriptedModel("One.")
+    inner = ScriptedModel("One.", repeat_last=True)
     everybody = asyncio.Barrier(5)
 
     async def together(request: Any, ask: Any) -> Any:
@@ -171,14 +172,19 @@ async def test_an_agent_runs_again_without_asking(kept: Any) -> None:
     assert runs[0].messages() == runs[1].messages()
 
 
-def test_keys_and_their_headers_do_not_count_and_everything_else_does() -> None:
+def test_whatever_changes_the_answer_or_the_tenant_counts() -> None:
     model = ls.Model("openai:m", api_key="one-key", base_url="https://a.example/v1")
-    request = model.request("Hi", headers={"Authorization": "Bearer x", "X-Team": "blue"})
-    same = ls.Model("openai:m", api_key="other-key", base_url="https://a.example/v1")
-    assert cache_key(same, same.request("Hi", headers={"authorization": "y", "x-team": "blue"})) == cache_key(
-        model, request
-    )
+    request = model.request("Hi", headers={"X-Team": "blue"})
+    same = ls.Model("openai:m", api_key="one-key", base_url="https://a.example/v1")
+    assert cache_key(same, same.request("Hi", headers={"x-team": "blue"})) == cache_key(model, request)
+    whose = {"api_key": "one-key", "base_url": "https://a.example/v1"}
     others = [
+        (ls.Model("openai:m", **{**whose, "api_key": "other-key"}), request),
+        (ls.Model("openai:m", **whose, headers={"x-tenant": "b"}), request),
+        *[
+            (model, model.request("Hi", headers={"X-Team": "blue", name: "other"}))
+            for name in ("cookie", "authorization", "x-author", "x-max-tokens", "x-user-token", "x-api-key")
+        ],
         (ls.Model("groq:m", api_key="one-key", base_url="https://a.example/v1"), request),
         (ls.Model("openai:m", api_key="one-key", base_url="https://b.example/v1"), request),
         (model, model.request("Hi", headers={"X-Team": "red"})),
@@ -207,3 +213,67 @@ async def test_what_json_cannot_hold_is_asked_and_not_kept(read: Any) -> None:
     async with wrap(inner, cache(kept)).stream([message]) as stream:
         await stream.collect()
     assert (stream.text, kept) == ("One.", {})
+
+
+@pytest.mark.parametrize(
+    ("spec", "variable"),
+    [
+        ("openai:m", "OPENAI_API_KEY"),
+        ("openai:m", "OPENAI_ORG_ID"),
+        ("openai:m", "OPENAI_BASE_URL"),
+        ("bedrock:m", "AWS_REGION"),
+        ("bedrock:m", "AWS_ACCESS_KEY_ID"),
+        ("bedrock:m", "AWS_PROFILE"),
+        ("vertex:gemini-2.5-flash", "GOOGLE_CLOUD_PROJECT"),
+        ("vertex:gemini-2.5-flash", "GOOGLE_CLOUD_LOCATION"),
+    ],
+)
+def test_what_the_environment_says_of_the_account_counts(
+    spec: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ls.Model(spec)
+    request = model.request("Hi")
+    known = {"AWS_REGION": "eu-west-1", "GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "us-east5"}
+    for name, value in known.items():
+        monkeypatch.setenv(name, value)
+    keys = set()
+    for value in (
+        ("https://one.example", "https://two.example") if "URL" in variable else ("one-a1", "two-b2")
+    ):
+        monkeypatch.setenv(variable, value)
+        keys.add(cache_key(model, request))
+    assert len(keys) == 2
+
+
+def test_a_key_that_a_function_gives_does_not_count() -> None:
+    keys = iter("abc")
+    model = ls.Model("openai:m", api_key=lambda: next(keys))
+    assert cache_key(model, model.request("Hi")) == cache_key(model, model.request("Hi"))
+
+
+class Raising(dict[str, bytes]):
+    """A caller's mapping that is out of order."""
+
+    def get(self, *_: object) -> bytes:  # type: ignore[override]
+        raise RuntimeError("no connection")
+
+    def __setitem__(self, *_: object) -> None:
+        raise KeyError("read only")
+
+
+@pytest.mark.parametrize("held", [None, "text", 5, Raising()])
+async def test_a_mapping_out_of_order_is_no_failure_of_the_answer(
+    held: Any, read: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = held if isinstance(held, Raising) else type("Holding", (dict,), {"get": lambda *_: held})()
+    assert (await read(wrap(ScriptedModel("One."), cache(store)))).text == "One."
+    assert held is None or "cannot be read" in caplog.text
+
+
+async def test_a_pipe_in_place_of_an_answer_holds_nobody_up(tmp_path: Path, read: Any) -> None:
+    model = wrap(ScriptedModel("One.", "Two."), cache(tmp_path))
+    await read(model)
+    file = only_file(tmp_path)
+    file.unlink()
+    os.mkfifo(file)
+    assert (await read(model)).text == "Two."

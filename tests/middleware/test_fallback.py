@@ -168,7 +168,7 @@ async def test_the_total_deadline_counts_over_all_models(read: Any) -> None:
             began.append(started)
             return super().call(*args, started=started, **options)
 
-    first, second = Timed(Turn(fault=Refuse(status=503))), Timed("Here.")
+    first, second = (Timed(turn, repeat_last=True) for turn in (Turn(fault=Refuse(status=503)), "Here."))
     await read(wrap(first, fallback(second)))
     assert [event async for event in wrap(first, fallback(second)).events("Hi")]
     assert None not in began
@@ -197,8 +197,8 @@ def test_a_chain_of_none_is_refused() -> None:
 
 
 async def test_a_chain_may_hold_wrapped_models(read: Any) -> None:
-    broken = ScriptedModel(Turn(fault=Refuse(status=503)))
-    inner = wrap(broken, fallback(ScriptedModel("Third.")))
+    broken = ScriptedModel(Turn(fault=Refuse(status=503)), repeat_last=True)
+    inner = wrap(broken, fallback(ScriptedModel("Third.", repeat_last=True)))
     assert (await read(wrap(broken, fallback(inner)))).text == "Third."
 
 
@@ -261,8 +261,8 @@ async def test_an_agent_goes_on_with_the_model_that_answers() -> None:
         """Add."""
         return a
 
-    broken = ScriptedModel(Turn(text="Let me", fault=Cut(after_events=3)))
-    whole = ScriptedModel(Turn(text="Well.", calls=(Call("add", {"a": 3}),)), "Three.")
+    broken = ScriptedModel(Turn(text="Let me", fault=Cut(after_events=3)), repeat_last=True)
+    whole = ScriptedModel(Turn(text="Well.", calls=(Call("add", {"a": 3}),)), "Three.", repeat_last=True)
     run = ls.Agent(wrap(broken, fallback(whole, restart=True)), tools=[add]).stream("Hi")
     events = [event async for event in run]
     assert ls.grammar.check(events) == []

@@ -119,7 +119,7 @@ async def test_nothing_is_lost_at_any_cut_or_break(text: str, data: st.DataObjec
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     clock = Clock()
     for fault in (None, Cut(after_events=broken)):
-        model = ScriptedModel(said(*pieces, fault=fault))
+        model = ScriptedModel(said(*pieces, fault=fault), repeat_last=True)
         plain = [event async for event in model.events("Hi", errors="events")]
         paced = wrap(model, smooth(0.01, clock=clock, sleep=clock.sleep))
         events = [event async for event in paced.events("Hi", errors="events")]

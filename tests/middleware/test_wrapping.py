@@ -194,7 +194,7 @@ async def swallows_finish(request: Request, ask: Ask) -> AsyncGenerator[Event]:
 async def test_whatever_a_middleware_does_the_stream_is_a_sentence(
     middleware: Middleware, fault: Any, read: Any
 ) -> None:
-    model = ScriptedModel(Turn(text="one two three", fault=fault))
+    model = ScriptedModel(Turn(text="one two three", fault=fault), repeat_last=True)
     seen = await read(wrap(model, middleware))
     assert len(seen.of(ls.Error)) <= 1
     outer = await read(wrap(model, middleware, shout))

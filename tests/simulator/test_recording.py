@@ -100,3 +100,28 @@ async def test_recordings_come_in_order_and_the_last_again() -> None:
             async with session.post(simulator.url + "/api/chat") as answer:
                 seen.append((answer.status, await answer.read()))
     assert seen == [(500, b"a"), (200, b"b"), (200, b"b")]
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        b'{"a":' * 100_000,
+        b'{"status": -1}',
+        b'{"status": 1000000000000000000000000000000}',
+        b'{"content_type": "x\\r\\nset-cookie: a=b"}',
+        b'{"version": 99}',
+    ],
+)
+def test_a_crafted_meta_is_refused(meta: bytes, tmp_path: Path) -> None:
+    (tmp_path / "response.bin").write_bytes(b"data: x\n\n")
+    (tmp_path / "meta.json").write_bytes(meta)
+    with pytest.raises(InvalidRequest):
+        Recording.load(tmp_path)
+
+
+@pytest.mark.parametrize("timing", [b"[1e308, 10]\n", b"[" * 100_000])
+def test_a_crafted_timing_is_refused(timing: bytes, tmp_path: Path) -> None:
+    (tmp_path / "response.bin").write_bytes(b"data: x\n\n")
+    (tmp_path / "timing.jsonl").write_bytes(timing)
+    with pytest.raises(InvalidRequest):
+        Recording.load(tmp_path)

@@ -276,3 +276,26 @@ async def test_a_tool_run_by_hand_knows_its_deadline_and_the_conversation(eager:
     assert [context.step for context in known] == [0, 1]
     assert [context.messages[0].text_content for context in known] == ["Go", "Go"]
     assert known[0].call_id == "call_0_0"
+
+
+async def test_a_call_may_be_approved_with_other_arguments():
+    notes = []
+
+    @ls.tool(needs_approval=True)
+    async def pay(euros: int, context: ls.ToolContext) -> str:
+        """Pay."""
+        notes.append(context.note)
+        return f"{euros} paid"
+
+    model = ScriptedModel(Turn(calls=(Call("pay", {"euros": 3}),)), "Done.")
+    stream = model.stream("Go", tools=[pay])
+    await stream.collect()
+    (call,) = stream.pending_calls
+    with pytest.raises(ls.InvalidRequest, match="do not fit"):
+        await stream.call_tools({call.id: ls.Approve(arguments={"euros": "many"})})
+    await stream.call_tools({call.id: ls.Approve(arguments={"euros": 2}, note="half")})
+    await stream.collect()
+    said, result = model.requests[1].messages[-2:]
+    assert said.tool_calls[0].arguments == '{"euros":2}'
+    assert result.tool_results[0].content == "2 paid"
+    assert notes == ["half"]

@@ -45,7 +45,7 @@ def test_a_wrong_default_is_refused_where_the_model_is_made() -> None:
 
 
 async def test_streams_events_and_wrapped_models_use_the_defaults() -> None:
-    inner = ScriptedModel("Yes.")
+    inner = ScriptedModel("Yes.", repeat_last=True)
     inner.options = model(temperature=0.2, system="Be brief.").options
     for one in (inner, wrap(inner, fallback("sim:demo"))):
         await one.stream("Hi").collect()
@@ -58,7 +58,7 @@ async def test_streams_events_and_wrapped_models_use_the_defaults() -> None:
 
 
 async def test_an_agent_takes_the_defaults_of_its_model_unless_it_has_its_own() -> None:
-    inner = ScriptedModel("Yes.")
+    inner = ScriptedModel("Yes.", repeat_last=True)
     inner.options = model(temperature=0.2, system="Be brief.", tools=[look]).options
     await ls.Agent(inner).run("Hi")
     await ls.Agent(inner, instructions="Be kind.", temperature=1, tools=[]).run("Hi")

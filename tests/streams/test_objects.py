@@ -206,7 +206,7 @@ async def test_elements_are_not_given_twice_by_a_repair() -> None:
 
 
 async def test_repairs_are_bounded_and_the_text_is_kept() -> None:
-    scripted = ScriptedModel('{"name": 1}')
+    scripted = ScriptedModel('{"name": 1}', repeat_last=True)
     async with scripted.stream("x", response_format=ls.Structured(City, repair=2)) as stream:
         with pytest.raises(ls.InvalidOutput, match="does not fit City") as raised:
             async for _ in stream.objects():
@@ -337,3 +337,12 @@ async def test_arguments_are_the_same_when_read_once(writing: ls.EventStream) ->
     await writing.collect()
     [call] = writing.accumulator.tool_calls
     assert writing.tool_input(call.id) == json.loads(call.arguments)
+
+
+async def test_an_answer_of_megabytes_is_not_sent_back() -> None:
+    scripted = ScriptedModel('{"name": "' + "x" * 600_000 + '"}')
+    with pytest.raises(ls.InvalidOutput):
+        async with scripted.stream("x", response_format=ls.Structured(City, repair=3)) as stream:
+            async for _ in stream.objects():
+                pass
+    assert len(scripted.requests) == 1

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
@@ -133,3 +134,59 @@ def test_broken_json_ends_the_growth() -> None:
 
 def test_json_without_a_type_grows_as_it_is() -> None:
     assert grown(None, ['{"a": [1', "2], ", '"b": {}}'])[-1] == {"a": [12], "b": {}}
+
+
+def steps_of(text: str, output: Structured | None, size: int = 16) -> int:
+    """Members that were copied or converted while a text comes in pieces."""
+    growth = Growth(output)
+    for at in range(0, len(text), size):
+        growth.feed(ev.TextDelta(text[at : at + size], "0"))
+    return growth._partial.cost
+
+
+class Counted(msgspec.Struct):
+    more: dict[str, int]
+
+
+GROWING = {
+    "a dict": (dict[str, int], lambda n: json.dumps({f"k{i}": 1 for i in range(n)})),
+    "a dict in a struct": (Counted, lambda n: json.dumps({"more": {f"k{i}": 1 for i in range(n)}})),
+    "no type": (None, lambda n: json.dumps({f"k{i}": {"x": 1} for i in range(n)})),
+    "a list in no type": (None, lambda n: json.dumps({"a": [[1]] * n})),
+    "a string": (None, lambda n: json.dumps({"a": "x" * 40 * n})),
+    "one key again and again": (None, lambda n: "{" + ", ".join('"k": 1' for _ in range(n)) + "}"),
+    "keys that come twice": (
+        None,
+        lambda n: "{" + ", ".join(f'"k{i % (n // 2)}": 1' for i in range(n)) + "}",
+    ),
+}
+
+
+@pytest.mark.parametrize(("output", "text_of"), GROWING.values(), ids=list(GROWING))
+def test_twice_the_text_takes_twice_the_steps(output: Any, text_of: Any) -> None:
+    typed = None if output is None else Structured(output)
+    less, more = (steps_of(text_of(count), typed) for count in (8_000, 16_000))
+    assert more < 2.5 * less
+
+
+def test_a_value_of_usual_size_is_shown_after_each_fragment() -> None:
+    text = json.dumps({f"k{i}": 1 for i in range(500)})
+    parts = [text[at : at + 16] for at in range(0, len(text), 16)]
+    assert len(grown(Structured(dict[str, int]), parts)) > 0.9 * len(parts)
+
+
+def test_a_repeated_key_that_grows_is_not_shown_half() -> None:
+    text = '{"more": {"a": 1, "b": 2, "a": 345}}'
+    shown = [value.more for value in grown(Structured(Counted), list(text)) if value.more is not UNSET]
+    assert {values.get("a") for values in shown} == {None, 1, 345}
+
+
+async def test_large_values_give_the_loop_turns() -> None:
+    growth = Growth(None)
+    turns = 0
+    text = json.dumps({f"k{i}": 1 for i in range(8_000)})
+    for at in range(0, len(text), 16):
+        growth.feed(ev.TextDelta(text[at : at + 16], "0"))
+        turns += growth.turn_due()
+    assert turns > 10
+    assert turns < growth._partial.cost / 100_000

@@ -171,3 +171,43 @@ def test_a_schema_without_a_mode_is_asked_for_by_a_tool_or_in_words_where_the_mo
     in_words = asked(plain, ())
     assert in_words.tool is None
     assert '{"type":"object"}' in in_words.request.messages[0].text_content
+
+
+FENCES = {
+    "line feeds": "```" + "\n" * 200_000 + "x",
+    "spaces": "```" + " " * 200_000 + "x",
+    "fences": "```\n" * 100_000,
+    "one line of fences": "```" * 100_000 + "\n",
+    "fences and lines": "```a\n\n" * 50_000,
+}
+
+
+@pytest.mark.parametrize("text", FENCES.values(), ids=list(FENCES))
+def test_fences_are_looked_for_once(text: str) -> None:
+    """Each of these took hours, quadratic or cubic time, with a pattern of overlapping quantifiers."""
+    with pytest.raises(ls.InvalidOutput):
+        Structured(int).read(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```json\n7\n```",
+        "So:\n```\n\n7\n\n```\nDone.",
+        "``` JSON \n7```",
+        "```\nprose\n```\n```json\n7\n```",
+        "`x` ```inline code```\n```json\n7\n```",
+    ],
+)
+def test_a_value_in_a_fence_is_found(text: str) -> None:
+    assert Structured(int).read(text) == 7
+
+
+def test_an_error_quotes_no_long_key() -> None:
+    class Strict(msgspec.Struct, forbid_unknown_fields=True):
+        x: int
+
+    with pytest.raises(ls.InvalidOutput) as caught:
+        Structured(Strict).read('{"x": 1, "' + "k" * 200_000 + '": 2}')
+    assert len(str(caught.value)) < 600
+    assert "unknown field" in caught.value.message

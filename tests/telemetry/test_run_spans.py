@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 import llmstream as ls
-from llmstream.agent import AgentObservation, Hooks, RunFinished, RunStarted, Stop, ToolFinished, ToolStarted
+from llmstream.agent import (
+    AgentObservation,
+    CallObserved,
+    Hooks,
+    RunFinished,
+    RunStarted,
+    Stop,
+    ToolFinished,
+    ToolStarted,
+)
 from llmstream.middleware import fallback, wrap
 from llmstream.simulator import Call, Turn
 from llmstream.testing import Refuse, Script, ScriptedModel, Simulator, Stall, no_leaks
@@ -249,25 +258,36 @@ async def test_refused_calls_are_no_spans_and_a_suspended_run_says_so(backend: A
         """Pay."""
         return "paid"
 
-    agent = ls.Agent(ScriptedModel(Turn(calls=(Call("pay"),)), "Done."), name="a", tools=[pay])
+    agent = ls.Agent(
+        ScriptedModel(Turn(calls=(Call("pay"),)), "Done.", repeat_last=True), name="a", tools=[pay]
+    )
     backend.instrument(agent)
     async with agent.stream("Hi") as run:
         await run.collect()
-    (span,) = backend.spans
+    chat, span = backend.spans
+    assert (chat.name, span.name) == ("chat scripted", "invoke_agent a")
     assert span.attributes["llmstream.suspended"] is True
     assert run.suspended is not None
     (pending,) = run.suspended.pending
     await agent.resume(run.suspended, {pending.approval_id: True}).collect()
-    assert tree(backend.spans[1:]) == {"": ["invoke_agent a"], "invoke_agent a": ["execute_tool pay"]}
+    assert tree(backend.spans[2:]) == {
+        "": ["invoke_agent a"],
+        "invoke_agent a": ["execute_tool pay", "chat scripted"],
+    }
 
 
 async def test_observations_of_a_run_come_in_pairs_without_otel() -> None:
     told: list[AgentObservation] = []
     agent = ls.Agent(
-        ScriptedModel(TWO, "Done."), name="a", tools=[add, fail], observe_run=told.append, max_steps=1
+        ScriptedModel(TWO, "Done.", repeat_last=True),
+        name="a",
+        tools=[add, fail],
+        observe_run=told.append,
+        max_steps=1,
     )
     await agent.stream("Hi").collect()
-    assert [type(observation) for observation in told[:3]] == [RunStarted, ToolStarted, ToolStarted]
+    kinds = [type(observation) for observation in told if not isinstance(observation, CallObserved)]
+    assert kinds[:3] == [RunStarted, ToolStarted, ToolStarted]
     assert isinstance(told[-1], RunFinished)
     assert (told[-1].steps, told[-1].left, told[-1].error_code) == (1, False, None)
     ended = [observation for observation in told if isinstance(observation, ToolFinished)]

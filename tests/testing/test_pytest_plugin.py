@@ -103,7 +103,7 @@ def test_what_is_wrong_fails(tmp_path: Path) -> None:
 async def test_a_task_stays():
     test_a_task_stays.task = asyncio.create_task(asyncio.sleep(60), name="forgotten")
 
-def test_no_coroutine(llm_simulator):
+def test_no_coroutine(llm_virtual_clock):
     pass
 
 async def test_no_marker(llm_recording):
@@ -121,6 +121,43 @@ async def test_two_scripts(llm_simulator):
     assert "left behind: task forgotten" in said
     assert "tests that are `async def`" in said
     assert 'plays what @pytest.mark.llm_recording("path") names' in said
+
+
+def test_a_test_that_is_not_async_has_its_servers_in_a_thread(tmp_path: Path) -> None:
+    said = run(
+        tmp_path,
+        """
+@pytest.mark.llm_simulator(lambda request: "Yes.")
+def test_it(llm_simulator):
+    model = ls.Model("ollama:m", base_url=llm_simulator.url)
+    assert asyncio.run(model.stream("?").collect()).text_content == "Yes."
+""",
+    )
+    assert counts(said) == {"passed": 1}, said
+
+
+def test_a_project_may_forbid_real_requests(tmp_path: Path) -> None:
+    said = run(
+        tmp_path,
+        """
+async def ask():
+    await ls.Model("openai:m", base_url="http://192.0.2.1:9/v1", api_key="x").stream(
+        "?", deadlines=ls.Deadlines(connect_s=0.01), retry=ls.Retry(max_retries=0)
+    ).collect()
+
+async def test_forbidden():
+    with pytest.raises(ls.InvalidRequest, match="forbids real requests"):
+        await ask()
+
+@pytest.mark.llm_real_requests
+async def test_allowed():
+    with pytest.raises(ls.TransportError):
+        await ask()
+""",
+        "-o",
+        "llm_forbid_requests=true",
+    )
+    assert counts(said) == {"passed": 2}, said
 
 
 def test_it_works_with_anyio_in_place_of_pytest_asyncio(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
 import pytest
@@ -91,3 +92,68 @@ async def test_an_answer_without_end_is_left_at_the_deadline(tmp_path) -> None:
     assert caught.value.reason == "total"
     assert b"Hello" in Recording.load(tmp_path / "x").body
     assert simulator.requests[0].disconnected
+
+
+ODD_KEY = "sk-SECRET/abc+def=1234"
+SPELLINGS = {
+    "plain": ODD_KEY,
+    "JSON with escaped slashes": ODD_KEY.replace("/", "\\/"),
+    "JSON with escaped characters": "".join(f"\\u{ord(char):04X}" for char in ODD_KEY),
+    "a URL": "sk-SECRET%2Fabc%2Bdef%3D1234",
+    "a URL in lower case": "sk-SECRET%2fabc%2bdef%3d1234",
+    "base64": base64.b64encode(ODD_KEY.encode()).decode().rstrip("="),
+    "both": ODD_KEY.replace("S", "\\u0053").replace("/", "%2F"),
+}
+
+
+@pytest.mark.parametrize("spelled", SPELLINGS.values(), ids=list(SPELLINGS))
+async def test_a_key_is_overwritten_however_it_is_spelled(spelled: str, serve, tmp_path) -> None:
+    basic = base64.b64encode(f"user:{ODD_KEY}".encode()).decode()
+
+    async def echo(request: web.Request) -> web.Response:
+        body = f"data: {basic} {spelled}\n\n"
+        return web.Response(text=body, headers={"content-type": f"text/event-stream; k={ODD_KEY}"})
+
+    model = ls.Model("openai:m", base_url=await serve(echo), api_key=ODD_KEY)
+    kept = await record(model, "Hi", tmp_path)
+    assert kept.body.startswith(b"data: ")
+    assert kept.body.endswith(b"\n\n")
+    for file in tmp_path.iterdir():
+        assert spelled.encode() not in file.read_bytes()
+        assert basic[8:-4].encode() not in file.read_bytes()
+        assert ODD_KEY.encode() not in file.read_bytes()
+
+
+@pytest.mark.parametrize("where", ["cookie", "address"])
+async def test_keys_in_cookies_and_addresses_are_secret(where: str, serve, tmp_path) -> None:
+    async def echo(request: web.Request) -> web.Response:
+        return web.Response(text=f"data: {KEY}\n\n", headers={"content-type": "text/event-stream"})
+
+    url = await serve(echo)
+    model = ls.Model("openai:m", base_url=f"{url}?key={KEY}" if where == "address" else url, api_key="k" * 20)
+    headers = {"cookie": f"a=b; sid={KEY}"} if where == "cookie" else {}
+    kept = await record(model, "Hi", tmp_path, headers=headers)
+    assert KEY.encode() not in kept.body
+
+
+async def test_a_flood_is_cut_and_what_came_is_kept(serve, tmp_path) -> None:
+    async def flood(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        for _ in range(1000):
+            await response.write(b"data: " + b"x" * 65536 + b"\n\n")
+        return response
+
+    with pytest.raises(ls.LimitExceeded):
+        await record(at(await serve(flood)), "Hi", tmp_path, max_bytes=1_000_000)
+    assert 0 < (tmp_path / "response.bin").stat().st_size <= 1_000_000
+
+
+async def test_a_planted_link_is_replaced_and_not_followed(tmp_path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "response.bin").symlink_to(victim)
+    async with Simulator(Script((Turn(text="Hi"),))) as simulator:
+        await record(at(simulator.url), "Hi", tmp_path / "r")
+    assert victim.read_text() == "mine"

@@ -18,6 +18,7 @@ from llmstream.testing import (
     ScriptedModel,
     Stall,
     Turn,
+    UnscriptedRequest,
     check_stream,
 )
 
@@ -33,7 +34,7 @@ async def read_into(events: list, model: ls.Model) -> None:
 
 
 async def test_it_says_its_turns_in_order_and_the_last_again() -> None:
-    model = ScriptedModel("One.", Turn(reasoning="Hm.", text="Two."))
+    model = ScriptedModel("One.", Turn(reasoning="Hm.", text="Two."), repeat_last=True)
     texts = []
     for _ in range(3):
         events = [event async for event in model.events("Go on")]
@@ -81,7 +82,7 @@ async def test_a_script_may_decide_by_the_request() -> None:
     ],
 )
 async def test_faults_are_what_a_real_stream_makes_of_them(fault, error, text) -> None:
-    model = ScriptedModel(Turn(text="a b c d", fault=fault))
+    model = ScriptedModel(Turn(text="a b c d", fault=fault), repeat_last=True)
     events = []
     with pytest.raises(error) as caught:
         await read_into(events, model)
@@ -174,7 +175,7 @@ async def test_an_observer_is_told_as_by_any_model() -> None:
 
 async def test_calls_stand_in_line_for_a_limiter(llm_virtual_clock) -> None:
     limiter = ls.Limiter(requests_per_minute=2, max_concurrent=1)
-    model = ScriptedModel("a", Turn(fault=Refuse(status=503)), "b", limiter=limiter)
+    model = ScriptedModel("a", Turn(fault=Refuse(status=503)), "b", limiter=limiter, repeat_last=True)
     await asyncio.gather(*[model.stream("Hi").collect() for _ in range(4)], return_exceptions=True)
     assert llm_virtual_clock.elapsed_s == pytest.approx(60, abs=1)
     assert (limiter.under_way, limiter.waiting) == (0, 0)
@@ -182,7 +183,7 @@ async def test_calls_stand_in_line_for_a_limiter(llm_virtual_clock) -> None:
 
 async def test_a_call_that_is_left_gives_its_place_back() -> None:
     limiter = ls.Limiter(max_concurrent=1)
-    model = ScriptedModel("a b c", limiter=limiter)
+    model = ScriptedModel("a b c", limiter=limiter, repeat_last=True)
     for _ in range(3):
         async with model.stream("Hi") as stream:
             await anext(aiter(stream))
@@ -194,3 +195,71 @@ async def test_a_call_that_is_left_gives_its_place_back() -> None:
     await asyncio.gather(waiting, return_exceptions=True)
     permit.release()
     assert (limiter.under_way, limiter.waiting) == (0, 0)
+
+
+async def test_a_request_that_nobody_scripted_fails() -> None:
+    model = ScriptedModel("a")
+    await model.stream("Hi").collect()
+    model.assert_exhausted()
+    with pytest.raises(UnscriptedRequest, match="request 2 of a ScriptedModel that has 1 turns"):
+        await model.stream("Who?").collect()
+    with pytest.raises(AssertionError):
+        model.assert_exhausted()
+
+
+async def test_turns_that_were_not_asked_for_are_found() -> None:
+    model = ScriptedModel("a", "b")
+    await model.stream("Hi").collect()
+    with pytest.raises(AssertionError, match="1 requests were made of the 2 scripted"):
+        model.assert_exhausted()
+    for endless in (ScriptedModel("a", repeat_last=True), ScriptedModel(lambda request: "a")):
+        with pytest.raises(InvalidRequest, match="no end"):
+            endless.assert_exhausted()
+
+
+async def test_a_function_is_a_script() -> None:
+    model = ScriptedModel(lambda request: request.messages[-1].text_content.upper())
+    assert (await model.stream("hi").collect()).text_content == "HI"
+    model = ScriptedModel(lambda request, number: Turn(text=str(number)))
+    await model.stream("hi").collect()
+    assert (await model.stream("hi").collect()).text_content == "1"
+    with pytest.raises(InvalidRequest, match="Turn or a str"):
+        await ScriptedModel(lambda request: 3).stream("hi").collect()
+    with pytest.raises(InvalidRequest, match="is a function"):
+        ScriptedModel(3)
+
+
+@pytest.mark.parametrize(("arguments", "invalid"), [("{broken", True), ("[]", False), ({"a": 1}, False)])
+async def test_broken_input_is_marked_as_by_a_wire(arguments, invalid) -> None:
+    stream = ScriptedModel(Turn(calls=(Call("f", arguments),))).stream("x")
+    (call,) = [event async for event in stream if isinstance(event, ls.ToolCall)]
+    assert call.invalid is invalid
+
+
+async def test_the_observer_of_a_call_and_of_a_run_is_told_too() -> None:
+    told: list[object] = []
+    await ScriptedModel("a").stream("x", observe=told.append).collect()
+    assert isinstance(told[-1], ls.CallFinished)
+    told.clear()
+    await ls.Agent(ScriptedModel("a"), observe_run=told.append).run("x")
+    assert [type(o).__name__ for o in told if not isinstance(o, ls.agent.CallObserved)] == [
+        "RunStarted",
+        "RunFinished",
+    ]
+    assert len([o for o in told if isinstance(o, ls.agent.CallObserved)]) == 3
+
+
+async def test_requests_are_as_a_vendor_is_sent_them() -> None:
+    call = ls.chats.ToolCall("c1", "f", "{}")
+    orphan = ls.chats.ToolResult("c9", "nobody asked")
+    prompt = [
+        ls.Message.user("Hi"),
+        ls.Message("", "assistant", (call,)),
+        ls.Message.tool([orphan]),
+        ls.Message.user("Well?"),
+    ]
+    model = ScriptedModel("a")
+    stream = model.stream(prompt)
+    await stream.collect()
+    (results,) = [m.tool_results for m in model.requests[0].messages if m.tool_results]
+    assert [(r.tool_call_id, r.is_error) for r in results] == [("c1", True)]

@@ -7,8 +7,10 @@ from typing import Any, Optional
 
 import pytest
 
+import llmstream as ls
 from llmstream.chats.content import ToolCall
 from llmstream.errors import InvalidRequest
+from llmstream.testing import Call, ScriptedModel, Turn
 from llmstream.tools import ToolContext, run_call, tool, tool_from_function
 
 
@@ -88,3 +90,24 @@ def test_two_contexts_or_one_without_a_name_are_refused() -> None:
     for function in (two, nameless):
         with pytest.raises(InvalidRequest, match="ToolContext"):
             tool(function)
+
+
+class Shop:
+    name = "Corner"
+
+
+async def test_a_context_may_say_what_the_application_is() -> None:
+    async def name(context: ls.ToolContext[Shop], greet: str = "Hi") -> str:
+        """Name the shop."""
+        return f"{greet}, {context.app.name}"
+
+    def maybe(context: ls.ToolContext[dict[str, int]] | None = None) -> str:
+        """Maybe."""
+        return str(context and context.app)
+
+    assert list(ls.tool(name).spec.input_schema["properties"]) == ["greet"]
+    assert ls.tool(maybe).takes_context
+    agent = ls.Agent(ScriptedModel(Turn(calls=(Call("name"),)), "Done."), tools=[name], context=Shop())
+    run = agent.stream("Go")
+    await run.collect()
+    assert run.statuses[0].result.content == "Hi, Corner"

@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 
 from llmstream.simulator import Simulator
-from llmstream.transport.careful_protocol import CarefulProtocol
+from llmstream.transport.careful_protocol import CarefulProtocol, Exchange
 
 MOST = 64 * 1024
 
@@ -26,3 +26,12 @@ async def test_what_reads_tls_is_told_as_well() -> None:
 
     CarefulProtocol(loop=asyncio.get_running_loop()).connection_made(Transport())
     assert Transport._ssl_protocol.max_size == MOST
+
+
+async def test_a_call_without_bytes_is_no_answer() -> None:
+    """aiohttp makes one when a body that was paused is read on; the request may still go out again."""
+    protocol, current = CarefulProtocol(loop=asyncio.get_running_loop()), Exchange()
+    protocol.exchange = current
+    protocol.data_received(b"")
+    assert not current.answered
+    assert not protocol.served

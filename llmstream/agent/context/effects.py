@@ -7,18 +7,27 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
 from llmstream.errors import InvalidRequest
 from llmstream.streams.history import copied, mended
+from llmstream.tools.arity import takes
 from llmstream.usage import Usage
+
+if TYPE_CHECKING:
+    from llmstream.agent.state import RunState
 
 __all__ = ["ContextEffect", "Effect", "Spend", "applied", "counted", "is_count", "replaces", "spend"]
 
-ContextEffect: TypeAlias = Callable[[list[Message]], Iterable[Message] | Awaitable[Iterable[Message]]]
-"""Given a conversation, gives what is to be shown of it; sync or async."""
+_Shown: TypeAlias = Iterable[Message] | Awaitable[Iterable[Message]]
+
+ContextEffect: TypeAlias = "Callable[[list[Message]], _Shown] | Callable[[list[Message], RunState], _Shown]"
+"""Given a conversation, gives what is to be shown of it; sync or async.
+
+One with a second parameter is given the `RunState` of the run too.
+"""
 
 Spend: TypeAlias = Callable[[str, Usage], None]
 """Told of a model ("provider:model") and the tokens that an effect has used."""
@@ -37,8 +46,8 @@ class Effect:
     replace: bool = False
 
     def __call__(self, messages: list[Message]) -> Iterable[Message] | Awaitable[Iterable[Message]]:
-        """What the function gives."""
-        return self.function(messages)
+        """What the function gives, where it needs no run."""
+        return _given(self.function, messages, None)
 
 
 def replaces(effect: ContextEffect) -> bool:
@@ -47,22 +56,37 @@ def replaces(effect: ContextEffect) -> bool:
 
 
 async def applied(
-    messages: Iterable[Message], effects: Iterable[ContextEffect], *, spend: Spend | None = None
+    messages: Iterable[Message],
+    effects: Iterable[ContextEffect],
+    *,
+    spend: Spend | None = None,
+    state: RunState | None = None,
 ) -> list[Message]:
     """The conversation after the effects, one after the other; whole, as every vendor demands it.
 
     messages: stay as they are: effects are given copies
     spend:    is told of the tokens that effects use
-    raises:   what an effect raises; InvalidRequest where one gives no messages
+    state:    of the run, for effects that take it
+    raises:   what an effect raises; InvalidRequest where one gives no messages, or takes the state of a
+              run and there is none
     """
     shown = mended(copied(messages))[0]
     with counted(spend):
         for effect in effects:
-            given = effect(list(shown))
+            function = effect.function if isinstance(effect, Effect) else effect
+            given = _given(function, list(shown), state)
             found = await given if inspect.isawaitable(given) else given
             left = mended(_messages(effect, found))[0]
             shown = _from_a_user(left) if _begins_with_a_user(shown) else left
     return shown
+
+
+def _given(function: Any, messages: list[Message], state: RunState | None) -> _Shown:
+    if not takes(function, 2):
+        return cast(_Shown, function(messages))
+    if state is None:
+        raise InvalidRequest(f"the context effect {function!r} takes the state of a run, and there is none")
+    return cast(_Shown, function(messages, state))
 
 
 def spend(model: str, usage: Usage) -> None:

@@ -38,6 +38,7 @@ from llmstream.framing.sse import SSEDecoder
 
 __all__ = ["BlockDecoder"]
 
+_WAITING_CHARS: Final = 100  # white space before `null`; more of it is looked at as input
 _SLOT_BYTES: Final = 8
 _NAME_BYTES: Final = 64  # a place in a set
 _NOTHING: Final = "null"
@@ -254,7 +255,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
             return
         if not call.pieces:
             call.waiting += text
-            if _NOTHING.startswith(call.waiting.strip()):
+            if len(call.waiting) <= _WAITING_CHARS and _NOTHING.startswith(call.waiting.strip()):
                 return
             text, call.waiting = call.waiting, ""
         self._add(call, text)

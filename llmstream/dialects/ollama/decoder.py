@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime
 import json
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -34,6 +35,7 @@ from llmstream.framing.ndjson import NDJSONDecoder
 __all__ = ["FINISH_REASONS", "USAGE_FIELDS", "OllamaDecoder"]
 
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+_NAME_BYTES: Final = 64  # a place in a set
 _NO_FRAGMENT: Final = Fragment()
 
 FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
@@ -182,6 +184,7 @@ class OllamaDecoder(LazyBlocks[Line]):
         while not call_id or call_id in self._ids:
             call_id = self._new_id()
         self._ids.add(call_id)
+        self.hold(sys.getsizeof(call_id) + _NAME_BYTES)
         return call_id
 
     def _finish(self, wire: Line) -> None:

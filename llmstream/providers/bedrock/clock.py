@@ -1,7 +1,8 @@
 """The time that signatures carry: this machine's, set right by what AWS says of it.
 
 AWS refuses a signature whose time is more than minutes off its own, and every answer has its time in
-the header `date`. What one refusal teaches holds for all requests of the process.
+the header `date`. What one refusal teaches holds for all requests of the process to the same address:
+another server, or one that lies, has no say in the signatures for AWS.
 source: "Troubleshoot Signature Version 4 signing" in the IAM user guide
 """
 
@@ -13,8 +14,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
+from urllib.parse import urlsplit
 
-__all__ = ["CLOCK", "Clock"]
+__all__ = ["CLOCK", "Clock", "address_of"]
 
 _ABOUT_TIME: Final = re.compile(
     r"RequestTimeTooSkewed|RequestExpired|RequestInTheFuture|Signature expired|Signature not yet current"
@@ -25,23 +27,31 @@ _TIME: Final = re.compile(r"\b\d{8}T\d{6}Z\b")
 _TOLERATED_S: Final = 60.0
 """A signature that is no further off was not refused for its time."""
 
+_BELIEVED_S: Final = 24 * 3600.0
+"""A wrong time zone is hours; a date further off is no clock's."""
+
+_MAX_ADDRESSES: Final = 64
+
 
 class Clock:
-    """Tells the time of AWS.
+    """Tells the time of AWS, by the address that is asked: host and port.
 
-    now_s:    seconds since 1970 by this machine
-    offset_s: how far AWS is ahead of it
+    now_s: seconds since 1970 by this machine
     """
 
     def __init__(self, now_s: Callable[[], float] = time.time) -> None:
-        self.offset_s = 0.0
+        self._offsets: dict[str, float] = {}
         self._now_s = now_s
 
-    def now(self) -> datetime:
-        """The time to sign with, in UTC."""
-        return datetime.fromtimestamp(self._now_s() + self.offset_s, UTC)
+    def offset_at(self, address: str) -> float:
+        """How far the server at an address is ahead of this machine."""
+        return self._offsets.get(address, 0.0)
 
-    def learn(self, status: int, headers: Mapping[str, str], body: bytes) -> bool:
+    def now(self, address: str) -> datetime:
+        """The time to sign with, in UTC."""
+        return datetime.fromtimestamp(self._now_s() + self.offset_at(address), UTC)
+
+    def learn(self, address: str, status: int, headers: Mapping[str, str], body: bytes) -> bool:
         """Sets the clock by a refusal of a signature for its time; whether to sign once more.
 
         Not where the signature had the right time already, as after a correction.
@@ -55,10 +65,21 @@ class Clock:
             there_s = parsedate_to_datetime(headers.get("date", "")).timestamp()
         except (ValueError, TypeError, OverflowError):
             return False
+        offset_s = there_s - self._now_s()
+        if abs(offset_s) > _BELIEVED_S:
+            return False
         told = _TIME.search(words)  # the first time in the message is the signature's
-        signed_s = _seconds(told[0]) if told else self._now_s() + self.offset_s
-        self.offset_s = there_s - self._now_s()
+        signed_s = _seconds(told[0]) if told else self._now_s() + self.offset_at(address)
+        self._offsets.pop(address, None)
+        self._offsets[address] = offset_s
+        if len(self._offsets) > _MAX_ADDRESSES:
+            del self._offsets[next(iter(self._offsets))]
         return abs(there_s - signed_s) > _TOLERATED_S
+
+
+def address_of(url: str) -> str:
+    """Host and port of a URL, as a clock knows them."""
+    return urlsplit(url).netloc.rpartition("@")[2].lower()
 
 
 def _seconds(stamp: str) -> float:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from llmstream.errors import LLMStreamError
 from llmstream.providers.base import Provider
-from llmstream.providers.bedrock.clock import CLOCK
+from llmstream.providers.bedrock.clock import CLOCK, address_of
 from llmstream.providers.bedrock.signing import credentials_of
 
 __all__ = ["BedrockProvider"]
@@ -18,6 +18,8 @@ __all__ = ["BedrockProvider"]
 @dataclass(frozen=True, kw_only=True)
 class BedrockProvider(Provider):
     """A provider that finds its credentials away from the event loop: files and the network hold them."""
+
+    account_env: tuple[str, ...] = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE")
 
     async def ready(self, model: str, key: str | None) -> str | None:
         """Finds the credentials, so that signing does not wait for them; failures are signing's to tell."""
@@ -28,9 +30,6 @@ class BedrockProvider(Provider):
                 pass
         return None
 
-    def decode_error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMStreamError:
-        """The typed error; one that blames this machine's clock is worth another signature."""
-        error = super().decode_error(status, headers, body)
-        if CLOCK.learn(status, headers, body):
-            error.retryable, error.retry_after_s = True, 0.0
-        return error
+    def learn(self, url: str, status: int, headers: Mapping[str, str], body: bytes) -> bool:
+        """Sets the clock by a refusal that blames this machine's, which is worth another signature."""
+        return CLOCK.learn(address_of(url), status, headers, body)

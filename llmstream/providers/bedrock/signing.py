@@ -16,7 +16,7 @@ from typing import Any, Final
 from llmstream.errors import MissingKey, Unsupported
 from llmstream.exchange import HttpRequest
 from llmstream.providers.base import Sign
-from llmstream.providers.bedrock.clock import CLOCK, Clock
+from llmstream.providers.bedrock.clock import CLOCK, Clock, address_of
 from llmstream.providers.bedrock.region import region_of, service_of
 
 __all__ = ["credentials_of", "sign", "sign_for_bedrock", "signing_for"]
@@ -71,19 +71,19 @@ def sign(
         if name.lower() in _SIGNED or name.lower().startswith("x-amz-")
     }
     request = awsrequest.AWSRequest(method=http.method, url=http.url, data=http.body, headers=headers)
-    _signer(auth, clock)(credentials, service, region).add_auth(request)
+    _signer(auth, clock, address_of(http.url))(credentials, service, region).add_auth(request)
     signed = {name.lower(): value for name, value in request.headers.items()}
     return HttpRequest(http.url, http.body, {**http.headers, **signed}, http.method)
 
 
-def _signer(auth: Any, clock: Clock) -> Any:
+def _signer(auth: Any, clock: Clock, address: str) -> Any:
     """botocore's class, which takes this machine's time; where that is off, one that takes the clock's."""
-    if not clock.offset_s:
+    if not clock.offset_at(address):
         return auth.SigV4Auth
 
     class AtTimeOf(auth.SigV4Auth):  # type: ignore[misc]
         def _modify_request_before_signing(self, request: Any) -> None:
-            request.context["timestamp"] = clock.now().strftime(auth.SIGV4_TIMESTAMP)
+            request.context["timestamp"] = clock.now(address).strftime(auth.SIGV4_TIMESTAMP)
             super()._modify_request_before_signing(request)
 
     return AtTimeOf

@@ -23,6 +23,7 @@ THERE_S = datetime(2015, 8, 30, 12, 36, tzinfo=UTC).timestamp()
 EXPIRED = (
     b'{"message":"Signature expired: %s is now earlier than 20150830T123100Z (20150830T123600Z - 5 min.)"}'
 )
+THERE_AT = "bedrock-runtime.us-east-1.amazonaws.com"
 URL = "https://bedrock-runtime.us-east-1.amazonaws.com/model/m/converse-stream"
 
 
@@ -47,9 +48,9 @@ def clock_at(seconds_behind: float) -> Clock:
 def test_a_refusal_for_the_time_sets_the_clock(status: int, kind: str, body: bytes) -> None:
     clock = clock_at(3600)
     headers = {"x-amzn-errortype": f"{kind}:http://internal.amazon.com/", "date": THERE}
-    assert clock.learn(status, headers, body)
-    assert clock.offset_s == 3600
-    assert clock.now() == datetime(2015, 8, 30, 12, 36, tzinfo=UTC)
+    assert clock.learn(THERE_AT, status, headers, body)
+    assert clock.offset_at(THERE_AT) == 3600
+    assert clock.now(THERE_AT) == datetime(2015, 8, 30, 12, 36, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -64,27 +65,60 @@ def test_a_refusal_for_the_time_sets_the_clock(status: int, kind: str, body: byt
 )
 def test_another_refusal_leaves_it_alone(status: int, headers: dict[str, str], body: bytes) -> None:
     clock = clock_at(3600)
-    assert not clock.learn(status, headers, body)
-    assert clock.offset_s == 0
+    assert not clock.learn(THERE_AT, status, headers, body)
+    assert clock.offset_at(THERE_AT) == 0
+
+
+HOSTILE_DATES = [
+    "Fri, 31 Dec 9999 23:59:59 GMT",
+    "Fri, 31 Dec 9999 23:59:59 -2359",
+    "Mon, 01 Jan 0001 00:00:00 GMT",
+    "Mon, 01 Jan 0001 00:00:00 +2359",
+    "Thu, 01 Jan 1970 00:00:00 GMT",
+    "Sun, 06 Nov 1994 08:49:37 +9999999999",
+    "Tue, 01 Sep 2015 12:36:00 GMT",
+]
+
+
+@pytest.mark.parametrize("date", HOSTILE_DATES)
+def test_a_date_more_than_a_day_off_is_not_believed(date: str) -> None:
+    clock = clock_at(0)
+    assert not clock.learn(THERE_AT, 403, {"date": date}, EXPIRED % b"20150830T113600Z")
+    assert clock.now(THERE_AT) == datetime(2015, 8, 30, 12, 36, tzinfo=UTC)
+
+
+def test_what_one_server_says_holds_for_its_address_only() -> None:
+    clock = clock_at(3600)
+    assert clock.learn("127.0.0.1:8080", 403, {"date": THERE}, EXPIRED % b"20150830T113600Z")
+    assert clock.offset_at("127.0.0.1:8080") == 3600
+    assert clock.offset_at(THERE_AT) == 0
+
+
+def test_servers_without_end_are_forgotten() -> None:
+    clock = clock_at(3600)
+    for port in range(1000):
+        clock.learn(f"127.0.0.1:{port}", 403, {"date": THERE}, EXPIRED % b"20150830T113600Z")
+    assert len(clock._offsets) <= 64
+    assert clock.offset_at("127.0.0.1:999") == 3600
 
 
 def test_a_signature_of_the_right_time_is_not_made_again() -> None:
     clock, headers = clock_at(3600), {"date": THERE, "x-amzn-errortype": "RequestTimeTooSkewed"}
-    assert clock.learn(403, headers, b"{}")
-    assert not clock.learn(403, headers, b"{}")
-    assert not clock.learn(403, headers, EXPIRED % b"20150830T123559Z")
+    assert clock.learn(THERE_AT, 403, headers, b"{}")
+    assert not clock.learn(THERE_AT, 403, headers, b"{}")
+    assert not clock.learn(THERE_AT, 403, headers, EXPIRED % b"20150830T123559Z")
 
 
 def test_a_request_that_was_on_its_way_before_the_correction_is_sent_again_as_well() -> None:
     clock, headers = clock_at(3600), {"date": THERE}
-    assert clock.learn(403, headers, EXPIRED % b"20150830T113600Z")
-    assert clock.learn(403, headers, EXPIRED % b"20150830T113559Z")
+    assert clock.learn(THERE_AT, 403, headers, EXPIRED % b"20150830T113600Z")
+    assert clock.learn(THERE_AT, 403, headers, EXPIRED % b"20150830T113559Z")
 
 
 @needs_botocore
 def test_the_signature_has_the_clocks_time() -> None:
     clock = clock_at(3600)
-    clock.offset_s = 3600
+    clock.learn(THERE_AT, 403, {"date": THERE}, EXPIRED % b"20150830T113600Z")
     env = {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "s"}
     signed = sign(HttpRequest(URL, b"{}"), region="us-east-1", env=env, clock=clock)
     assert signed.headers["x-amz-date"] == "20150830T123600Z"
@@ -95,7 +129,7 @@ def test_the_signature_has_the_clocks_time() -> None:
 async def test_a_call_with_a_wrong_clock_gets_its_answer(serve, monkeypatch) -> None:
     from aiohttp import web
 
-    monkeypatch.setattr(CLOCK, "offset_s", 0.0)
+    monkeypatch.setattr(CLOCK, "_offsets", {})
     for name, value in {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "s"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("AWS_BEARER_TOKEN_BEDROCK", raising=False)
@@ -127,4 +161,5 @@ async def test_a_call_with_a_wrong_clock_gets_its_answer(serve, monkeypatch) -> 
         text = "".join([event.delta async for event in stream if isinstance(event, TextDelta)])
     assert text == "Hello"
     assert len(seen) == 2
-    assert abs(CLOCK.offset_s - 7200) < 5
+    (address,) = CLOCK._offsets
+    assert abs(CLOCK.offset_at(address) - 7200) < 5

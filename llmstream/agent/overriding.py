@@ -1,0 +1,56 @@
+"""What one run has in place of what its agent has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from llmstream.agent import option_checks as checks
+from llmstream.agent.config import AgentConfig
+from llmstream.agent.stop import StopCondition, as_conditions
+from llmstream.request import Settings
+from llmstream.streams.model import Model
+from llmstream.streams.options import Options
+from llmstream.tools import wrapped
+
+__all__ = ["overridden"]
+
+
+def overridden(
+    config: AgentConfig,
+    options: Options,
+    *,
+    model: str | Model | None = None,
+    max_steps: int | None = None,
+    stop_when: StopCondition | Iterable[StopCondition] | None = None,
+) -> AgentConfig:
+    """What the agent is made of, with these in place of its own; None is as if not given.
+
+    A field of `settings` wins over the agent's, however that was given.
+
+    raises: InvalidRequest for what is no tool, no condition and no number of steps
+    """
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if "tools" in given:
+        given["tools"] = wrapped(given["tools"])
+    changes: dict[str, Any] = {}
+    if given:
+        fields = _fields(given.get("settings"))
+        own = {name: value for name, value in config.options.items() if name not in fields}
+        changes["options"] = cast(Options, {**own, **given})
+    if model is not None:
+        changes["model"] = model if isinstance(model, Model) else Model(model)
+    if max_steps is not None:
+        changes["max_steps"] = checks.at_least_one("max_steps", max_steps, config.max_steps)
+    if stop_when is not None:
+        changes["stop_when"] = as_conditions(stop_when)
+    return replace(config, **changes) if changes else config
+
+
+def _fields(settings: Settings | Mapping[str, Any] | None) -> set[str]:
+    """The names of the settings that are given."""
+    if isinstance(settings, Mapping):
+        return set(settings)
+    names = Settings.__struct_fields__
+    return {name for name in names if getattr(settings, name, None) is not None}

@@ -1,0 +1,86 @@
+"""Long blocks on a terminal: what is drawn again is bounded, whatever has come."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+pytest.importorskip("rich")
+
+from rich.console import Console
+
+from llmstream.cli import growing
+from llmstream.cli.growing import GrowingText, GrowingThought
+from llmstream.cli.live import _DELTA_CHARS, _shortened
+
+CODE = "```python\n" + "".join(f"x{n} = {n}\n" for n in range(2000)) + "```\n\nThe end.\n"
+PROSE = "word " * 10_000
+TABLE = "|a" * 5000 + "|\n" + "|-" * 5000 + "|\n" + "|b" * 5000 + "|\n"
+
+
+def console() -> Console:
+    return Console(file=io.StringIO(), width=80, height=24, force_terminal=True, color_system=None)
+
+
+def text_of(rows: list[growing.Row]) -> list[str]:
+    return ["".join(segment.text for segment in row).rstrip() for row in rows]
+
+
+def grown(text: str, size: int, *, room: int = 20) -> tuple[list[str], int]:
+    """All rows, drawn after each piece, and the longest text that one drawing rendered."""
+    block, longest, rows = GrowingText(console()), 0, []
+    for at in range(0, len(text), size):
+        rows += block.feed(text[at : at + size])
+        longest = max(longest, len(block.tail))
+        gone, _ = block.rows(room)
+        rows += gone
+    return text_of(rows + block.close()), longest
+
+
+@pytest.mark.parametrize("text", [CODE, PROSE, TABLE], ids=["code", "prose", "table"])
+def test_what_is_drawn_again_is_bounded(text: str) -> None:
+    _, longest = grown(text, 997)
+    assert longest <= growing._MOST_CHARS
+
+
+def test_nothing_of_a_long_fence_is_lost_or_shown_twice() -> None:
+    rows, _ = grown(CODE, 501)
+    code = [row.strip() for row in rows if " = " in row]
+    assert code == [f"x{n} = {n}" for n in range(2000)]
+    assert rows[-1] == "The end."
+    assert "```" not in "".join(rows)
+
+
+def test_the_parts_of_a_fence_stand_without_a_gap() -> None:
+    rows, _ = grown(CODE, 501)
+    first = next(at for at, row in enumerate(rows) if "x0 = 0" in row)
+    assert all(rows[first : first + 2000])
+
+
+@pytest.mark.parametrize("text", [CODE, PROSE], ids=["code", "prose"])
+def test_however_a_long_block_is_cut_it_ends_the_same(text: str) -> None:
+    whole = text_of((block := GrowingText(console())).feed(text) + block.close())
+    assert grown(text, 173)[0] == whole
+    assert grown(text, 4096)[0] == whole
+
+
+def test_nothing_of_long_prose_is_lost() -> None:
+    rows, _ = grown(PROSE, 501)
+    assert sum(row.count("word") for row in rows) >= 9980  # a word may be cut between two parts
+    assert "".join("".join(rows).split()) == "word" * 10_000
+
+
+def test_a_thought_without_a_line_end_is_bounded() -> None:
+    block, rows = GrowingThought(console()), []
+    for _ in range(200):
+        rows += block.feed("thinking " * 20)
+        assert len(block.tail) <= growing._MOST_CHARS
+    assert "".join("".join(text_of(rows + block.close())).split()) == "thinking" * 4000
+
+
+def test_the_middle_of_a_huge_fragment_is_left_out() -> None:
+    short = _shortened("a" * 1_000_000)
+    assert len(short) < _DELTA_CHARS + 100
+    assert "900000 characters are not shown" in short
+    assert _shortened("a" * _DELTA_CHARS) == "a" * _DELTA_CHARS

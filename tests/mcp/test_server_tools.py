@@ -1,0 +1,82 @@
+"""What a server offers beside tools, and what it asks of the user."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import llmstream as ls
+from llmstream.chats.content import Image, Text
+from llmstream.mcp import Elicitation, PromptArgument, ServerTools, mcp_tools
+from llmstream.testing import Call, ScriptedModel, Turn
+
+pytest.importorskip("mcp", reason="the extra mcp is not installed")
+
+SERVER = str(Path(__file__).with_name("server.py"))
+Connect = Callable[..., AbstractAsyncContextManager[ServerTools]]
+
+
+def server(**options: Any) -> AbstractAsyncContextManager[ServerTools]:
+    return mcp_tools(stdio=(sys.executable, [SERVER]), **options)
+
+
+async def test_resources_are_listed_and_read() -> None:
+    async with server() as tools:
+        listed = {r.uri: r for r in await tools.resources()}
+        assert set(listed) == {"notes://today", "pixel://one"}
+        assert listed["pixel://one"].media_type == "image/png"
+        (template,) = await tools.resource_templates()
+        assert (template.uri, template.is_template) == ("notes://{day}", True)
+        assert await tools.read_resource("notes://today") == [Text("Buy milk.")]
+        assert await tools.read_resource("notes://monday") == [Text("Nothing on monday.")]
+        (pixel,) = await tools.read_resource("pixel://one")
+        assert isinstance(pixel, Image)
+        with pytest.raises(ls.ToolError, match="none://here"):
+            await tools.read_resource("none://here")
+
+
+async def test_prompts_are_listed_and_filled() -> None:
+    async with server() as tools:
+        (listed,) = await tools.prompts()
+        assert (listed.name, listed.description) == ("review", "Review code.")
+        assert listed.arguments == (PromptArgument(name="code", required=True),)
+        messages = await tools.prompt("review", {"code": "x = 1"})
+        assert [(m.role, m.text_content) for m in messages] == [
+            ("user", "Review: x = 1"),
+            ("assistant", "Which style?"),
+        ]
+        with pytest.raises(ls.ToolError, match="nothing"):
+            await tools.prompt("nothing")
+    with pytest.raises(ls.ToolError, match="no longer connected"):
+        await tools.prompts()
+
+
+@pytest.mark.parametrize(
+    ("said", "result"), [({"count": 4}, "accept: 4"), (None, "decline"), (False, "decline")]
+)
+async def test_a_question_to_the_user_is_put_to_the_application(said: Any, result: str) -> None:
+    asked: list[Elicitation] = []
+
+    async def elicit(question: Elicitation) -> Any:
+        asked.append(question)
+        return said
+
+    async with server(elicit=elicit) as tools:
+        model = ScriptedModel(Turn(calls=(Call("book"),)), "Done.")
+        run = ls.Agent(model, tools=tools).stream("Book")
+        await run.collect()
+    assert run.statuses[0].result.content == result
+    assert asked[0].message == "For how many?"
+    assert asked[0].schema["properties"]["count"]["type"] == "integer"
+
+
+async def test_a_server_that_may_not_ask_is_refused() -> None:
+    async with server() as tools:
+        run = ls.Agent(ScriptedModel(Turn(calls=(Call("book"),)), "Done."), tools=tools).stream("Book")
+        await run.collect()
+    assert run.statuses[0].error is not None

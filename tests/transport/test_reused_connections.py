@@ -1,0 +1,150 @@
+"""A connection of the pool: when it serves again, and when a request goes out once more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+import pytest
+
+from llmstream.errors import ConnectionLost, LLMStreamError, ProtocolError
+from llmstream.exchange import HttpRequest
+from llmstream.transport.deadlines import Deadlines
+from llmstream.transport.http import send
+from llmstream.transport.sessions import close_session
+
+CLOSE = None
+Script: TypeAlias = "list[bytes | asyncio.Event | None]"
+"""What a request is answered with: bytes, an event to wait for, CLOSE."""
+
+
+def answer(text: str, head: str = "HTTP/1.1 200 OK") -> bytes:
+    return f"{head}\r\ncontent-length: {len(text)}\r\n\r\n{text}".encode()
+
+
+class Server:
+    """Answers the n-th request, and writes down what it was and on which connection."""
+
+    def __init__(self, script_of: Callable[[int], Script]) -> None:
+        self.script_of = script_of
+        self.requests: list[int] = []
+        self.connections = 0
+        self.url = ""
+        self.written = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        connection = self.connections
+        try:
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                number = len(self.requests)
+                self.requests.append(connection)
+                for step in self.script_of(number):
+                    if step is CLOSE:
+                        return
+                    if isinstance(step, asyncio.Event):
+                        await step.wait()
+                    else:
+                        writer.write(step)
+                        await writer.drain()
+                self.written.set()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def serving(script_of: Callable[[int], Script]) -> AsyncIterator[Server]:
+    server = Server(script_of)
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    try:
+        yield server
+    finally:
+        await close_session()
+        listening.close()
+
+
+async def ask(server: Server) -> bytes:
+    response = await send(HttpRequest(server.url, b"", {}), Deadlines())
+    try:
+        return await response.read_all(1 << 20)
+    finally:
+        response.close()
+
+
+UNASKED = {
+    "an answer": answer("unasked"),
+    "half a head": b"HTTP/1.1 200 OK\r\n",
+    "no HTTP": b"garbage garbage\r\n\r\n",
+    "an interim answer": b"HTTP/1.1 100 Continue\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("unasked", UNASKED.values(), ids=list(UNASKED))
+async def test_bytes_nobody_asked_for_close_an_idle_connection(unasked: bytes) -> None:
+    idle = asyncio.Event()
+    async with serving(lambda n: [answer("A"), idle, unasked] if n == 0 else [answer("B")]) as server:
+        assert await ask(server) == b"A"
+        idle.set()
+        await server.written.wait()
+        await asyncio.sleep(0.05)
+        assert await ask(server) == b"B"
+        assert server.requests == [1, 2]
+
+
+@pytest.mark.parametrize("unasked", UNASKED.values(), ids=list(UNASKED))
+async def test_bytes_the_loop_has_not_read_yet_count_too(unasked: bytes) -> None:
+    """The loop is busy while they come; the request finds them in the socket."""
+    idle = asyncio.Event()
+    async with serving(lambda n: [answer("A"), idle, unasked] if n == 0 else [answer("B")]) as server:
+        assert await ask(server) == b"A"
+        idle.set()
+        await server.written.wait()  # written, and the next thing that runs is the request
+        assert await ask(server) == b"B"
+        assert server.requests == [1, 2]
+
+
+async def test_a_connection_in_order_serves_many_requests() -> None:
+    async with serving(lambda n: [answer(f"{n}")]) as server:
+        assert [await ask(server) for _ in range(5)] == [b"0", b"1", b"2", b"3", b"4"]
+        assert server.connections == 1
+
+
+async def test_a_stale_connection_costs_one_further_request() -> None:
+    """However many are in the pool: the second goes over a new one."""
+    many = 10
+    full = asyncio.Event()
+
+    def script_of(number: int) -> Script:
+        if number == many - 1:
+            full.set()
+        return [full, answer("A")] if number < many else [CLOSE]
+
+    async with serving(script_of) as server:
+        await asyncio.gather(*[ask(server) for _ in range(many)])
+        assert server.connections == many
+        with pytest.raises(ConnectionLost):
+            await ask(server)
+        assert len(server.requests) == many + 2
+        assert server.requests[-1] == many + 1
+
+
+@pytest.mark.parametrize("begun", [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 100 Continue\r\n\r\n", b"H"])
+async def test_no_request_goes_again_after_a_byte_of_an_answer(begun: bytes) -> None:
+    async with serving(lambda n: [answer("A")] if n == 0 else [begun, CLOSE]) as server:
+        assert await ask(server) == b"A"
+        with pytest.raises(LLMStreamError):
+            await ask(server)
+        assert server.requests == [1, 1]
+
+
+@pytest.mark.parametrize("head", ["HTTP/1.1 206 Partial Content", "HTTP/2.0 200 OK", "HTTP/3.0 200 OK"])
+async def test_a_head_that_answers_another_request_is_refused(head: str) -> None:
+    async with serving(lambda n: [answer("A", head)]) as server:
+        with pytest.raises(ProtocolError):
+            await ask(server)
