@@ -113,7 +113,7 @@ class Session:
         asked = asyncio.ensure_future(request(opened.result()))
         try:
             await asyncio.sleep(0)
-            sent = not (asked.done() and _is_closed(asked))  # one that fails at its first step is not written
+            unsent = asked.done() and _is_closed(asked)  # what fails at its first step is not written
             await asyncio.wait({owner, asked}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
             late = not owner.done() and not asked.done()
         finally:
@@ -123,7 +123,7 @@ class Session:
         error = None if asked.cancelled() else asked.exception()
         if error is None and not asked.cancelled():
             return asked.result()
-        if not sent:
+        if unsent:
             raise ToolError(
                 f"The MCP server {self._name} is no longer connected. {what} has not run."
             ) from error

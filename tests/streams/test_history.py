@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 import llmstream as ls
 from llmstream.chats import Image, Message, Reasoning, Text, ToolCall, ToolResult
+from llmstream.chats.copying import copy_messages
 from llmstream.dialects.ollama import Ollama
 from llmstream.events import OtherWarning, StreamStart
 from llmstream.simulator import Simulator
-from llmstream.streams.history import copied, mended
+from llmstream.streams.history import mended
 
 ASK = Message.user("How warm is it?")
 
@@ -192,7 +193,7 @@ async def test_a_conversation_that_says_nothing_is_refused() -> None:
 
 def test_a_copy_of_a_marked_answer_shares_nothing_that_can_change() -> None:
     message = Message("", "assistant", (Text("Hi"),), {"llmstream": {"provider": "acme", "id": "r1"}})
-    (other,) = copied([message])
+    (other,) = copy_messages([message])
     assert other == message
     other.set_meta("mine", 1)
     assert other.metadata is not None
