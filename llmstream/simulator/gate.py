@@ -94,7 +94,7 @@ def no_such_path(http: HttpRequest, usual: str | None) -> NotFound:
     path = http.url.partition("?")[0]
     meant = ""
     if usual:
-        meant = f" Did you mean {usual}? Check base_url, or pass strict_paths=False (simulate --any-path)."
+        meant = f" Did you mean {usual}? Check base_url, or leave out strict_paths (simulate --any-path)."
     return NotFound(f"Invalid URL ({http.method} {path}).{meant}", status=404, reason="not_found")
 
 

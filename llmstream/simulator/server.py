@@ -107,9 +107,8 @@ class Simulator:
     block_bytes: write in blocks of this size in place of one write an event
     max_log_bytes: bodies of requests that are kept in `requests`
     models:      names on its lists of models; it answers under any name
-    strict_paths: paths that no vendor has, such as `/v1/v1/messages`, are not found; False answers at
-                  any path that ends as a vendor's does. None is True unless `dialects` are given,
-                  whose paths may be of your own
+    strict_paths: paths that no vendor has, such as `/v1/v1/messages`, are not found; else any path that
+                  ends as a vendor's does is answered
 
     url:      where it listens, such as "http://127.0.0.1:40123"
     requests: what it has received, in order; the oldest bodies make room for new ones. Of a WebSocket
@@ -132,7 +131,7 @@ class Simulator:
         max_body_bytes: int = 32 * 1024 * 1024,
         max_log_bytes: int = 64 * 1024 * 1024,
         models: Sequence[str] = ("sim",),
-        strict_paths: bool | None = None,
+        strict_paths: bool = False,
         clock: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         now: Callable[[], datetime.datetime] | None = None,
@@ -143,7 +142,7 @@ class Simulator:
         self._recordings = [recordings] if isinstance(recordings, Recording) else list(recordings)
         self._speed = speed
         self._dialects = list(dialects) if dialects is not None else default_dialects()
-        self._strict_paths = strict_paths if strict_paths is not None else dialects is None
+        self._strict_paths = strict_paths
         self._api_keys = api_keys
         self._host, self._port, self._allow_remote = host, port, allow_remote
         self._pace = pace

@@ -44,7 +44,10 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
     ],
 )
 async def test_wrong_paths_are_not_found(session: aiohttp.ClientSession, path: str, message: str) -> None:
-    async with Simulator() as simulator, session.post(simulator.url + path, json={}) as response:
+    async with (
+        Simulator(strict_paths=True) as simulator,
+        session.post(simulator.url + path, json={}) as response,
+    ):
         body = await response.text()
         assert (response.status, message in body, f"Invalid URL (POST {path})" in body) == (404, True, True)
     assert simulator.requests[0].dialect == ""
@@ -55,12 +58,15 @@ async def test_wrong_paths_are_not_found(session: aiohttp.ClientSession, path: s
 )
 async def test_wrong_paths_of_lookups_are_not_found(session: aiohttp.ClientSession, path: str) -> None:
     method = "GET" if path.endswith("models") else "POST"
-    async with Simulator() as simulator, session.request(method, simulator.url + path, json={}) as response:
+    async with (
+        Simulator(strict_paths=True) as simulator,
+        session.request(method, simulator.url + path, json={}) as response,
+    ):
         assert response.status == 404
 
 
 async def test_the_error_is_the_vendors_own(session: aiohttp.ClientSession) -> None:
-    async with Simulator() as simulator:
+    async with Simulator(strict_paths=True) as simulator:
         async with session.post(simulator.url + "/v1/v1/messages", json={}) as response:
             told = await response.json()
             assert (told["type"], told["error"]["type"]) == ("error", "not_found_error")
@@ -69,7 +75,7 @@ async def test_the_error_is_the_vendors_own(session: aiohttp.ClientSession) -> N
 
 
 async def test_a_model_learns_of_its_wrong_address() -> None:
-    async with Simulator() as simulator:
+    async with Simulator(strict_paths=True) as simulator:
         model = ls.Model("openai:m", base_url=simulator.url, api_key="k", retry=ls.Retry(max_retries=0))
         with pytest.raises(ls.NotFound, match="Invalid URL"):
             await model.stream("Hi").collect()
@@ -77,7 +83,7 @@ async def test_a_model_learns_of_its_wrong_address() -> None:
 
 async def test_any_prefix_where_it_is_wanted(session: aiohttp.ClientSession) -> None:
     asked = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
-    for simulator in (Simulator(strict_paths=False), Simulator(dialects=[OpenAIChat()])):
+    for simulator in (Simulator(), Simulator(dialects=[OpenAIChat()])):
         async with simulator, session.post(simulator.url + "/my/chat/completions", json=asked) as response:
             assert response.status == 200
     strict = Simulator(dialects=[OpenAIChat()], strict_paths=True)
