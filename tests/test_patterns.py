@@ -304,6 +304,7 @@ def test_no_pattern_is_missed() -> None:
 
 
 DATA = {
+    "cli/remedies.py: re.compile(pattern)": "a table with bounds, in one message of ours",
     "cli/sniffing.py: re.compile(sign, re.DOTALL)": "a table, matched once in the first few KiB",
     "dialects/anthropic/quirks.py: re.search(pattern + '/?$', url.split('?', 1)[0].split('#', 1)[0])": (
         "a path of a table, in the address of a request"

@@ -72,9 +72,15 @@ async def test_requests_know_the_repairs_of_their_run():
     def f() -> str:
         return "y"
 
-    model = ScriptedModel(Turn(calls=(Call("f", {}),)), Turn(calls=(Call("f", {}),)), "done")
+    found = []
+
+    class Noting(ScriptedModel):
+        def call(self, request, options=None, *, started=None):
+            found.append(request.messages)  # the requests that it keeps are repaired
+            return super().call(request, options, started=started)
+
+    model = Noting(Turn(calls=(Call("f", {}),)), Turn(calls=(Call("f", {}),)), "done")
     await Agent(model, tools=[f]).run("Go")
-    found = [request.messages for request in model.requests]
     assert all(isinstance(messages, Growing) for messages in found)
     assert len({id(messages.repairs) for messages in found}) == 1
     assert Request(model="m", messages=found[0]) == Request(model="m", messages=tuple(found[0]))
