@@ -313,7 +313,7 @@ DATA = {
     "dialects/model_quirks.py: re.search(rule.pattern, model, re.IGNORECASE)": "the same",
     "dialects/vendor_errors.py: re.fullmatch(numbers, said.reason or '')": "a table of four digits",
     "model_rules/table.py: re.search(row.models, model, re.IGNORECASE)": "the caller's name of a model",
-    "testing/recorder.py: re.compile(b''.join(map(_spellings, secret)))": "a key of the caller's, byte for byte",
+    "testing/recorder.py: re.compile(b''.join(map(_spellings, secret)))": "a key, byte for byte",
     "simulator/sample_input.py: re.search(pattern, name.lower())": "a table of plain words",
 }
 """Calls whose pattern is data, and what is known of it."""
