@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         complain(f"the host {arguments.host!r} cannot be opened: {error.strerror}.")
         return USAGE
     except OSError as error:
-        if error.errno == errno.EADDRNOTAVAIL:
+        if error.errno in (errno.EADDRNOTAVAIL, None):  # Python 3.13 says it without a number
             complain(f"{arguments.host} is no address of this machine. Pass another with --host.")
             return USAGE
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
