@@ -322,7 +322,7 @@ class Answer:
 
     def _refusal(self, body: bytes) -> LLMStreamError:
         plan, response = self._plan, self.response
-        error = plan.error_of(response.status, response.headers, body)
+        error = plan.decode_error(response.status, response.headers, body)
         if plan.learn(response.url, response.status, response.headers, body):
             error.retryable, error.retry_after_s = True, 0.0
         return error

@@ -130,7 +130,7 @@ async def _fetched(model: Model, http: HttpRequest, request: Request) -> bytes:
                 body = await response.read_error()
             finally:
                 response.close()
-        raise model.provider.decode_error(response.status, response.headers, body)
+        raise model._decode_error(response.status, response.headers, body)
     except LLMStreamError as error:
         error.provider = error.provider or model.provider.name
         model.provider.explain(error, prepared.http)

@@ -23,6 +23,7 @@ from llmstream.dialects.base import (
     output_abilities,
     talks_over_sockets,
 )
+from llmstream.dialects.vendor_errors import decoded_error
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.events import Event, OtherWarning, Warning
 from llmstream.providers.base import Provider, Wire
@@ -154,7 +155,7 @@ class Model:
         from llmstream.transport.socket_pool import SocketPool  # brings aiohttp
 
         check_transport("websocket", self.provider)
-        model = self.__copy__()
+        model = copy.copy(self)
         model.transport, model._sockets = "websocket", SocketPool()
         try:
             yield model
@@ -188,16 +189,15 @@ class Model:
         keeping = dialect_that_keeps(self.provider.dialect, token, provider=self.provider.name)
         request = Request(model=token.model)
         prepared = await self._addressed(Encoded(keeping.cancel(token.response_id)), request)
-        provider = self.provider
-        await end_kept(prepared, provider.decode_error, provider.name, self.deadlines, self._session)
+        await end_kept(prepared, self._decode_error, self.deadlines, self._session)
 
     async def events(self, request: Request | Prompt, **options: Unpack[Options]) -> AsyncIterator[Event]:
         """The events of one response, and nothing else: no accumulation, no tools run.
 
         raises: LLMStreamError after finish where the stream failed, unless errors="events"
         """
-        options = with_defaults(self.options, options)
         ready = request if isinstance(request, Request) else self.request(request, **options)
+        options = with_defaults(self.options, options)
         call = self.call(ready, options)
         try:
             while batch := await call.next():
@@ -344,6 +344,11 @@ class Model:
         )
         return _calls()(plan, total_started=started)
 
+    def _decode_error(self, status: int, headers: dict[str, str], body: bytes) -> LLMStreamError:
+        """The typed error of an answer that is no stream, whatever its bytes."""
+        provider = self.provider
+        return decoded_error(provider.decode_error, status, headers, body, provider=provider.name)
+
     def _way(self) -> SocketWay | None:
         """How a request goes over a socket; None where it goes by HTTP."""
         dialect, name = self.provider.dialect, self.provider.name
@@ -368,7 +373,7 @@ class Model:
         """What every call needs; `ways`: how to prepare, decode and find this one again."""
         return Plan(
             provider=self.provider.name,
-            decode_error=self.provider.decode_error,
+            decode_error=self._decode_error,
             explain=self.provider.explain,
             learn=self.provider.learn,
             content_type=self.provider.dialect.content_type,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 from llmstream.dialects.base import Decoder, Encoded, Place, Position
-from llmstream.dialects.vendor_errors import decoded_error
 from llmstream.errors import LLMStreamError
 from llmstream.exchange import HttpRequest, carries_secret
 from llmstream.request import Request
@@ -127,7 +126,3 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     max_output_tokens: int = 0
     observe: Observe | None = None
     request: Request | None = None
-
-    def error_of(self, status: int, headers: dict[str, str], body: bytes) -> LLMStreamError:
-        """The typed error of an answer that is no stream, whatever its bytes."""
-        return decoded_error(self.decode_error, status, headers, body, provider=self.provider)

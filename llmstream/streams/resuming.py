@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from llmstream.dialects.base import Decoder, Dialect, FollowingDecoder, KeepsAnswers, goes_on
-from llmstream.dialects.vendor_errors import decoded_error
 from llmstream.errors import (
     ConnectionFailed,
     ConnectionLost,
@@ -120,7 +119,7 @@ async def checked(plan: Plan, response: Body) -> Body:
         return response
     try:
         body = await response.read_error()
-        raise plan.error_of(response.status, response.headers, body)
+        raise plan.decode_error(response.status, response.headers, body)
     finally:
         response.close()
 
@@ -137,7 +136,7 @@ async def read_kept(plan: Plan, prepared: Prepared) -> bytes:
         if response.status < 400:
             return await response.read_all(_WHOLE_BYTES)
         body = await response.read_error()
-        raise plan.error_of(response.status, response.headers, body)
+        raise plan.decode_error(response.status, response.headers, body)
     finally:
         response.close()
 
@@ -145,7 +144,6 @@ async def read_kept(plan: Plan, prepared: Prepared) -> bytes:
 async def end_kept(
     prepared: Prepared,
     decode_error: Callable[[int, dict[str, str], bytes], LLMStreamError],
-    provider: str,
     deadlines: Deadlines,
     session: aiohttp.ClientSession | None,
 ) -> None:
@@ -170,4 +168,4 @@ async def end_kept(
             f"the vendor did not say within {limit_s:g} s that the answer is ended", reason="first-event"
         ) from None
     if response.status >= 400:
-        raise decoded_error(decode_error, response.status, response.headers, body, provider=provider)
+        raise decode_error(response.status, response.headers, body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from aiohttp import web
 import llmstream as ls
 from llmstream import errors
 from llmstream.dialects.openai_chat import OpenAIChat
+from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.grammar import check
 from llmstream.providers.base import Provider
 
@@ -20,6 +22,15 @@ LONG_CODE = json.dumps({"error": {"message": "refused", "code": "1" * 5000}}).en
 
 class Broken(OpenAIChat):
     """A dialect whose decoder of errors fails."""
+
+    def decode_error(
+        self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
+    ) -> errors.LLMStreamError:
+        raise KeyError(body.decode())
+
+
+class BrokenResponses(OpenAIResponses):
+    """The same where answers come over WebSockets too."""
 
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
@@ -69,6 +80,31 @@ async def test_a_decoder_of_errors_that_fails_is_a_typed_error(
     assert "secret words" not in error.message + caplog.text
     assert check(events) == []
     assert type(events[-1]) is ls.Finish
+
+
+async def test_so_it_is_where_a_model_is_looked_up(serve: Any) -> None:
+    async def refuse(_: web.Request) -> web.Response:
+        return web.Response(status=500, body=b"secret words")
+
+    model = ls.Model("m", provider=BROKEN, base_url=await serve(refuse), api_key="sk-of-the-caller")
+    with pytest.raises(errors.ServerError, match="bug in llmstream"):
+        await model.check()
+
+
+async def test_so_it_is_where_a_socket_is_refused(serve: Any) -> None:
+    async def refuse(_: web.Request) -> web.Response:
+        return web.Response(status=400, body=b"secret words")
+
+    provider = dataclasses.replace(BROKEN, dialect=BrokenResponses())
+    model = ls.Model(
+        "m",
+        provider=provider,
+        base_url=await serve(refuse),
+        api_key="sk-of-the-caller",
+        transport="websocket",
+    )
+    with pytest.raises(errors.BadRequest, match="bug in llmstream"):
+        await model.stream("Hi").collect()
 
 
 @pytest.mark.parametrize("status", [401, 429, 500, 503])
