@@ -15,9 +15,12 @@ __all__ = [
     "Steering",
     "Talk",
     "carries_secret",
+    "carries_secret_parameter",
     "redact_headers",
 ]
 
+_SECRET_PARAMETERS = frozenset({"sig", "code"})
+"""Azure's signatures and keys of functions; others are called by the names that headers have."""
 _SECRET_WORDS = ("auth", "key", "token", "secret", "cookie", "password", "credential", "signature")
 
 
@@ -26,6 +29,11 @@ def carries_secret(name: str) -> bool:
     """Whether a header of this name is likely to hold a credential."""
     lower = name.lower()
     return any(word in lower for word in _SECRET_WORDS)
+
+
+def carries_secret_parameter(name: str) -> bool:
+    """Whether a parameter of a query is likely to hold a credential."""
+    return carries_secret(name) or name.lower() in _SECRET_PARAMETERS
 
 
 def redact_headers(headers: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import msgspec
 
 from llmstream.errors import AuthenticationError, InvalidRequest, NotFound
-from llmstream.exchange import HttpRequest, carries_secret, redact_headers
+from llmstream.exchange import HttpRequest, carries_secret_parameter, redact_headers
 
 __all__ = [
     "check_bind",
@@ -26,9 +26,6 @@ __all__ = [
 _KEY_HEADERS: Final = ("x-api-key", "api-key", "x-goog-api-key")
 _AWS_CREDENTIAL: Final = re.compile(r"AWS4-HMAC-SHA256\s+Credential=([^/,\s]+)/")
 """The access key id of a request signed for AWS."""
-
-_SECRET_PARAMETERS: Final = frozenset({"sig", "code"})
-"""Names of secrets in a query that headers have not; source: Azure, signatures and keys of functions."""
 
 
 def check_bind(host: str, *, allow_remote: bool) -> None:
@@ -107,8 +104,7 @@ def masked(http: HttpRequest) -> HttpRequest:
 
 def _masked_parameter(parameter: str) -> str:
     name, equals, _ = parameter.partition("=")
-    plain = unquote(name).lower()
-    return f"{name}=***" if equals and (carries_secret(plain) or plain in _SECRET_PARAMETERS) else parameter
+    return f"{name}=***" if equals and carries_secret_parameter(unquote(name)) else parameter
 
 
 def _is_loopback(host: str) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 
 from llmstream.dialects.base import Decoder, Encoded, Place, Position
 from llmstream.errors import LLMStreamError
-from llmstream.exchange import HttpRequest, carries_secret
+from llmstream.exchange import HttpRequest, carries_secret, carries_secret_parameter
 from llmstream.request import Request
 from llmstream.streams.adapting import Adapter
 from llmstream.streams.observations import Observe
@@ -26,10 +26,6 @@ __all__ = ["Continued", "KeptAnswer", "Plan", "Prepared", "secrets_of"]
 
 _SHORTEST_SECRET: Final = 6
 """Shorter keys are placeholders; masking them would mangle the vendor's words."""
-
-
-_SECRET_PARAMETERS: Final = frozenset({"sig", "code"})
-"""Azure's signatures and keys of functions; others are called by the names that headers have."""
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -64,7 +60,7 @@ def secrets_of(key: str | None, headers: Mapping[str, str], url: str = "") -> tu
                 found |= {cookie.partition("=")[2].strip() for cookie in value.split(";")}
     for parameter in url.partition("?")[2].split("&"):
         name, _, value = parameter.partition("=")
-        if carries_secret(name) or name.lower() in _SECRET_PARAMETERS:
+        if carries_secret_parameter(name):
             found |= {value, unquote(value)}
     return tuple(sorted([s for s in found if len(s) >= _SHORTEST_SECRET], key=len, reverse=True))
 
