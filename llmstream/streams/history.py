@@ -53,9 +53,11 @@ def mended(messages: Sequence[Message]) -> tuple[list[Message], list[OtherWarnin
     - Neighbouring tool messages are one, and empty messages are none.
 
     Calls and results of the vendor's own tools stay as they are. Nothing that is passed in is
-    altered; messages that need no mending come back themselves.
+    altered; messages that need no mending come back themselves. Of a conversation that is repaired at
+    each of its turns, only what is new is looked at.
     """
-    return Repairs().repair(messages)
+    repairs = messages.repairs if isinstance(messages, Growing) else Repairs()
+    return repairs.repair(messages)
 
 
 class Repairs:

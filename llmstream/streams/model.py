@@ -31,7 +31,7 @@ from llmstream.providers.registry import find_provider
 from llmstream.request import Request
 from llmstream.streams.adapting import Adapter
 from llmstream.streams.event_stream import EventStream
-from llmstream.streams.history import Growing, Repairs, is_plain
+from llmstream.streams.history import is_plain, mended
 from llmstream.streams.inlining import Inliner
 from llmstream.streams.observations import Observe
 from llmstream.streams.observers import joined
@@ -402,8 +402,7 @@ class Model:
         """The request as it is sent; `call_id` stays the same over all attempts of a call."""
         warnings: list[OtherWarning] = []
         if not is_plain(request.messages):
-            known = request.messages.repairs if isinstance(request.messages, Growing) else Repairs()
-            messages, warnings = known.repair(request.messages)
+            messages, warnings = mended(request.messages)
             if request.messages and not messages:
                 raise InvalidRequest("the conversation is empty: none of its messages says anything")
             inliner = inliner or Inliner(self.provider.dialect, self.downloads)

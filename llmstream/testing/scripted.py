@@ -21,7 +21,7 @@ from llmstream.simulator import Cut, Refuse, Script, ScriptFunction, ScriptLike,
 from llmstream.simulator.script import as_script
 from llmstream.simulator.utterance import PromptTokens, estimated_tokens, usage_of, utter
 from llmstream.streams.call import Call
-from llmstream.streams.history import Growing, Repairs, is_plain
+from llmstream.streams.history import is_plain, mended
 from llmstream.streams.model import Model
 from llmstream.streams.observations import Observe, Watch
 from llmstream.streams.observers import joined
@@ -88,8 +88,7 @@ class ScriptedModel(Model):
         number = len(self.requests)
         warnings: list[OtherWarning] = []
         if not is_plain(request.messages):
-            known = request.messages.repairs if isinstance(request.messages, Growing) else Repairs()
-            messages, warnings = known.repair(request.messages)
+            messages, warnings = mended(request.messages)
             request = msgspec.structs.replace(request, messages=tuple(messages))
         self.requests.append(request)
         if self._turns is not None and number >= self._turns:
