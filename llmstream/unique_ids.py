@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from typing import Final
+
 __all__ = ["UniqueIds"]
+
+_ENTRY_BYTES: Final = 64
+"""What a set takes for one."""
 
 
 class UniqueIds:
@@ -12,10 +19,12 @@ class UniqueIds:
     name that somebody has taken himself is passed over once.
 
     separator: stands between the id and its number, which counts from 2
+    hold:      is given the bytes of memory that a fresh id takes; see `PayloadDecoder.hold`
     """
 
-    def __init__(self, separator: str = ".") -> None:
+    def __init__(self, separator: str = ".", hold: Callable[[int], object] = lambda size: None) -> None:
         self._separator = separator
+        self._hold = hold
         self._taken: set[str] = set()
         self._numbers: dict[str, int] = {}
 
@@ -41,4 +50,5 @@ class UniqueIds:
             self._numbers[wanted] = number
             name = f"{wanted}{self._separator}{number}"
         self._taken.add(name)
+        self._hold(sys.getsizeof(name) + _ENTRY_BYTES)
         return name

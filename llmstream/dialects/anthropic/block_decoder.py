@@ -42,7 +42,6 @@ __all__ = ["BlockDecoder"]
 
 _COMPACT = msgspec.json.Encoder()
 _SLOT_BYTES = 8
-_NAME_BYTES = 64  # a place in a set
 
 
 class BlockDecoder(PayloadDecoder[WireEvent]):
@@ -60,7 +59,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         self.client_called = False
         self._seen: set[Hashable] = set()
         self._orphans: set[Hashable] = set()
-        self._used = UniqueIds()
+        self._used = UniqueIds(hold=self.hold)
         self._tool_names: dict[str, str] = {}
         self._settled: set[str] = set()
         self._sources = 0
@@ -320,9 +319,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
 
     def _fresh(self, wish: Any) -> str:
         """An id that nothing else in the answer has, as near to the wish as can be."""
-        name = self._used.fresh(str(wish))
-        self.hold(sys.getsizeof(name) + _NAME_BYTES)
-        return name
+        return self._used.fresh(str(wish))
 
 
 def _number(index: Hashable) -> str:

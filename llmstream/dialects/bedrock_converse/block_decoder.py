@@ -35,7 +35,6 @@ __all__ = ["BlockDecoder"]
 
 _COMPACT = msgspec.json.Encoder()
 _SLOT_BYTES = 8
-_NAME_BYTES = 64  # a place in a set
 
 
 class BlockDecoder(PayloadDecoder[WireEvent]):
@@ -55,7 +54,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         self._held: list[Hashable] = []
         self._prose_at: dict[str, dict[Hashable, None]] = {"text": {}, "reasoning": {}}  # open, by kind
         self._orphans: set[Hashable] = set()
-        self._used = UniqueIds()
+        self._used = UniqueIds(hold=self.hold)
         self._tool_names: dict[str, str] = {}
         self._settled: set[str] = set()
         self._sources = 0
@@ -332,9 +331,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
 
     def _fresh(self, wish: Any) -> str:
         """An id that nothing else in the answer has, as near to the wish as can be."""
-        name = self._used.fresh(str(wish))
-        self.hold(sys.getsizeof(name) + _NAME_BYTES)
-        return name
+        return self._used.fresh(str(wish))
 
 
 def _number(index: Hashable) -> str:

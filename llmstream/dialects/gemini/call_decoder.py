@@ -22,7 +22,6 @@ from llmstream.unique_ids import UniqueIds
 __all__ = ["CallDecoder"]
 
 _SLOT_BYTES: Final = 8
-_NAME_BYTES: Final = 64  # a place in a set
 _encode = msgspec.json.Encoder().encode
 
 
@@ -104,7 +103,7 @@ class CallDecoder(LazyBlocks[Chunk]):
         self.client_called = False
         self.new_call_id = new_call_id
         self._streaming = _OpenCalls()
-        self._used = UniqueIds()
+        self._used = UniqueIds(hold=self.hold)
         self._before: frozenset[str] = frozenset()  # ids of the responses before this one
 
     def next_id(self) -> str:
@@ -119,7 +118,6 @@ class CallDecoder(LazyBlocks[Chunk]):
     def fresh(self, wish: str) -> str:
         """An id that nothing else in the answer has, as near to the wish as can be."""
         name = self._used.fresh(wish)
-        self.hold(sys.getsizeof(name) + _NAME_BYTES)
         if len(self._used) > self.limits.max_blocks:
             self.fail(LimitExceeded(f"the answer has more than {self.limits.max_blocks} blocks and calls"))
         return name

@@ -51,7 +51,6 @@ __all__ = ["StepDecoder"]
 
 _encode = msgspec.json.Encoder().encode
 _SLOT_BYTES: Final = 8
-_NAME_BYTES: Final = 64  # a place in a set
 _MEDIA: Final = frozenset({"image", "video", "document"})
 _DRAFTS: Final = frozenset({"image", "video", "document", "audio"})
 
@@ -85,7 +84,7 @@ class StepDecoder(PayloadDecoder[WireEvent]):
         self.stepped = False
         self.step_errors: list[dict[str, Any]] = []
         self._new_call_id = new_call_id
-        self._used = UniqueIds()
+        self._used = UniqueIds(hold=self.hold)
         self._settled: set[str] = set()
         self._vendor_calls: dict[str, str] = {}
         self._blocks = 0
@@ -369,7 +368,6 @@ class StepDecoder(PayloadDecoder[WireEvent]):
     def _fresh(self, wish: str) -> str:
         """An id that nothing else in the answer has, as near to the wish as can be."""
         name = self._used.fresh(wish)
-        self.hold(sys.getsizeof(name) + _NAME_BYTES)
         if len(self._used) > self.limits.max_blocks:
             self.fail(LimitExceeded(f"the answer has more than {self.limits.max_blocks} blocks and calls"))
         return name

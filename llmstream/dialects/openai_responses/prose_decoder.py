@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from llmstream.dialects.base import Limits
@@ -45,7 +44,7 @@ class ProseDecoder(PayloadDecoder[WireEvent]):
         self.refused = False
         self._open_texts: dict[OpenItem, None] = {}
         self._by_id: dict[Any, OpenItem] = {}
-        self._used = UniqueIds()
+        self._used = UniqueIds(hold=self.hold)
         self._sources = 0
         self._listed: set[str] = set()
         self._pages: set[Any] = set()
@@ -72,9 +71,7 @@ class ProseDecoder(PayloadDecoder[WireEvent]):
 
     def fresh(self, wanted: str) -> str:
         """An id that no block or call of the response has yet."""
-        name = self._used.fresh(wanted)
-        self.hold(sys.getsizeof(name) + _NAME_BYTES)
-        return name
+        return self._used.fresh(wanted)
 
     def origin(self, item: OpenItem) -> dict[str, Any]:
         """Who gave an item and under which id: ids and encrypted forms mean nothing to others."""
