@@ -12,7 +12,7 @@ from llmstream.chats.content import Part
 from llmstream.errors import IncompleteStream, InvalidRequest, LLMStreamError, error_from_info
 from llmstream.events import Event, Finish, StreamStart, Usage
 from llmstream.grammar import Guard
-from llmstream.middleware.asking import Ask, Middleware
+from llmstream.middleware.asking import Ask, Middleware, Reply
 from llmstream.request import Request
 from llmstream.streams.call import Call
 from llmstream.streams.model import Model
@@ -99,20 +99,20 @@ class _MiddlewareCall(Call):
         """Tokens as far as they have been said; before finish, those of the answer that was asked last."""
         if self._usage is not None:
             return self._usage
-        replies = self._ask.replies if self._ask is not None else []
-        return replies[-1].call.usage if replies else Usage()
+        reply = self._last_reply
+        return reply.call.usage if reply is not None else Usage()
 
     @property
     def headers(self) -> Mapping[str, str]:
         """Those of the answer that was asked for last; none of one that was kept."""
-        replies = self._ask.replies if self._ask is not None else []
-        return replies[-1].call.headers if replies else {}
+        reply = self._last_reply
+        return reply.call.headers if reply is not None else {}
 
     @property
     def answered_by(self) -> str | None:
         """The model that was asked last, which is the one that answers."""
-        replies = self._ask.replies if self._ask is not None else []
-        return replies[-1].answered_by if replies else None
+        reply = self._last_reply
+        return reply.answered_by if reply is not None else None
 
     @property
     def position(self) -> None:
@@ -139,10 +139,14 @@ class _MiddlewareCall(Call):
 
     async def steer(self, content: Sequence[Part]) -> None:
         """Steers the answer that the middleware asked for last."""
-        replies = self._ask.replies if self._ask is not None else []
-        if not replies:
+        reply = self._last_reply
+        if reply is None:
             raise InvalidRequest("no answer is under way that could be steered. Read the stream first.")
-        await replies[-1].call.steer(content)
+        await reply.call.steer(content)
+
+    @property
+    def _last_reply(self) -> Reply | None:
+        return self._ask.replies[-1] if self._ask is not None and self._ask.replies else None
 
     def close(self) -> None:
         """Leaves now: the sockets of everything that was asked close."""
