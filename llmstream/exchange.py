@@ -87,7 +87,7 @@ class Steering(Protocol):
 
 
 class Talk(Protocol):
-    """What is said over one WebSocket: requests one after the other, each with its answer. No I/O."""
+    """The messages over one WebSocket: requests one after the other, each with its answer. No I/O."""
 
     @property
     def at_rest(self) -> bool:

@@ -77,7 +77,7 @@ class Course:
         """A hook has the model answer once more.
 
         message: the answer that will not do
-        raises:  InvalidOutput where it was told so too often
+        raises:  InvalidOutput once `Hooks.max_again` is used up
         """
         feedback = said.feedback
         asked = Message.user(feedback) if isinstance(feedback, str) else feedback

@@ -49,7 +49,7 @@ class Setup:
     def noted_model(self) -> str:
         """The model as a saved conversation may note it; "" with an address of its own.
 
-        What was said to a server of one's own is not to go to the vendor another time.
+        A conversation with a server of one's own is not to go to the vendor another time.
         """
         return "" if self.base_url else self.model
 

@@ -336,7 +336,7 @@ class ContinuingDecoder(Decoder, Protocol):
 
     @property
     def gap(self) -> LLMStreamError | None:
-        """Why this body ends before it said anything, where it may be asked for again; None otherwise."""
+        """The error of a body that ends before its first event, where another attempt may help; else None."""
         ...
 
     @property
@@ -394,7 +394,7 @@ class TalksOverSockets(Protocol):
         ...
 
     def talk(self, *, provider: str) -> Talk:
-        """What is said over one socket."""
+        """The messages over one socket."""
         ...
 
     def socket_request(self, body: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""What a Claude refuses by its model's rules, in the vendor's words; for the server side of its wires."""
+"""What a Claude refuses by its model's rules, with the vendor's messages, for the server side."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _MAGIC: Final = (
 )
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _BARE_SAMPLES: Final = frozenset({"audio/l16", "audio/l24", "audio/pcm", "audio/alaw", "audio/mulaw"})
-"""Recordings without a head: what plays them has to be told the rate and the channels."""
+"""Recordings without a head: a player needs the rate and the channels."""
 
 _WEB_ALPHABET: Final = str.maketrans("-_", "+/")
 _YOUTUBE: Final = re.compile(r"https?://((www|m)\.)?(youtube\.com|youtu\.be)/", re.IGNORECASE)

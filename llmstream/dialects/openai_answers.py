@@ -36,7 +36,7 @@ def check_effort(param: str, effort: str, known: tuple[str, ...] | None) -> None
     """Refuses an effort that the model does not know.
 
     known:  those of the model, () where it takes none; None where its name does not say
-    raises: BadRequest in the vendor's words
+    raises: BadRequest with the vendor's message
     """
     if known == ():
         raise refused(

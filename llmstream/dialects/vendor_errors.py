@@ -102,7 +102,7 @@ _FILTER_WORDS: Final = re.compile(
 _SLOW_DOWN: Final = "slow_down"
 """OpenAI: this account sends faster than before, also where the status is 503."""
 _DETAILS: Final = ("misalignment",)
-"""What an error object may say beside its words, and is kept as it came."""
+"""Fields of an error object beside its message, stored as they came."""
 _CLASS_TYPES: Final = re.compile(
     r"(invalid_request|authentication|permission|not_found|rate_limit|overloaded|timeout|server|api"
     r"|service_unavailable)?_?error"

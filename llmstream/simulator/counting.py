@@ -17,7 +17,7 @@ __all__ = ["count_tokens"]
 
 
 class _Page(msgspec.Struct, frozen=True):
-    """One vendor's path, the path of the answer, the request inside the body, and what is said."""
+    """One vendor's path, the path of the answer, the request inside the body, and the message."""
 
     path: re.Pattern[str]
     answer_path: str
@@ -59,7 +59,7 @@ _PAGES: Final = (
 def count_tokens(http: HttpRequest, dialects: Iterable[Dialect]) -> HttpResponse | None:
     """The answer to a request for a count, or None for any other request.
 
-    raises: BadRequest in the vendor's words
+    raises: BadRequest with the vendor's message
     """
     path = http.url.partition("?")[0]
     page = next((page for page in _PAGES if page.path.search(path)), None)

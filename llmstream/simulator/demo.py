@@ -106,7 +106,7 @@ def _thought(request: Request, words: str) -> str:
 
 
 def _is_thinking_asked(request: Request) -> bool:
-    """By an effort or a budget, or in the vendor's own words, which leave the effort to the model."""
+    """By an effort or a budget, or by a vendor's own option, which leaves the effort to the model."""
     if request.reasoning is not None:
         return request.reasoning.effort != "none"
     for own in request.provider_options.values():

@@ -300,7 +300,7 @@ class SocketServer:
         await self._ws.send_frame(msgspec.json.encode(message), WSMsgType.TEXT)
 
     async def _refuse(self, info: ErrorInfo) -> None:
-        """An error as HTTP would answer it: its status and headers are said in the message."""
+        """An error as HTTP would answer it: its status and headers are in the message."""
         answer = self._dialect.encode_error(info)
         error = msgspec.json.decode(answer.body)["error"]
         if info.retry_after_s is not None:

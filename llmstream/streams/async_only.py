@@ -9,7 +9,7 @@ __all__ = ["AsyncOnly", "is_stream", "require_asyncio"]
 
 
 class AsyncOnly:
-    """Refuses `await`, `for` and `with`, in words that name what to write instead.
+    """Refuses `await`, `for` and `with`, with an error that names what to write instead.
 
     A type checker does not see these methods, so that it goes on refusing such code itself.
     """

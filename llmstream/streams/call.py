@@ -90,7 +90,7 @@ class Call:
 
     @property
     def usage(self) -> Usage:
-        """Tokens as far as the vendor has said."""
+        """Usage as far as the vendor has reported it."""
         return self._sentence.decoder.usage if self._sentence is not None else Usage()
 
     @property

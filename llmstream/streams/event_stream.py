@@ -290,7 +290,7 @@ class EventStream(AsyncOnly, AnswerView):
     async def steer(self, message: str | Message) -> None:
         """Gives the model a word of the user while it answers; returns once the server has taken it.
 
-        The model ends what it was saying where that can be, and goes on as told, in the same stream: what
+        The model stops where it can, and continues with the input in the same stream: what
         it said stays, a `custom` event of kind "openai.steering" marks the place, further blocks follow.
         Only over a WebSocket: `Model(..., transport="websocket")`.
 

@@ -20,7 +20,7 @@ _RETRY_HEADERS: Final = ("retry-after", "retry-after-ms")
 
 
 class ResponseInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One response, as far as the vendor has said; None is what it has not said, or not yet.
+    """One response, as far as the vendor has reported it; None is what it has not reported, or not yet.
 
     provider:   who answered; after a fallback not the one who was asked first
     model:      the model that was asked, so that "provider:model" is what prices are known by

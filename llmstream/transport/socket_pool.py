@@ -24,7 +24,7 @@ _MOST_IDLE: Final = 32
 
 
 class Line:
-    """A socket and what was said over it.
+    """A socket and the messages that went over it.
 
     key:   whom it can serve: the same address, headers and session
     since: when it was opened, in loop time

@@ -154,7 +154,7 @@ class AnthropicEventEncoder:
         return out + self._writer.stop(written)
 
     def _sign(self, written: WrittenBlock, told: dict[str, Any]) -> bytes:
-        """What reasoning says at its end: tokens that no delta has told yet, and the signature."""
+        """Metadata at the end of reasoning: tokens that no delta has reported, and the signature."""
         out = b""
         estimate = told.get("estimated_tokens")
         if isinstance(estimate, int) and estimate > written.thought:

@@ -65,7 +65,7 @@ _OWN: Final = frozenset(_Body.__struct_fields__)
 def decode_request(http: HttpRequest, *, quirks: Quirks) -> Request:
     """What a client asks for; fields without a place of their own stand in `provider_options`.
 
-    raises: BadRequest in the vendor's words
+    raises: BadRequest with the vendor's message
     """
     try:
         rest = _decode_any(http.body)

@@ -62,7 +62,7 @@ _OWN: Final = frozenset(_Body.__struct_encode_fields__)
 def decode_request(http: HttpRequest) -> Request:
     """What a client asks for; fields without a place of their own stand in `provider_options`.
 
-    raises: BadRequest in the vendor's words
+    raises: BadRequest with the vendor's message
     """
     try:
         rest = _decode_any(http.body)
@@ -105,7 +105,7 @@ def decode_request(http: HttpRequest) -> Request:
 
 
 def _check_claude(model: str, body: dict[str, Any]) -> None:
-    """What a Claude refuses; other vendors' models are not told apart.
+    """What a Claude refuses; other vendors' models are all treated alike.
 
     raises: BadRequest
     """

@@ -95,7 +95,7 @@ class Cohere(msgspec.Struct, frozen=True, kw_only=True):
     def decode_request(self, http: HttpRequest) -> Request:
         """What a client asks for, checked as the vendor checks it.
 
-        raises: BadRequest in the vendor's words
+        raises: BadRequest with the vendor's message
         """
         return decode_request(http)
 

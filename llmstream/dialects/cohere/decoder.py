@@ -84,7 +84,7 @@ class CohereDecoder(BlockDecoder):
 
     @property
     def usage(self) -> Usage:
-        """Tokens as far as the vendor has said."""
+        """Usage as far as the vendor has reported it."""
         return self._counts.usage
 
     @usage.setter

@@ -30,7 +30,7 @@ class MessageReader:
     def read(self, messages: object) -> tuple[Message, ...]:
         """Our messages; results of one turn become one message.
 
-        raises: BadRequest in the vendor's words
+        raises: BadRequest with the vendor's message
         """
         if not isinstance(messages, list) or not messages:
             raise refused("invalid request: all elements in history must have a message. messages is empty")

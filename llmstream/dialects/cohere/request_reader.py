@@ -29,7 +29,7 @@ _HEADERS: Final = frozenset(
 def decode_request(http: HttpRequest) -> Request:
     """What a client asks for.
 
-    raises: BadRequest in the vendor's words
+    raises: BadRequest with the vendor's message
     """
     try:
         body = http.json()

@@ -125,7 +125,7 @@ class Gemini(msgspec.Struct, frozen=True):
     def decode_request(self, http: HttpRequest) -> Request:
         """What a client asks for, checked as the vendor checks it.
 
-        raises: BadRequest in the vendor's words
+        raises: BadRequest with the vendor's message
         """
         return decode_request(http, vertex=self.vertex, new_call_id=self.new_call_id)
 

@@ -176,11 +176,11 @@ class CallDecoder(LazyBlocks[Chunk]):
             self._complete_streamed(opened)
 
     def expect_repeats(self) -> None:
-        """Another response continues the answer; a call that is told there again is no second one."""
+        """Another response continues the answer; a call that is repeated there is no second one."""
         self._before = self._used.names()
 
     def _repeated(self, call: FunctionCall, wire_id: str | None) -> None:
-        """A call that was still open goes on; one that was complete has been told."""
+        """A call that was still open continues; one that was complete has been emitted."""
         opened = self._streaming.latest(wire_id)
         if opened is not None and call.args is None:
             self._continue_call(opened, call)

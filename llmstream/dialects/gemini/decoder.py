@@ -165,7 +165,7 @@ class GeminiDecoder(PartDecoder):
 
     @property
     def usage(self) -> Usage:
-        """Tokens as far as the vendor said, of all responses."""
+        """Usage of all responses, as far as the vendor has reported it."""
         return self._responses.usage(self._counts.usage)
 
     @usage.setter

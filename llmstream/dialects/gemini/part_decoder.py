@@ -42,7 +42,7 @@ CODE_EXECUTION: Final = "code_execution"
 """What we call the tool behind `executableCode` and `codeExecutionResult`."""
 
 TRANSCRIPTION: Final = "audio_transcription"
-"""What our metadata and parts call the words of a recording."""
+"""What our metadata and parts call the transcript of a recording."""
 
 SIDE_FIELDS: Final = (
     "thought_signature",

@@ -45,7 +45,7 @@ def decode_request(
 ) -> Request:
     """What a client asks for; fields without a place of their own stand in `provider_options`.
 
-    raises: BadRequest in the vendor's words
+    raises: BadRequest with the vendor's message
     """
     try:
         found = msgspec.json.decode(http.body)

@@ -121,7 +121,7 @@ class InteractionsDecoder(StepDecoder):
 
     @property
     def usage(self) -> Usage:
-        """Tokens as far as the vendor has said, of all interactions."""
+        """Usage of all interactions, as far as the vendor has reported it."""
         return self._responses.usage(self._counts.usage)
 
     @usage.setter
@@ -251,7 +251,7 @@ class InteractionsDecoder(StepDecoder):
             super().fail(error)
 
     def _start(self, index: Hashable, wire: dict[str, Any] | None) -> None:
-        """A step opens, goes on with one that was cut, or repeats what an earlier interaction told."""
+        """A step opens, goes on with one that was cut, or repeats one of an earlier interaction."""
         if self._responses.count == 0 or wire is None or wire.get("type") == "user_input":
             self.step_start(index, wire)
         elif self._cut and _goes_on(self._cut[-1], wire):

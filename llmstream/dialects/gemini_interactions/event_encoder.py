@@ -193,7 +193,7 @@ class InteractionsEventEncoder:
         return out + self._write("step.stop", index=self._open.pop(event.id).index)
 
     def _annotate(self, event: TextEnd | ReasoningEnd) -> bytes:
-        """What is said of a text at its end, and no delta has said yet."""
+        """Metadata at the end of a text that no delta has reported."""
         opened = self._open[event.id]
         told = _told(event.provider_metadata).get("annotations")
         notes = list(told) if isinstance(told, list) else []

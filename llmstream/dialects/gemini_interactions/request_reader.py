@@ -39,7 +39,7 @@ _DECLARED: Final = frozenset({"type", "name", "description", "parameters"})
 def decode_request(http: HttpRequest, *, new_call_id: Callable[[], str] = mint_call_id) -> Request:
     """What a client asks for; fields without a place of their own stand in `provider_options`.
 
-    raises: BadRequest in the vendor's words
+    raises: BadRequest with the vendor's message
     """
     try:
         found = msgspec.json.decode(http.body)

@@ -189,7 +189,7 @@ class StepDecoder(PayloadDecoder[WireEvent]):
         self.out.append(TextStart(step.id))
 
     def _annotate(self, step: OpenStep, annotations: Any) -> None:
-        """What a text rests on becomes sources; all that is said of it is told at its end."""
+        """Annotations become sources; all their fields are metadata at the end of the text."""
         for annotation in _list(annotations):
             step.annotations.append(annotation)
             self._keep(step, held_size(annotation))

@@ -135,7 +135,7 @@ def step_kind(step_type: str) -> StepKind:
 
 
 def media_of_piece(piece: dict[str, Any], usual: str, *, inline: bool) -> tuple[str, Metadata | None]:
-    """The media type of a picture, a recording and the like, and what else is said of it.
+    """The media type of a picture, a recording and the like, and its other metadata.
 
     usual:  its type where it says none
     inline: its bytes are there; an address beside them is one of the things said of it

@@ -50,7 +50,7 @@ class MessageReader:
     def read(self, messages: object) -> tuple[Message, ...]:
         """Our messages; results of one turn become one message.
 
-        raises: BadRequest in the vendor's words
+        raises: BadRequest with the vendor's message
         """
         if not isinstance(messages, list):
             raise unfit("body.messages", "Input should be a valid list", "list_type")

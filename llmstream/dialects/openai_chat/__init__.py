@@ -107,7 +107,7 @@ class OpenAIChat(msgspec.Struct, frozen=True):
     def decode_request(self, http: HttpRequest, *, provider: str = _VENDOR) -> Request:
         """What a client asks for; fields of the vendor's own are kept under `provider`.
 
-        raises: BadRequest in the vendor's words
+        raises: BadRequest with the vendor's message
         """
         return read_request(http, self.quirks, key=provider)
 

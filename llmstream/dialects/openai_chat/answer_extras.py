@@ -33,7 +33,7 @@ _decode: Final = msgspec.json.Decoder(_Extras).decode
 
 
 class AnswerExtras:
-    """Keeps what was said last under each name; a null says nothing."""
+    """Stores the last value of each name; a null changes nothing."""
 
     def __init__(self) -> None:
         self._said: dict[str, Any] = {}

@@ -148,7 +148,7 @@ class OpenAIChatDecoder(DeltaReader):
 
     @property
     def usage(self) -> Usage:
-        """Tokens as far as the vendor has said."""
+        """Usage as far as the vendor has reported it."""
         return self._counts.usage
 
     @usage.setter
@@ -205,7 +205,7 @@ class OpenAIChatDecoder(DeltaReader):
     def fail(self, error: LLMStreamError) -> None:
         """The stream cannot go on; text that waited for the rest of a tag is given out first.
 
-        What was said beside the answer stands in the finish all the same.
+        Fields beside the answer stand in the finish all the same.
         """
         self._release()
         error.provider_metadata = self._beside()
@@ -214,7 +214,7 @@ class OpenAIChatDecoder(DeltaReader):
     # Parts of a chunk.
 
     def _begin(self, chunk: Chunk) -> None:
-        """Reads what every chunk repeats, up to the chunk with the first words."""
+        """Reads what every chunk repeats, up to the chunk with the first text."""
         self._extras.look(self._payload)
         if isinstance(chunk, FirstChunk) and not self._named:
             self._name(chunk)
@@ -360,7 +360,7 @@ class OpenAIChatDecoder(DeltaReader):
         self.out.append(Finish(unified, self.usage, raw, self._beside()))
 
     def _beside(self) -> Metadata | None:
-        """What was said beside the answer, and belongs to no part of it."""
+        """Fields beside the answer that belong to no part of it."""
         said = self._extras.metadata(self.provider)
         if self._audio.rest:
             said = merge_metadata(said, self._metadata("audio", self._audio.rest))
@@ -368,7 +368,7 @@ class OpenAIChatDecoder(DeltaReader):
 
 
 def _says_anything(chunk: Chunk) -> bool:
-    """Whether a chunk holds words: the next one may go on with them, and is looked at no more."""
+    """Whether a chunk holds text: the next one may continue it, and is looked at no more."""
     deltas = [choice.delta for choice in chunk.choices or () if choice is not None]
     return any(delta is not None and (delta.content or delta.reasoning_content) for delta in deltas)
 

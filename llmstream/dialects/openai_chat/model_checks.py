@@ -1,4 +1,4 @@
-"""What OpenAI's models refuse in Chat Completions, in the vendor's words."""
+"""What OpenAI's models refuse in Chat Completions, with the vendor's messages."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
     quirks: of the vendor that is asked; thinking is read in its words, others stay the vendor's own fields
     key:    under which fields that only the vendor knows are kept in `provider_options`
 
-    raises: BadRequest in the vendor's words
+    raises: BadRequest with the vendor's message
     """
     try:
         body = http.json()

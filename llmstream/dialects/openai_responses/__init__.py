@@ -165,7 +165,7 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
         return self.quirks.websocket
 
     def talk(self, *, provider: str) -> SocketTalk:
-        """What is said over one WebSocket."""
+        """The messages over one WebSocket."""
         return SocketTalk(self.quirks, provider=provider)
 
     def socket_request(self, body: bytes) -> SocketRequest:
@@ -201,7 +201,7 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
     def decode_request(self, http: HttpRequest, *, provider: str = _VENDOR) -> Request:
         """What a client asks for; fields of the vendor's own are kept under `provider`.
 
-        raises: BadRequest in the vendor's words
+        raises: BadRequest with the vendor's message
         """
         return read_request(http, self.quirks, key=provider)
 

@@ -25,7 +25,7 @@ __all__ = ["read_answer_item", "read_answer_message"]
 def read_answer_message(where: str, item: dict[str, Any]) -> list[Part]:
     """The text of an assistant's message; more than one piece of content is kept as it is.
 
-    raises: BadRequest in the vendor's words
+    raises: BadRequest with the vendor's message
     """
     content = item.get("content")
     if isinstance(content, str):
@@ -58,7 +58,7 @@ def read_answer_message(where: str, item: dict[str, Any]) -> list[Part]:
 def read_answer_item(where: str, item: dict[str, Any]) -> list[Part]:
     """Reasoning, calls, the vendor's own results and whatever else an answer holds.
 
-    raises: BadRequest in the vendor's words
+    raises: BadRequest with the vendor's message
     """
     kind = str(item.get("type"))
     if kind == "reasoning":

@@ -79,7 +79,7 @@ def _document(part: Document | File, told: dict[str, Any]) -> dict[str, Any]:
 def read_part(where: str, part: object) -> Part:
     """The reverse of `write_part`.
 
-    raises: BadRequest in the vendor's words
+    raises: BadRequest with the vendor's message
     """
     if not isinstance(part, dict):
         raise refused(f"Invalid type for '{where}': expected an object.", "invalid_type")

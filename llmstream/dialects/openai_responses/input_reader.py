@@ -50,7 +50,7 @@ class InputReader:
     def read(self, value: object) -> list[Message]:
         """Our messages; neighbouring items of one side become one message.
 
-        raises: BadRequest in the vendor's words
+        raises: BadRequest with the vendor's message
         """
         if isinstance(value, str):
             return [Message("", "user", (Text(value),))]

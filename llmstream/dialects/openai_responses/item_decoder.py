@@ -20,7 +20,7 @@ _DRAFT: Final = (
     *("partial_image_b64", "partial_image_index"),
     *("output_format", "size", "quality", "background"),
 )
-"""What is said of a picture that is not finished."""
+"""Metadata of a picture that is not finished."""
 
 
 _INPUT_NAMES: Final = {

@@ -57,7 +57,7 @@ def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
 
     key: under which fields that only the vendor knows are kept in `provider_options`
 
-    raises: BadRequest in the vendor's words
+    raises: BadRequest with the vendor's message
     """
     try:
         body = http.json()

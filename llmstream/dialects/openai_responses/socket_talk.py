@@ -1,4 +1,4 @@
-"""What is said over one WebSocket of the Responses API: requests as messages, and what the server remembers.
+"""The messages over one WebSocket of the Responses API: requests, and what the server remembers.
 
 The server keeps the last response of a socket in memory, also where nothing is stored. A request that goes
 on from it needs to say only what is new. Whether it does is proved here, item by item: everything that the
@@ -226,7 +226,7 @@ def _digest(items: list[msgspec.Raw]) -> bytes:
 
 
 def _is_within(ours: Any, theirs: Any) -> bool:
-    """Whether all that we would send of an item is what the server sent; it may have said more."""
+    """Whether all that we would send of an item is what the server sent; it may have sent more."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return all(name in theirs and _is_within(value, theirs[name]) for name, value in ours.items())
     if isinstance(ours, list) and isinstance(theirs, list):

@@ -15,7 +15,7 @@ __all__ = ["read_tool_choice", "read_tools"]
 def read_tools(tools: object) -> tuple[ToolSpec | ProviderTool, ...]:
     """The tools, in their order.
 
-    raises: BadRequest in the vendor's words
+    raises: BadRequest with the vendor's message
     """
     if tools is None:
         return ()
@@ -53,7 +53,7 @@ def _tool(where: str, tool: object) -> ToolSpec | ProviderTool:
 def read_tool_choice(choice: Any, tools: tuple[ToolSpec | ProviderTool, ...]) -> ToolChoice | None:
     """The choice, where it is one of ours; others stay among the vendor's own fields.
 
-    raises: BadRequest in the vendor's words
+    raises: BadRequest with the vendor's message
     """
     if choice in (None, "auto", "none", "required"):
         if choice == "required" and not tools:
