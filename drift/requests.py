@@ -10,7 +10,15 @@ from llmstream.chats.message import Message
 from llmstream.dialects.base import output_abilities
 from llmstream.errors import LLMStreamError
 from llmstream.providers.registry import find_provider
-from llmstream.request import NamedTool, Reasoning, Request, ResponseFormat, Settings, ToolChoice, ToolSpec
+from llmstream.request import (
+    NamedTool,
+    ReasoningOptions,
+    Request,
+    ResponseFormat,
+    Settings,
+    ToolChoice,
+    ToolSpec,
+)
 from llmstream.structured.modes import asked
 
 __all__ = ["EFFORTS", "Sent", "Wanted", "combinations", "sent"]
@@ -102,7 +110,7 @@ def sent(wanted: Wanted) -> Sent:
         tool_choice=choice,
         settings=_SAMPLING if wanted.sampling else Settings(),
         response_format=ResponseFormat(_SCHEMA) if wanted.schema else None,
-        reasoning=Reasoning(effort=wanted.effort) if wanted.effort else None,  # type: ignore[arg-type]
+        reasoning=ReasoningOptions(effort=wanted.effort) if wanted.effort else None,  # type: ignore[arg-type]
     )
     try:
         encoded = dialect.encode(

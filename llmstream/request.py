@@ -12,7 +12,7 @@ from llmstream.exchange import redact_headers
 __all__ = [
     "NamedTool",
     "ProviderTool",
-    "Reasoning",
+    "ReasoningOptions",
     "Request",
     "ResponseFormat",
     "Settings",
@@ -35,7 +35,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     parallel_tool_calls: bool | None = None
 
 
-class Reasoning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ReasoningOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How much the model may think. Give an effort or a budget; a dialect maps what it can.
 
     effort:        "none" switches reasoning off where the vendor allows it
@@ -102,7 +102,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     tool_choice: ToolChoice | None = None
     settings: Settings = Settings()
     response_format: ResponseFormat | None = None
-    reasoning: Reasoning | None = None
+    reasoning: ReasoningOptions | None = None
     provider_options: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     include_raw: bool = False

@@ -10,7 +10,7 @@ from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.model_rules.claude import ClaudeRules
 from llmstream.model_rules.efforts import nearest_effort
-from llmstream.request import Reasoning
+from llmstream.request import ReasoningOptions
 
 __all__ = ["Thinking", "encode_thinking", "fitting_cap"]
 
@@ -41,7 +41,11 @@ class Thinking(msgspec.Struct, frozen=True):
 
 
 def encode_thinking(
-    reasoning: Reasoning | None, cap: int | None, default: int, rules: ClaudeRules, warnings: list[Warning]
+    reasoning: ReasoningOptions | None,
+    cap: int | None,
+    default: int,
+    rules: ClaudeRules,
+    warnings: list[Warning],
 ) -> Thinking:
     """Fits effort or budget to what the model knows.
 

@@ -8,14 +8,14 @@ from llmstream.dialects.model_facts import ModelFacts
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.model_rules.efforts import nearest_effort
 from llmstream.model_rules.gemini import GEMINI, GeminiRules
-from llmstream.request import Reasoning
+from llmstream.request import ReasoningOptions
 
 __all__ = ["drop_ignored", "facts_of", "thinking_budget", "thinking_level"]
 
 _BUDGETS: Final = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24_576}
 
 
-def thinking_budget(reasoning: Reasoning, rules: GeminiRules, warnings: list[Warning]) -> int | None:
+def thinking_budget(reasoning: ReasoningOptions, rules: GeminiRules, warnings: list[Warning]) -> int | None:
     """Tokens to think with, on a model that takes a budget; 0 switches thinking off."""
     budget = reasoning.budget_tokens
     if budget is not None and reasoning.effort is not None:
@@ -41,7 +41,7 @@ def thinking_budget(reasoning: Reasoning, rules: GeminiRules, warnings: list[War
     return 0
 
 
-def thinking_level(reasoning: Reasoning, rules: GeminiRules, warnings: list[Warning]) -> str | None:
+def thinking_level(reasoning: ReasoningOptions, rules: GeminiRules, warnings: list[Warning]) -> str | None:
     """How much to think, on a model that takes a level; the nearest it knows."""
     effort = reasoning.effort
     if effort is None:

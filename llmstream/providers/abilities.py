@@ -18,7 +18,15 @@ from llmstream.dialects.sentence import Sentence
 from llmstream.errors import LLMStreamError, RequestError
 from llmstream.events import Finish, TextDelta, TextEnd, TextStart, Usage, Warning
 from llmstream.providers.base import Provider
-from llmstream.request import NamedTool, Reasoning, Request, ResponseFormat, Settings, ToolChoice, ToolSpec
+from llmstream.request import (
+    NamedTool,
+    ReasoningOptions,
+    Request,
+    ResponseFormat,
+    Settings,
+    ToolChoice,
+    ToolSpec,
+)
 
 __all__ = ["Abilities", "Way", "abilities"]
 
@@ -75,10 +83,10 @@ _TOOL: Final = ToolSpec("look", "Looks.", dict(_SCHEMA))
 _STRICT: Final = msgspec.structs.replace(_TOOL, strict=True)
 _ANY_TOOL: Final[dict[str, Any]] = {"tools": (_TOOL,)}
 _STRICT_TOOL: Final[dict[str, Any]] = {"tools": (_STRICT,)}
-_NO_THOUGHTS: Final = Reasoning(effort="none")
+_NO_THOUGHTS: Final = ReasoningOptions(effort="none")
 _THOUGHTS: Final[tuple[dict[str, Any], ...]] = (
-    {"reasoning": Reasoning(effort="high")},
-    {"reasoning": Reasoning(budget_tokens=4096)},
+    {"reasoning": ReasoningOptions(effort="high")},
+    {"reasoning": ReasoningOptions(budget_tokens=4096)},
     {"reasoning": _NO_THOUGHTS},
 )
 _PNG: Final = b"\x89PNG\r\n\x1a\n"

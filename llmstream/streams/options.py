@@ -18,7 +18,7 @@ from llmstream.errors import InvalidRequest
 from llmstream.request import (
     NamedTool,
     ProviderTool,
-    Reasoning,
+    ReasoningOptions,
     Request,
     ResponseFormat,
     Settings,
@@ -80,7 +80,7 @@ class ModelOptions(TypedDict, total=False):
     frequency_penalty: float | None
     parallel_tool_calls: bool | None
     response_format: Any
-    reasoning: Reasoning | str | int | None
+    reasoning: ReasoningOptions | str | int | None
     provider_options: Mapping[str, Mapping[str, Any]] | None
     include_raw: bool
     resume: bool
@@ -287,16 +287,16 @@ def _tool_choice(
     )
 
 
-def _reasoning(value: Reasoning | str | int | None) -> Reasoning | None:
+def _reasoning(value: ReasoningOptions | str | int | None) -> ReasoningOptions | None:
     match value:
-        case None | Reasoning():
+        case None | ReasoningOptions():
             return value
         case bool():
-            return Reasoning(effort="medium" if value else "none")
+            return ReasoningOptions(effort="medium" if value else "none")
         case int():
-            return Reasoning(budget_tokens=value)
+            return ReasoningOptions(budget_tokens=value)
         case str() if value in _EFFORTS:
-            return msgspec.convert({"effort": value}, Reasoning)
+            return msgspec.convert({"effort": value}, ReasoningOptions)
         case _:
             raise InvalidRequest(
                 f"reasoning is one of {', '.join(_EFFORTS)}, or a number of tokens; got {value!r}"

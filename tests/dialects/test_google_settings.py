@@ -6,7 +6,7 @@ import pytest
 
 from llmstream.dialects.google_settings import thinking_level
 from llmstream.model_rules.gemini import GEMINI
-from llmstream.request import Reasoning
+from llmstream.request import ReasoningOptions
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def test_models(model, thinking, signs, mixes):
 )
 def test_levels(model, levels):
     efforts = ("none", "minimal", "low", "medium", "high", "max")
-    assert [thinking_level(Reasoning(effort=e), GEMINI.find(model), []) for e in efforts] == levels
+    assert [thinking_level(ReasoningOptions(effort=e), GEMINI.find(model), []) for e in efforts] == levels

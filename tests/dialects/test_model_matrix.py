@@ -13,7 +13,7 @@ from llmstream.dialects.gemini import Gemini
 from llmstream.dialects.mistral import Mistral
 from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.model_rules.efforts import ORDER
-from llmstream.request import Reasoning, Request, ResponseFormat, Settings, ToolSpec
+from llmstream.request import ReasoningOptions, Request, ResponseFormat, Settings, ToolSpec
 
 CLAUDE = [f"claude-{name}" for name in ("fable-5", "fable-5-2", "mythos-5-1", "mythos-preview", "opus-5-5")]
 CLAUDE += [f"claude-{name}" for name in ("sonnet-5-5", "haiku-5-5", "opus-5", "sonnet-5", "opus-4-7")]
@@ -64,7 +64,7 @@ def test_no_request_of_ours_is_refused(dialect, model):
             messages=(Message.user("Hi"),),
             tools=() if choice is None else (TOOL,),
             tool_choice=choice,
-            reasoning=None if effort is None else Reasoning(effort=effort),
+            reasoning=None if effort is None else ReasoningOptions(effort=effort),
             response_format=schema,
             settings=settings,
         )

@@ -34,7 +34,15 @@ from llmstream.errors import RequestError
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
 from llmstream.providers.base import Provider
 from llmstream.providers.registry import all_providers, find_provider
-from llmstream.request import NamedTool, ProviderTool, Reasoning, Request, ResponseFormat, Settings, ToolSpec
+from llmstream.request import (
+    NamedTool,
+    ProviderTool,
+    ReasoningOptions,
+    Request,
+    ResponseFormat,
+    Settings,
+    ToolSpec,
+)
 
 MODELS: dict[str, tuple[str, ...]] = {
     "anthropic": (
@@ -248,7 +256,7 @@ def test_every_effort_is_sent_as_it_is_or_it_is_said(name: str, model: str) -> N
     plain = send(name, model)
     seen: list[tuple[str, Sent]] = []
     for effort in EFFORTS:
-        sent = send(name, model, reasoning=Reasoning(effort=effort))  # type: ignore[arg-type]
+        sent = send(name, model, reasoning=ReasoningOptions(effort=effort))  # type: ignore[arg-type]
         told = named(sent, plain, "reasoning", "effort", "thinking")
         off = effort == "none" and sent.body == plain.body  # a model that does not think
         assert sent.body != plain.body or told or off, (effort, sent)
@@ -263,10 +271,10 @@ def test_every_effort_is_sent_as_it_is_or_it_is_said(name: str, model: str) -> N
 def test_a_budget_is_sent_or_named(name: str, model: str) -> None:
     plain = send(name, model)
     for effort in (None, "high"):
-        sent = send(name, model, reasoning=Reasoning(effort=effort, budget_tokens=4321))  # type: ignore[arg-type]
+        sent = send(name, model, reasoning=ReasoningOptions(effort=effort, budget_tokens=4321))  # type: ignore[arg-type]
         assert 4321 in sent.leaves() or named(sent, plain, "budget", "reasoning"), sent
         if effort is not None:
-            other = send(name, model, reasoning=Reasoning(budget_tokens=4321))
+            other = send(name, model, reasoning=ReasoningOptions(budget_tokens=4321))
             assert other.body != sent.body or named(sent, plain, "effort", "reasoning"), sent
 
 
@@ -319,7 +327,7 @@ def test_choices_of_tools_differ_or_it_is_said(name: str, model: str) -> None:
 
 @each_target
 def test_a_forced_tool_while_the_model_thinks_is_sent_or_named(name: str, model: str) -> None:
-    fields: dict[str, Any] = {"tools": (LOOK, OTHER), "reasoning": Reasoning(effort="high")}
+    fields: dict[str, Any] = {"tools": (LOOK, OTHER), "reasoning": ReasoningOptions(effort="high")}
     plain = send(name, model, **fields)
     if named(plain, send(name, model), "look"):
         return

@@ -16,7 +16,7 @@ from llmstream.errors import Unsupported
 from llmstream.events import Event, Finish, ReasoningDelta, TextDelta, UnsupportedSetting
 from llmstream.providers.registry import all_providers, find_provider
 from llmstream.request import NamedTool, Request, ResponseFormat, Settings, ToolSpec
-from llmstream.request import Reasoning as Thinking
+from llmstream.request import ReasoningOptions as Thinking
 
 SEARCH = ToolSpec("search", "Looks it up", {"type": "object", "properties": {}}, strict=True)
 CHAT = [p.name for p in all_providers() if isinstance(p.dialect, OpenAIChat)]

@@ -10,7 +10,7 @@ from llmstream.chats.content import Audio, Document, Image, Reasoning, Text
 from llmstream.chats.message import Message
 from llmstream.errors import Unsupported
 from llmstream.providers.registry import find_provider
-from llmstream.request import Reasoning as Thinking
+from llmstream.request import ReasoningOptions as Thinking
 from llmstream.request import Request, Settings, ToolSpec
 
 WORDS = (

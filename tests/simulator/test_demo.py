@@ -6,7 +6,7 @@ import json
 
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
-from llmstream.request import NamedTool, ProviderTool, Reasoning, Request, ResponseFormat, ToolSpec
+from llmstream.request import NamedTool, ProviderTool, ReasoningOptions, Request, ResponseFormat, ToolSpec
 from llmstream.simulator import Call, Demo, Turn
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -23,7 +23,7 @@ def test_with_tools_it_calls_the_first() -> None:
     assert said.calls == (Call("weather", {"city": "Paris"}),)
     assert said.text
     assert not said.reasoning
-    thinks = Reasoning(effort="low")
+    thinks = ReasoningOptions(effort="low")
     assert turn(Message.user("How warm?"), tools=(WEATHER,), reasoning=thinks).reasoning
 
 
@@ -67,8 +67,8 @@ def test_without_tools_it_takes_up_the_prompt() -> None:
 
 
 def test_reasoning_comes_when_asked_for() -> None:
-    assert turn(Message.user("x"), reasoning=Reasoning(effort="low")).reasoning
-    assert not turn(Message.user("x"), reasoning=Reasoning(effort="none")).reasoning
+    assert turn(Message.user("x"), reasoning=ReasoningOptions(effort="low")).reasoning
+    assert not turn(Message.user("x"), reasoning=ReasoningOptions(effort="none")).reasoning
     adaptive = {"thinking": {"type": "adaptive"}}
     for own in (adaptive, {"think": True}, {"additionalModelRequestFields": adaptive}):
         assert turn(Message.user("x"), provider_options={"acme": own}).reasoning

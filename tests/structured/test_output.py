@@ -111,7 +111,7 @@ def request(output: Structured, **more: Any) -> ls.Request:
 
 
 TOOL = ls.ToolSpec("Node", "Another one.", {"type": "object", "properties": {}})
-THINKING = ls.Reasoning(effort="high")
+THINKING = ls.ReasoningOptions(effort="high")
 
 
 def way(dialect: Any, **more: Any) -> str:

@@ -24,7 +24,7 @@ from llmstream.model_rules.claude import CLAUDE, ClaudeRules
 from llmstream.request import (
     NamedTool,
     ProviderTool,
-    Reasoning,
+    ReasoningOptions,
     Request,
     ResponseFormat,
     Settings,
@@ -148,17 +148,17 @@ def _format(output: dict[str, Any] | None) -> ResponseFormat | None:
     return None
 
 
-def _reasoning(body: _Body) -> Reasoning | None:
+def _reasoning(body: _Body) -> ReasoningOptions | None:
     thinking = body.thinking or {}
     effort = (body.output_config or {}).get("effort")
     known = effort if effort in _EFFORTS else None
     match thinking.get("type"):
         case "enabled":
-            return Reasoning(effort=known, budget_tokens=thinking["budget_tokens"])
+            return ReasoningOptions(effort=known, budget_tokens=thinking["budget_tokens"])
         case "adaptive" if known:
-            return Reasoning(effort=known)
+            return ReasoningOptions(effort=known)
         case "disabled" | "between_tools":
-            return Reasoning(effort="none")
+            return ReasoningOptions(effort="none")
     return None
 
 

@@ -25,7 +25,7 @@ from llmstream.model_rules.claude import CLAUDE
 from llmstream.request import (
     NamedTool,
     ProviderTool,
-    Reasoning,
+    ReasoningOptions,
     Request,
     ResponseFormat,
     Settings,
@@ -168,7 +168,7 @@ def _format(output: dict[str, Any]) -> ResponseFormat | None:
 
 def _reasoning(
     fields: dict[str, Any], output: dict[str, Any], can: Traits, *, by_budget: bool
-) -> Reasoning | None:
+) -> ReasoningOptions | None:
     """How much to think, taken out of the fields where we would write the same again.
 
     by_budget: a Claude of this name may be told how many tokens
@@ -177,21 +177,21 @@ def _reasoning(
         match fields.get("thinking"):
             case {"type": "enabled", "budget_tokens": int(budget), **rest} if not rest and not output:
                 del fields["thinking"]
-                return Reasoning(budget_tokens=budget)
+                return ReasoningOptions(budget_tokens=budget)
             case {"type": "disabled", **rest} if not rest:
                 del fields["thinking"]
-                return Reasoning(effort="none")
+                return ReasoningOptions(effort="none")
     if can.reasoning == "nova":
         match fields.get("reasoningConfig"):
             case {"type": "enabled", "maxReasoningEffort": str(effort), **rest}:
                 if not rest and effort in _NOVA_EFFORTS:
                     del fields["reasoningConfig"]
-                    return msgspec.convert({"effort": effort}, Reasoning)
+                    return msgspec.convert({"effort": effort}, ReasoningOptions)
             case {"type": "disabled", **rest} if not rest:
                 del fields["reasoningConfig"]
-                return Reasoning(effort="none")
+                return ReasoningOptions(effort="none")
     if can.reasoning == "openai" and fields.get("reasoning_effort") in _NOVA_EFFORTS:
-        return msgspec.convert({"effort": fields.pop("reasoning_effort")}, Reasoning)
+        return msgspec.convert({"effort": fields.pop("reasoning_effort")}, ReasoningOptions)
     return None
 
 

@@ -11,7 +11,7 @@ from llmstream.dialects.cohere.finish import KEY
 from llmstream.dialects.cohere.message_reader import MessageReader
 from llmstream.dialects.cohere.request import FIELDS
 from llmstream.exchange import HttpRequest
-from llmstream.request import Reasoning, Request, ResponseFormat, Settings, ToolChoice, ToolSpec
+from llmstream.request import ReasoningOptions, Request, ResponseFormat, Settings, ToolChoice, ToolSpec
 
 __all__ = ["decode_request"]
 
@@ -136,14 +136,14 @@ def _response_format(body: dict[str, Any], tools: tuple[ToolSpec, ...]) -> Respo
     return ResponseFormat(schema if isinstance(schema, dict) else None)
 
 
-def _thinking(body: dict[str, Any]) -> Reasoning | None:
+def _thinking(body: dict[str, Any]) -> ReasoningOptions | None:
     thinking = body.pop("thinking", None)
     if thinking is None:
         return None
     kind = thinking.get("type") if isinstance(thinking, dict) else None
     if kind == "disabled":
-        return Reasoning(effort="none")
+        return ReasoningOptions(effort="none")
     if kind != "enabled":
         raise refused(f"invalid request: thinking.type must be enabled or disabled, not {kind!r}")
     budget = thinking.get("token_budget")
-    return Reasoning(budget_tokens=budget if isinstance(budget, int) else None)
+    return ReasoningOptions(budget_tokens=budget if isinstance(budget, int) else None)

@@ -20,7 +20,7 @@ from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.exchange import HttpRequest
 from llmstream.model_rules.gemini import GEMINI, GeminiRules
-from llmstream.request import Reasoning, Request, ResponseFormat, Settings
+from llmstream.request import ReasoningOptions, Request, ResponseFormat, Settings
 
 __all__ = ["encode_request"]
 
@@ -123,7 +123,9 @@ def _format(wanted: ResponseFormat, openapi: bool) -> dict[str, Any]:
     return out
 
 
-def _thinking(reasoning: Reasoning | None, rules: GeminiRules, warnings: list[Warning]) -> dict[str, Any]:
+def _thinking(
+    reasoning: ReasoningOptions | None, rules: GeminiRules, warnings: list[Warning]
+) -> dict[str, Any]:
     """`thinkingConfig`: a budget for Gemini 2.5, a level for Gemini 3; both at once are refused."""
     if reasoning is None or (reasoning.effort is None and reasoning.budget_tokens is None):
         return {}

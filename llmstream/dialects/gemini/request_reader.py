@@ -23,7 +23,7 @@ from llmstream.model_rules.gemini import GEMINI
 from llmstream.request import (
     NamedTool,
     ProviderTool,
-    Reasoning,
+    ReasoningOptions,
     Request,
     ResponseFormat,
     Settings,
@@ -186,14 +186,14 @@ def _format(config: dict[str, Any]) -> ResponseFormat | None:
     return ResponseFormat(schema if isinstance(schema, dict) else None)
 
 
-def _reasoning(thinking: dict[str, Any]) -> Reasoning | None:
+def _reasoning(thinking: dict[str, Any]) -> ReasoningOptions | None:
     level = str(thinking.get("thinkingLevel") or "").lower()
     if level in _EFFORTS:
-        return Reasoning(effort=level)  # type: ignore[arg-type]  # one of the efforts, see above
+        return ReasoningOptions(effort=level)  # type: ignore[arg-type]  # one of the efforts, see above
     budget = thinking.get("thinkingBudget")
     if budget == 0:
-        return Reasoning(effort="none")
-    return Reasoning(budget_tokens=budget) if isinstance(budget, int) and budget > 0 else None
+        return ReasoningOptions(effort="none")
+    return ReasoningOptions(budget_tokens=budget) if isinstance(budget, int) and budget > 0 else None
 
 
 def _leftovers(body: dict[str, Any], request: Request, vertex: bool) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.exchange import HttpRequest
 from llmstream.model_rules.gemini import GEMINI, GeminiRules
-from llmstream.request import NamedTool, ProviderTool, Reasoning, Request, Settings, ToolSpec
+from llmstream.request import NamedTool, ProviderTool, ReasoningOptions, Request, Settings, ToolSpec
 
 __all__ = ["PATH", "encode_request"]
 
@@ -127,7 +127,9 @@ def _sampling(settings: Settings, rules: GeminiRules, warnings: list[Warning]) -
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _thinking(reasoning: Reasoning | None, rules: GeminiRules, warnings: list[Warning]) -> dict[str, Any]:
+def _thinking(
+    reasoning: ReasoningOptions | None, rules: GeminiRules, warnings: list[Warning]
+) -> dict[str, Any]:
     """This wire knows levels only, also for models that take a budget elsewhere."""
     if reasoning is None:
         return {}

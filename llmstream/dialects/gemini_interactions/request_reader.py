@@ -19,7 +19,7 @@ from llmstream.exchange import HttpRequest
 from llmstream.request import (
     NamedTool,
     ProviderTool,
-    Reasoning,
+    ReasoningOptions,
     Request,
     ResponseFormat,
     Settings,
@@ -151,9 +151,9 @@ def _format(wanted: Any) -> ResponseFormat | None:
     return None
 
 
-def _reasoning(config: dict[str, Any]) -> Reasoning | None:
+def _reasoning(config: dict[str, Any]) -> ReasoningOptions | None:
     level = config.get("thinking_level")
-    return Reasoning(effort=level) if level in _EFFORTS else None
+    return ReasoningOptions(effort=level) if level in _EFFORTS else None
 
 
 def _leftovers(body: dict[str, Any], request: Request) -> dict[str, Any]:

@@ -13,7 +13,15 @@ from llmstream.dialects.mistral.request import FIELDS
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest
 from llmstream.model_rules.mistral import MISTRAL
-from llmstream.request import NamedTool, Reasoning, Request, ResponseFormat, Settings, ToolChoice, ToolSpec
+from llmstream.request import (
+    NamedTool,
+    ReasoningOptions,
+    Request,
+    ResponseFormat,
+    Settings,
+    ToolChoice,
+    ToolSpec,
+)
 
 __all__ = ["decode_request"]
 
@@ -178,7 +186,7 @@ def _response_format(body: dict[str, Any]) -> ResponseFormat | None:
     return ResponseFormat(schema, name, held.get("description"), held.get("strict") is True)
 
 
-def _reasoning(body: dict[str, Any], model: str) -> Reasoning | None:
+def _reasoning(body: dict[str, Any], model: str) -> ReasoningOptions | None:
     """How thinking is asked for, in either of the ways that `encode` knows."""
     rules = MISTRAL.find(model)
     effort = body.get("reasoning_effort")
@@ -191,8 +199,8 @@ def _reasoning(body: dict[str, Any], model: str) -> Reasoning | None:
         raise unfit("body.reasoning_effort", told, "literal_error")
     if effort is not None:
         del body["reasoning_effort"]
-        return Reasoning(effort=effort)
+        return ReasoningOptions(effort=effort)
     if body.get("prompt_mode") == "reasoning" and rules.prompt_mode:
         del body["prompt_mode"]
-        return Reasoning()
+        return ReasoningOptions()
     return None

@@ -14,7 +14,7 @@ from llmstream.chats.role import Role
 from llmstream.dialects.ollama.request import OPTIONS
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest
-from llmstream.request import Reasoning as ReasoningSetting
+from llmstream.request import ReasoningOptions as ReasoningSetting
 from llmstream.request import Request, ResponseFormat, Settings, ToolSpec
 
 __all__ = ["decode_request"]

@@ -13,7 +13,7 @@ from llmstream.exchange import HttpRequest
 from llmstream.request import (
     NamedTool,
     ProviderTool,
-    Reasoning,
+    ReasoningOptions,
     Request,
     ResponseFormat,
     Settings,
@@ -216,7 +216,7 @@ def _response_format(body: dict[str, Any]) -> ResponseFormat | None:
     )
 
 
-def _reasoning(body: dict[str, Any], quirks: Quirks) -> Reasoning | None:
+def _reasoning(body: dict[str, Any], quirks: Quirks) -> ReasoningOptions | None:
     """How thinking is asked for: by `reasoning_effort`, or in the fields of the vendor's style."""
     style, effort = quirks.reasoning_style, body.get("reasoning_effort")
     switch = _template_switch(body, quirks) if style == "chat-template" else None
@@ -226,11 +226,11 @@ def _reasoning(body: dict[str, Any], quirks: Quirks) -> Reasoning | None:
             del body["thinking"]
         if style == "groq" and body.get("reasoning_format") == "parsed":
             del body["reasoning_format"]
-        return Reasoning(effort=effort)
+        return ReasoningOptions(effort=effort)
     own = body.get("reasoning")
     if style == "openrouter" and isinstance(own, dict) and set(own) <= {"effort", "max_tokens"}:
         del body["reasoning"]
-        return Reasoning(
+        return ReasoningOptions(
             effort=own["effort"] if own.get("effort") in _EFFORTS else None,
             budget_tokens=own.get("max_tokens"),
         )
@@ -256,8 +256,8 @@ def _template_switch(body: dict[str, Any], quirks: Quirks) -> bool | None:
     return bool(values[quirks.template_switch] == quirks.switch_values[1])
 
 
-def _thinking(enabled: bool, budget: object) -> Reasoning:
+def _thinking(enabled: bool, budget: object) -> ReasoningOptions:
     tokens = budget if isinstance(budget, int) else None
     if not enabled:
-        return Reasoning(effort="none", budget_tokens=tokens)
-    return Reasoning(effort=None if tokens is not None else "medium", budget_tokens=tokens)
+        return ReasoningOptions(effort="none", budget_tokens=tokens)
+    return ReasoningOptions(effort=None if tokens is not None else "medium", budget_tokens=tokens)

@@ -27,7 +27,7 @@ from llmstream.errors import RequestError
 from llmstream.exchange import HttpRequest
 from llmstream.model_rules.gpt import GPT
 from llmstream.request import (
-    Reasoning,
+    ReasoningOptions,
     Request,
     ResponseFormat,
     Settings,
@@ -216,7 +216,7 @@ def _response_format(body: dict[str, Any], quirks: Quirks) -> ResponseFormat | N
     return ResponseFormat(schema, name, wanted.get("description"), strict)
 
 
-def _reasoning(body: dict[str, Any], quirks: Quirks) -> Reasoning | None:
+def _reasoning(body: dict[str, Any], quirks: Quirks) -> ReasoningOptions | None:
     reasoning = body.get("reasoning")
     effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
     if effort is None:
@@ -228,4 +228,4 @@ def _reasoning(body: dict[str, Any], quirks: Quirks) -> Reasoning | None:
         )
     if quirks.reasoning_model_rules:
         check_effort("reasoning.effort", effort, GPT.find(body["model"]).efforts)
-    return Reasoning(effort=effort)
+    return ReasoningOptions(effort=effort)

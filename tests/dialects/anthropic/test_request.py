@@ -12,7 +12,7 @@ from llmstream.events import OtherWarning, UnsupportedSetting
 from llmstream.request import (
     NamedTool,
     ProviderTool,
-    Reasoning,
+    ReasoningOptions,
     Request,
     ResponseFormat,
     Settings,
@@ -170,7 +170,7 @@ def test_the_newest_models_take_no_sampling():
 
 
 def test_thinking_bars_sampling():
-    think = Reasoning(budget_tokens=2000)
+    think = ReasoningOptions(budget_tokens=2000)
     encoded = settings(reasoning=think, temperature=0.5, top_k=3)
     assert [w.setting for w in encoded.warnings] == ["temperature", "top_k"]
     assert settings(reasoning=think, temperature=1.0).http.json()["temperature"] == 1.0
@@ -181,32 +181,32 @@ def test_thinking_bars_sampling():
 
 
 def test_a_budget_raises_max_tokens_above_itself():
-    sent = body(reasoning=Reasoning(budget_tokens=40_000))
+    sent = body(reasoning=ReasoningOptions(budget_tokens=40_000))
     assert sent["thinking"] == {"type": "enabled", "budget_tokens": 40_000}
     assert sent["max_tokens"] > 40_000
 
 
 def test_a_budget_that_leaves_no_room_contradicts_itself():
     with pytest.raises(InvalidRequest, match="leaves no room"):
-        settings(reasoning=Reasoning(budget_tokens=2000), max_output_tokens=2000)
+        settings(reasoning=ReasoningOptions(budget_tokens=2000), max_output_tokens=2000)
 
 
 def test_a_budget_below_the_smallest_is_raised():
-    encoded = encode(reasoning=Reasoning(budget_tokens=10))
+    encoded = encode(reasoning=ReasoningOptions(budget_tokens=10))
     assert encoded.http.json()["thinking"]["budget_tokens"] == 1024
     assert len(encoded.warnings) == 1
 
 
 @pytest.mark.parametrize("effort", ["minimal", "low", "medium", "high", "xhigh", "max"])
 def test_an_effort_is_a_budget_where_the_model_knows_no_efforts(effort):
-    sent = body(reasoning=Reasoning(effort=effort))
+    sent = body(reasoning=ReasoningOptions(effort=effort))
     assert 1024 <= sent["thinking"]["budget_tokens"] < sent["max_tokens"]
-    small = settings(reasoning=Reasoning(effort=effort), max_output_tokens=1500).http.json()
+    small = settings(reasoning=ReasoningOptions(effort=effort), max_output_tokens=1500).http.json()
     assert small["thinking"]["budget_tokens"] == 1024
 
 
 def test_an_effort_without_room_is_left_out():
-    encoded = settings(reasoning=Reasoning(effort="high"), max_output_tokens=1000)
+    encoded = settings(reasoning=ReasoningOptions(effort="high"), max_output_tokens=1000)
     assert "thinking" not in encoded.http.json()
     assert [w.setting for w in encoded.warnings] == ["reasoning"]
 
@@ -221,19 +221,19 @@ def test_an_effort_without_room_is_left_out():
     ],
 )
 def test_an_effort_is_adaptive_where_the_model_knows_efforts(model, effort, sent):
-    sent_body = body(model=model, reasoning=Reasoning(effort=effort))
+    sent_body = body(model=model, reasoning=ReasoningOptions(effort=effort))
     assert sent_body["thinking"] == {"type": "adaptive", "display": "summarized"}
     assert sent_body["output_config"] == {"effort": sent}
 
 
 def test_a_budget_for_an_adaptive_model_is_warned_about():
-    encoded = encode(model="claude-opus-4-7", reasoning=Reasoning(budget_tokens=5000))
+    encoded = encode(model="claude-opus-4-7", reasoning=ReasoningOptions(budget_tokens=5000))
     assert encoded.http.json()["thinking"] == {"type": "adaptive", "display": "summarized"}
     assert [w.setting for w in encoded.warnings] == ["reasoning.budget_tokens"]
 
 
 def test_reasoning_is_switched_off_by_effort_none():
-    assert body(reasoning=Reasoning(effort="none"))["thinking"] == {"type": "disabled"}
+    assert body(reasoning=ReasoningOptions(effort="none"))["thinking"] == {"type": "disabled"}
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_reasoning_is_switched_off_by_effort_none():
     ],
 )
 def test_reasoning_is_switched_off_as_the_model_allows(model, thinking, effort):
-    encoded = encode(model=model, reasoning=Reasoning(effort="none"))
+    encoded = encode(model=model, reasoning=ReasoningOptions(effort="none"))
     sent = encoded.http.json()
     assert sent.get("thinking") == thinking
     assert sent.get("output_config", {}).get("effort") == effort
@@ -278,7 +278,7 @@ def test_thinking_by_option_replaces_ours():
     thinking = {"type": "enabled", "budget_tokens": 2048}
     sent = body(
         model="claude-sonnet-4-6",
-        reasoning=Reasoning(effort="high"),
+        reasoning=ReasoningOptions(effort="high"),
         provider_options={"anthropic": {"thinking": thinking}},
     )
     assert sent["thinking"] == thinking
@@ -303,7 +303,7 @@ def test_a_toolset_has_no_name():
 
 
 def test_models_that_do_not_reason_are_not_asked_to():
-    encoded = encode(model="claude-3-5-haiku-latest", reasoning=Reasoning(effort="low"))
+    encoded = encode(model="claude-3-5-haiku-latest", reasoning=ReasoningOptions(effort="low"))
     assert "thinking" not in encoded.http.json()
     assert encoded.warnings == [UnsupportedSetting("reasoning", "this model does not reason")]
 
@@ -333,7 +333,7 @@ def test_structured_output_switches_citations_off():
 
 def test_options_are_merged_last_and_deep():
     sent = body(
-        reasoning=Reasoning(effort="low"),
+        reasoning=ReasoningOptions(effort="low"),
         model="claude-opus-4-8",
         settings=Settings(max_output_tokens=10),
         provider_options={
@@ -431,7 +431,9 @@ def test_a_choice_without_tools_is_left_out():
 
 
 def test_no_tool_is_forced_while_the_model_thinks():
-    encoded = encode(tools=(TOOL,), tool_choice=NamedTool("tide"), reasoning=Reasoning(budget_tokens=2000))
+    encoded = encode(
+        tools=(TOOL,), tool_choice=NamedTool("tide"), reasoning=ReasoningOptions(budget_tokens=2000)
+    )
     assert encoded.http.json()["tool_choice"] == {"type": "auto"}
     assert len(encoded.warnings) == 1
 

@@ -11,7 +11,7 @@ from llmstream.chats.message import Message
 from llmstream.dialects.anthropic import BEDROCK_INVOKE, VERTEX, Anthropic
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest
-from llmstream.request import NamedTool, ProviderTool, Reasoning, ResponseFormat, Settings, ToolSpec
+from llmstream.request import NamedTool, ProviderTool, ReasoningOptions, ResponseFormat, Settings, ToolSpec
 
 PLAIN = {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}]}
 CALL = {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}}
@@ -133,14 +133,14 @@ def test_what_a_vendor_ran_stays_with_the_assistant():
 @pytest.mark.parametrize(
     ("fields", "reasoning", "options"),
     [
-        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, Reasoning(budget_tokens=1024), {}),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, ReasoningOptions(budget_tokens=1024), {}),
         (
             {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "max"}},
-            Reasoning(effort="max"),
+            ReasoningOptions(effort="max"),
             {"thinking": {"display": "summarized"}},
         ),
         ({"thinking": {"type": "adaptive"}}, None, {"thinking": {"type": "adaptive"}}),
-        ({"thinking": {"type": "disabled"}}, Reasoning(effort="none"), {}),
+        ({"thinking": {"type": "disabled"}}, ReasoningOptions(effort="none"), {}),
         ({"output_config": {"effort": "low"}}, None, {"output_config": {"effort": "low"}}),
     ],
 )

@@ -12,7 +12,15 @@ from llmstream.chats.message import Message
 from llmstream.dialects.anthropic import BEDROCK_INVOKE, VERTEX, Anthropic
 from llmstream.dialects.sentence import Sentence
 from llmstream.grammar import check
-from llmstream.request import NamedTool, ProviderTool, Reasoning, Request, ResponseFormat, Settings, ToolSpec
+from llmstream.request import (
+    NamedTool,
+    ProviderTool,
+    ReasoningOptions,
+    Request,
+    ResponseFormat,
+    Settings,
+    ToolSpec,
+)
 
 FAST = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
@@ -289,7 +297,7 @@ def test_a_reasoning_budget_reads_back_the_same(messages, budget):
     request = Request(
         model="claude-opus-4-1",
         messages=messages,
-        reasoning=Reasoning(budget_tokens=budget),
+        reasoning=ReasoningOptions(budget_tokens=budget),
         settings=Settings(max_output_tokens=5000),
     )
     assert Anthropic().decode_request(Anthropic().encode(request, provider="anthropic").http) == request

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from llmstream.chats import content as c
 from llmstream.chats.message import Message
 from llmstream.dialects.bedrock_converse import BedrockConverse
-from llmstream.request import NamedTool, ProviderTool, Reasoning, Request, ResponseFormat, Settings, ToolSpec
+from llmstream.request import (
+    NamedTool,
+    ProviderTool,
+    ReasoningOptions,
+    Request,
+    ResponseFormat,
+    Settings,
+    ToolSpec,
+)
 
 pytest.importorskip("botocore", reason="botocore is not installed")
 
@@ -75,7 +83,9 @@ def test_a_request_with_everything_fits_the_model(operation):
     )
     assert faults(operation, request) == ""
     claude = "anthropic.claude-opus-4-7-v1"
-    thinking = Request(model=claude, messages=(Message.user("Hi"),), reasoning=Reasoning(effort="high"))
+    thinking = Request(
+        model=claude, messages=(Message.user("Hi"),), reasoning=ReasoningOptions(effort="high")
+    )
     assert faults(operation, thinking) == ""
 
 

@@ -9,7 +9,15 @@ from llmstream.chats.message import Message
 from llmstream.dialects.bedrock_converse import BedrockConverse
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool
-from llmstream.request import NamedTool, ProviderTool, Reasoning, Request, ResponseFormat, Settings, ToolSpec
+from llmstream.request import (
+    NamedTool,
+    ProviderTool,
+    ReasoningOptions,
+    Request,
+    ResponseFormat,
+    Settings,
+    ToolSpec,
+)
 
 CLAUDE = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
 NOVA = "amazon.nova-lite-v1:0"
@@ -166,25 +174,25 @@ def test_newer_claudes_take_one_sampler():
 
 
 def test_a_budget_for_claude():
-    sent = body(reasoning=Reasoning(budget_tokens=2048))
+    sent = body(reasoning=ReasoningOptions(budget_tokens=2048))
     assert sent["additionalModelRequestFields"] == {"thinking": {"type": "enabled", "budget_tokens": 2048}}
     assert "inferenceConfig" not in sent
 
 
 def test_a_budget_without_room_is_refused():
     with pytest.raises(InvalidRequest, match="leaves no room"):
-        encode(reasoning=Reasoning(budget_tokens=2048), settings=Settings(max_output_tokens=2048))
+        encode(reasoning=ReasoningOptions(budget_tokens=2048), settings=Settings(max_output_tokens=2048))
 
 
 def test_an_effort_for_the_newest_claude():
-    sent = body("anthropic.claude-opus-4-7-v1", reasoning=Reasoning(effort="high"))
+    sent = body("anthropic.claude-opus-4-7-v1", reasoning=ReasoningOptions(effort="high"))
     thinking = {"type": "adaptive", "display": "summarized"}
     assert sent["additionalModelRequestFields"] == {"thinking": thinking}
     assert sent["outputConfig"] == {"effort": "high"}
 
 
 def test_a_model_that_always_thinks_gets_the_least_effort():
-    encoded = encode("anthropic.claude-opus-5-5-v1", reasoning=Reasoning(effort="none"))
+    encoded = encode("anthropic.claude-opus-5-5-v1", reasoning=ReasoningOptions(effort="none"))
     assert "additionalModelRequestFields" not in encoded.http.json()
     assert encoded.http.json()["outputConfig"] == {"effort": "low"}
     assert [w.setting for w in encoded.warnings] == ["reasoning.effort"]
@@ -198,7 +206,7 @@ def test_a_model_that_takes_no_forced_tool_may_choose():
 
 def test_thinking_bars_sampling_and_forced_tools():
     encoded = encode(
-        reasoning=Reasoning(budget_tokens=1024),
+        reasoning=ReasoningOptions(budget_tokens=1024),
         settings=Settings(temperature=0.2, top_k=3),
         tools=(ECHO,),
         tool_choice="required",
@@ -216,17 +224,17 @@ def test_thinking_by_option_bars_them_too():
 
 
 def test_an_effort_for_nova():
-    sent = body("us.amazon.nova-2-lite-v1:0", reasoning=Reasoning(effort="minimal"))
+    sent = body("us.amazon.nova-2-lite-v1:0", reasoning=ReasoningOptions(effort="minimal"))
     config = {"type": "enabled", "maxReasoningEffort": "low"}
     assert sent["additionalModelRequestFields"] == {"reasoningConfig": config}
-    off = body("us.amazon.nova-2-lite-v1:0", reasoning=Reasoning(effort="none"))
+    off = body("us.amazon.nova-2-lite-v1:0", reasoning=ReasoningOptions(effort="none"))
     assert off["additionalModelRequestFields"] == {"reasoningConfig": {"type": "disabled"}}
 
 
 def test_high_effort_of_nova_leaves_length_and_sampling_to_the_model():
     encoded = encode(
         "us.amazon.nova-2-lite-v1:0",
-        reasoning=Reasoning(effort="max"),
+        reasoning=ReasoningOptions(effort="max"),
         settings=Settings(max_output_tokens=10, temperature=0.1, top_k=2),
     )
     assert "inferenceConfig" not in encoded.http.json()
@@ -235,9 +243,9 @@ def test_high_effort_of_nova_leaves_length_and_sampling_to_the_model():
 
 
 def test_an_effort_for_gpt_oss_and_none_for_others():
-    sent = body("openai.gpt-oss-20b-1:0", reasoning=Reasoning(effort="medium"))
+    sent = body("openai.gpt-oss-20b-1:0", reasoning=ReasoningOptions(effort="medium"))
     assert sent["additionalModelRequestFields"] == {"reasoning_effort": "medium"}
-    encoded = encode(LLAMA, reasoning=Reasoning(effort="high"))
+    encoded = encode(LLAMA, reasoning=ReasoningOptions(effort="high"))
     assert encoded.warnings == [UnsupportedSetting("reasoning", "this model takes no such setting here")]
 
 
@@ -277,8 +285,8 @@ def test_citations_are_switched_off_beside_a_schema():
     ("model", "reasoning", "ways"),
     [
         (CLAUDE, None, ("json_schema", "tool")),
-        (CLAUDE, Reasoning(effort="none"), ("json_schema", "tool")),
-        (CLAUDE, Reasoning(effort="low"), ("json_schema",)),
+        (CLAUDE, ReasoningOptions(effort="none"), ("json_schema", "tool")),
+        (CLAUDE, ReasoningOptions(effort="low"), ("json_schema",)),
         (NOVA, None, ("tool",)),
         (LLAMA, None, ()),
     ],

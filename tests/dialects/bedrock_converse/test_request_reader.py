@@ -10,7 +10,7 @@ from llmstream.chats import content as c
 from llmstream.dialects.bedrock_converse import BedrockConverse
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest
-from llmstream.request import NamedTool, ProviderTool, Reasoning, ToolSpec
+from llmstream.request import NamedTool, ProviderTool, ReasoningOptions, ToolSpec
 
 PATH = "/model/anthropic.claude-3-7-sonnet-20250219-v1%3A0/converse-stream"
 HI = {"role": "user", "content": [{"text": "Hi"}]}
@@ -61,7 +61,7 @@ def test_a_whole_request():
     assert request.tools == (ToolSpec("f", "", {"type": "object"}),)
     assert request.tool_choice == NamedTool("f")
     assert (request.settings.max_output_tokens, request.settings.top_k) == (9, 4)
-    assert request.reasoning == Reasoning(budget_tokens=2000)
+    assert request.reasoning == ReasoningOptions(budget_tokens=2000)
     assert request.provider_options == {"bedrock": {"guardrailConfig": {"guardrailIdentifier": "g"}}}
 
 
@@ -145,18 +145,18 @@ NOVA = "/model/us.amazon.nova-2-lite-v1:0/converse-stream"
         (
             NOVA,
             {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "low"}},
-            Reasoning(effort="low"),
+            ReasoningOptions(effort="low"),
             None,
         ),
-        (NOVA, {"reasoningConfig": {"type": "disabled"}}, Reasoning(effort="none"), None),
+        (NOVA, {"reasoningConfig": {"type": "disabled"}}, ReasoningOptions(effort="none"), None),
         (NOVA, {"inferenceConfig": {"topK": 3}}, None, 3),
         (
             "/model/openai.gpt-oss-20b-1:0/converse-stream",
             {"reasoning_effort": "high"},
-            Reasoning(effort="high"),
+            ReasoningOptions(effort="high"),
             None,
         ),
-        (PATH, {"thinking": {"type": "disabled"}}, Reasoning(effort="none"), None),
+        (PATH, {"thinking": {"type": "disabled"}}, ReasoningOptions(effort="none"), None),
     ],
 )
 def test_fields_for_the_model_that_mean_a_setting(path, fields, reasoning, top_k):

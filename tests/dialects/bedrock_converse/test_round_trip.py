@@ -15,7 +15,15 @@ from llmstream.dialects.bedrock_converse import BedrockConverse
 from llmstream.dialects.bedrock_converse.frames import event_frame
 from llmstream.dialects.sentence import Sentence
 from llmstream.grammar import check
-from llmstream.request import NamedTool, ProviderTool, Reasoning, Request, ResponseFormat, Settings, ToolSpec
+from llmstream.request import (
+    NamedTool,
+    ProviderTool,
+    ReasoningOptions,
+    Request,
+    ResponseFormat,
+    Settings,
+    ToolSpec,
+)
 
 FAST = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 DIALECT = BedrockConverse()
@@ -346,7 +354,7 @@ def test_a_reasoning_budget_reads_back_the_same(messages, budget):
     request = Request(
         model="anthropic.claude-opus-4-1-20250805-v1:0",
         messages=(*messages, Message.user("Hi")) if messages[-1].role != "user" else messages,
-        reasoning=Reasoning(budget_tokens=budget),
+        reasoning=ReasoningOptions(budget_tokens=budget),
         settings=Settings(max_output_tokens=5000),
     )
     assert DIALECT.decode_request(DIALECT.encode(request, provider="bedrock").http) == request

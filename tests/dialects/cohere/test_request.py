@@ -9,7 +9,15 @@ from llmstream.chats.message import Message
 from llmstream.dialects.cohere import Cohere
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool
-from llmstream.request import NamedTool, ProviderTool, Reasoning, Request, ResponseFormat, Settings, ToolSpec
+from llmstream.request import (
+    NamedTool,
+    ProviderTool,
+    ReasoningOptions,
+    Request,
+    ResponseFormat,
+    Settings,
+    ToolSpec,
+)
 
 HI = (Message.user("Hi"),)
 TOOL = ToolSpec("look", "Looks.", {"type": "object", "properties": {"where": {"type": "string"}}})
@@ -276,11 +284,11 @@ def test_tools_of_a_vendor_are_left_out():
 @pytest.mark.parametrize(
     ("reasoning", "wanted", "warnings"),
     [
-        (Reasoning(effort="none"), {"type": "disabled"}, 0),
-        (Reasoning(budget_tokens=500), {"type": "enabled", "token_budget": 500}, 0),
-        (Reasoning(effort="low", budget_tokens=500), {"type": "enabled", "token_budget": 500}, 1),
-        (Reasoning(effort="high"), {"type": "enabled"}, 1),
-        (Reasoning(), {"type": "enabled"}, 0),
+        (ReasoningOptions(effort="none"), {"type": "disabled"}, 0),
+        (ReasoningOptions(budget_tokens=500), {"type": "enabled", "token_budget": 500}, 0),
+        (ReasoningOptions(effort="low", budget_tokens=500), {"type": "enabled", "token_budget": 500}, 1),
+        (ReasoningOptions(effort="high"), {"type": "enabled"}, 1),
+        (ReasoningOptions(), {"type": "enabled"}, 0),
     ],
 )
 def test_thinking(reasoning, wanted, warnings):

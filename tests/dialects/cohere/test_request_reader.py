@@ -12,7 +12,7 @@ from llmstream.chats.message import Message
 from llmstream.dialects.cohere import Cohere
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest
-from llmstream.request import Reasoning, Request, ResponseFormat, Settings, ToolSpec
+from llmstream.request import ReasoningOptions, Request, ResponseFormat, Settings, ToolSpec
 
 USER = {"role": "user", "content": "Hi"}
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
@@ -67,7 +67,7 @@ def test_settings_tools_and_the_rest():
     )
     assert request.tools == (ToolSpec("look", "", {"type": "object"}, True),)
     assert request.tool_choice == "required"
-    assert request.reasoning == Reasoning(budget_tokens=50)
+    assert request.reasoning == ReasoningOptions(budget_tokens=50)
     assert request.provider_options == {"cohere": {"safety_mode": "OFF"}}
 
 
@@ -76,7 +76,7 @@ def test_structured_output_and_thinking():
     assert asks(response_format=wanted).response_format == ResponseFormat({"type": "object"})
     assert asks(response_format={"type": "json_object"}).response_format == ResponseFormat()
     assert asks(response_format={"type": "text"}).response_format is None
-    assert asks(thinking={"type": "disabled"}).reasoning == Reasoning(effort="none")
+    assert asks(thinking={"type": "disabled"}).reasoning == ReasoningOptions(effort="none")
     assert asks(tools=[TOOL], tool_choice="NONE").tool_choice == "none"
 
 

@@ -12,7 +12,7 @@ from llmstream.chats.message import Message
 from llmstream.dialects.cohere import Cohere
 from llmstream.dialects.sentence import Sentence
 from llmstream.grammar import check
-from llmstream.request import Reasoning, Request, ResponseFormat, Settings, ToolSpec
+from llmstream.request import ReasoningOptions, Request, ResponseFormat, Settings, ToolSpec
 
 FAST = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
@@ -217,7 +217,14 @@ def requests(draw):
             )
         ),
         reasoning=draw(
-            st.sampled_from([None, Reasoning(effort="none"), Reasoning(), Reasoning(budget_tokens=99)])
+            st.sampled_from(
+                [
+                    None,
+                    ReasoningOptions(effort="none"),
+                    ReasoningOptions(),
+                    ReasoningOptions(budget_tokens=99),
+                ]
+            )
         ),
         response_format=None
         if offered

@@ -16,7 +16,7 @@ from llmstream.exchange import HttpRequest
 from llmstream.request import (
     NamedTool,
     ProviderTool,
-    Reasoning,
+    ReasoningOptions,
     Request,
     ResponseFormat,
     Settings,
@@ -107,7 +107,7 @@ REQUESTS = [
         tool_choice=NamedTool("tide"),
         settings=Settings(temperature=0.5, top_p=0.9, top_k=5, max_output_tokens=9, stop=("a",), seed=1),
         response_format=ResponseFormat(SCHEMA),
-        reasoning=Reasoning(effort="low"),
+        reasoning=ReasoningOptions(effort="low"),
         provider_options={"google": {"safetySettings": [{"category": "X"}], "labels": {"a": "b"}}},
     ),
     Request(
@@ -129,14 +129,14 @@ REQUESTS = [
             Message.user("!"),
         ),
         tools=(ProviderTool("code_execution"),),
-        reasoning=Reasoning(budget_tokens=512),
+        reasoning=ReasoningOptions(budget_tokens=512),
     ),
     Request(
         model="gemini-2.0-flash",
         messages=(Message.user("?"),),
         settings=Settings(presence_penalty=0.5, frequency_penalty=0.25),
     ),
-    Request(model="tunedModels/t", messages=(Message.user("?"),), reasoning=Reasoning(effort="none")),
+    Request(model="tunedModels/t", messages=(Message.user("?"),), reasoning=ReasoningOptions(effort="none")),
     Request(
         model="m",
         messages=(Message.user("?"),),
@@ -211,7 +211,7 @@ def test_snake_case_is_read_too():
         Message.system("s"),
         Message.user(c.Image(data=b"i", media_type="image/png")),
     )
-    assert (found.settings.max_output_tokens, found.reasoning) == (5, Reasoning(budget_tokens=9))
+    assert (found.settings.max_output_tokens, found.reasoning) == (5, ReasoningOptions(budget_tokens=9))
     assert (found.tools, found.tool_choice) == ((ProviderTool("google_search"),), "none")
 
 

@@ -15,7 +15,7 @@ from llmstream.exchange import HttpRequest
 from llmstream.request import (
     NamedTool,
     ProviderTool,
-    Reasoning,
+    ReasoningOptions,
     Request,
     ResponseFormat,
     Settings,
@@ -74,7 +74,7 @@ def test_a_request_with_everything():
         tool_choice=NamedTool("tide"),
         settings=Settings(temperature=0.5, top_p=0.9, top_k=5, max_output_tokens=9, stop=("a",), seed=1),
         response_format=ResponseFormat(SCHEMA),
-        reasoning=Reasoning(effort="low"),
+        reasoning=ReasoningOptions(effort="low"),
         provider_options={
             "google": {"store": False, "generation_config": {"speech_config": {"voice": "Kore"}}}
         },
@@ -123,11 +123,11 @@ def test_an_agent_takes_the_models_place():
         ({"settings": Settings(presence_penalty=1)}, UnsupportedSetting("presence_penalty")),
         ({"settings": Settings(frequency_penalty=1)}, UnsupportedSetting("frequency_penalty")),
         (
-            {"reasoning": Reasoning(budget_tokens=9)},
+            {"reasoning": ReasoningOptions(budget_tokens=9)},
             UnsupportedSetting("reasoning.budget_tokens", "this API takes an effort and no budget"),
         ),
         (
-            {"model": "gemma-3", "reasoning": Reasoning(effort="low")},
+            {"model": "gemma-3", "reasoning": ReasoningOptions(effort="low")},
             UnsupportedSetting("reasoning", "this model does not reason"),
         ),
     ],
@@ -351,7 +351,7 @@ REQUESTS = [
         tool_choice="required",
         settings=Settings(temperature=0.5, top_p=0.9, top_k=5, max_output_tokens=9, stop=("a",), seed=1),
         response_format=ResponseFormat(SCHEMA),
-        reasoning=Reasoning(effort="medium"),
+        reasoning=ReasoningOptions(effort="medium"),
         provider_options={"google": {"store": False, "previous_interaction_id": "v1_x"}},
     ),
     Request(

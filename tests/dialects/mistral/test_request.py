@@ -9,7 +9,15 @@ from llmstream.chats.message import Message
 from llmstream.dialects.mistral import Mistral
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, UnsupportedTool
-from llmstream.request import NamedTool, ProviderTool, Reasoning, Request, ResponseFormat, Settings, ToolSpec
+from llmstream.request import (
+    NamedTool,
+    ProviderTool,
+    ReasoningOptions,
+    Request,
+    ResponseFormat,
+    Settings,
+    ToolSpec,
+)
 
 HI = (Message.user("Hi"),)
 TOOL = ToolSpec("look", "Looks.", {"type": "object", "properties": {"where": {"type": "string"}}})
@@ -316,19 +324,19 @@ def test_a_tool_without_parameters_and_a_strict_one():
 @pytest.mark.parametrize(
     ("model", "reasoning", "wanted", "warnings"),
     [
-        ("mistral-small-latest", Reasoning(effort="none"), {"reasoning_effort": "none"}, 0),
-        ("mistral-small-latest", Reasoning(effort="high"), {"reasoning_effort": "high"}, 0),
-        ("mistral-small-latest", Reasoning(effort="low"), {"reasoning_effort": "high"}, 1),
-        ("mistral-small-latest", Reasoning(budget_tokens=99), {"reasoning_effort": "high"}, 1),
-        ("magistral-medium-latest", Reasoning(effort="high"), {"prompt_mode": "reasoning"}, 0),
-        ("magistral-medium-latest", Reasoning(effort="low"), {"prompt_mode": "reasoning"}, 1),
-        ("magistral-medium-latest", Reasoning(effort="none"), {}, 1),
-        ("mistral-large-4-0", Reasoning(effort="none"), {"reasoning_effort": "low"}, 1),
-        ("mistral-large-4", Reasoning(effort="medium"), {"reasoning_effort": "medium"}, 0),
-        ("zai-glm-5-3-flash", Reasoning(effort="none"), {"reasoning_effort": "low"}, 1),
-        ("zai-glm-latest", Reasoning(effort="xhigh"), {"reasoning_effort": "max"}, 1),
-        ("zai-glm-5-2", Reasoning(effort="none"), {"reasoning_effort": "none"}, 0),
-        ("codestral-latest", Reasoning(effort="high"), {}, 1),
+        ("mistral-small-latest", ReasoningOptions(effort="none"), {"reasoning_effort": "none"}, 0),
+        ("mistral-small-latest", ReasoningOptions(effort="high"), {"reasoning_effort": "high"}, 0),
+        ("mistral-small-latest", ReasoningOptions(effort="low"), {"reasoning_effort": "high"}, 1),
+        ("mistral-small-latest", ReasoningOptions(budget_tokens=99), {"reasoning_effort": "high"}, 1),
+        ("magistral-medium-latest", ReasoningOptions(effort="high"), {"prompt_mode": "reasoning"}, 0),
+        ("magistral-medium-latest", ReasoningOptions(effort="low"), {"prompt_mode": "reasoning"}, 1),
+        ("magistral-medium-latest", ReasoningOptions(effort="none"), {}, 1),
+        ("mistral-large-4-0", ReasoningOptions(effort="none"), {"reasoning_effort": "low"}, 1),
+        ("mistral-large-4", ReasoningOptions(effort="medium"), {"reasoning_effort": "medium"}, 0),
+        ("zai-glm-5-3-flash", ReasoningOptions(effort="none"), {"reasoning_effort": "low"}, 1),
+        ("zai-glm-latest", ReasoningOptions(effort="xhigh"), {"reasoning_effort": "max"}, 1),
+        ("zai-glm-5-2", ReasoningOptions(effort="none"), {"reasoning_effort": "none"}, 0),
+        ("codestral-latest", ReasoningOptions(effort="high"), {}, 1),
     ],
 )
 def test_reasoning(model, reasoning, wanted, warnings):

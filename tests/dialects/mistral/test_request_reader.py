@@ -12,7 +12,7 @@ from llmstream.chats.message import Message
 from llmstream.dialects.mistral import Mistral
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest
-from llmstream.request import NamedTool, Reasoning, Request, ResponseFormat, Settings, ToolSpec
+from llmstream.request import NamedTool, ReasoningOptions, Request, ResponseFormat, Settings, ToolSpec
 
 USER = {"role": "user", "content": "Hi"}
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
@@ -67,7 +67,7 @@ def test_settings_tools_and_the_rest():
     assert request.tools == (ToolSpec("look", "", {"type": "object"}),)
     assert request.tool_choice == "required"
     assert request.response_format == ResponseFormat({}, "n")
-    assert request.reasoning == Reasoning(effort="high")
+    assert request.reasoning == ReasoningOptions(effort="high")
     assert request.provider_options == {"mistral": {"safe_prompt": False, "n": 2}}
 
 
@@ -143,12 +143,14 @@ def test_files_of_a_result():
 def test_magistral_is_asked_to_think_by_its_mode():
     body = {"model": "magistral-small-latest", "messages": [USER], "stream": True, "prompt_mode": "reasoning"}
     request = read(body)
-    assert request.reasoning == Reasoning()
+    assert request.reasoning == ReasoningOptions()
     assert Mistral().encode(request, provider="mistral").http.json()["prompt_mode"] == "reasoning"
 
 
 def test_magistral_may_be_asked_for_an_effort():
-    assert asks(model="magistral-small-latest", reasoning_effort="high").reasoning == Reasoning(effort="high")
+    assert asks(model="magistral-small-latest", reasoning_effort="high").reasoning == ReasoningOptions(
+        effort="high"
+    )
     assert "'none' or 'high'" in refusal(model="magistral-small-latest", reasoning_effort="low").message
     assert "takes no reasoning effort" in refusal(model="codestral-2508", reasoning_effort="low").message
 

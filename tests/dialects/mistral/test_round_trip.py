@@ -14,7 +14,7 @@ from llmstream.chats.message import Message
 from llmstream.dialects.mistral import Mistral
 from llmstream.dialects.sentence import Sentence
 from llmstream.grammar import check
-from llmstream.request import NamedTool, Reasoning, Request, ResponseFormat, Settings, ToolSpec
+from llmstream.request import NamedTool, ReasoningOptions, Request, ResponseFormat, Settings, ToolSpec
 
 FAST = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
@@ -226,7 +226,9 @@ def requests(draw):
                 stop=st.lists(solid, max_size=2).map(tuple),
             )
         ),
-        reasoning=draw(st.sampled_from([None, Reasoning(effort="none"), Reasoning(effort="high")])),
+        reasoning=draw(
+            st.sampled_from([None, ReasoningOptions(effort="none"), ReasoningOptions(effort="high")])
+        ),
         response_format=draw(
             st.sampled_from([None, ResponseFormat(), ResponseFormat({"type": "object"}, "n")])
         ),

@@ -24,7 +24,7 @@ from llmstream.errors import BadRequest, ErrorInfo, Unsupported
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
 from llmstream.exchange import HttpRequest
 from llmstream.request import NamedTool, ProviderTool, Request, ResponseFormat, Settings, ToolSpec
-from llmstream.request import Reasoning as Effort
+from llmstream.request import ReasoningOptions as Effort
 
 PNG = b"\x89PNG\r\n\x1a\n"
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

@@ -10,7 +10,7 @@ from llmstream.chats.message import Message
 from llmstream.dialects.openai_chat import OpenAIChat, Quirks
 from llmstream.errors import BadRequest, NotFound, Unsupported
 from llmstream.exchange import HttpRequest
-from llmstream.request import Reasoning, Request, Settings, ToolSpec
+from llmstream.request import ReasoningOptions, Request, Settings, ToolSpec
 
 TOOL = {"type": "function", "function": {"name": "t", "parameters": {"type": "object"}}}
 
@@ -72,7 +72,7 @@ def test_no_request_of_ours_is_refused(model, effort, tools):
         model=model,
         messages=(Message.user("Hi"),),
         tools=tools,
-        reasoning=None if effort is None else Reasoning(effort=effort),
+        reasoning=None if effort is None else ReasoningOptions(effort=effort),
         settings=Settings(temperature=0.5, top_p=0.5, stop=("x",), max_output_tokens=9),
     )
     try:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from llmstream.chats.message import Message
 from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, hosted
 from llmstream.dialects.openai_chat.presets import OPEN_MODEL_HOST
-from llmstream.request import Reasoning, Request, Settings
+from llmstream.request import ReasoningOptions, Request, Settings
 
 
 def test_a_host_says_only_what_is_its_own() -> None:
@@ -18,7 +18,7 @@ def test_a_host_of_open_models_is_sent_the_older_words() -> None:
         model="openai/gpt-oss-120b",
         messages=(Message.system("Be brief."), Message.user("Hi")),
         settings=Settings(max_output_tokens=9, top_k=3, stop=("a", "b", "c", "d", "e")),
-        reasoning=Reasoning(effort="max"),
+        reasoning=ReasoningOptions(effort="max"),
     )
     encoded = OpenAIChat(hosted()).encode(request, provider="host")
     body = encoded.http.json()

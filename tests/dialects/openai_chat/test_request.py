@@ -11,7 +11,7 @@ from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool
 from llmstream.request import (
     NamedTool,
     ProviderTool,
-    Reasoning,
+    ReasoningOptions,
     Request,
     ResponseFormat,
     Settings,
@@ -116,9 +116,9 @@ def test_reasoning_models_get_no_sampling_settings():
 
 def test_later_reasoning_models_sample_when_they_do_not_think():
     settings = Settings(temperature=1)
-    body, warnings = encode(model="gpt-5.1", settings=settings, reasoning=Reasoning(effort="none"))
+    body, warnings = encode(model="gpt-5.1", settings=settings, reasoning=ReasoningOptions(effort="none"))
     assert (body["temperature"], body["reasoning_effort"], warnings) == (1, "none", [])
-    body, warnings = encode(model="gpt-5", settings=settings, reasoning=Reasoning(effort="none"))
+    body, warnings = encode(model="gpt-5", settings=settings, reasoning=ReasoningOptions(effort="none"))
     assert "temperature" not in body
     body, warnings = encode(Quirks(reasoning_model_rules=False), model="gpt-5", settings=settings)
     assert body["temperature"] == 1
@@ -190,38 +190,44 @@ def test_no_tools_where_none_cannot_be_chosen():
 
 def test_a_forced_tool_conflicts_with_thinking_at_some_vendors():
     quirks = Quirks(tool_choice_while_thinking=False, reasoning_style="thinking")
-    body, warnings = encode(quirks, tools=(SEARCH,), tool_choice="required", reasoning=Reasoning())
+    body, warnings = encode(quirks, tools=(SEARCH,), tool_choice="required", reasoning=ReasoningOptions())
     assert ("tool_choice" in body, len(warnings)) == (False, 1)
-    body, _ = encode(quirks, tools=(SEARCH,), tool_choice="required", reasoning=Reasoning(effort="none"))
+    body, _ = encode(
+        quirks, tools=(SEARCH,), tool_choice="required", reasoning=ReasoningOptions(effort="none")
+    )
     assert body["tool_choice"] == "required"
 
 
 @pytest.mark.parametrize(
     ("style", "reasoning", "expected"),
     [
-        ("effort", Reasoning(effort="high"), {"reasoning_effort": "high"}),
-        ("effort", Reasoning(effort="max"), {"reasoning_effort": "xhigh"}),
-        ("groq", Reasoning(effort="low"), {"reasoning_effort": "low", "reasoning_format": "parsed"}),
-        ("openrouter", Reasoning(effort="low"), {"reasoning": {"effort": "low"}}),
-        ("openrouter", Reasoning(budget_tokens=9), {"reasoning": {"max_tokens": 9}}),
-        ("openrouter", Reasoning(), {"reasoning": {"enabled": True}}),
-        ("thinking", Reasoning(effort="none"), {"thinking": {"type": "disabled"}}),
-        ("thinking", Reasoning(budget_tokens=9), {"thinking": {"type": "enabled"}}),
+        ("effort", ReasoningOptions(effort="high"), {"reasoning_effort": "high"}),
+        ("effort", ReasoningOptions(effort="max"), {"reasoning_effort": "xhigh"}),
+        ("groq", ReasoningOptions(effort="low"), {"reasoning_effort": "low", "reasoning_format": "parsed"}),
+        ("openrouter", ReasoningOptions(effort="low"), {"reasoning": {"effort": "low"}}),
+        ("openrouter", ReasoningOptions(budget_tokens=9), {"reasoning": {"max_tokens": 9}}),
+        ("openrouter", ReasoningOptions(), {"reasoning": {"enabled": True}}),
+        ("thinking", ReasoningOptions(effort="none"), {"thinking": {"type": "disabled"}}),
+        ("thinking", ReasoningOptions(budget_tokens=9), {"thinking": {"type": "enabled"}}),
         (
             "effort-or-budget",
-            Reasoning(budget_tokens=9),
+            ReasoningOptions(budget_tokens=9),
             {"thinking": {"type": "enabled", "budget_tokens": 9}},
         ),
-        ("effort-or-budget", Reasoning(effort="low", budget_tokens=9), {"reasoning_effort": "low"}),
+        ("effort-or-budget", ReasoningOptions(effort="low", budget_tokens=9), {"reasoning_effort": "low"}),
         (
             "thinking-effort",
-            Reasoning(effort="high"),
+            ReasoningOptions(effort="high"),
             {"thinking": {"type": "enabled"}, "reasoning_effort": "high"},
         ),
-        ("thinking-effort", Reasoning(effort="none"), {"thinking": {"type": "disabled"}}),
-        ("enable-thinking", Reasoning(effort="none"), {"enable_thinking": False}),
-        ("enable-thinking", Reasoning(budget_tokens=9), {"enable_thinking": True, "thinking_budget": 9}),
-        ("none", Reasoning(effort="high"), {}),
+        ("thinking-effort", ReasoningOptions(effort="none"), {"thinking": {"type": "disabled"}}),
+        ("enable-thinking", ReasoningOptions(effort="none"), {"enable_thinking": False}),
+        (
+            "enable-thinking",
+            ReasoningOptions(budget_tokens=9),
+            {"enable_thinking": True, "thinking_budget": 9},
+        ),
+        ("none", ReasoningOptions(effort="high"), {}),
     ],
 )
 def test_thinking_is_asked_for_in_the_vendors_way(style, reasoning, expected):
@@ -238,7 +244,7 @@ def test_thinking_is_asked_for_in_the_vendors_way(style, reasoning, expected):
 
 
 def test_a_budget_where_only_efforts_exist_is_warned_of():
-    _, warnings = encode(model="m", reasoning=Reasoning(effort="low", budget_tokens=9))
+    _, warnings = encode(model="m", reasoning=ReasoningOptions(effort="low", budget_tokens=9))
     assert [w.setting for w in warnings] == ["reasoning.budget_tokens"]
 
 

@@ -14,7 +14,7 @@ from llmstream.exchange import HttpRequest
 from llmstream.request import (
     NamedTool,
     ProviderTool,
-    Reasoning,
+    ReasoningOptions,
     Request,
     ResponseFormat,
     Settings,
@@ -35,7 +35,7 @@ def read(**body):
 
 CLOSED = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
 REQUESTS = [
-    Request(model="m", messages=(Message.user("hi"),), reasoning=Reasoning(effort="low")),
+    Request(model="m", messages=(Message.user("hi"),), reasoning=ReasoningOptions(effort="low")),
     Request(
         model="gpt-4o",
         messages=(
@@ -82,16 +82,16 @@ def test_what_is_encoded_is_read_again(request_):
 @pytest.mark.parametrize(
     ("style", "reasoning"),
     [
-        ("openrouter", Reasoning(effort="low")),
-        ("openrouter", Reasoning(budget_tokens=5)),
-        ("groq", Reasoning(effort="low")),
-        ("thinking", Reasoning(effort="none")),
-        ("thinking-effort", Reasoning(effort="none")),
-        ("thinking-effort", Reasoning(effort="low")),
-        ("effort-or-budget", Reasoning(effort="low")),
-        ("effort-or-budget", Reasoning(budget_tokens=5)),
-        ("enable-thinking", Reasoning(effort="none")),
-        ("enable-thinking", Reasoning(budget_tokens=5)),
+        ("openrouter", ReasoningOptions(effort="low")),
+        ("openrouter", ReasoningOptions(budget_tokens=5)),
+        ("groq", ReasoningOptions(effort="low")),
+        ("thinking", ReasoningOptions(effort="none")),
+        ("thinking-effort", ReasoningOptions(effort="none")),
+        ("thinking-effort", ReasoningOptions(effort="low")),
+        ("effort-or-budget", ReasoningOptions(effort="low")),
+        ("effort-or-budget", ReasoningOptions(budget_tokens=5)),
+        ("enable-thinking", ReasoningOptions(effort="none")),
+        ("enable-thinking", ReasoningOptions(budget_tokens=5)),
     ],
 )
 def test_thinking_is_read_in_every_style(style, reasoning):

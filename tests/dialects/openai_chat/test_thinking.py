@@ -9,7 +9,7 @@ import pytest
 from llmstream.chats.message import Message
 from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
 from llmstream.events import OtherWarning, UnsupportedSetting
-from llmstream.request import Reasoning, Request
+from llmstream.request import ReasoningOptions, Request
 
 WORDS = ("chat_template_kwargs", "reasoning_effort", "thinking", "enable_thinking", "thinking_token_budget")
 TEMPLATE = Quirks(
@@ -23,7 +23,7 @@ TEMPLATE = Quirks(
 
 def encode(quirks: Quirks, model: str = "m", **reasoning: Any) -> tuple[dict[str, Any], list[str]]:
     """What of the body asks for thinking, and what the warnings say."""
-    request = Request(model=model, messages=(Message.user("Hi"),), reasoning=Reasoning(**reasoning))
+    request = Request(model=model, messages=(Message.user("Hi"),), reasoning=ReasoningOptions(**reasoning))
     encoded = OpenAIChat(quirks).encode(request, provider="x")
     said = []
     for warning in encoded.warnings:
@@ -139,7 +139,7 @@ def test_what_a_host_says_of_a_model_wins() -> None:
 
 def test_nothing_is_sent_for_none_where_nobody_thinks_unasked() -> None:
     quirks = Quirks(reasoning_style="openrouter", reasoning_model_rules=False, off_unasked=True)
-    request = Request(model="m", messages=(Message.user("Hi"),), reasoning=Reasoning(effort="none"))
+    request = Request(model="m", messages=(Message.user("Hi"),), reasoning=ReasoningOptions(effort="none"))
     encoded = OpenAIChat(quirks).encode(request, provider="x")
     assert "reasoning" not in encoded.http.json()
     assert encoded.warnings == []
@@ -148,7 +148,7 @@ def test_nothing_is_sent_for_none_where_nobody_thinks_unasked() -> None:
 @pytest.mark.parametrize(("effort", "read"), [("none", "none"), ("high", "high")])
 def test_a_switch_is_read_back(effort: Any, read: str) -> None:
     dialect = OpenAIChat(TEMPLATE)
-    request = Request(model="m", messages=(Message.user("Hi"),), reasoning=Reasoning(effort=effort))
+    request = Request(model="m", messages=(Message.user("Hi"),), reasoning=ReasoningOptions(effort=effort))
     found = dialect.decode_request(dialect.encode(request, provider="x").http)
     assert found.reasoning is not None
     assert found.reasoning.effort == read

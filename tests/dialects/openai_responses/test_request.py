@@ -14,7 +14,7 @@ from llmstream.exchange import HttpRequest
 from llmstream.request import (
     NamedTool,
     ProviderTool,
-    Reasoning,
+    ReasoningOptions,
     Request,
     ResponseFormat,
     Settings,
@@ -51,7 +51,7 @@ def test_everything_at_once():
         tool_choice="required",
         settings=Settings(max_output_tokens=500, parallel_tool_calls=False),
         response_format=ResponseFormat(SCHEMA, "place"),
-        reasoning=Reasoning(effort="low"),
+        reasoning=ReasoningOptions(effort="low"),
         provider_options={
             "openai": {"reasoning": {"summary": "auto"}, "text": {"verbosity": "low"}, "truncation": "auto"}
         },
@@ -109,7 +109,7 @@ def test_settings_without_a_word_on_the_wire_are_left_out_with_a_warning():
     ],
 )
 def test_reasoning_models_take_no_sampling(model, effort, taken):
-    reasoning = Reasoning(effort=effort) if effort else None
+    reasoning = ReasoningOptions(effort=effort) if effort else None
     encoded = encode(model=model, settings=Settings(temperature=0.5, top_p=0.9), reasoning=reasoning)
     assert ({"temperature", "top_p"} <= set(encoded.http.json())) is taken
     assert len([w for w in encoded.warnings if isinstance(w, UnsupportedSetting)]) == (0 if taken else 2)
@@ -126,7 +126,7 @@ def test_the_rules_of_openais_models_can_be_switched_off():
 def test_encrypted_reasoning_is_asked_for_where_nothing_is_stored():
     wanted = ["reasoning.encrypted_content"]
     assert body(model="gpt-5")["include"] == wanted
-    assert body(model="grok-4", reasoning=Reasoning(effort="high"))["include"] == wanted
+    assert body(model="grok-4", reasoning=ReasoningOptions(effort="high"))["include"] == wanted
     assert "include" not in body(model="gpt-4.1")
     assert "include" not in body(model="gpt-5", provider_options={"openai": {"store": True}})
     assert body(Quirks(encrypted="always"), model="m")["include"] == wanted
@@ -159,7 +159,10 @@ def test_options_of_the_providers_own_name_come_on_top():
 def test_options_of_text_and_reasoning_are_merged_key_by_key():
     options = {"openai": {"reasoning": {"summary": "auto", "effort": None}, "text": {"verbosity": "low"}}}
     sent = body(
-        model="gpt-5", reasoning=Reasoning(effort="low"), response_format=None, provider_options=options
+        model="gpt-5",
+        reasoning=ReasoningOptions(effort="low"),
+        response_format=None,
+        provider_options=options,
     )
     assert sent["reasoning"] == {"summary": "auto"}
     assert sent["text"] == {"verbosity": "low"}
@@ -306,14 +309,14 @@ def test_a_loose_schema_with_its_description():
 
 
 def test_efforts_and_budgets():
-    assert body(model="gpt-5", reasoning=Reasoning(effort="minimal"))["reasoning"] == {
+    assert body(model="gpt-5", reasoning=ReasoningOptions(effort="minimal"))["reasoning"] == {
         "effort": "minimal",
         "summary": "auto",
     }
-    most = encode(model="gpt-5", reasoning=Reasoning(effort="max"))
+    most = encode(model="gpt-5", reasoning=ReasoningOptions(effort="max"))
     assert most.http.json()["reasoning"] == {"effort": "high", "summary": "auto"}
     assert most.warnings == [OtherWarning("reasoning effort 'max' was sent as 'high'")]
-    budget = encode(model="gpt-5", reasoning=Reasoning(budget_tokens=100))
+    budget = encode(model="gpt-5", reasoning=ReasoningOptions(budget_tokens=100))
     assert "reasoning" not in budget.http.json()
     assert budget.warnings[0].setting == "reasoning.budget_tokens"
 
@@ -335,18 +338,18 @@ def test_efforts_and_budgets():
     ],
 )
 def test_an_effort_becomes_the_nearest_that_the_model_knows(model, effort, sent):
-    encoded = encode(model=model, reasoning=Reasoning(effort=effort))
+    encoded = encode(model=model, reasoning=ReasoningOptions(effort=effort))
     assert encoded.http.json().get("reasoning", {}).get("effort") == sent
     assert len(encoded.warnings) == (sent != effort)
 
 
 def test_text_of_the_reasoning_is_asked_for():
     asked = {"effort": "high", "summary": "auto"}
-    assert body(model="gpt-6-astra", reasoning=Reasoning(effort="high"))["reasoning"] == asked
-    assert body(model="gpt-5.6", reasoning=Reasoning(effort="none"))["reasoning"] == {"effort": "none"}
-    assert body(model="o1", reasoning=Reasoning(effort="high"))["reasoning"] == {"effort": "high"}
+    assert body(model="gpt-6-astra", reasoning=ReasoningOptions(effort="high"))["reasoning"] == asked
+    assert body(model="gpt-5.6", reasoning=ReasoningOptions(effort="none"))["reasoning"] == {"effort": "none"}
+    assert body(model="o1", reasoning=ReasoningOptions(effort="high"))["reasoning"] == {"effort": "high"}
     unasked = {"openai": {"reasoning": {"summary": None}}}
-    sent = body(model="gpt-6-astra", reasoning=Reasoning(effort="high"), provider_options=unasked)
+    sent = body(model="gpt-6-astra", reasoning=ReasoningOptions(effort="high"), provider_options=unasked)
     assert sent["reasoning"] == {"effort": "high"}
 
 

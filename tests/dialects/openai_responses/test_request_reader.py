@@ -21,7 +21,7 @@ from llmstream.request import (
     Settings,
     ToolSpec,
 )
-from llmstream.request import Reasoning as Effort
+from llmstream.request import ReasoningOptions as Effort
 
 DIALECT = OpenAIResponses()
 CALL = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}

@@ -11,7 +11,15 @@ from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning
 from llmstream.providers.perplexity import PERPLEXITY
-from llmstream.request import NamedTool, ProviderTool, Reasoning, Request, ResponseFormat, Settings, ToolSpec
+from llmstream.request import (
+    NamedTool,
+    ProviderTool,
+    ReasoningOptions,
+    Request,
+    ResponseFormat,
+    Settings,
+    ToolSpec,
+)
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 LOOK = ToolSpec("look", "Looks it up.", SCHEMA)
@@ -33,7 +41,7 @@ def test_the_plain_request_is_whole() -> None:
         tools=(ProviderTool("web_search", "web_search", {"search_context_size": "low"}), LOOK),
         tool_choice=NamedTool("web_search"),
         settings=Settings(max_output_tokens=99, temperature=0.5),
-        reasoning=Reasoning(effort="low"),
+        reasoning=ReasoningOptions(effort="low"),
     )
     assert sent == {
         "model": "perplexity/sonar",
@@ -118,7 +126,7 @@ def test_json_of_any_shape_is_asked_for_in_words() -> None:
 
 @pytest.mark.parametrize(("effort", "word"), [("none", "minimal"), ("minimal", "minimal"), ("max", "max")])
 def test_efforts_begin_at_minimal(effort: Any, word: str) -> None:
-    sent, said = encode(reasoning=Reasoning(effort=effort))
+    sent, said = encode(reasoning=ReasoningOptions(effort=effort))
     assert sent["reasoning"] == {"effort": word}
     assert bool(said) is (effort != word)
 
