@@ -13,8 +13,8 @@ import msgspec
 from drift.filled import Filled, Place, instances, replaced
 from drift.wires import Case, Wire
 from llmstream.cli.dialects import wire_of
-from llmstream.dialects.sentence import Sentence
-from llmstream.events import Error, Event, Finish, Raw
+from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.events import ErrorEvent, Event, Finish, Raw
 from llmstream.grammar import check
 from llmstream.testing.gist import with_numbered_ids
 
@@ -73,7 +73,7 @@ def unused(wire: Wire) -> list[str]:
 def events_of(wire: Wire, payloads: Iterable[Any]) -> list[Event]:
     """The complete stream that a body of these payloads becomes."""
     dialect, provider, _ = wire_of(wire.name, None)
-    sentence = Sentence(dialect.decoder(provider=provider), provider=provider)
+    sentence = GuardedDecoder(dialect.decoder(provider=provider), provider=provider)
     body = b"".join(map(wire.framed, payloads))
     return [*sentence.start(), *sentence.feed(body), *sentence.close()]
 
@@ -82,7 +82,7 @@ def finish_of(wire: Wire, payloads: Iterable[Any]) -> str:
     """How our events tell an end: the finish reason, with the error where it is one."""
     events = events_of(wire, payloads)
     reason = next((event.finish_reason for event in events if isinstance(event, Finish)), "nothing")
-    error = next((event.error for event in events if isinstance(event, Error)), None)
+    error = next((event.error for event in events if isinstance(event, ErrorEvent)), None)
     if error is None:
         return str(reason)
     cause = f" ({error.reason})" if error.reason else ""
@@ -115,7 +115,7 @@ def _note_defects(case: Case, events: list[Event], broken: dict[str, str]) -> No
     if faults:
         broken[case.name] = f"breaks the grammar: {faults[0]}"
     for event in events:
-        if isinstance(event, Error) and event.error.code in _DEFECTS:
+        if isinstance(event, ErrorEvent) and event.error.code in _DEFECTS:
             broken.setdefault(case.name, _MARK.sub("MARK", f"{event.error.code}: {event.error.message}"))
 
 

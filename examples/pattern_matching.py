@@ -49,7 +49,7 @@ def describe(event: ls.Event) -> str:
             return f"a file of type {media_type}"
         case ls.Custom(kind):
             return f"something only one vendor knows: {kind}"
-        case ls.Error(error):
+        case ls.ErrorEvent(error):
             return f"failed: {error.code}: {error.message}"
         case ls.Finish(reason, usage):
             return f"finished ({reason}) after {usage.output_tokens} tokens"
@@ -59,7 +59,7 @@ def describe(event: ls.Event) -> str:
             return f"step {step} begins"
         case ls.StepFinish(step, reason):
             return f"step {step} ends ({reason})"
-        case ev.Retry(reason, step):
+        case ev.RetryNotice(reason, step):
             return f"step {step} is asked again: {reason}"
     assert_never(event)
 

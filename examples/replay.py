@@ -11,14 +11,14 @@ from pathlib import Path
 
 import llmstream as ls
 from llmstream.dialects.anthropic import Anthropic
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 
 RECORDING = Path(__file__).parent / "recordings" / "weather.anthropic.sse"
 
 
 def replay(body: bytes, piece_bytes: int) -> Iterator[ls.Event]:
     """The events of a body that comes in pieces."""
-    sentence = Sentence(Anthropic().decoder(provider="anthropic"), provider="anthropic")
+    sentence = GuardedDecoder(Anthropic().decoder(provider="anthropic"), provider="anthropic")
     yield from sentence.start()
     for at in range(0, len(body), piece_bytes):
         yield from sentence.feed(body[at : at + piece_bytes])

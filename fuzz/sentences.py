@@ -9,8 +9,8 @@ from fuzz.inputs import read
 from llmstream.cli.dialects import wire_of
 from llmstream.dialects.anthropic import BEDROCK_INVOKE
 from llmstream.dialects.anthropic.invoke_frames import invoke_frame
-from llmstream.dialects.base import Dialect, Limits
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.base import Dialect, StreamLimits
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.events import Event, decode, encode
 from llmstream.framing.aws_event_stream import encode_message
 from llmstream.grammar import check
@@ -22,7 +22,7 @@ LINES = 4  # mode: each line is one payload, framed as the dialect frames it
 OTHER = 8  # mode, with LINES: framed in the dialect's second way, where it has one
 
 _MOST_LINES = 10  # a hundred lines of noise try the same thing a hundred times
-_TIGHT = Limits(max_event_bytes=600, max_tool_input_bytes=40, max_blocks=4)
+_TIGHT = StreamLimits(max_event_bytes=600, max_tool_input_bytes=40, max_blocks=4)
 
 
 class Way(NamedTuple):
@@ -85,9 +85,9 @@ def _as_message(line: bytes) -> bytes:
 
 
 def _sentence(dialect: Dialect, provider: str, mode: int, pieces: tuple[bytes, ...]) -> list[Event]:
-    limits = _TIGHT if mode & TIGHT else Limits()
+    limits = _TIGHT if mode & TIGHT else StreamLimits()
     decoder = dialect.decoder(provider=provider, include_raw=bool(mode & RAW), limits=limits)
-    sentence = Sentence(decoder, provider=provider)
+    sentence = GuardedDecoder(decoder, provider=provider)
     events = sentence.start()
     for piece in pieces:
         events = events + sentence.feed(piece)

@@ -34,10 +34,11 @@ if TYPE_CHECKING:
     from llmstream.accumulate import Accumulator
     from llmstream.agent import Agent, Approve, Deny, Journal, StepPlan, Suspension
     from llmstream.chats import Chat, Message, Role
-    from llmstream.dialects.base import Limits
+    from llmstream.dialects.base import StreamLimits
     from llmstream.errors import (
         AuthenticationError,
         BadRequest,
+        CallerError,
         ConnectionFailed,
         ConnectionLost,
         ContentFiltered,
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
         ProxyError,
         RateLimited,
         RedirectRefused,
-        RequestError,
         ServerError,
         StreamError,
         TLSError,
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     )
     from llmstream.events import (
         Custom,
-        Error,
+        ErrorEvent,
         ErrorInfo,
         Event,
         File,
@@ -123,8 +123,8 @@ if TYPE_CHECKING:
     from llmstream.structured import Structured
     from llmstream.tools import Tool, ToolCallStatus, ToolContext, ToolOutput, tool
     from llmstream.transport.deadlines import Deadlines
-    from llmstream.transport.downloads import Downloads
-    from llmstream.transport.limiter import Limiter
+    from llmstream.transport.downloads import DownloadLimits
+    from llmstream.transport.limiter import RateLimiter
     from llmstream.transport.retry import Retry
 
 __version__ = "0.1.0"
@@ -132,7 +132,7 @@ __version__ = "0.1.0"
 _MODULES: dict[str, tuple[str, ...]] = {
     "llmstream.events": (
         "Custom",
-        "Error",
+        "ErrorEvent",
         "ErrorInfo",
         "Event",
         "File",
@@ -184,7 +184,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "ProxyError",
         "RateLimited",
         "RedirectRefused",
-        "RequestError",
+        "CallerError",
         "ServerError",
         "StreamError",
         "TLSError",
@@ -204,10 +204,10 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "ToolSpec",
     ),
     "llmstream.chats": ("Chat", "Message", "Role"),
-    "llmstream.dialects.base": ("Limits",),
+    "llmstream.dialects.base": ("StreamLimits",),
     "llmstream.transport.deadlines": ("Deadlines",),
-    "llmstream.transport.downloads": ("Downloads",),
-    "llmstream.transport.limiter": ("Limiter",),
+    "llmstream.transport.downloads": ("DownloadLimits",),
+    "llmstream.transport.limiter": ("RateLimiter",),
     "llmstream.transport.retry": ("Retry",),
     "llmstream.accumulate": ("Accumulator",),
     "llmstream.tools": ("Tool", "ToolCallStatus", "ToolContext", "ToolOutput", "tool"),
@@ -292,6 +292,7 @@ __all__ = [
     "AuthenticationError",
     "BadRequest",
     "CallFinished",
+    "CallerError",
     "Capabilities",
     "Chat",
     "ConnectionFailed",
@@ -303,8 +304,8 @@ __all__ = [
     "Deadlines",
     "DecodeError",
     "Deny",
-    "Downloads",
-    "Error",
+    "DownloadLimits",
+    "ErrorEvent",
     "ErrorInfo",
     "Event",
     "EventStream",
@@ -319,8 +320,6 @@ __all__ = [
     "Journal",
     "LLMStreamError",
     "LimitExceeded",
-    "Limiter",
-    "Limits",
     "Message",
     "MissingKey",
     "Model",
@@ -337,6 +336,7 @@ __all__ = [
     "ProviderTool",
     "ProxyError",
     "RateLimited",
+    "RateLimiter",
     "Raw",
     "ReasoningDelta",
     "ReasoningEnd",
@@ -345,7 +345,6 @@ __all__ = [
     "ReasoningStart",
     "RedirectRefused",
     "Request",
-    "RequestError",
     "ResponseFormat",
     "ResponseInfo",
     "ResponseMetadata",
@@ -359,6 +358,7 @@ __all__ = [
     "StepPlan",
     "StepStart",
     "StreamError",
+    "StreamLimits",
     "StreamStart",
     "Structured",
     "Suspension",

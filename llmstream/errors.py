@@ -1,7 +1,7 @@
 """Every exception the package raises, and their wire form.
 
 LLMStreamError
-├── RequestError            the caller's fault; nothing was sent, or nothing could be
+├── CallerError            the caller's fault; nothing was sent, or nothing could be
 │   ├── InvalidRequest      the request contradicts itself or cannot be encoded
 │   ├── MissingKey          no API key was found
 │   └── Unsupported         this provider or dialect cannot do it
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AuthenticationError",
     "BadRequest",
+    "CallerError",
     "ConnectionFailed",
     "ConnectionLost",
     "ContentFiltered",
@@ -70,7 +71,6 @@ __all__ = [
     "ProxyError",
     "RateLimited",
     "RedirectRefused",
-    "RequestError",
     "ServerError",
     "StreamError",
     "TLSError",
@@ -202,19 +202,19 @@ def error_from_info(info: ErrorInfo) -> LLMStreamError:
     )
 
 
-class RequestError(LLMStreamError, code="request-error"):
+class CallerError(LLMStreamError, code="caller-error"):
     """The caller's fault."""
 
 
-class InvalidRequest(RequestError, ValueError, code="invalid-request"):
+class InvalidRequest(CallerError, ValueError, code="invalid-request"):
     """The request contradicts itself or cannot be encoded. A ValueError too."""
 
 
-class MissingKey(RequestError, code="missing-key"):
+class MissingKey(CallerError, code="missing-key"):
     """No API key was given and none is in the environment."""
 
 
-class Unsupported(RequestError, code="unsupported"):
+class Unsupported(CallerError, code="unsupported"):
     """This provider, dialect or installation cannot do what was asked."""
 
 

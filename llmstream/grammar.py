@@ -16,7 +16,7 @@ import msgspec
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,
-    Error,
+    ErrorEvent,
     Event,
     File,
     Finish,
@@ -27,7 +27,7 @@ from llmstream.events import (
     ReasoningFile,
     ReasoningStart,
     ResponseMetadata,
-    Retry,
+    RetryNotice,
     Source,
     StepFinish,
     StepStart,
@@ -70,11 +70,11 @@ _TABLE: Final[dict[type, tuple[Move, Family | None]]] = {
     File: ("part", None),
     ReasoningFile: ("part", None),
     Custom: ("part", None),
-    Error: ("part", None),
+    ErrorEvent: ("part", None),
     Raw: ("part", None),
     StepStart: ("part", None),
     StepFinish: ("part", None),
-    Retry: ("part", None),
+    RetryNotice: ("part", None),
     Finish: ("end", None),
 }
 
@@ -137,9 +137,9 @@ class _Checker:
             self.call(position, event)
         elif isinstance(event, ToolResult):
             self.result(position, event)
-        elif isinstance(event, Error):
+        elif isinstance(event, ErrorEvent):
             self.errors += 1
-        elif isinstance(event, Retry):
+        elif isinstance(event, RetryNotice):
             self.discarded |= self.incomplete.keys()
         elif isinstance(event, Finish):
             self.end(position, event)
@@ -269,7 +269,7 @@ class Guard:
         self._close_all(out, incomplete=True)
         if error is not None:
             self.errors.append(error)
-            out.append(Error(error))
+            out.append(ErrorEvent(error))
         self.finished = True
         out.append(Finish("error", usage, provider_metadata=metadata))
         return out
@@ -290,9 +290,9 @@ class Guard:
                 self._shut(call_id, out)
             if call_id != event.tool_call_id:
                 event = msgspec.structs.replace(event, tool_call_id=call_id)
-        elif isinstance(event, Error):
+        elif isinstance(event, ErrorEvent):
             self.errors.append(event.error)
-        elif isinstance(event, Retry):
+        elif isinstance(event, RetryNotice):
             self._close_all(out, incomplete=True)
             self.errors.clear()
             self._broken.clear()
@@ -333,7 +333,7 @@ class Guard:
         if broken and not self.errors:
             words = f"the answer ended though its {min(broken)} was not complete"
             self.errors.append(ErrorInfo("incomplete-stream", words, retryable=True))
-            out.append(Error(self.errors[0]))
+            out.append(ErrorEvent(self.errors[0]))
         return msgspec.structs.replace(finish, finish_reason="error") if broken else finish
 
     def _open_as(self, block_id: str, family: Family) -> str:

@@ -24,7 +24,7 @@ from llmstream import cli, grammar
 from llmstream.dialects.anthropic import Anthropic
 from llmstream.dialects.ollama import Ollama
 from llmstream.dialects.openai_chat import OpenAIChat
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [
@@ -119,7 +119,7 @@ def test_python_compiles_and_uses_names_that_exist(block: Block) -> None:
 @pytest.mark.parametrize("block", [b for b in BLOCKS if b.kind == "transcript"], ids=by_place)
 def test_transcripts_are_what_the_dialect_makes_of_the_wire(block: Block) -> None:
     dialect, provider, end = DIALECTS[block.argument]
-    sentence = Sentence(dialect.decoder(provider=provider), provider=provider)
+    sentence = GuardedDecoder(dialect.decoder(provider=provider), provider=provider)
     events = sentence.start()
     shown = [f"events  {event!r}" for event in events]
     for line in block.text.splitlines():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
-    Error,
+    ErrorEvent,
     Event,
     Finish,
     Raw,
@@ -16,7 +16,7 @@ from llmstream.events import (
     ReasoningEnd,
     ReasoningStart,
     ResponseMetadata,
-    Retry,
+    RetryNotice,
     Source,
     StreamStart,
     TextDelta,
@@ -79,7 +79,7 @@ def test_kinds_may_interleave_by_id() -> None:
         (sentence(TextStart("0"), ReasoningDelta("a", "0"), TextEnd("0")), "not open"),
         (sentence(TextStart("0")), "still open"),
         (sentence(TextStart("0"), TextEnd("0", incomplete=True)), "no error says why"),
-        (sentence(TextStart("0"), TextEnd("0", incomplete=True), Error(FAILED)), "finish says stop"),
+        (sentence(TextStart("0"), TextEnd("0", incomplete=True), ErrorEvent(FAILED)), "finish says stop"),
         (sentence(TextStart("0"), *CALL[:-1], TextEnd("0"), CALL[-1]), "while text"),
         (sentence(*CALL[:3], CALL[4], CALL[3]), "before the end of its input"),
         (sentence(*CALL, CALL[-1]), "sent twice"),
@@ -123,7 +123,7 @@ def test_the_guard_finishes_what_stops_early() -> None:
     events += guard.close(Usage(output_tokens=1), FAILED)
     assert events[-3:] == [
         TextEnd("0", incomplete=True),
-        Error(FAILED),
+        ErrorEvent(FAILED),
         Finish("error", Usage(output_tokens=1)),
     ]
     assert check(events) == []
@@ -163,7 +163,7 @@ _any_event = st.one_of(
     st.builds(ToolInputDelta, st.just("{}"), _ids),
     st.builds(ToolInputEnd, _ids, st.booleans()),
     st.builds(StreamStart),
-    st.builds(Error, st.just(FAILED)),
+    st.builds(ErrorEvent, st.just(FAILED)),
     st.builds(Source, st.just("url"), st.just("s")),
     st.builds(Finish, st.sampled_from(["stop", "error"])),
 )
@@ -185,17 +185,17 @@ def test_a_retry_says_why_blocks_before_it_broke_off() -> None:
         StreamStart(),
         TextStart("0"),
         TextEnd("0", incomplete=True),
-        Retry("broke off", discard_step=0, attempt=1, wait_s=0.0),
+        RetryNotice("broke off", discard_step=0, attempt=1, wait_s=0.0),
         Finish("stop"),
     ]
     assert check(events) == []
-    assert check([event for event in events if not isinstance(event, Retry)]) != []
+    assert check([event for event in events if not isinstance(event, RetryNotice)]) != []
 
 
 def test_a_guard_ends_at_a_retry_what_is_open_and_forgets_the_errors_before_it() -> None:
     guard = Guard()
-    error = Error(ErrorInfo("overloaded", "busy", retryable=True))
-    retry = Retry("broke off", discard_step=0, attempt=1, wait_s=0.0)
+    error = ErrorEvent(ErrorInfo("overloaded", "busy", retryable=True))
+    retry = RetryNotice("broke off", discard_step=0, attempt=1, wait_s=0.0)
     again: list[Event] = [TextStart("0"), TextDelta("b", "0"), Finish("stop")]
     events = guard.start() + guard.feed([TextStart("0"), TextDelta("a", "0"), error, retry, *again])
     assert check(events) == []

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 import llmstream as ls
-from llmstream.transport.limiter import Limiter
+from llmstream.transport.limiter import RateLimiter
 from llmstream.usage import MOST_TOKENS, Usage
 
 COUNTS = [name for name in Usage.__struct_fields__ if name != "raw"]
@@ -116,7 +116,7 @@ async def test_no_wire_carries_such_a_count_to_the_reader(serve: Any, provider: 
 
 
 async def test_one_wrong_count_does_not_stop_a_limiter(serve: Any) -> None:
-    limiter = Limiter(tokens_per_minute=1_000_000)
+    limiter = RateLimiter(tokens_per_minute=1_000_000)
     asked = await model(serve, "openai", BODIES["openai"](10**12), limiter=limiter)
     async with asked.stream("hi", settings=ls.Settings(max_output_tokens=5)) as stream:
         async for _ in stream:

@@ -188,7 +188,7 @@ class Fold:
         self.model_id = event.model_id or self.model_id
         self.timestamp = event.timestamp or self.timestamp
 
-    def _on_error(self, event: ev.Error) -> None:
+    def _on_error(self, event: ev.ErrorEvent) -> None:
         if self.error is None:
             self.error = event.error
 
@@ -197,7 +197,7 @@ class Fold:
         self._step_begin = len(self._order)
         self._step_error = self.error
 
-    def _on_retry(self, event: ev.Retry) -> None:
+    def _on_retry(self, event: ev.RetryNotice) -> None:
         """The current step is asked again: what it has given so far is void."""
         if event.discard_step == self._step:
             kept = self._order[: self._step_begin]
@@ -240,9 +240,9 @@ _FOLDS: Final[dict[type, Callable[[Fold, Any], None]]] = {
     ev.Source: Fold._on_source,
     ev.Custom: Fold._on_custom,
     ev.ResponseMetadata: Fold._on_response,
-    ev.Error: Fold._on_error,
+    ev.ErrorEvent: Fold._on_error,
     ev.StepStart: Fold._on_step,
-    ev.Retry: Fold._on_retry,
+    ev.RetryNotice: Fold._on_retry,
     ev.Finish: Fold._on_finish,
 }
 """How each event is folded; those not named here say nothing about the message."""

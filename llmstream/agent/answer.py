@@ -14,7 +14,7 @@ from llmstream.events import (
     Event,
     Finish,
     ResponseMetadata,
-    Retry,
+    RetryNotice,
     StreamStart,
     TextDelta,
     TextEnd,
@@ -101,7 +101,7 @@ class Answer:
             return
         if isinstance(event, ToolInputEnd):
             self.cut_call = self.cut_call or bool(event.incomplete)
-        elif isinstance(event, Retry):
+        elif isinstance(event, RetryNotice):
             self.cut_call = False
         if isinstance(event, ResponseMetadata) and event.provider_metadata:
             own = event.provider_metadata.get(OWN_KEY, {})

@@ -18,7 +18,7 @@ from llmstream.agent.planning import reviewed
 from llmstream.agent.records import said_nothing
 from llmstream.chats.content import ToolCall
 from llmstream.chats.message import Message
-from llmstream.events import Event, Retry, StepFinish, StepStart, StreamStart
+from llmstream.events import Event, RetryNotice, StepFinish, StepStart, StreamStart
 from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.streams.observers import joined
 from llmstream.tools import Tool, ToolCallStatus, ToolOutcome
@@ -62,7 +62,7 @@ class AskedStep(OpenStep):
                 async for event in events:
                     if eager and isinstance(event, ToolCallEvent):
                         self._start_eagerly(event, eager)
-                    elif isinstance(event, Retry):  # it knows its answer, not the run
+                    elif isinstance(event, RetryNotice):  # it knows its answer, not the run
                         event = msgspec.structs.replace(event, discard_step=self.number)
                         await calls.superseded()
                     yield event

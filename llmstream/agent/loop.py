@@ -29,7 +29,7 @@ from llmstream.agent.stop import Budget
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
 from llmstream.errors import LLMStreamError
-from llmstream.events import Error, Event, Finish, FinishReason, StreamStart, Warning
+from llmstream.events import ErrorEvent, Event, Finish, FinishReason, StreamStart, Warning
 from llmstream.streams.model import Model
 from llmstream.streams.objects import CUT_SHORT, repair_words
 from llmstream.structured import Structured, as_structured
@@ -123,7 +123,7 @@ class Loop:
             self.error = error
             if self.answer is None or error is not self.answer.stream.error:  # whose events have said so
                 error.partial = error.partial or self._partial()
-                yield Error(error.info)
+                yield ErrorEvent(error.info)
                 self._finish = Finish("error")
             if self._step is not None:
                 await self._step.aclose()

@@ -117,7 +117,7 @@ class _View:
                 return _call(ToolCallDelta(self._indexes[call_id], id="", incomplete=True))
             case ev.ToolCall(name, text, call_id, provider_executed=False) if call_id not in self._indexes:
                 return self._head(name, call_id, text)
-            case ev.Error(info) if self.error is None:
+            case ev.ErrorEvent(info) if self.error is None:
                 self.error = error_from_info(info)
             case ev.Finish(reason, usage):
                 if self.error is None:

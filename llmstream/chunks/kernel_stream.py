@@ -48,7 +48,7 @@ class _View:
                 return self._of_call(ToolCall(arguments=delta, index=self._indexes[call_id]))
             case ev.ToolCall(name, text, call_id, provider_executed=False) if call_id not in self._indexes:
                 return self._head(name, call_id, text)
-            case ev.Error(info):
+            case ev.ErrorEvent(info):
                 return StreamingChunk(id=self._id, model=self._model, error=info)
             case ev.Finish(reason):
                 return self._of(Delta(), _FINISH_REASONS.get(reason, reason))

@@ -19,7 +19,7 @@ from llmstream import (
 )
 from llmstream.cli.bench_load import Now
 from llmstream.cli.remedies import complaint
-from llmstream.errors import RequestError
+from llmstream.errors import CallerError
 
 __all__ = ["Sample", "measure"]
 
@@ -71,7 +71,7 @@ async def measure(
     """Asks once and fills in the sample, also while it goes on.
 
     due: on the clock of `now`
-    raises: RequestError, where the request was wrong before it was sent; no other is different
+    raises: CallerError, where the request was wrong before it was sent; no other is different
     """
     sample.late_s = now() - due
     content = (TextDelta, ReasoningDelta, ToolInputDelta, File)
@@ -94,7 +94,7 @@ async def measure(
                     sample.output_tokens = event.usage.output_tokens
                 elif sample.first_event_s is None and not isinstance(event, StreamStart):
                     sample.first_event_s = now() - due
-    except RequestError:
+    except CallerError:
         raise
     except LLMStreamError as error:
         sample.error, sample.message = error.code, complaint(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from llmstream.errors import LLMStreamError, RequestError
+from llmstream.errors import CallerError, LLMStreamError
 
 __all__ = ["BROKEN_PIPE", "BUG", "FAILED", "FINE", "INTERRUPTED", "USAGE", "exit_status"]
 
@@ -23,4 +23,4 @@ BROKEN_PIPE: Final = 141
 
 def exit_status(error: LLMStreamError) -> int:
     """2 for what the caller can mend in the command, 3 for everything else."""
-    return USAGE if isinstance(error, RequestError) else FAILED
+    return USAGE if isinstance(error, CallerError) else FAILED

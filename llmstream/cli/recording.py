@@ -10,14 +10,14 @@ import msgspec
 from llmstream.cli.dialects import DIALECTS
 from llmstream.cli.sniffing import looks_like
 from llmstream.dialects.base import Dialect
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.dialects.vendor_errors import is_error_body, vendor_error
 from llmstream.errors import LLMStreamError, NotAStream, StreamError
-from llmstream.events import Error, Event, Finish, Raw, ResponseMetadata, StreamStart
+from llmstream.events import ErrorEvent, Event, Finish, Raw, ResponseMetadata, StreamStart
 
 __all__ = ["Recording"]
 
-_NO_CONTENT: Final = frozenset({StreamStart, ResponseMetadata, Raw, Error, Finish})
+_NO_CONTENT: Final = frozenset({StreamStart, ResponseMetadata, Raw, ErrorEvent, Finish})
 _BEGINNINGS: Final = (b"data:", b"event:", b"id:", b"retry:", b":", b"{", b"\xef\xbb\xbf")
 """How the bodies of our text framings begin, also those that are cut off at once."""
 _KEPT_BYTES: Final = 16 * 1024 * 1024
@@ -67,9 +67,9 @@ class Recording:
         if rest:
             yield rest
 
-    def _sentence(self) -> Sentence:
+    def _sentence(self) -> GuardedDecoder:
         decoder = self._dialect.decoder(provider=self._provider, include_raw=self._include_raw)
-        return Sentence(decoder, provider=self._provider)
+        return GuardedDecoder(decoder, provider=self._provider)
 
     def _second_look(self, body: bytes) -> list[Event] | None:
         """The events of a body that is no stream; None where it is one and just failed."""

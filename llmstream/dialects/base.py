@@ -30,10 +30,10 @@ __all__ = [
     "FollowingDecoder",
     "KeepsAnswers",
     "KnowsOutput",
-    "Limits",
     "OutputAbility",
     "Place",
     "Position",
+    "StreamLimits",
     "TakesPrefix",
     "TalksOverSockets",
     "continues_answers",
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class StreamLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Caps on what one response may hold; past one, the stream ends in `LimitExceeded`.
 
     max_event_bytes:      one line, frame or event of the wire
@@ -128,7 +128,9 @@ class Dialect(Protocol):
         """
         ...
 
-    def decoder(self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()) -> Decoder:
+    def decoder(
+        self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
+    ) -> Decoder:
         """A decoder for one response body."""
         ...
 
@@ -294,7 +296,7 @@ class KeepsAnswers(Protocol):
         *,
         provider: str,
         include_raw: bool = False,
-        limits: Limits = Limits(),
+        limits: StreamLimits = StreamLimits(),
         after: Position | None = None,
     ) -> FollowingDecoder:
         """A decoder of an answer that is kept.
@@ -402,7 +404,7 @@ class TalksOverSockets(Protocol):
         ...
 
     def socket_decoder(
-        self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+        self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> Decoder:
         """A decoder for one answer, whose messages are framed as server-sent events."""
         ...

@@ -8,10 +8,10 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.surrogates import SurrogateJoiner, mended_value
 from llmstream.errors import DecodeError, LimitExceeded, LLMStreamError, ProtocolError
-from llmstream.events import Error, Event, Raw, Usage
+from llmstream.events import ErrorEvent, Event, Raw, Usage
 
 __all__ = ["Framing", "PayloadDecoder"]
 
@@ -50,7 +50,7 @@ class PayloadDecoder(Generic[T]):
         *,
         provider: str,
         include_raw: bool = False,
-        limits: Limits = Limits(),
+        limits: StreamLimits = StreamLimits(),
     ) -> None:
         self.usage = Usage()
         self.complete = False
@@ -151,7 +151,7 @@ class PayloadDecoder(Generic[T]):
                     )
                 )
             return
-        self.out.append(Error(DecodeError(message, provider=self.provider).info))
+        self.out.append(ErrorEvent(DecodeError(message, provider=self.provider).info))
 
     def whole_payload(self) -> Any:
         """The payload that `on` reads, with the fields that the wire's types do not name.

@@ -11,10 +11,10 @@ from llmstream.events import Event, Warning
 from llmstream.events.base import merge_metadata
 from llmstream.grammar import Guard
 
-__all__ = ["Sentence"]
+__all__ = ["GuardedDecoder"]
 
 
-class Sentence:
+class GuardedDecoder:
     """Bytes of a body in, a whole sentence out, whatever the bytes.
 
     marked: unsigned reasoning says by whom it is (`foreign_reasoning`), as a conversation needs it

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.surrogates import without_lone_surrogates
 from llmstream.dialects.tool_fragments import (
     OpenCall,
@@ -45,7 +45,7 @@ class ToolCallTracker:
     def __init__(
         self,
         *,
-        limits: Limits = Limits(),
+        limits: StreamLimits = StreamLimits(),
         new_id: Callable[[], str] = mint_call_id,
         reserved: Callable[[str], bool] = lambda call_id: False,
     ) -> None:

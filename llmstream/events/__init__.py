@@ -17,7 +17,7 @@ from llmstream.events.blocks import (
 from llmstream.events.codec import Event, decode, encode
 from llmstream.events.content import Custom, File, ReasoningFile, Source
 from llmstream.events.response import (
-    Error,
+    ErrorEvent,
     Finish,
     FinishReason,
     OtherWarning,
@@ -28,7 +28,7 @@ from llmstream.events.response import (
     UnsupportedTool,
     Warning,
 )
-from llmstream.events.steps import Retry, StepFinish, StepStart, Timings
+from llmstream.events.steps import RetryNotice, StepFinish, StepStart, Timings
 from llmstream.events.tools import (
     ToolApprovalRequest,
     ToolCall,
@@ -42,7 +42,7 @@ from llmstream.usage import Usage
 __all__ = [
     "BaseEvent",
     "Custom",
-    "Error",
+    "ErrorEvent",
     "ErrorInfo",
     "Event",
     "File",
@@ -56,7 +56,7 @@ __all__ = [
     "ReasoningFile",
     "ReasoningStart",
     "ResponseMetadata",
-    "Retry",
+    "RetryNotice",
     "Source",
     "StepFinish",
     "StepStart",

@@ -16,8 +16,8 @@ from llmstream.events.blocks import (
     TextStart,
 )
 from llmstream.events.content import Custom, File, ReasoningFile, Source
-from llmstream.events.response import Error, Finish, Raw, ResponseMetadata, StreamStart
-from llmstream.events.steps import Retry, StepFinish, StepStart
+from llmstream.events.response import ErrorEvent, Finish, Raw, ResponseMetadata, StreamStart
+from llmstream.events.steps import RetryNotice, StepFinish, StepStart
 from llmstream.events.tools import (
     ToolApprovalRequest,
     ToolCall,
@@ -49,11 +49,11 @@ Event: TypeAlias = (
     | ReasoningFile
     | Custom
     | Finish
-    | Error
+    | ErrorEvent
     | Raw
     | StepStart
     | StepFinish
-    | Retry
+    | RetryNotice
 )
 
 _encoder = msgspec.json.Encoder()

@@ -12,7 +12,7 @@ from llmstream.events.base import BaseEvent, Metadata
 from llmstream.usage import Usage
 
 __all__ = [
-    "Error",
+    "ErrorEvent",
     "Finish",
     "FinishReason",
     "OtherWarning",
@@ -81,7 +81,7 @@ class Finish(BaseEvent, frozen=True, tag="finish"):
     provider_metadata: Metadata | None = None
 
 
-class Error(BaseEvent, frozen=True, tag="error"):
+class ErrorEvent(BaseEvent, frozen=True, tag="error"):
     """Something failed. After the finish that follows, iteration raises it."""
 
     error: ErrorInfo

@@ -8,7 +8,7 @@ from llmstream.events.base import BaseEvent
 from llmstream.events.response import FinishReason, Warning
 from llmstream.usage import Usage
 
-__all__ = ["Retry", "StepFinish", "StepStart", "Timings"]
+__all__ = ["RetryNotice", "StepFinish", "StepStart", "Timings"]
 
 
 class Timings(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -38,7 +38,7 @@ class StepFinish(BaseEvent, frozen=True, tag="step-finish"):
     timings: Timings | None = None
 
 
-class Retry(BaseEvent, frozen=True, tag="retry"):
+class RetryNotice(BaseEvent, frozen=True, tag="retry"):
     """A step is asked again; what it has streamed so far is to be thrown away."""
 
     reason: str

@@ -9,7 +9,7 @@ import msgspec
 
 from llmstream.errors import DeadlineExceeded, ErrorInfo, InvalidRequest, LLMStreamError
 from llmstream.events import (
-    Error,
+    ErrorEvent,
     Event,
     Finish,
     OtherWarning,
@@ -17,7 +17,7 @@ from llmstream.events import (
     ReasoningEnd,
     ReasoningStart,
     ResponseMetadata,
-    Retry,
+    RetryNotice,
     StreamStart,
     TextEnd,
     TextStart,
@@ -32,11 +32,11 @@ __all__ = ["fallback"]
 When: TypeAlias = Callable[[LLMStreamError], bool]
 
 _NO_CONTENT: Final = frozenset(
-    {StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ReasoningStart, ReasoningEnd, Error, Finish}
+    {StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ReasoningStart, ReasoningEnd, ErrorEvent, Finish}
 )
 """Before anything else has come, another model may still answer."""
 
-_ENDS: Final = frozenset({Error, Finish})
+_ENDS: Final = frozenset({ErrorEvent, Finish})
 
 
 def worth_another(error: LLMStreamError) -> bool:
@@ -87,7 +87,7 @@ def fallback(*models: str | Model, restart: bool = False, when: When = worth_ano
                 tried.append((name, failure.info))
                 if may_go_on and when(failure) and (restart or not begun):
                     if shown:
-                        yield Retry(_words(*tried[-1]), discard_step=0, attempt=len(tried), wait_s=0.0)
+                        yield RetryNotice(_words(*tried[-1]), discard_step=0, attempt=len(tried), wait_s=0.0)
                     continue
                 failure.tried = tuple(tried)
             for event in held if begun else _opening(held, name, tried[:-1] if failure else tried):

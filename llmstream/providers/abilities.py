@@ -14,8 +14,8 @@ import msgspec
 from llmstream.chats.content import Audio, Document, Image
 from llmstream.chats.message import Message
 from llmstream.dialects.base import output_abilities, takes_url
-from llmstream.dialects.sentence import Sentence
-from llmstream.errors import LLMStreamError, RequestError
+from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.errors import CallerError, LLMStreamError
 from llmstream.events import Finish, TextDelta, TextEnd, TextStart, Usage, Warning
 from llmstream.providers.base import Provider
 from llmstream.request import (
@@ -168,7 +168,7 @@ class _Asked:
         encoder = dialect.event_encoder(read)
         said = (TextStart("1"), TextDelta("Hi.", "1"), TextEnd("1"), Finish("stop", Usage(3, 5, 8)))
         body = b"".join([encoder.feed(event) for event in said]) + encoder.close()
-        sentence = Sentence(dialect.decoder(provider=name), provider=name)
+        sentence = GuardedDecoder(dialect.decoder(provider=name), provider=name)
         events = [*sentence.start(), *sentence.feed(body), *sentence.close()]
         return any(isinstance(event, Finish) and event.usage.output_tokens == 5 for event in events)
 
@@ -176,5 +176,5 @@ class _Asked:
         """What was left out; None where the request was refused."""
         try:
             return self._provider.dialect.encode(request, provider=self._provider.name).warnings
-        except RequestError:
+        except CallerError:
             return None

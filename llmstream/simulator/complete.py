@@ -10,7 +10,7 @@ import msgspec
 
 from llmstream.dialects.base import CompletesResponses, Dialect
 from llmstream.errors import BadRequest, ErrorInfo
-from llmstream.events import Error, Finish
+from llmstream.events import ErrorEvent, Finish
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request
 from llmstream.simulator.script import Cut, Stall, Turn
@@ -81,7 +81,7 @@ def failure_of(beats: Sequence[Beat]) -> ErrorInfo | None:
     if finish is None or finish.finish_reason != "error" or finish.raw_finish_reason is not None:
         return None
     failed = ErrorInfo("server-error", "The model failed.", retryable=True, status=500)
-    return next((event.error for event in events if isinstance(event, Error)), failed)
+    return next((event.error for event in events if isinstance(event, ErrorEvent)), failed)
 
 
 def shown_share(turn: Turn, beats: Sequence[Beat]) -> float:

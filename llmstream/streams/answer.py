@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 from llmstream.dialects.base import ContinuingDecoder, FollowingDecoder, Place, Position
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.dialects.vendor_errors import decoded_error, is_error_body, is_json, vendor_error
 from llmstream.errors import DeadlineExceeded, DecodeError, IncompleteStream, LLMStreamError
 from llmstream.events import Event, Raw
@@ -67,7 +67,7 @@ class Answer:
         self,
         plan: Plan,
         response: Body,
-        sentence: Sentence,
+        sentence: GuardedDecoder,
         watchdog: Watchdog,
         *,
         follow: FollowingDecoder | None = None,

@@ -10,7 +10,7 @@ import msgspec
 
 from llmstream.chats.content import Part
 from llmstream.dialects.base import FollowingDecoder, Position, takes_more
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.errors import (
     AuthenticationError,
     ConnectionFailed,
@@ -20,7 +20,7 @@ from llmstream.errors import (
     Unsupported,
 )
 from llmstream.events import (
-    Error,
+    ErrorEvent,
     Event,
     Finish,
     Raw,
@@ -39,13 +39,13 @@ from llmstream.streams.reporting import Reporter
 from llmstream.streams.resuming import followed
 from llmstream.streams.steps import Steps
 from llmstream.transport.http import Body, send
-from llmstream.transport.limiter import Limiter, Permit
+from llmstream.transport.limiter import Permit, RateLimiter
 from llmstream.transport.retry import budget_of, wait_before_retry_s
 from llmstream.transport.watchdog import Watchdog
 
 __all__ = ["Call"]
 
-_NO_CONTENT: Final = frozenset({StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, Error, Finish})
+_NO_CONTENT: Final = frozenset({StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ErrorEvent, Finish})
 """Events after which a request may still be sent again. A text that only opened has shown nothing."""
 
 _BYTES_PER_TOKEN: Final = 4
@@ -76,7 +76,7 @@ class Call:
         self._reopener: Reopener | None = None
         self._continuer: Continuer | None = None
         self.steps = Steps(plan.deadlines, total_started)
-        self._sentence: Sentence | None = None
+        self._sentence: GuardedDecoder | None = None
         self._answer: Answer | None = None
         self._permit: Permit | None = None
         self.secrets: Callable[[], tuple[str, ...]] = tuple
@@ -289,7 +289,7 @@ class Call:
         plan, self._http = self._plan, prepared.http
         if self._answer is None:  # else the answer that has begun goes on
             self._paid = 0.0
-            self._sentence = Sentence(
+            self._sentence = GuardedDecoder(
                 plan.decoder(), provider=plan.provider, warnings=prepared.encoded.warnings, marked=True
             )
             self._follow = followed(self._sentence.decoder) if plan.follows else None
@@ -302,7 +302,7 @@ class Call:
         return await send(prepared.http, plan.deadlines, plan.session)
 
     async def _prepared_in_turn(
-        self, limiter: Limiter, prepare: Callable[[], Awaitable[Prepared]]
+        self, limiter: RateLimiter, prepare: Callable[[], Awaitable[Prepared]]
     ) -> Prepared:
         """Stands in line, within the total deadline only; a request that grew old there is made anew."""
         steps = self.steps
@@ -343,16 +343,18 @@ class Call:
         self._over = True
         self.error = failure
         if self._held:
-            return [self._scrubbed_event(event) if type(event) is Error else event for event in self._held]
+            return [
+                self._scrubbed_event(event) if type(event) is ErrorEvent else event for event in self._held
+            ]
         start = self._sentence.start() if self._sentence is not None else [StreamStart()]
-        return [*start, Error(failure.info), Finish("error", failure.usage or Usage())]
+        return [*start, ErrorEvent(failure.info), Finish("error", failure.usage or Usage())]
 
     def _finished(self, answer: Answer, events: list[Event]) -> list[Event]:
         """The last batch; if it says an error, then without any key in it."""
         if answer.error is None:
             return events
         self.error = self.scrubbed(answer.error)
-        return [self._scrubbed_event(event) if type(event) is Error else event for event in events]
+        return [self._scrubbed_event(event) if type(event) is ErrorEvent else event for event in events]
 
     def scrubbed(self, error: LLMStreamError) -> LLMStreamError:
         """The same error, without any key that the vendor's words echo."""
@@ -374,9 +376,9 @@ class Call:
         if answer.sentence.errors == self._told:
             return events
         self._told = answer.sentence.errors
-        return [self._scrubbed_event(event) if type(event) is Error else event for event in events]
+        return [self._scrubbed_event(event) if type(event) is ErrorEvent else event for event in events]
 
-    def _scrubbed_event(self, event: Error) -> Error:
+    def _scrubbed_event(self, event: ErrorEvent) -> ErrorEvent:
         said = event.error
         said = msgspec.structs.replace(
             said,
@@ -386,7 +388,7 @@ class Call:
             param=said.param and self._without_secrets(said.param),
             details=said.details and self._masked(said.details),
         )
-        return Error(said, event.provider_metadata)
+        return ErrorEvent(said, event.provider_metadata)
 
     def _masked(self, value: Any) -> Any:
         """What a vendor says beside its message, whatever its shape; values without keys stay as they are."""

@@ -56,7 +56,7 @@ class Conversation:
         """What is asked next.
 
         answered: the answer is there already and is only read on
-        raises:   RequestError for options that make none
+        raises:   CallerError for options that make none
         """
         first, self._first = self._first, None
         if first is None:

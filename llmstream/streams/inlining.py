@@ -13,7 +13,7 @@ from llmstream.chats.message import Message
 from llmstream.chats.role import Role
 from llmstream.dialects.base import Dialect, takes_url
 from llmstream.request import Request
-from llmstream.transport.downloads import Downloads
+from llmstream.transport.downloads import DownloadLimits
 
 __all__ = ["Inliner"]
 
@@ -29,7 +29,7 @@ class Inliner:
                dialect refuses what its vendor cannot take
     """
 
-    def __init__(self, dialect: Dialect, downloads: Downloads | None) -> None:
+    def __init__(self, dialect: Dialect, downloads: DownloadLimits | None) -> None:
         self._dialect = dialect
         self._downloads = downloads
         self._held: dict[tuple[str, str], tuple[bytes, str]] = {}
@@ -57,7 +57,7 @@ class Inliner:
     async def _fetch(self, keys: list[tuple[str, str]]) -> None:
         from llmstream.transport.download import download  # brings aiohttp
 
-        limits = self._downloads or Downloads()
+        limits = self._downloads or DownloadLimits()
         few = asyncio.Semaphore(_AT_ONCE)
 
         async def fetch(key: tuple[str, str]) -> None:

@@ -16,8 +16,8 @@ import msgspec
 from llmstream.dialects.base import (
     Encoded,
     KeepsAnswers,
-    Limits,
     Position,
+    StreamLimits,
     continues_answers,
     keeps_answers,
     output_abilities,
@@ -49,8 +49,8 @@ from llmstream.streams.plan import Continued, KeptAnswer, Plan, Prepared, secret
 from llmstream.streams.resuming import ResumeToken, asking_to_keep, dialect_that_keeps, end_kept
 from llmstream.structured.modes import Asked, asked
 from llmstream.transport.deadlines import Deadlines
-from llmstream.transport.downloads import Downloads
-from llmstream.transport.limiter import Limiter
+from llmstream.transport.downloads import DownloadLimits
+from llmstream.transport.limiter import RateLimiter
 from llmstream.transport.retry import Retry
 
 if TYPE_CHECKING:
@@ -101,9 +101,9 @@ class Model:
         provider: Provider | None = None,
         deadlines: Deadlines = Deadlines(),
         retry: Retry = Retry(),
-        limits: Limits = Limits(),
-        downloads: Downloads | None = None,
-        limiter: Limiter | None = None,
+        limits: StreamLimits = StreamLimits(),
+        downloads: DownloadLimits | None = None,
+        limiter: RateLimiter | None = None,
         observe: Observe | None = None,
         transport: Transport = "http",
         **options: Unpack[ModelOptions],

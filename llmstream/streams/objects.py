@@ -11,7 +11,7 @@ import msgspec
 from llmstream.chats.content import Text
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidOutput
-from llmstream.events import Event, Retry
+from llmstream.events import Event, RetryNotice
 from llmstream.structured import ANSWER_KEY, Structured
 from llmstream.structured.growth import Growth
 
@@ -54,7 +54,7 @@ async def growing_objects(
             async for event in events:
                 if growth.turn_due():
                     await asyncio.sleep(0)
-                if isinstance(event, Retry):  # what came before it is void
+                if isinstance(event, RetryNotice):  # what came before it is void
                     growth, count = Growth(output), 0
                 for value in growth.feed(event):
                     if not elements.wanted:

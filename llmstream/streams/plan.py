@@ -14,7 +14,7 @@ from llmstream.request import Request
 from llmstream.streams.adapting import Adapter
 from llmstream.streams.observations import Observe
 from llmstream.transport.deadlines import Deadlines
-from llmstream.transport.limiter import Limiter
+from llmstream.transport.limiter import RateLimiter
 from llmstream.transport.retry import Retry
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     sockets: SocketWay | None = None
     model: str = ""
     call_id: str = ""
-    limiter: Limiter | None = None
+    limiter: RateLimiter | None = None
     max_output_tokens: int = 0
     observe: Observe | None = None
     request: Request | None = None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from llmstream import grammar
 from llmstream.dialects.base import Dialect
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.events import Event
 
 __all__ = ["check_stream", "cuts", "decode_body"]
@@ -37,7 +37,7 @@ def decode_body(
             raise ValueError(f"chunks is how many bytes a piece has, at least 1; got {chunks}")
         whole = b"".join(pieces)
         pieces = (whole[start : start + chunks] for start in range(0, len(whole), chunks))
-    sentence = Sentence(dialect.decoder(provider=provider, include_raw=include_raw), provider=provider)
+    sentence = GuardedDecoder(dialect.decoder(provider=provider, include_raw=include_raw), provider=provider)
     events = sentence.start()
     for piece in pieces:
         events += sentence.feed(piece)

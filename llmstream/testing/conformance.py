@@ -8,10 +8,10 @@ from typing import Final
 
 from llmstream import grammar
 from llmstream.dialects.base import Dialect, EventEncoder
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.errors import IncompleteStream, Unsupported
 from llmstream.events import (
-    Error,
+    ErrorEvent,
     Event,
     Finish,
     ResponseMetadata,
@@ -55,7 +55,7 @@ def assert_dialect_conforms(
     if not count:
         raise AssertionError("there are no recordings: a dialect without one is not tested at all")
     empty = decode_body(b"", dialect, provider=provider)
-    if [e.error.code for e in empty if isinstance(e, Error)] != [IncompleteStream.code]:
+    if [e.error.code for e in empty if isinstance(e, ErrorEvent)] != [IncompleteStream.code]:
         raise AssertionError("an empty body is no IncompleteStream")
     _awkward_text_survives(dialect, provider)
 
@@ -106,7 +106,7 @@ class _Recording:
 
     def truncated(self, length: int) -> None:
         where = f"cut off after {length} bytes"
-        codes = [e.error.code for e in self.decode(where, self.body[:length]) if isinstance(e, Error)]
+        codes = [e.error.code for e in self.decode(where, self.body[:length]) if isinstance(e, ErrorEvent)]
         count = codes.count(IncompleteStream.code)
         if count > 1:
             raise AssertionError(f"{self.name}, {where}, is said to be incomplete {count} times")
@@ -117,14 +117,14 @@ class _Recording:
         said = decoder.feed(self.body)
         if not decoder.done:
             said = said + decoder.close()
-        sentence = Sentence(self.dialect.decoder(provider=self.provider), provider=self.provider)
+        sentence = GuardedDecoder(self.dialect.decoder(provider=self.provider), provider=self.provider)
         kept = iter(with_numbered_ids(sentence.feed(self.body) + sentence.close()))
         for event, numbered in zip(said, with_numbered_ids(said), strict=True):
             if numbered not in kept:
                 raise AssertionError(f"{self.name}: the decoder breaks the grammar with {event!r}")
 
     def survives_the_way_back(self) -> None:
-        if any(isinstance(event, Error) for event in self.whole):
+        if any(isinstance(event, ErrorEvent) for event in self.whole):
             return
         written = _written(self.dialect, self.whole)
         if written is None:

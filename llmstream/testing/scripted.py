@@ -26,7 +26,7 @@ from llmstream.streams.model import Model
 from llmstream.streams.observations import Observe, Watch
 from llmstream.streams.observers import joined
 from llmstream.streams.options import Options
-from llmstream.transport.limiter import Limiter, Permit
+from llmstream.transport.limiter import Permit, RateLimiter
 
 __all__ = ["ScriptedModel", "UnscriptedRequest"]
 
@@ -60,7 +60,7 @@ class ScriptedModel(Model):
         *turns: str | Turn | ScriptLike | ScriptFunction,
         model: str = _NAME,
         repeat_last: bool = False,
-        limiter: Limiter | None = None,
+        limiter: RateLimiter | None = None,
         observe: Observe | None = None,
     ) -> None:
         # The dialect is never asked: nothing is encoded.
@@ -116,7 +116,7 @@ class _ScriptedCall(Call):
         request: Request,
         number: int,
         watch: Watch | None,
-        limiter: Limiter | None,
+        limiter: RateLimiter | None,
         warnings: list[OtherWarning],
     ) -> None:
         if isinstance(turn.fault, Stall):

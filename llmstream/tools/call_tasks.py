@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import anyio
 
 from llmstream.chats.content import ToolCall
-from llmstream.events import Event, Retry
+from llmstream.events import Event, RetryNotice
 from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.tools.approval import Approve, Approver, Deny, PendingCall, asked, denied
 from llmstream.tools.context import ToolContext
@@ -82,7 +82,7 @@ class CallTasks:
         """
         eager = {t.name for t in self._tools if isinstance(t, Tool) and t.eager and t.needs_approval is False}
         for event in events:
-            if isinstance(event, Retry):
+            if isinstance(event, RetryNotice):
                 self._drop()
             elif isinstance(event, ToolCallEvent) and event.tool_name in eager and not event.invalid:
                 self.start(ToolCall(event.tool_call_id, event.tool_name, event.input))

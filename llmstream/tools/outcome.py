@@ -18,7 +18,7 @@ MAX_RESULT_CHARS = 200_000
 """Some 50 000 tokens: more than a result is ever worth, less than most context windows."""
 
 MAX_RESULT_BYTES = 20 * 1024 * 1024
-"""What most vendors take in one request, and what `Downloads` takes of one file."""
+"""What most vendors take in one request, and what `DownloadLimits` takes of one file."""
 
 ResultPart: TypeAlias = Image | Document | Audio
 

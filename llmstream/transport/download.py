@@ -31,7 +31,7 @@ from llmstream.errors import (
     TransportError,
 )
 from llmstream.shown_address import shown_address, without_user
-from llmstream.transport.downloads import Downloads
+from llmstream.transport.downloads import DownloadLimits
 from llmstream.transport.failures import typed_failure
 from llmstream.transport.forbidding import check_may_leave
 from llmstream.transport.http import ENCODINGS
@@ -65,7 +65,7 @@ class Downloaded(msgspec.Struct, frozen=True):
     media_type: str
 
 
-async def download(url: str, *, limits: Downloads = Downloads(), kind: str = "") -> Downloaded:
+async def download(url: str, *, limits: DownloadLimits = DownloadLimits(), kind: str = "") -> Downloaded:
     """The file behind an https, or allowed http, or data URL; the latter without any network.
 
     kind:   of the part it is for ("image", "audio", "document"), for `limits.media_types`
@@ -83,7 +83,7 @@ async def download(url: str, *, limits: Downloads = Downloads(), kind: str = "")
                 raise
             raise DeadlineExceeded(
                 f"{_shown(url)} was not downloaded within {limits.total_s:g} s. "
-                "Downloads(total_s=...) allows more.",
+                "DownloadLimits(total_s=...) allows more.",
                 reason="download",
             ) from None
     allowed = limits.media_types.get(kind)
@@ -145,7 +145,7 @@ class _Pinned(AbstractResolver):
         """Nothing is open."""
 
 
-async def _fetched(url: str, limits: Downloads) -> Downloaded:
+async def _fetched(url: str, limits: DownloadLimits) -> Downloaded:
     pinned = _Pinned()
     connector = aiohttp.TCPConnector(resolver=pinned, use_dns_cache=False, force_close=True, ssl=trust())
     async with aiohttp.ClientSession(
@@ -188,7 +188,9 @@ def _next(source: URL, location: str) -> str:
         raise InvalidRequest(f"{_shown(str(source))} redirects to what is no valid URL") from None
 
 
-async def _content(response: aiohttp.ClientResponse, url: str, host: str, limits: Downloads) -> Downloaded:
+async def _content(
+    response: aiohttp.ClientResponse, url: str, host: str, limits: DownloadLimits
+) -> Downloaded:
     status = response.status
     if status != 200:
         words = f"{_shown(url)} could not be downloaded: {host} answered {status}"
@@ -215,7 +217,7 @@ async def _content(response: aiohttp.ClientResponse, url: str, host: str, limits
     return Downloaded(data, _media_type(told, data, url))
 
 
-def _inside(url: str, limits: Downloads) -> Downloaded:
+def _inside(url: str, limits: DownloadLimits) -> Downloaded:
     """What a data URL holds, in base64 or percent-encoded."""
     head, comma, text = url[5:].partition(",")
     kind, *parameters = (word.strip().lower() for word in head.split(";"))
@@ -244,9 +246,9 @@ def _media_type(told: str, data: bytes, url: str) -> str:
     return shown or mimetypes.guess_type(URL(url).path if url else "")[0] or ""
 
 
-def _too_large(url: str, limits: Downloads) -> LimitExceeded:
+def _too_large(url: str, limits: DownloadLimits) -> LimitExceeded:
     return LimitExceeded(
-        f"{_shown(url)} is larger than {limits.max_bytes} bytes. Downloads(max_bytes=...) allows more."
+        f"{_shown(url)} is larger than {limits.max_bytes} bytes. DownloadLimits(max_bytes=...) allows more."
     )
 
 

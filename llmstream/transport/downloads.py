@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-__all__ = ["Downloads"]
+__all__ = ["DownloadLimits"]
 
 
-class Downloads(msgspec.Struct, frozen=True, kw_only=True):
+class DownloadLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of one download.
 
     max_bytes:     of the content, once it is decompressed

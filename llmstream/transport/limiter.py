@@ -14,7 +14,7 @@ from llmstream.errors import InvalidRequest
 from llmstream.transport.rate_headers import RateState, rate_states
 from llmstream.usage import MOST_TOKENS
 
-__all__ = ["Limiter", "Permit"]
+__all__ = ["Permit", "RateLimiter"]
 
 _LONGEST_PAUSE_S: Final = 60.0
 """A vendor may say "in an hour"; then one request a minute finds out whether that still holds."""
@@ -30,7 +30,7 @@ class Timer(Protocol):
 Scheduler = Callable[[float, Callable[[], None]], Timer]
 
 
-class Limiter:
+class RateLimiter:
     """Paces all streams of the models it is given to: `Model("openai:gpt-5-mini", limiter=limiter)`.
 
     Give the same object to models that share a vendor's limit. Whoever came first goes first; who
@@ -75,7 +75,7 @@ class Limiter:
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
-        return f"Limiter({self._under_way} under way, {len(self._line)} waiting)"
+        return f"RateLimiter({self._under_way} under way, {len(self._line)} waiting)"
 
     @property
     def under_way(self) -> int:
@@ -169,7 +169,7 @@ class Permit:
 
     __slots__ = ("_estimate", "_held", "limiter", "waited_s")
 
-    def __init__(self, limiter: Limiter, estimate: float, waited_s: float) -> None:
+    def __init__(self, limiter: RateLimiter, estimate: float, waited_s: float) -> None:
         self.limiter = limiter
         self.waited_s = waited_s
         self._estimate = estimate

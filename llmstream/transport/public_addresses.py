@@ -13,7 +13,7 @@ from typing import Final
 
 from yarl import URL
 
-from llmstream.transport.downloads import Downloads
+from llmstream.transport.downloads import DownloadLimits
 
 __all__ = ["refused_address", "refused_url"]
 
@@ -76,7 +76,7 @@ _UNSEEN: Final = re.compile(r"[\x00-\x20\x7f\\]")
 _LOCAL_NAMES: Final = ("localhost", "local", "internal", "intranet", "lan", "home.arpa", "localdomain")
 
 
-def refused_url(url: str, limits: Downloads) -> str | None:
+def refused_url(url: str, limits: DownloadLimits) -> str | None:
     """Why a URL is not fetched, as it stands and before its name is looked up; None where it is.
 
     The words follow "cannot be fetched: ".
@@ -116,7 +116,7 @@ def refused_address(address: str, *, allow_private: bool = False) -> str | None:
     return _refused_v4(known, allow_private)
 
 
-def _refused_host(host: str, limits: Downloads) -> str | None:
+def _refused_host(host: str, limits: DownloadLimits) -> str | None:
     if ":" in host:
         return refused_address(host, allow_private=limits.allow_private)
     if host.endswith("."):
@@ -140,7 +140,7 @@ def _refused_v4(address: IPv4Address, allow_private: bool) -> str | None:
     if any(address in network for network in _NEVER_V4):
         return f"{address} is the address of no single host"
     if not allow_private and any(address in network for network in _NOT_PUBLIC_V4):
-        return f"{address} is not public. Downloads(allow_private=True) allows private networks"
+        return f"{address} is not public. DownloadLimits(allow_private=True) allows private networks"
     return None
 
 
@@ -151,7 +151,7 @@ def _refused_v6(address: IPv6Address, allow_private: bool) -> str | None:
         return (
             None
             if allow_private
-            else f"{address} is not public. Downloads(allow_private=True) allows private networks"
+            else f"{address} is not public. DownloadLimits(allow_private=True) allows private networks"
         )
     if address not in _PUBLIC_V6 or any(address in network for network in _NOT_PUBLIC_V6):
         return f"{address} is not a public address"

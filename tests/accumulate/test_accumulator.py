@@ -82,7 +82,7 @@ async def test_no_tool_runs_before_the_message_has_ended() -> None:  # RELIABILI
 @pytest.mark.parametrize("finish", ["error", "tool-calls"])
 async def test_no_tool_runs_after_an_error(finish: ev.FinishReason) -> None:  # S0.11, case 52
     found = Accumulator(tools=[double])
-    error = ev.Error(ErrorInfo("connection-lost", "gone", True))
+    error = ev.ErrorEvent(ErrorInfo("connection-lost", "gone", True))
     found.feed_many([*calls(("a", "double", '{"n":2}')), error, ev.Finish(finish)])
     assert await found.call_tools() == []
     assert found.tool_message is None

@@ -227,8 +227,8 @@ def test_what_the_response_is_called_and_how_it_ended_is_kept() -> None:
             start,
             ev.ResponseMetadata("m-1", "resp_1", datetime.datetime(2026, 1, 1)),
             ev.ResponseMetadata(None, None),
-            ev.Error(ErrorInfo("decode-error", "first", False)),
-            ev.Error(ErrorInfo("decode-error", "second", False)),
+            ev.ErrorEvent(ErrorInfo("decode-error", "first", False)),
+            ev.ErrorEvent(ErrorInfo("decode-error", "second", False)),
             ev.Finish("other", ev.Usage(1, 2, 3), "pause_turn", {"p": {"tier": "x"}}),
         ]
     )
@@ -280,7 +280,7 @@ def test_fragmentation_does_not_change_the_message() -> None:  # case 37
 def test_after_an_error_what_came_stays() -> None:  # S0.11, case 24
     info = ErrorInfo("connection-lost", "gone", True)
     events = [*call("a", "t", "{}"), ev.TextStart("0"), ev.TextDelta("half", "0"), ev.TextEnd("0", True)]
-    found = accumulate([ev.StreamStart(), *events, ev.Error(info), ev.Finish("error")])
+    found = accumulate([ev.StreamStart(), *events, ev.ErrorEvent(info), ev.Finish("error")])
     assert found.error == info
     assert found.message == Message.assistant(parts.ToolCall("a", "t", "{}"), parts.Text("half"))
 
@@ -298,7 +298,7 @@ def test_a_second_stream_start_begins_anew() -> None:
 
 
 def test_a_retry_discards_the_current_step_only() -> None:
-    error = ev.Error(ErrorInfo("overloaded", "busy", True))
+    error = ev.ErrorEvent(ErrorInfo("overloaded", "busy", True))
     begin: list[ev.Event] = [ev.StreamStart(), ev.StepStart(0), *text("0", "kept"), *call("a", "t", "{}")]
     begin += [
         ev.ToolResult("ok", "a", "t"),
@@ -307,17 +307,19 @@ def test_a_retry_discards_the_current_step_only() -> None:
         *call("b", "t", "{}"),
         error,
     ]
-    found = accumulate([*begin, ev.Retry("overloaded", 1, 1, 0.0), *text("2", "!")])
+    found = accumulate([*begin, ev.RetryNotice("overloaded", 1, 1, 0.0), *text("2", "!")])
     assert found.text == "kept!"
     assert [c.id for c in found.tool_calls] == ["a"]
     assert found.pending_calls == []
     assert found.error is None
-    other_step = accumulate([*begin, ev.Retry("overloaded", 0, 1, 0.0)])
+    other_step = accumulate([*begin, ev.RetryNotice("overloaded", 0, 1, 0.0)])
     assert other_step.text == "keptgone"
 
 
 def test_a_retry_without_steps_discards_everything() -> None:
-    found = accumulate([ev.StreamStart(), *text("0", "gone"), ev.Retry("x", 0, 1, 0.0), *text("0", "new")])
+    found = accumulate(
+        [ev.StreamStart(), *text("0", "gone"), ev.RetryNotice("x", 0, 1, 0.0), *text("0", "new")]
+    )
     assert found.text == "new"
 
 
@@ -336,7 +338,7 @@ def test_events_that_say_nothing_about_the_message_are_passed_over() -> None:
 def test_no_order_of_events_breaks_the_fold() -> None:
     rng = random.Random(11)
     meta = {"p": {"k": 1}}
-    kinds: list[ev.Event] = [ev.StreamStart(), ev.StepStart(1), ev.Retry("x", 1, 1, 0.0)]
+    kinds: list[ev.Event] = [ev.StreamStart(), ev.StepStart(1), ev.RetryNotice("x", 1, 1, 0.0)]
     for i in "ab":
         kinds += [ev.TextStart(i), ev.TextDelta("t", i), ev.TextDelta("t", i, meta), ev.TextEnd(i)]
         kinds += [ev.ReasoningStart(i, meta), ev.ReasoningDelta("r", i, meta), ev.ReasoningEnd(i)]

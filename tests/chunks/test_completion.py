@@ -97,7 +97,7 @@ async def test_what_the_stream_raises_passes_through() -> None:  # S3.5
 
 
 async def test_an_error_event_is_raised_after_the_last_chunk() -> None:  # S1.9, case 42
-    error = ev.Error(DecodeError("bad frame").info)
+    error = ev.ErrorEvent(DecodeError("bad frame").info)
     events = [error, ev.TextDelta("after", "0"), ev.Finish("stop", Usage(1, 1))]
     seen: list[CompletionChunk] = []
     with pytest.raises(DecodeError, match="bad frame") as raised:

@@ -63,7 +63,7 @@ async def test_a_call_that_came_whole_is_one_fragment() -> None:
 async def test_an_error_is_a_chunk_and_a_raised_one_passes_through() -> None:  # S1.9
     info = ErrorInfo("connection-lost", "gone", True)
     seen: list[StreamingChunk] = []
-    events = stream(ev.Error(info), ev.Finish("error"), error=ConnectionLost("gone"))
+    events = stream(ev.ErrorEvent(info), ev.Finish("error"), error=ConnectionLost("gone"))
     with pytest.raises(ConnectionLost):
         await drain(streaming_chunks(events), seen)
     assert [chunk.error for chunk in seen] == [info, None]

@@ -57,7 +57,7 @@ def test_a_cut_recording_ends_in_error_and_finish_and_status_3(dialect, path, ca
     status, found, err = replay(capsys, "--dialect", dialect, written(tmp_path, body[: len(body) // 2]))
     assert status == 3
     assert grammar.check(found) == []
-    assert [type(e) for e in found[-2:]] == [events.Error, events.Finish]
+    assert [type(e) for e in found[-2:]] == [events.ErrorEvent, events.Finish]
     assert found[-2].error.code == "incomplete-stream"
     assert err.count("\n") == 1
     assert err.startswith("llmstream: ")
@@ -96,7 +96,7 @@ def test_bytes_of_another_dialect_are_named_with_the_remedy(dialect, path, wrong
         return
     status, found, err = replay(capsys, "--dialect", wrong, path)
     assert status == 3
-    assert [e.error.code for e in found if isinstance(e, events.Error)] == ["not-a-stream"]
+    assert [e.error.code for e in found if isinstance(e, events.ErrorEvent)] == ["not-a-stream"]
     assert grammar.check(found) == []
     assert f"Try --dialect {dialect}." in err
 
@@ -120,7 +120,7 @@ def test_bytes_of_another_dialect_are_named_with_the_remedy(dialect, path, wrong
 def test_what_is_no_stream_is_named(dialect, body, words, capsys, tmp_path):
     status, found, err = replay(capsys, "--dialect", dialect, written(tmp_path, body))
     assert status == 3
-    assert [type(e) for e in found] == [events.StreamStart, events.Error, events.Finish]
+    assert [type(e) for e in found] == [events.StreamStart, events.ErrorEvent, events.Finish]
     assert found[1].error.code == "not-a-stream"
     assert words in err
     assert "Traceback" not in err

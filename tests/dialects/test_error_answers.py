@@ -12,7 +12,7 @@ import pytest
 
 from llmstream import errors
 from llmstream.cli.dialects import wire_of
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.grammar import check
 
 BY_STATUS: dict[int, tuple[type[errors.LLMStreamError], ...]] = {
@@ -137,7 +137,7 @@ def test_said_inside_an_answer_an_error_keeps_its_words_too(cases: list[tuple[Pa
             continue
         line = json.dumps(json.loads(body)).encode()
         dialect = wire_of(meta["of_family"], None).dialect
-        sentence = Sentence(dialect.decoder(provider="x"), provider="x")
+        sentence = GuardedDecoder(dialect.decoder(provider="x"), provider="x")
         events = [*sentence.start(), *sentence.feed(frame % line), *sentence.close()]
         assert check(events) == [], folder.name
         assert isinstance(sentence.error, errors.ProviderError), (folder.name, sentence.error)

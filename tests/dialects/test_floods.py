@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from llmstream.cli.dialects import wire_of
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.base64_pieces import Base64Pieces
 from llmstream.dialects.held_size import held_size
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.errors import LimitExceeded
 from llmstream.framing.aws_event_stream import encode_message
 from llmstream.grammar import check
@@ -418,16 +418,16 @@ def pieces(head: bytes, piece: Piece, most: int) -> Iterator[bytes]:
         yield body
 
 
-def sentence(dialect: str, limits: Limits) -> Sentence:
+def sentence(dialect: str, limits: StreamLimits) -> GuardedDecoder:
     made = wire_of(dialect, None).dialect
-    return Sentence(made.decoder(provider="acme", limits=limits), provider="acme")
+    return GuardedDecoder(made.decoder(provider="acme", limits=limits), provider="acme")
 
 
 @pytest.mark.parametrize("name", FLOODS)
 def test_what_grows_ends_the_stream(name: str) -> None:
     """With a cap of 2 MB the end comes before 16 MB of the wire, and memory stays near the cap."""
     dialect, head, piece = FLOODS[name]
-    flood = sentence(dialect, Limits(max_held_bytes=2 * MB, max_blocks=5000))
+    flood = sentence(dialect, StreamLimits(max_held_bytes=2 * MB, max_blocks=5000))
     events = flood.start()
     tracemalloc.start()
     try:
@@ -447,7 +447,7 @@ def test_what_grows_ends_the_stream(name: str) -> None:
 @pytest.mark.parametrize("name", FLOODS)
 def test_a_small_flood_is_a_lawful_sentence(name: str) -> None:
     dialect, head, piece = FLOODS[name]
-    flood = sentence(dialect, Limits(max_held_bytes=100_000, max_blocks=100))
+    flood = sentence(dialect, StreamLimits(max_held_bytes=100_000, max_blocks=100))
     events = flood.start()
     for body in pieces(head, piece, 2 * MB):
         if flood.done:
@@ -461,8 +461,8 @@ def test_a_small_flood_is_a_lawful_sentence(name: str) -> None:
 def test_what_is_given_out_counts_no_more() -> None:
     """Ten calls of 300 KB one after the other pass a cap of 1 MB; side by side they do not."""
 
-    def calls(*, closed: bool) -> Sentence:
-        flow = sentence("anthropic", Limits(max_held_bytes=MB))
+    def calls(*, closed: bool) -> GuardedDecoder:
+        flow = sentence("anthropic", StreamLimits(max_held_bytes=MB))
         flow.start()
         for n in range(10):
             flow.feed(block(n, {"type": "tool_use", "id": f"t{n}", "name": "f", "input": {}}))

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from llmstream.dialects.anthropic import Anthropic
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.cohere import Cohere
 from llmstream.dialects.ollama import Ollama
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.dialects.openai_responses import OpenAIResponses
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.errors import LimitExceeded
 from llmstream.grammar import check
 
 SSE = [OpenAIChat(), OpenAIResponses(), Anthropic(), Cohere()]
-LIMITS = Limits(max_event_bytes=100_000)
+LIMITS = StreamLimits(max_event_bytes=100_000)
 FLOODS = [
     *[
         (dialect, flood)
@@ -29,7 +29,7 @@ FLOODS = [
 
 @pytest.mark.parametrize(("dialect", "flood"), FLOODS)
 def test_a_flood_without_events_ends_the_answer(dialect, flood) -> None:
-    sentence = Sentence(dialect.decoder(provider="p", limits=LIMITS), provider="p")
+    sentence = GuardedDecoder(dialect.decoder(provider="p", limits=LIMITS), provider="p")
     events, fed = sentence.start(), 0
     piece = flood * (32_768 // len(flood))
     while not sentence.done and fed < 10_000_000:
@@ -41,7 +41,7 @@ def test_a_flood_without_events_ends_the_answer(dialect, flood) -> None:
 
 
 def test_pings_between_events_are_counted_anew() -> None:
-    sentence = Sentence(OpenAIChat().decoder(provider="p", limits=LIMITS), provider="p")
+    sentence = GuardedDecoder(OpenAIChat().decoder(provider="p", limits=LIMITS), provider="p")
     chunk = b'data: {"choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
     sentence.start()
     for _ in range(50):
@@ -51,8 +51,8 @@ def test_pings_between_events_are_counted_anew() -> None:
 
 
 def test_an_event_as_long_as_the_limit_is_read() -> None:
-    sentence = Sentence(
-        OpenAIChat().decoder(provider="p", limits=Limits(max_event_bytes=4_000_000)), provider="p"
+    sentence = GuardedDecoder(
+        OpenAIChat().decoder(provider="p", limits=StreamLimits(max_event_bytes=4_000_000)), provider="p"
     )
     chunk = b'data: {"choices": [{"index": 0, "delta": {"content": "%s"}}]}\n\n' % (b"a" * 3_900_000)
     sentence.start()

@@ -48,12 +48,12 @@ EVERY_EVENT: list[Event] = [
     ev.ReasoningFile("image/png", b""),
     ev.Custom("acme.thing", META),
     ev.Finish("tool-calls", USAGE, "tool_use", META),
-    ev.Error(INFO),
+    ev.ErrorEvent(INFO),
     ev.Raw({"anything": [True]}),
     ev.StepStart(3),
     ev.StepStart(3, [ev.OtherWarning("left out")]),
     ev.StepFinish(3, "stop", USAGE, ev.Timings(0.1, 0.2, 0.3)),
-    ev.Retry("connection lost", 3, 2, 0.5),
+    ev.RetryNotice("connection lost", 3, 2, 0.5),
 ]
 
 
@@ -87,7 +87,7 @@ def test_keys_are_camel_case_and_defaults_left_out() -> None:
 
 def test_what_the_table_requires_is_always_written() -> None:
     assert json.loads(encode(ev.StreamStart())) == {"type": "stream-start", "warnings": []}
-    error = json.loads(encode(ev.Error(ev.ErrorInfo("a", "b", False))))["error"]
+    error = json.loads(encode(ev.ErrorEvent(ev.ErrorInfo("a", "b", False))))["error"]
     assert error == {"code": "a", "message": "b", "retryable": False}
 
 
@@ -170,7 +170,7 @@ def test_events_cost_msgspec_and_nothing_more() -> None:
 )
 def test_an_error_of_any_value_is_read(error, message, retryable) -> None:
     event = decode(f'{{"type":"error","error":{error}}}')
-    assert isinstance(event, ev.Error)
+    assert isinstance(event, ev.ErrorEvent)
     assert (event.error.message, event.error.retryable, event.error.code) == (message, retryable, "error")
     assert decode(encode(event)) == event
 

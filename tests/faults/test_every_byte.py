@@ -11,7 +11,7 @@ from faultmatrix.asking import KEY, ONCE, PATIENT, answered, held
 from faultmatrix.wires import WIRES
 
 import llmstream as ls
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.testing import Do, FaultServer, no_leaks
 from llmstream.transport.sessions import close_session
 
@@ -20,7 +20,7 @@ AT_ONCE = 32
 
 def expected(wire, body: bytes) -> tuple[str, bool]:
     """The text of the events that are whole in a part of the answer, and whether the answer is complete."""
-    sentence = Sentence(wire.dialect.decoder(provider="x"), provider="x")
+    sentence = GuardedDecoder(wire.dialect.decoder(provider="x"), provider="x")
     events = sentence.start() + sentence.feed(body) + sentence.close(ls.ConnectionLost("cut"))
     return "".join(e.delta for e in events if isinstance(e, ls.TextDelta)), sentence.error is None
 

@@ -25,7 +25,7 @@ from faultmatrix.wires import WIRES
 
 import llmstream as ls
 from llmstream.dialects import decoder, vendor_errors
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.dialects.tool_calls import ToolCallTracker
 from llmstream.events import Finish, TextDelta
 from llmstream.framing.sse import SSEDecoder
@@ -47,7 +47,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WITHIN_S = 1.0
 
 
-def end_is_success(self: Sentence, error: object = None) -> list[Any]:
+def end_is_success(self: GuardedDecoder, error: object = None) -> list[Any]:
     return [] if self.done else self._guard.feed([Finish("stop", ls.Usage())])
 
 
@@ -158,7 +158,7 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         "openai-chat",
     ),
     "the end is success": (
-        put(Sentence, "close", end_is_success),
+        put(GuardedDecoder, "close", end_is_success),
         2,
         "clean end without a finish",
         "openai-chat",

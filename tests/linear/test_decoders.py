@@ -8,7 +8,7 @@ import pytest
 from stepcount.floods import FLOODS, Flood
 from stepcount.steps import assert_linear
 
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.grammar import check
 from llmstream.providers.registry import find_provider
 
@@ -24,7 +24,7 @@ def decoding(flood: Flood):
 
         def work():
             decoder = provider.dialect.decoder(provider=provider.name)
-            sentence = Sentence(decoder, provider=provider.name, marked=True)
+            sentence = GuardedDecoder(decoder, provider=provider.name, marked=True)
             events = sentence.start()
             for piece in pieces:
                 events.extend(sentence.feed(piece))

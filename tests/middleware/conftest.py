@@ -39,7 +39,7 @@ class Reader:
             except ls.LLMStreamError as caught:
                 error = caught
         assert check(events) == []
-        assert (error is not None) == any(isinstance(event, ls.Error) for event in events)
+        assert (error is not None) == any(isinstance(event, ls.ErrorEvent) for event in events)
         return Seen(events, error, stream)
 
 

@@ -70,7 +70,7 @@ async def test_another_request_is_asked(kept: Any, read: Any) -> None:
                 ls.TextStart("0"),
                 ls.TextDelta("a", "0"),
                 ls.TextEnd("0"),
-                ls.Error(ls.ErrorInfo("decode-error", "a defect", False)),
+                ls.ErrorEvent(ls.ErrorInfo("decode-error", "a defect", False)),
                 ls.Finish("stop"),
             )
         ),

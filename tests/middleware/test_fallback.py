@@ -119,7 +119,7 @@ async def test_after_content_a_retry_event_names_what_is_void_where_the_caller_c
     async with FaultServer(answered(OPENING, HALF, Do.RESET)) as broken, no_leaks():
         seen = await read(wrap(claude(broken.url), fallback(ScriptedModel("Hello."), restart=True)))
     assert (seen.text, seen.error) == ("Hello.", None)
-    (retry,) = seen.of(ev.Retry)
+    (retry,) = seen.of(ev.RetryNotice)
     assert (retry.discard_step, retry.attempt) == (0, 1)
     assert retry.reason.startswith("anthropic:first failed (connection-lost)")
     at = seen.events.index(retry)
@@ -266,6 +266,6 @@ async def test_an_agent_goes_on_with_the_model_that_answers() -> None:
     run = ls.Agent(wrap(broken, fallback(whole, restart=True)), tools=[add]).stream("Hi")
     events = [event async for event in run]
     assert ls.grammar.check(events) == []
-    assert [event.discard_step for event in events if isinstance(event, ev.Retry)] == [0, 1]
+    assert [event.discard_step for event in events if isinstance(event, ev.RetryNotice)] == [0, 1]
     assert run.text == "Three."
     assert [m.role for m in run.messages()] == ["user", "assistant", "tool", "assistant"]

@@ -196,7 +196,7 @@ async def test_whatever_a_middleware_does_the_stream_is_a_sentence(
 ) -> None:
     model = ScriptedModel(Turn(text="one two three", fault=fault), repeat_last=True)
     seen = await read(wrap(model, middleware))
-    assert len(seen.of(ls.Error)) <= 1
+    assert len(seen.of(ls.ErrorEvent)) <= 1
     outer = await read(wrap(model, middleware, shout))
     assert [type(event) for event in outer.events] == [type(event) for event in seen.events]
 
@@ -218,7 +218,7 @@ async def test_errors_that_are_events_stay_quiet_where_they_should() -> None:
     model = wrap(ScriptedModel(Turn(fault=Refuse(status=503))), shout)
     async with model.stream("Hi", errors="events") as stream:
         events = [event async for event in stream]
-    assert isinstance(events[-2], ls.Error)
+    assert isinstance(events[-2], ls.ErrorEvent)
     assert isinstance(stream.error, ls.Overloaded)
 
 

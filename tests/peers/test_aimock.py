@@ -121,7 +121,7 @@ async def test_a_refusal_is_a_typed_error(model, read) -> None:
     assert answer.error.retry_after_s == 1
     assert answer.error.request_id
     assert "Too many requests for this key" in answer.error.message
-    assert [type(e) for e in answer.events] == [ls.StreamStart, ls.Error, ls.Finish]
+    assert [type(e) for e in answer.events] == [ls.StreamStart, ls.ErrorEvent, ls.Finish]
 
 
 async def test_an_answer_that_breaks_off_is_no_quiet_finish(model, read) -> None:

@@ -73,4 +73,4 @@ async def test_a_path_it_does_not_know_is_not_found(fakellm, read, provider) -> 
     assert isinstance(answer.error, ls.NotFound)
     assert answer.error.status == 404
     assert "Not Found" in answer.error.message
-    assert [type(e) for e in answer.events] == [ls.StreamStart, ls.Error, ls.Finish]
+    assert [type(e) for e in answer.events] == [ls.StreamStart, ls.ErrorEvent, ls.Finish]

@@ -23,7 +23,7 @@ from llmstream.dialects.mistral import Mistral
 from llmstream.dialects.ollama import Ollama
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.dialects.openai_responses import OpenAIResponses
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 
 pydantic = pytest.importorskip("pydantic", reason="comes with the vendors' clients")
 
@@ -90,7 +90,7 @@ def _plain(kind: Any) -> Any:
 
 
 def read(dialect: Dialect, body: bytes) -> list[ev.Event]:
-    sentence = Sentence(dialect.decoder(provider="acme"), provider="acme")
+    sentence = GuardedDecoder(dialect.decoder(provider="acme"), provider="acme")
     events = sentence.start() + sentence.feed(body) + sentence.close()
     assert grammar.check(events) == []
     return events

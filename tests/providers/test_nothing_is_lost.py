@@ -30,7 +30,7 @@ from llmstream.chats.content import (
 from llmstream.chats.content import Reasoning as Thought
 from llmstream.chats.message import Message
 from llmstream.dialects.base import takes_url
-from llmstream.errors import RequestError
+from llmstream.errors import CallerError
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
 from llmstream.providers.base import Provider
 from llmstream.providers.registry import all_providers, find_provider
@@ -378,7 +378,7 @@ def test_a_file_is_sent_or_refused_in_words(name: str, model: str, kind: str, wa
         part = whole  # it is downloaded on the way
     try:
         sent = _with_file(name, model, part, place)
-    except RequestError as error:
+    except CallerError as error:
         refusal = str(error)
     else:
         refusal = ""
@@ -432,7 +432,7 @@ def test_an_answer_goes_back_or_it_is_said(name: str, model: str, part: str) -> 
         messages.append(Message.tool([ToolResult(said.id, "found needles", name="look")]))
     try:
         sent = send(name, model, *messages, Message.user("And?"), tools=(LOOK,))
-    except RequestError as refused:
+    except CallerError as refused:
         sent = Sent({}, [OtherWarning(str(refused))])
     plain = send(name, model, tools=(LOOK,))
     assert mark in sent.text or (words and named(sent, plain, *words)), sent

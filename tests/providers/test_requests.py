@@ -11,7 +11,7 @@ import pytest
 from llmstream.chats.content import Image, Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.dialects.openai_chat import OpenAIChat
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.errors import Unsupported
 from llmstream.events import Event, Finish, ReasoningDelta, TextDelta, UnsupportedSetting
 from llmstream.providers.registry import all_providers, find_provider
@@ -63,7 +63,7 @@ def events(name: str, *deltas: dict[str, Any], usage: dict[str, Any] | None = No
     chunks: list[dict[str, Any]] = [{"id": "r", "model": "m", "choices": [choice]} for choice in choices]
     chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": usage})
     data = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
-    sentence = Sentence(find_provider(name).dialect.decoder(provider=name), provider=name)
+    sentence = GuardedDecoder(find_provider(name).dialect.decoder(provider=name), provider=name)
     return sentence.start() + sentence.feed(data.encode()) + sentence.close()
 
 

@@ -15,8 +15,8 @@ from llmstream.chats.content import ToolCall as CallPart
 from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message
 from llmstream.dialects.base import Dialect
-from llmstream.dialects.sentence import Sentence
-from llmstream.events import Error, Event, Finish, ReasoningDelta, ResponseMetadata, TextDelta, ToolCall
+from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.events import ErrorEvent, Event, Finish, ReasoningDelta, ResponseMetadata, TextDelta, ToolCall
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request, Settings, ToolSpec
 from llmstream.simulator import Break, Call, Cut, Pace, Refuse, Script, Simulator, Stall, Turn
@@ -58,7 +58,7 @@ async def ask(
 ) -> tuple[list[Event], errors.LLMStreamError | None]:
     """The events of one answer, as a client of ours would see them."""
     http = encoded(dialect, request)
-    sentence = Sentence(dialect.decoder(provider="sim"), provider="sim")
+    sentence = GuardedDecoder(dialect.decoder(provider="sim"), provider="sim")
     events = sentence.start()
     async with session.post(url + http.url, data=http.body, headers=http.headers) as answer:
         if answer.status >= 400:
@@ -169,7 +169,7 @@ async def test_an_error_inside_the_stream_is_the_vendors(
     assert joined(events, TextDelta) == "one two"
     assert isinstance(error, errors.ProviderError)
     assert "it broke" in error.message
-    assert isinstance(events[-2], Error)
+    assert isinstance(events[-2], ErrorEvent)
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -7,7 +7,7 @@ import pytest
 from llmstream import grammar
 from llmstream.chats.message import Message
 from llmstream.events import (
-    Error,
+    ErrorEvent,
     Finish,
     ReasoningDelta,
     ReasoningEnd,
@@ -110,7 +110,7 @@ def test_an_error_inside_closes_what_is_open() -> None:
     events = [StreamStart(), *[b.event for b in beats]]
     assert not grammar.check(events)
     error = events[-2]
-    assert isinstance(error, Error)
+    assert isinstance(error, ErrorEvent)
     assert (error.error.code, error.error.message) == ("overloaded", "busy")
 
 

@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 import llmstream as ls
-from llmstream.events import Error, Finish, StreamStart, TextDelta
+from llmstream.events import ErrorEvent, Finish, StreamStart, TextDelta
 from llmstream.grammar import check
 from llmstream.transport.sessions import current_session
 
@@ -263,7 +263,7 @@ async def test_a_refused_request_is_a_sentence_and_then_raises(serve) -> None:
         async for event in stream:
             events.append(event)
     assert check(events) == []
-    assert [type(e) for e in events] == [StreamStart, Error, Finish]
+    assert [type(e) for e in events] == [StreamStart, ErrorEvent, Finish]
     assert caught.value.request_id == "req_1"
     assert caught.value.status == 401
     assert stream.error is caught.value
@@ -277,7 +277,7 @@ async def test_errors_as_events_end_quietly(serve) -> None:
 
     stream = model(await serve(refuse)).stream("Hi", errors="events")
     events = [event async for event in stream]
-    assert isinstance(events[-2], Error)
+    assert isinstance(events[-2], ErrorEvent)
     assert isinstance(stream.error, ls.BadRequest)
 
 

@@ -18,7 +18,7 @@ from llmstream.simulator import Refuse, Script, Simulator, Turn
 from llmstream.streams.inlining import Inliner
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
-HERE = ls.Downloads(allow_private=True, allow_http=True)
+HERE = ls.DownloadLimits(allow_private=True, allow_http=True)
 INLINE = "data:image/png;base64,iVBORw=="
 
 
@@ -168,7 +168,7 @@ async def test_what_is_inlined_is_encoded(dialect, part, pictures) -> None:
     url, _ = pictures
     if part.url.startswith("https"):
         part = type(part)(url=f"{url}/a.png", media_type="audio/wav" if isinstance(part, Audio) else "")
-        free = ls.Downloads(allow_private=True, allow_http=True, media_types={})
+        free = ls.DownloadLimits(allow_private=True, allow_http=True, media_types={})
     else:
         free = HERE
     if isinstance(part, Document) and isinstance(dialect, Anthropic):

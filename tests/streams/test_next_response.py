@@ -241,7 +241,9 @@ async def test_a_middleware_sees_one_call() -> None:
 
 
 async def test_every_response_stands_in_line_and_is_paid_for_by_itself() -> None:
-    limiter = ls.Limiter(max_concurrent=1, requests_per_minute=5, tokens_per_minute=1000, clock=lambda: 0.0)
+    limiter = ls.RateLimiter(
+        max_concurrent=1, requests_per_minute=5, tokens_per_minute=1000, clock=lambda: 0.0
+    )
     async with simulated("google", cut(4, 6)) as (_, model):
         events = await read(model(limiter=limiter).events("Hi"))
     assert text_of(events) == TEXT

@@ -119,7 +119,7 @@ async def test_a_cancelled_call_ends_too(serve) -> None:
 
 
 async def test_time_in_line_is_told(serve) -> None:
-    limiter, told = ls.Limiter(max_concurrent=1), list[ls.Observation]()
+    limiter, told = ls.RateLimiter(max_concurrent=1), list[ls.Observation]()
     permit = await limiter.acquire()
     asyncio.get_running_loop().call_later(0.05, permit.release)
     await model(await serve(hello), observe=told.append, limiter=limiter).stream("Hi").collect()

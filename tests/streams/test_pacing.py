@@ -20,7 +20,7 @@ _spec.loader.exec_module(sse)
 SLOW = [sse.chunk("Hel"), 30.0, sse.chunk("lo")]
 
 
-def model(url: str, limiter: ls.Limiter, **options: object) -> ls.Model:
+def model(url: str, limiter: ls.RateLimiter, **options: object) -> ls.Model:
     return ls.Model("openai:m1", base_url=url, api_key="k", limiter=limiter, **options)  # type: ignore[arg-type]
 
 
@@ -43,7 +43,7 @@ async def test_models_that_share_a_limiter_share_its_places(serve) -> None:
         under_way -= 1
         return await sse.answer(request, sse.HELLO)
 
-    url, limiter = await serve(counted), ls.Limiter(max_concurrent=2)
+    url, limiter = await serve(counted), ls.RateLimiter(max_concurrent=2)
     models = [model(url, limiter), model(url, limiter)]
     async with asyncio.timeout(5):
         messages = await asyncio.gather(*(models[i % 2].stream("Hi").collect() for i in range(8)))
@@ -53,7 +53,7 @@ async def test_models_that_share_a_limiter_share_its_places(serve) -> None:
 
 
 async def test_a_stream_that_is_left_makes_room_at_once(serve) -> None:
-    limiter = ls.Limiter(max_concurrent=1)
+    limiter = ls.RateLimiter(max_concurrent=1)
     async with model(await serve(slow), limiter).stream("Hi") as stream:
         async for event in stream:
             if isinstance(event, ls.TextDelta):
@@ -63,7 +63,7 @@ async def test_a_stream_that_is_left_makes_room_at_once(serve) -> None:
 
 
 async def test_a_cancelled_task_makes_room_in_line_and_out_of_it(serve) -> None:
-    limiter = ls.Limiter(max_concurrent=1)
+    limiter = ls.RateLimiter(max_concurrent=1)
     asked = model(await serve(slow), limiter)
     tasks = [asyncio.create_task(asked.stream("Hi").collect()) for _ in range(3)]
     async with asyncio.timeout(5):
@@ -76,7 +76,7 @@ async def test_a_cancelled_task_makes_room_in_line_and_out_of_it(serve) -> None:
 
 
 async def test_waiting_counts_against_the_total_deadline_and_no_other(serve, llm_virtual_clock) -> None:
-    limiter = ls.Limiter(max_concurrent=1)
+    limiter = ls.RateLimiter(max_concurrent=1)
     permit = await limiter.acquire()
     deadlines = ls.Deadlines(first_event_s=60, step_s=60, total_s=900)
     with pytest.raises(ls.DeadlineExceeded) as caught:
@@ -89,7 +89,7 @@ async def test_waiting_counts_against_the_total_deadline_and_no_other(serve, llm
 
 async def test_refusals_make_room_before_the_next_attempt_and_hold_everybody(serve) -> None:
     held: list[int] = []
-    limiter = ls.Limiter(max_concurrent=1)
+    limiter = ls.RateLimiter(max_concurrent=1)
 
     async def refused_once(request: web.Request) -> web.StreamResponse:
         held.append(limiter.under_way)
@@ -125,7 +125,7 @@ async def test_usage_and_the_vendors_headers_correct_the_estimate(serve) -> None
             await response.write(piece)
         return response
 
-    limiter = ls.Limiter(requests_per_minute=60, tokens_per_minute=6000, clock=lambda: 0.0)
+    limiter = ls.RateLimiter(requests_per_minute=60, tokens_per_minute=6000, clock=lambda: 0.0)
     asked = model(await serve(told), limiter).stream("Hi", settings=ls.Settings(max_output_tokens=4000))
     await asked.next()
     assert limiter._tokens.level < 2000

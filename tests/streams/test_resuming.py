@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 import llmstream as ls
-from llmstream.events import Error, Finish, StreamStart, TextDelta, UnsupportedSetting
+from llmstream.events import ErrorEvent, Finish, StreamStart, TextDelta, UnsupportedSetting
 from llmstream.grammar import check
 from llmstream.streams import ResumeToken
 from llmstream.testing import no_leaks
@@ -198,7 +198,7 @@ async def test_a_refused_rest_ends_the_stream_with_why_it_broke(serve) -> None:
         async for event in stream:
             events.append(event)
     assert check(events) == []
-    assert [type(e) for e in events][-2:] == [Error, Finish]
+    assert [type(e) for e in events][-2:] == [ErrorEvent, Finish]
     assert KEY not in str(caught.value) + repr(events)
     assert caught.value.partial.text_content == stream.text != ""
     assert len(server.asked) == 2

@@ -103,7 +103,7 @@ async def test_garbage_is_an_error_event(serve) -> None:
 
     stream = model(await serve(Sockets(answer))).stream("?", errors="events")
     events = await read(stream)
-    assert [event.error.code for event in events if isinstance(event, ls.Error)] == ["decode-error"]
+    assert [event.error.code for event in events if isinstance(event, ls.ErrorEvent)] == ["decode-error"]
     assert stream.text == "Hi"
 
 
@@ -111,7 +111,7 @@ async def test_message_that_is_too_long_ends_it(serve) -> None:
     async def answer(ws: web.WebSocketResponse, body: dict[str, Any], number: int) -> None:
         await send(ws, created(), added(), delta("Hi"), delta("x" * 5000))
 
-    stream = model(await serve(Sockets(answer)), limits=ls.Limits(max_event_bytes=2000)).stream("?")
+    stream = model(await serve(Sockets(answer)), limits=ls.StreamLimits(max_event_bytes=2000)).stream("?")
     with pytest.raises(ls.LimitExceeded, match="max_event_bytes"):
         await read(stream)
     assert stream.text == "Hi"
@@ -597,7 +597,7 @@ async def test_server_without_sockets_is_named(serve) -> None:
 
 
 async def test_limiter_paces_sockets_too() -> None:
-    limiter = ls.Limiter(max_concurrent=2)
+    limiter = ls.RateLimiter(max_concurrent=2)
     async with Simulator(Script((Turn(text="Hi"),))) as sim:
         asking = model(sim.url, limiter=limiter)
         await asyncio.gather(*(asking.stream("?").collect() for _ in range(6)))

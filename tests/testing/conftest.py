@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.errors import LLMStreamError
 from llmstream.events import Event, Usage
@@ -67,7 +67,9 @@ class Spoilt:
         self._decoder = decoder
         self.event_encoder = encoder or OpenAIChat().event_encoder
 
-    def decoder(self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()) -> Any:
+    def decoder(
+        self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
+    ) -> Any:
         return self._decoder(provider)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llmstream.dialects.openai_chat import OpenAIChat
-from llmstream.events import Error, Finish, Raw, StreamStart, TextDelta, TextEnd, TextStart
+from llmstream.events import ErrorEvent, Finish, Raw, StreamStart, TextDelta, TextEnd, TextStart
 from llmstream.testing import check_stream, cuts, decode_body
 
 
@@ -35,7 +35,7 @@ def test_a_chunk_has_at_least_one_byte(body) -> None:
 
 def test_errors_name_the_provider_and_raw_comes_when_asked_for(body) -> None:
     events = decode_body(body[:100], OpenAIChat(), provider="acme", include_raw=True)
-    assert [e.error.provider for e in events if isinstance(e, Error)] == ["acme"]
+    assert [e.error.provider for e in events if isinstance(e, ErrorEvent)] == ["acme"]
     assert any(isinstance(e, Raw) for e in events)
 
 

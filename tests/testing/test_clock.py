@@ -114,7 +114,7 @@ async def test_bytes_that_trickle_are_each_waited_for() -> None:
 
 
 async def test_a_limiter_keeps_to_the_same_time() -> None:
-    limiter = ls.Limiter(requests_per_minute=2)
+    limiter = ls.RateLimiter(requests_per_minute=2)
     with VirtualClock() as clock:
         async with Simulator(Script((Turn(text="a"),))) as simulator:
             model = ls.Model("anthropic:m", base_url=simulator.url, api_key="x", limiter=limiter)

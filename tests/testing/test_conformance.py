@@ -11,7 +11,7 @@ from llmstream.dialects.anthropic import Anthropic
 from llmstream.dialects.ollama import Ollama
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.errors import IncompleteStream
-from llmstream.events import Error, Finish, TextDelta, TextEnd
+from llmstream.events import ErrorEvent, Finish, TextDelta, TextEnd
 from llmstream.testing import assert_dialect_conforms
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -162,7 +162,7 @@ def test_a_quiet_finish_of_nothing(spoilt, decoder_class, body) -> None:
 def test_incomplete_said_twice(spoilt, decoder_class, body) -> None:
     class Doubts(decoder_class):
         def close(self):
-            return self.inner.close() or [Error(IncompleteStream("cut off").info)]
+            return self.inner.close() or [ErrorEvent(IncompleteStream("cut off").info)]
 
     fails(spoilt(Doubts), body, "cut off after 0 bytes, is said to be incomplete 2 times")
 

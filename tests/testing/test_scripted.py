@@ -174,7 +174,7 @@ async def test_an_observer_is_told_as_by_any_model() -> None:
 
 
 async def test_calls_stand_in_line_for_a_limiter(llm_virtual_clock) -> None:
-    limiter = ls.Limiter(requests_per_minute=2, max_concurrent=1)
+    limiter = ls.RateLimiter(requests_per_minute=2, max_concurrent=1)
     model = ScriptedModel("a", Turn(fault=Refuse(status=503)), "b", limiter=limiter, repeat_last=True)
     await asyncio.gather(*[model.stream("Hi").collect() for _ in range(4)], return_exceptions=True)
     assert llm_virtual_clock.elapsed_s == pytest.approx(60, abs=1)
@@ -182,7 +182,7 @@ async def test_calls_stand_in_line_for_a_limiter(llm_virtual_clock) -> None:
 
 
 async def test_a_call_that_is_left_gives_its_place_back() -> None:
-    limiter = ls.Limiter(max_concurrent=1)
+    limiter = ls.RateLimiter(max_concurrent=1)
     model = ScriptedModel("a b c", limiter=limiter, repeat_last=True)
     for _ in range(3):
         async with model.stream("Hi") as stream:

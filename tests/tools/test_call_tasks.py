@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from llmstream.chats.content import ToolCall
-from llmstream.events import Event, Retry
+from llmstream.events import Event, RetryNotice
 from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.tools import CallTasks, run_calls, tool
 
@@ -33,7 +33,7 @@ async def test_what_was_begun_before_a_retry_belongs_to_nothing() -> None:
     tasks.see([event("a", 1)])
     while not log:
         await asyncio.sleep(0)
-    tasks.see([Retry("the model failed", 0, 1, 0.0), event("a", 2)])
+    tasks.see([RetryNotice("the model failed", 0, 1, 0.0), event("a", 2)])
     found = await run_calls([ToolCall("a", "look", '{"n":2}')], [look], begun=tasks)
     assert [status.result.content for status in found] == ["seen 2"]
     assert sorted(log) == ["begin 1", "begin 2", "end 1", "end 2"]

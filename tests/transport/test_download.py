@@ -12,10 +12,10 @@ from aiohttp import web
 import llmstream as ls
 from llmstream.transport import download as module
 from llmstream.transport.download import Downloaded, download
-from llmstream.transport.downloads import Downloads
+from llmstream.transport.downloads import DownloadLimits
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(200)
-HERE = Downloads(allow_private=True, allow_http=True, max_bytes=1000, total_s=5)
+HERE = DownloadLimits(allow_private=True, allow_http=True, max_bytes=1000, total_s=5)
 
 
 def body(data: bytes, **headers: str):
@@ -78,9 +78,9 @@ async def test_nothing_of_ours_goes_along(serve, monkeypatch) -> None:
 async def test_private_addresses_are_refused_unless_allowed(serve) -> None:
     url = await serve(body(PNG))
     with pytest.raises(ls.InvalidRequest, match=r"127\.0\.0\.1 is not public"):
-        await download(url, limits=Downloads(allow_http=True))
+        await download(url, limits=DownloadLimits(allow_http=True))
     with pytest.raises(ls.InvalidRequest, match="allowed is https"):
-        await download(url, limits=Downloads(allow_private=True))
+        await download(url, limits=DownloadLimits(allow_private=True))
 
 
 async def test_a_name_of_a_private_address_is_refused(serve, monkeypatch) -> None:
@@ -155,7 +155,7 @@ async def test_a_public_server_cannot_redirect_into_a_private_network(serve, mon
 
     monkeypatch.setattr(module, "refused_address", refused_address)
     with pytest.raises(ls.InvalidRequest, match="not public"):
-        await download(f"http://public.example:{port}/", limits=Downloads(allow_http=True))
+        await download(f"http://public.example:{port}/", limits=DownloadLimits(allow_http=True))
 
 
 async def test_more_than_the_limit_is_refused_before_it_is_read(serve) -> None:
@@ -180,7 +180,7 @@ async def test_a_compressed_body_counts_as_large_as_it_becomes(serve) -> None:
     bomb = gzip.compress(bytes(5_000_000))
     with pytest.raises(ls.LimitExceeded):
         url = await serve(body(bomb, content_encoding="gzip"))
-        await download(url, limits=Downloads(allow_private=True, allow_http=True, max_bytes=100_000))
+        await download(url, limits=DownloadLimits(allow_private=True, allow_http=True, max_bytes=100_000))
 
 
 async def test_a_length_that_lies_is_a_lost_connection() -> None:
@@ -204,7 +204,7 @@ async def test_a_slow_body_is_left(serve) -> None:
         await asyncio.sleep(30)
         return response
 
-    limits = Downloads(allow_private=True, allow_http=True, total_s=0.1)
+    limits = DownloadLimits(allow_private=True, allow_http=True, total_s=0.1)
     with pytest.raises(ls.DeadlineExceeded, match=r"within 0\.1 s") as caught:
         await download(await serve(slow), limits=limits)
     assert caught.value.reason == "download"
@@ -294,7 +294,7 @@ async def test_a_damaged_data_url_is_refused(url) -> None:
 @pytest.mark.parametrize("url", ["data:,123456789", "data:;base64," + "A" * 40])
 async def test_a_data_url_has_the_same_limit(url) -> None:
     with pytest.raises(ls.LimitExceeded):
-        await download(url, limits=Downloads(max_bytes=8))
+        await download(url, limits=DownloadLimits(max_bytes=8))
 
 
 def with_names(monkeypatch, names: dict[str, list[str]], *, rebinding: str | None = None) -> list[str]:

@@ -37,7 +37,7 @@ async def test_a_request_is_refused_at_once_and_not_retried() -> None:
 
 async def test_a_download_is_refused_before_its_host_is_looked_up() -> None:
     with requests_forbidden(), pytest.raises(ls.InvalidRequest, match="forbids"):
-        await download("https://no-such-host.invalid/a.png", limits=Downloads())
+        await download("https://no-such-host.invalid/a.png", limits=DownloadLimits())
 
 
 async def test_a_socket_is_refused_too() -> None:

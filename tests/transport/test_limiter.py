@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmstream.errors import InvalidRequest
-from llmstream.transport.limiter import Limiter, Permit
+from llmstream.transport.limiter import Permit, RateLimiter
 
 
 class Handle:
@@ -63,8 +63,8 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def paced(time: VirtualTime, **limits: float | int) -> Limiter:
-    return Limiter(clock=time.clock, call_later=time.call_later, **limits)  # type: ignore[arg-type]
+def paced(time: VirtualTime, **limits: float | int) -> RateLimiter:
+    return RateLimiter(clock=time.clock, call_later=time.call_later, **limits)  # type: ignore[arg-type]
 
 
 async def test_an_allowance_refills_steadily() -> None:
@@ -127,7 +127,7 @@ async def test_usage_puts_the_estimate_right() -> None:
 
 
 async def test_a_place_is_free_when_its_answer_is_over() -> None:
-    limiter = Limiter(max_concurrent=1)
+    limiter = RateLimiter(max_concurrent=1)
     first = await limiter.acquire()
     waiting = asyncio.create_task(limiter.acquire())
     await settled()
@@ -138,7 +138,7 @@ async def test_a_place_is_free_when_its_answer_is_over() -> None:
 
 
 async def test_a_permit_that_is_dropped_is_released() -> None:
-    limiter = Limiter(max_concurrent=1)
+    limiter = RateLimiter(max_concurrent=1)
     permit = await limiter.acquire()
     del permit
     assert limiter.under_way == 0
@@ -184,11 +184,11 @@ async def test_a_pause_holds_those_who_wait_already_and_is_a_minute_at_most() ->
 @pytest.mark.parametrize("value", [0, -1, float("nan")])
 def test_a_limit_that_lets_nobody_through_is_refused(name: str, value: float) -> None:
     with pytest.raises(InvalidRequest, match=name):
-        Limiter(**{name: value})  # type: ignore[arg-type]
+        RateLimiter(**{name: value})  # type: ignore[arg-type]
 
 
 def test_two_loops_in_two_threads_share_one() -> None:
-    limiter = Limiter(max_concurrent=1)
+    limiter = RateLimiter(max_concurrent=1)
     most = [0]
 
     async def work() -> None:
@@ -281,7 +281,7 @@ async def lived(steps: list[tuple[str, float]]) -> None:
 
 async def test_a_vendors_count_makes_a_debt_of_a_minute_at_most() -> None:
     time = VirtualTime()
-    limiter = Limiter(tokens_per_minute=600, clock=time.clock, call_later=time.call_later)
+    limiter = RateLimiter(tokens_per_minute=600, clock=time.clock, call_later=time.call_later)
     (await limiter.acquire(10)).release(10**400)
     waiting = asyncio.ensure_future(limiter.acquire(10))
     await time.run(60.9)
@@ -294,7 +294,7 @@ async def test_a_vendors_count_makes_a_debt_of_a_minute_at_most() -> None:
 async def test_a_debt_of_ones_own_is_paid_to_the_end() -> None:
     """A request that was larger than the allowance: its estimate is the caller's, and stands."""
     time = VirtualTime()
-    limiter = Limiter(tokens_per_minute=600, clock=time.clock, call_later=time.call_later)
+    limiter = RateLimiter(tokens_per_minute=600, clock=time.clock, call_later=time.call_later)
     (await limiter.acquire(3000)).release(3000)
     waiting = asyncio.ensure_future(limiter.acquire(10))
     await time.run(239.0)

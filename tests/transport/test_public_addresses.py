@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.transport.downloads import Downloads
+from llmstream.transport.downloads import DownloadLimits
 from llmstream.transport.public_addresses import refused_address, refused_url
 
 REFUSED_URLS = [
@@ -151,12 +151,12 @@ CLOUDS = [
 
 @pytest.mark.parametrize("url", REFUSED_URLS)
 def test_what_may_lead_into_a_private_network_is_refused(url) -> None:
-    assert refused_url(url, Downloads())
+    assert refused_url(url, DownloadLimits())
 
 
 @pytest.mark.parametrize("url", PUBLIC_URLS)
 def test_what_is_public_is_fetched(url) -> None:
-    assert refused_url(url, Downloads()) is None
+    assert refused_url(url, DownloadLimits()) is None
 
 
 @pytest.mark.parametrize("address", CLOUDS)
@@ -180,8 +180,11 @@ def test_what_is_no_address_of_a_host_is_never_connected_to(address) -> None:
 
 
 def test_http_and_names_of_the_local_network_can_be_allowed() -> None:
-    assert refused_url("http://localhost:8000/a.png", Downloads(allow_http=True, allow_private=True)) is None
-    assert refused_url("http://localhost:8000/a.png", Downloads(allow_private=True))
-    assert refused_url("http://localhost:8000/a.png", Downloads(allow_http=True))
-    assert refused_url("https://2130706433/", Downloads(allow_private=True))
-    assert refused_url("https://user@localhost/", Downloads(allow_private=True))
+    assert (
+        refused_url("http://localhost:8000/a.png", DownloadLimits(allow_http=True, allow_private=True))
+        is None
+    )
+    assert refused_url("http://localhost:8000/a.png", DownloadLimits(allow_private=True))
+    assert refused_url("http://localhost:8000/a.png", DownloadLimits(allow_http=True))
+    assert refused_url("https://2130706433/", DownloadLimits(allow_private=True))
+    assert refused_url("https://user@localhost/", DownloadLimits(allow_private=True))

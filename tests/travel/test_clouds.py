@@ -10,7 +10,7 @@ import llmstream as ls
 from llmstream.accumulate import Accumulator
 from llmstream.chats import Audio, Chat, Document, Image, Message, Reasoning, Text, ToolCall, ToolResult
 from llmstream.dialects.base import Dialect
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.events import (
     Event,
     Finish,
@@ -84,7 +84,7 @@ def heard(name: str) -> Message:
     dialect = dialect_of(name)
     encoder = dialect.event_encoder(Request(model=model, messages=(Message.user("Hi"),)))
     body = b"".join([encoder.feed(event) for event in said]) + encoder.close()
-    sentence = Sentence(dialect.decoder(provider=name), provider=name)
+    sentence = GuardedDecoder(dialect.decoder(provider=name), provider=name)
     fold = Accumulator()
     fold.feed_many(sentence.start())
     for at in range(0, len(body), 7):

@@ -39,7 +39,7 @@ REFUSED = {
 }
 """What the vendor does not take at all, whatever holds it."""
 
-HERE = ls.Downloads(allow_private=True, allow_http=True)
+HERE = ls.DownloadLimits(allow_private=True, allow_http=True)
 
 
 def _is_there(name: str) -> bool:

@@ -12,7 +12,7 @@ from llmstream.accumulate import Accumulator
 from llmstream.chats import Chat, Custom, File, Image, Message, Reasoning, Source, Text, ToolCall, ToolResult
 from llmstream.cli.dialects import DIALECTS, Wire, wire_of
 from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.events import (
     Event,
     Finish,
@@ -114,7 +114,7 @@ def heard(wire: Wire, turn: int) -> Message:
     name = wire.dialect.name
     encoder = wire.dialect.event_encoder(Request(model=MODELS[name], messages=(Message.user("Hi"),)))
     body = b"".join(encoder.feed(event) for event in answer(name, turn)) + encoder.close()
-    sentence = Sentence(wire.dialect.decoder(provider=wire.provider), provider=wire.provider)
+    sentence = GuardedDecoder(wire.dialect.decoder(provider=wire.provider), provider=wire.provider)
     fold = Accumulator()
     fold.feed_many(sentence.start() + sentence.feed(body) + sentence.close())
     assert sentence.error is None

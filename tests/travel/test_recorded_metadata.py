@@ -15,7 +15,7 @@ import pytest
 
 from llmstream.accumulate import Accumulator
 from llmstream.chats import Chat, Message, ToolResult
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.framing.aws_event_stream import encode_message
 from llmstream.providers.registry import all_providers, find_provider
 from llmstream.request import Request, ToolSpec
@@ -41,7 +41,7 @@ def answer_of(provider: str, path: Path) -> Message:
     body = path.read_bytes()
     if path.name.endswith(".wire.jsonl"):
         body = b"".join(_frame(json.loads(line)) for line in path.read_text("utf-8").splitlines())
-    sentence = Sentence(dialect.decoder(provider=provider), provider=provider)
+    sentence = GuardedDecoder(dialect.decoder(provider=provider), provider=provider)
     fold = Accumulator()
     fold.feed_many(sentence.start())
     for at in range(0, len(body), 11):

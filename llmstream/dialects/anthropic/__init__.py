@@ -24,7 +24,7 @@ from llmstream.dialects.anthropic.quirks import BEDROCK_INVOKE_QUIRKS, VERTEX_QU
 from llmstream.dialects.anthropic.request import encode_request
 from llmstream.dialects.anthropic.request_reader import decode_request
 from llmstream.dialects.aws_exceptions import answer_error, encode_answer
-from llmstream.dialects.base import Encoded, Limits, OutputAbility
+from llmstream.dialects.base import Encoded, OutputAbility, StreamLimits
 from llmstream.dialects.decoder import Framing
 from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
 from llmstream.dialects.vendor_errors import vendor_error
@@ -112,7 +112,7 @@ class Anthropic(msgspec.Struct, frozen=True):
         return with_fields(http, f"{_PATH}{_COUNTING}", _COUNTED) if http.url == _PATH else None
 
     def decoder(
-        self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+        self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> AnthropicDecoder:
         """A decoder for one response body."""
         framing: Framing

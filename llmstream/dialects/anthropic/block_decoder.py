@@ -17,7 +17,7 @@ from llmstream.dialects.anthropic.blocks import (
 )
 from llmstream.dialects.anthropic.usage import count
 from llmstream.dialects.anthropic.wire import WireDelta, WireEvent, decode_event, mended
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.decoder import Framing, PayloadDecoder
 from llmstream.dialects.held_size import held_size
 from llmstream.dialects.json_text import is_json
@@ -52,7 +52,12 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
     """
 
     def __init__(
-        self, framing: Framing, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+        self,
+        framing: Framing,
+        *,
+        provider: str,
+        include_raw: bool = False,
+        limits: StreamLimits = StreamLimits(),
     ) -> None:
         super().__init__(framing, decode_event, provider=provider, include_raw=include_raw, limits=limits)
         self.open_blocks: dict[Hashable, OpenBlock] = {}

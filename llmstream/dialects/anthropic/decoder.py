@@ -8,7 +8,7 @@ from llmstream.dialects.anthropic.block_decoder import BlockDecoder
 from llmstream.dialects.anthropic.blocks import FINISH_REASONS, KEY
 from llmstream.dialects.anthropic.usage import read_usage
 from llmstream.dialects.anthropic.wire import WireDelta, WireEvent, WireMessage, encodable
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.decoder import Framing
 from llmstream.dialects.usage_counts import UsageCounts
 from llmstream.dialects.vendor_errors import error_from_value
@@ -41,7 +41,12 @@ class AnthropicDecoder(BlockDecoder):
     """
 
     def __init__(
-        self, framing: Framing, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+        self,
+        framing: Framing,
+        *,
+        provider: str,
+        include_raw: bool = False,
+        limits: StreamLimits = StreamLimits(),
     ) -> None:
         super().__init__(framing, provider=provider, include_raw=include_raw, limits=limits)
         self._message_id: str | int | None = None

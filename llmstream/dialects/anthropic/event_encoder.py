@@ -14,7 +14,7 @@ from llmstream.dialects.aws_exceptions import exception_frame
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,
-    Error,
+    ErrorEvent,
     Event,
     Finish,
     Metadata,
@@ -91,7 +91,7 @@ class AnthropicEventEncoder:
                 return self._cite(event)
             case Custom():
                 return self._custom(event)
-            case Error():
+            case ErrorEvent():
                 return self._fail(event.error)
             case Finish():
                 return self._finish(event)

@@ -12,7 +12,7 @@ import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.aws_exceptions import answer_error, encode_answer
-from llmstream.dialects.base import Encoded, Limits, OutputAbility
+from llmstream.dialects.base import Encoded, OutputAbility, StreamLimits
 from llmstream.dialects.bedrock_converse.complete_response import complete_response
 from llmstream.dialects.bedrock_converse.decoder import BedrockConverseDecoder
 from llmstream.dialects.bedrock_converse.event_encoder import BedrockConverseEventEncoder
@@ -58,7 +58,7 @@ class BedrockConverse(msgspec.Struct, frozen=True):
         return schema if thinks or can.tool_choice in ("auto", "none") else (*schema, "tool")
 
     def decoder(
-        self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+        self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> BedrockConverseDecoder:
         """A decoder for one response body."""
         return BedrockConverseDecoder(provider=provider, include_raw=include_raw, limits=limits)

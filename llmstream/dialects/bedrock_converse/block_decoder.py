@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.bedrock_converse.blocks import KEY, OpenBlock, source_of_citation
 from llmstream.dialects.bedrock_converse.wire import WireDelta, WireEvent, WireReasoning, decode_event
 from llmstream.dialects.decoder import Framing, PayloadDecoder
@@ -45,7 +45,12 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
     """
 
     def __init__(
-        self, framing: Framing, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+        self,
+        framing: Framing,
+        *,
+        provider: str,
+        include_raw: bool = False,
+        limits: StreamLimits = StreamLimits(),
     ) -> None:
         super().__init__(framing, decode_event, provider=provider, include_raw=include_raw, limits=limits)
         self.open_blocks: dict[Hashable, OpenBlock] = {}

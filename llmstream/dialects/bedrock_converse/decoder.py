@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.bedrock_converse.block_decoder import BlockDecoder
 from llmstream.dialects.bedrock_converse.blocks import FINISH_REASONS, KEY
 from llmstream.dialects.bedrock_converse.frames import ConverseFrames
@@ -33,7 +33,9 @@ class BedrockConverseDecoder(BlockDecoder):
     complete once `messageStop` came; finish waits for `metadata`, which usually follows it.
     """
 
-    def __init__(self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()) -> None:
+    def __init__(
+        self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
+    ) -> None:
         framing = ConverseFrames(provider=provider, max_bytes=limits.max_event_bytes)
         super().__init__(framing, provider=provider, include_raw=include_raw, limits=limits)
         self._raw_reason: str | None = None

@@ -14,7 +14,7 @@ from llmstream.dialects.bedrock_converse.frames import event_frame
 from llmstream.dialects.bedrock_converse.usage import write_usage
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
-    Error,
+    ErrorEvent,
     Event,
     File,
     Finish,
@@ -93,7 +93,7 @@ class BedrockConverseEventEncoder:
                 return self._cite(event)
             case File():
                 return self._file(event)
-            case Error():
+            case ErrorEvent():
                 return self._fail(event.error)
             case Finish():
                 return self._finish(event)

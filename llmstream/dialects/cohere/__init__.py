@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.dialects.base import Encoded, Limits, OutputAbility
+from llmstream.dialects.base import Encoded, OutputAbility, StreamLimits
 from llmstream.dialects.cohere.complete_response import complete_response
 from llmstream.dialects.cohere.decoder import CohereDecoder
 from llmstream.dialects.cohere.error_words import answer_id, encode_error
@@ -68,7 +68,7 @@ class Cohere(msgspec.Struct, frozen=True, kw_only=True):
         return ModelPage(HttpRequest(f"/v1/models/{quote(model, safe='')}", method="GET"), alone=True)
 
     def decoder(
-        self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+        self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> CohereDecoder:
         """A decoder for one response body."""
         return CohereDecoder(

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.cohere.finish import KEY
 from llmstream.dialects.cohere.wire import Call, Content, WireEvent, decode_event
 from llmstream.dialects.decoder import PayloadDecoder
@@ -93,7 +93,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
     """
 
     def __init__(
-        self, *, provider: str, include_raw: bool, limits: Limits, new_call_id: Callable[[], str]
+        self, *, provider: str, include_raw: bool, limits: StreamLimits, new_call_id: Callable[[], str]
     ) -> None:
         framing = SSEDecoder(limits.max_event_bytes)
         super().__init__(framing, decode_event, provider=provider, include_raw=include_raw, limits=limits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.cohere.block_decoder import BlockDecoder
 from llmstream.dialects.cohere.citations import cited
 from llmstream.dialects.cohere.finish import KEY, finish_reason, read_usage
@@ -15,7 +15,7 @@ from llmstream.dialects.tool_fragments import mint_call_id
 from llmstream.dialects.usage_counts import UsageCounts
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import IncompleteStream
-from llmstream.events import Error, Finish, Metadata, ReasoningDelta, ResponseMetadata, TextDelta, Usage
+from llmstream.events import ErrorEvent, Finish, Metadata, ReasoningDelta, ResponseMetadata, TextDelta, Usage
 from llmstream.events.base import merge_metadata
 
 __all__ = ["CohereDecoder"]
@@ -33,7 +33,7 @@ class CohereDecoder(BlockDecoder):
         *,
         provider: str,
         include_raw: bool = False,
-        limits: Limits = Limits(),
+        limits: StreamLimits = StreamLimits(),
         new_call_id: Callable[[], str] = mint_call_id,
     ) -> None:
         super().__init__(provider=provider, include_raw=include_raw, limits=limits, new_call_id=new_call_id)
@@ -165,7 +165,7 @@ class CohereDecoder(BlockDecoder):
             reason = "error"
             words = self._error or f"the vendor ended the answer with {raw!r}"
             told = {"message": words, "code": raw}
-            self.out.append(Error(error_from_value(told, provider=self.provider).info))
+            self.out.append(ErrorEvent(error_from_value(told, provider=self.provider).info))
         elif self.called and reason in ("stop", "other", "unknown"):
             reason = "tool-calls"
         self.done = True

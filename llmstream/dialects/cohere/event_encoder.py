@@ -12,7 +12,7 @@ from llmstream.dialects.logprobs import LOGPROBS
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,
-    Error,
+    ErrorEvent,
     Event,
     Finish,
     Metadata,
@@ -82,7 +82,7 @@ class CohereEventEncoder:
                 return self._cite(event)
             case ResponseMetadata():
                 return self._begin(event.id or _ANSWER_ID)
-            case Error():
+            case ErrorEvent():
                 self._error = event.error
             case Finish():
                 return self._finish(event)

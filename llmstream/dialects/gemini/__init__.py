@@ -13,7 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.dialects.base import Encoded, Limits, OutputAbility, Place
+from llmstream.dialects.base import Encoded, OutputAbility, Place, StreamLimits
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.gemini.complete_response import complete_response
 from llmstream.dialects.gemini.decoder import GeminiDecoder
@@ -101,7 +101,7 @@ class Gemini(msgspec.Struct, frozen=True):
         return HttpRequest(f"{path}:{_COUNTING}", body, http.headers)
 
     def decoder(
-        self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+        self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> GeminiDecoder:
         """A decoder for one response body: SSE, or the JSON array that comes without `alt=sse`."""
         return GeminiDecoder(

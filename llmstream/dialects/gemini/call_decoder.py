@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.decoder import Framing
 from llmstream.dialects.gemini.partial_args import ArgumentsText
@@ -96,7 +96,7 @@ class CallDecoder(LazyBlocks[Chunk]):
         *,
         provider: str,
         include_raw: bool = False,
-        limits: Limits = Limits(),
+        limits: StreamLimits = StreamLimits(),
         new_call_id: Callable[[], str] = mint_call_id,
     ) -> None:
         super().__init__(framing, decode_chunk, provider=provider, include_raw=include_raw, limits=limits)

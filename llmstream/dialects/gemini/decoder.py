@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.base import Limits, Place
+from llmstream.dialects.base import Place, StreamLimits
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.gemini.array_framing import GeminiFraming
 from llmstream.dialects.gemini.finish import CONTINUATION, finish_reason, is_block_reason
@@ -23,7 +23,7 @@ from llmstream.dialects.json_text import mended
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import LimitExceeded, LLMStreamError, ServerError
 from llmstream.events import (
-    Error,
+    ErrorEvent,
     Event,
     Finish,
     FinishReason,
@@ -47,7 +47,7 @@ _REMEMBERED: Final = (
     "token_count",
 )
 _NOT_PLAIN: Final = (msgspec.MsgspecError, ValueError, RecursionError)
-_NO_CONTENT: Final = (Raw, ResponseMetadata, Error)
+_NO_CONTENT: Final = (Raw, ResponseMetadata, ErrorEvent)
 _UNKNOWN: Final = Part()
 _SILENT: Final = (_UNKNOWN, Part(text=""))
 
@@ -66,7 +66,7 @@ class GeminiDecoder(PartDecoder):
         *,
         provider: str,
         include_raw: bool = False,
-        limits: Limits = Limits(),
+        limits: StreamLimits = StreamLimits(),
         new_call_id: Callable[[], str] = mint_call_id,
     ) -> None:
         super().__init__(
@@ -188,7 +188,7 @@ class GeminiDecoder(PartDecoder):
         if self.client_called and reason in ("stop", "other", "unknown"):
             reason = "tool-calls"
         if reason == "error":
-            self.out.append(Error(self._what_failed().info))
+            self.out.append(ErrorEvent(self._what_failed().info))
         self.done = True
         self.out.append(Finish(reason, self.usage, self._blocked or self._raw_reason, self._said()))
 

@@ -19,7 +19,7 @@ from llmstream.dialects.json_text import object_text
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,
-    Error,
+    ErrorEvent,
     Event,
     File,
     Finish,
@@ -103,7 +103,7 @@ class GeminiEventEncoder:
                 status = (event.provider_metadata or {}).get(KEY, {}).get("model_status")
                 if status is not None:
                     return self._write(self._named({"modelStatus": status}))
-            case Error(error=info):
+            case ErrorEvent(error=info):
                 return self._fail(info)
             case Finish():
                 return self._finish(event)

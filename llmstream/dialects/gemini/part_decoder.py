@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.decoder import Framing
 from llmstream.dialects.gemini.call_decoder import CallDecoder
@@ -91,7 +91,7 @@ class PartDecoder(CallDecoder):
         *,
         provider: str,
         include_raw: bool = False,
-        limits: Limits = Limits(),
+        limits: StreamLimits = StreamLimits(),
         new_call_id: Callable[[], str] = mint_call_id,
     ) -> None:
         super().__init__(

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.dialects.base import Encoded, Limits, Place
+from llmstream.dialects.base import Encoded, Place, StreamLimits
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.gemini_interactions.complete_response import complete_response
 from llmstream.dialects.gemini_interactions.decoder import InteractionsDecoder
@@ -70,7 +70,7 @@ class GeminiInteractions(msgspec.Struct, frozen=True):
         return ModelPage(HttpRequest(f"/models/{quote(model, safe='')}", method="GET"), alone=True)
 
     def decoder(
-        self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+        self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> InteractionsDecoder:
         """A decoder for one response body."""
         return InteractionsDecoder(

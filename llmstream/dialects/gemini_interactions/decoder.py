@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.base import Limits, Place
+from llmstream.dialects.base import Place, StreamLimits
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.gemini_interactions.step_decoder import StepDecoder
 from llmstream.dialects.gemini_interactions.steps import (
@@ -25,7 +25,7 @@ from llmstream.dialects.held_size import held_size
 from llmstream.dialects.json_text import is_json, mended
 from llmstream.dialects.usage_counts import UsageCounts
 from llmstream.errors import LLMStreamError, ProviderError
-from llmstream.events import Error, Finish, FinishReason, Metadata, ResponseMetadata, Usage
+from llmstream.events import ErrorEvent, Finish, FinishReason, Metadata, ResponseMetadata, Usage
 from llmstream.framing.sse import SSEDecoder
 
 __all__ = ["InteractionsDecoder"]
@@ -57,7 +57,7 @@ class InteractionsDecoder(StepDecoder):
         *,
         provider: str,
         include_raw: bool = False,
-        limits: Limits = Limits(),
+        limits: StreamLimits = StreamLimits(),
         new_call_id: Callable[[], str] = mint_call_id,
     ) -> None:
         super().__init__(provider=provider, include_raw=include_raw, limits=limits, new_call_id=new_call_id)
@@ -196,7 +196,7 @@ class InteractionsDecoder(StepDecoder):
         if self.client_called and reason in ("stop", "other"):
             reason = "tool-calls"
         if reason == "error":
-            self.out.append(Error(self._failure().info))
+            self.out.append(ErrorEvent(self._failure().info))
         self.complete = self.done = True
         self.out.append(Finish(reason, self.usage, self._status, self._said()))
 

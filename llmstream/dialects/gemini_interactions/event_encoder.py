@@ -20,7 +20,7 @@ from llmstream.dialects.json_text import object_text
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,
-    Error,
+    ErrorEvent,
     Event,
     File,
     Finish,
@@ -143,7 +143,7 @@ class InteractionsEventEncoder:
                 return self._content({"type": kind.removeprefix(CONTENT), **_told(event.provider_metadata)})
             case Custom(kind=kind) if kind.startswith(f"{KEY}."):
                 return self._whole({"type": kind.removeprefix(f"{KEY}."), **_told(event.provider_metadata)})
-            case Error():
+            case ErrorEvent():
                 return self._fail(event.error)
             case Finish():
                 return self._finish(event)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.gemini_interactions.steps import (
@@ -69,7 +69,7 @@ class StepDecoder(PayloadDecoder[WireEvent]):
         *,
         provider: str,
         include_raw: bool = False,
-        limits: Limits = Limits(),
+        limits: StreamLimits = StreamLimits(),
         new_call_id: Callable[[], str] = mint_call_id,
     ) -> None:
         super().__init__(

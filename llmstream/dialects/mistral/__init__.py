@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.dialects.base import Encoded, Limits
+from llmstream.dialects.base import Encoded, StreamLimits
 from llmstream.dialects.mistral.complete_response import complete_response
 from llmstream.dialects.mistral.decoder import MistralDecoder
 from llmstream.dialects.mistral.error_words import encode_error, places
@@ -67,7 +67,7 @@ class Mistral(msgspec.Struct, frozen=True, kw_only=True):
         return ModelPage(HttpRequest("/v1/models", method="GET"), alone=False)
 
     def decoder(
-        self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+        self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> MistralDecoder:
         """A decoder for one response body."""
         return MistralDecoder(

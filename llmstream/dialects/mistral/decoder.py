@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.held_size import held_size
 from llmstream.dialects.mistral.content_decoder import ContentDecoder
 from llmstream.dialects.mistral.finish import KEY, finish_reason, read_usage
@@ -21,7 +21,7 @@ from llmstream.dialects.tool_fragments import mint_call_id
 from llmstream.dialects.usage_counts import UsageCounts
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import DecodeError, IncompleteStream, LimitExceeded
-from llmstream.events import Error, Finish, Metadata, ResponseMetadata, TextDelta, Usage
+from llmstream.events import ErrorEvent, Finish, Metadata, ResponseMetadata, TextDelta, Usage
 from llmstream.events.base import merge_metadata
 from llmstream.framing.sse import SSEDecoder
 
@@ -41,7 +41,7 @@ class MistralDecoder(ContentDecoder):
         *,
         provider: str,
         include_raw: bool = False,
-        limits: Limits = Limits(),
+        limits: StreamLimits = StreamLimits(),
         new_call_id: Callable[[], str] = mint_call_id,
     ) -> None:
         framing = SSEDecoder(limits.max_event_bytes)
@@ -223,7 +223,7 @@ class MistralDecoder(ContentDecoder):
             reason = "tool-calls"
         if reason == "error":
             told = {"message": f"the vendor ended the answer with {raw!r}", "code": raw}
-            self.out.append(Error(error_from_value(told, provider=self.provider).info))
+            self.out.append(ErrorEvent(error_from_value(told, provider=self.provider).info))
         self.done = True
         said: Metadata | None = {KEY: self._beside} if self._beside else None
         if self._logprobs is not None:

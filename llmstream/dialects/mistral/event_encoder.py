@@ -13,7 +13,7 @@ from llmstream.dialects.mistral.finish import KEY, raw_reason, write_usage
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,
-    Error,
+    ErrorEvent,
     Event,
     File,
     Finish,
@@ -68,7 +68,7 @@ class MistralEventEncoder:
                 return b"" if part is None else self._delta({"content": [part]})
             case ResponseMetadata():
                 self._name(event)
-            case Error():
+            case ErrorEvent():
                 self._error = event.error
             case Finish():
                 return self._finish(event)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.dialects.base import Encoded, Limits, OutputAbility
+from llmstream.dialects.base import Encoded, OutputAbility, StreamLimits
 from llmstream.dialects.model_facts import ModelPage
 from llmstream.dialects.ollama.complete_response import complete_response
 from llmstream.dialects.ollama.decoder import OllamaDecoder
@@ -61,7 +61,7 @@ class Ollama(msgspec.Struct, frozen=True, kw_only=True):
         return ModelPage(HttpRequest("/api/tags", method="GET"), alone=False)
 
     def decoder(
-        self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+        self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> OllamaDecoder:
         """A decoder for one response body."""
         return OllamaDecoder(

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.lazy_blocks import LazyBlocks
 from llmstream.dialects.media_type import image_type
 from llmstream.dialects.ollama.wire import Call, Fragment, Line, LooseLine, decode_fragment, decode_line
@@ -68,7 +68,7 @@ class OllamaDecoder(LazyBlocks[Line]):
         provider: str,
         new_id: Callable[[], str],
         include_raw: bool = False,
-        limits: Limits = Limits(),
+        limits: StreamLimits = StreamLimits(),
     ) -> None:
         self._lines = NDJSONDecoder(max_bytes=limits.max_event_bytes)
         super().__init__(self._lines, decode_line, provider=provider, include_raw=include_raw, limits=limits)

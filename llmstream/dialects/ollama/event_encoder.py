@@ -13,7 +13,7 @@ from llmstream.dialects.ollama.decoder import FINISH_REASONS, USAGE_FIELDS
 from llmstream.dialects.ollama.wire import object_text
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
-    Error,
+    ErrorEvent,
     Event,
     File,
     Finish,
@@ -73,7 +73,7 @@ class OllamaEventEncoder:
                 return self._call(event)
             case ResponseMetadata():
                 self._introduce(event)
-            case Error(error):
+            case ErrorEvent(error):
                 self._error = error
             case Finish():
                 return self._finish(event)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.dialects.base import Encoded, Limits, OutputAbility
+from llmstream.dialects.base import Encoded, OutputAbility, StreamLimits
 from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.dialects.openai_chat.complete_response import complete_response
 from llmstream.dialects.openai_chat.decoder import OpenAIChatDecoder
@@ -79,7 +79,7 @@ class OpenAIChat(msgspec.Struct, frozen=True):
         return ModelPage(HttpRequest(path.removesuffix(_PATH) + "/models", method="GET"), alone=False)
 
     def decoder(
-        self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+        self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> OpenAIChatDecoder:
         """A decoder for one response body."""
         return OpenAIChatDecoder(

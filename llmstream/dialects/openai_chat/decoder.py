@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.openai_chat import wire
 from llmstream.dialects.openai_chat.answer_extras import AnswerExtras
 from llmstream.dialects.openai_chat.delta_reader import DeltaReader
@@ -29,7 +29,7 @@ from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import DecodeError, IncompleteStream, LLMStreamError
 from llmstream.events import (
     Custom,
-    Error,
+    ErrorEvent,
     Finish,
     Metadata,
     ReasoningDelta,
@@ -56,7 +56,7 @@ class OpenAIChatDecoder(DeltaReader):
         *,
         provider: str,
         include_raw: bool = False,
-        limits: Limits = Limits(),
+        limits: StreamLimits = StreamLimits(),
         new_call_id: Callable[[], str] = mint_call_id,
     ) -> None:
         super().__init__(
@@ -356,7 +356,7 @@ class OpenAIChatDecoder(DeltaReader):
             unified = "tool-calls"
         if unified == "error":
             told = {"message": f"the vendor ended the answer with {raw!r}", "code": raw}
-            self.out.append(Error(error_from_value(told, provider=self.provider).info))
+            self.out.append(ErrorEvent(error_from_value(told, provider=self.provider).info))
         self.out.append(Finish(unified, self.usage, raw, self._beside()))
 
     def _beside(self) -> Metadata | None:

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.lazy_blocks import LazyBlocks
 from llmstream.dialects.openai_chat import wire
 from llmstream.dialects.openai_chat.attachments import AudioFile, ExecutedTools, Sources, image_file
@@ -41,7 +41,7 @@ class DeltaReader(LazyBlocks[Chunk]):
         *,
         provider: str,
         include_raw: bool = False,
-        limits: Limits = Limits(),
+        limits: StreamLimits = StreamLimits(),
         new_call_id: Callable[[], str] = mint_call_id,
     ) -> None:
         super().__init__(

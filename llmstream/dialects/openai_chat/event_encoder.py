@@ -17,7 +17,7 @@ from llmstream.dialects.tool_fragments import plain_input
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,
-    Error,
+    ErrorEvent,
     Event,
     File,
     Finish,
@@ -92,7 +92,7 @@ class ChunkWriter:
                 return self._delta(said) if said else b""
             case Source() | File():
                 return self._beside(event)
-            case Error():
+            case ErrorEvent():
                 self._error = event.error
                 return b""
             case Finish():

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.dialects.base import Encoded, Limits, OutputAbility, Position
+from llmstream.dialects.base import Encoded, OutputAbility, Position, StreamLimits
 from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
 from llmstream.dialects.openai_answers import error_response
 from llmstream.dialects.openai_responses.complete_response import complete_response
@@ -115,7 +115,7 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
         return with_fields(http, http.url + _COUNTING, _COUNTED)
 
     def decoder(
-        self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+        self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> OpenAIResponsesDecoder:
         """A decoder for one response body."""
         return OpenAIResponsesDecoder(provider=provider, include_raw=include_raw, limits=limits)
@@ -152,7 +152,7 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
         *,
         provider: str,
         include_raw: bool = False,
-        limits: Limits = Limits(),
+        limits: StreamLimits = StreamLimits(),
         after: Position | None = None,
     ) -> FollowingResponsesDecoder:
         """A decoder of an answer in the background, over any number of bodies."""
@@ -173,7 +173,7 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
         return SocketRequest(body)
 
     def socket_decoder(
-        self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+        self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> SocketResponsesDecoder:
         """A decoder for one answer over a WebSocket, steered or not."""
         return SocketResponsesDecoder(provider=provider, include_raw=include_raw, limits=limits)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.base64_pieces import Base64Pieces
 from llmstream.dialects.json_text import mended
 from llmstream.dialects.media_type import audio_type
@@ -45,7 +45,9 @@ class OpenAIResponsesDecoder(ItemDecoder):
     with its last event, `response.completed`, `.incomplete`, `.failed` or `.cancelled`.
     """
 
-    def __init__(self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()) -> None:
+    def __init__(
+        self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
+    ) -> None:
         framing = SSEDecoder(max_bytes=limits.max_event_bytes)
         super().__init__(framing, provider=provider, include_raw=include_raw, limits=limits)
         self._named = False

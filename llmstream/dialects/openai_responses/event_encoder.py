@@ -18,7 +18,7 @@ from llmstream.dialects.openai_responses.token_usage import write_usage
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,
-    Error,
+    ErrorEvent,
     Event,
     File,
     Finish,
@@ -113,7 +113,7 @@ class ResponseWriter:
                 ):
                     return b""
                 return self._frames.whole(item, item)
-            case Error():
+            case ErrorEvent():
                 self._error = self._error or event.error
                 return b""
             case Finish():

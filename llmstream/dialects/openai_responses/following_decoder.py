@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.base import Limits, Position
+from llmstream.dialects.base import Position, StreamLimits
 from llmstream.dialects.openai_responses.decoder import OpenAIResponsesDecoder
 from llmstream.dialects.openai_responses.open_item import OpenItem, extras_of
 from llmstream.dialects.openai_responses.sources import KEY
@@ -54,7 +54,7 @@ class FollowingResponsesDecoder(OpenAIResponsesDecoder):
         *,
         provider: str,
         include_raw: bool = False,
-        limits: Limits = Limits(),
+        limits: StreamLimits = StreamLimits(),
         after: Position | None = None,
     ) -> None:
         super().__init__(provider=provider, include_raw=include_raw, limits=limits)

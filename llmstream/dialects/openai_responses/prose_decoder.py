@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.decoder import Framing, PayloadDecoder
 from llmstream.dialects.held_size import held_size
 from llmstream.dialects.openai_responses.open_item import OpenItem, Slot, extras_of
@@ -37,7 +37,12 @@ class ProseDecoder(PayloadDecoder[WireEvent]):
     """
 
     def __init__(
-        self, framing: Framing, *, provider: str, include_raw: bool = False, limits: Limits = Limits()
+        self,
+        framing: Framing,
+        *,
+        provider: str,
+        include_raw: bool = False,
+        limits: StreamLimits = StreamLimits(),
     ) -> None:
         super().__init__(framing, events, provider=provider, include_raw=include_raw, limits=limits)
         self.items: dict[Any, OpenItem] = {}

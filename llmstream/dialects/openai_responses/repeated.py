@@ -14,7 +14,7 @@ from llmstream.chats.message import Message
 from llmstream.chats.role import Role
 from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.request import encode_request
-from llmstream.errors import RequestError
+from llmstream.errors import CallerError
 from llmstream.request import Request
 
 __all__ = ["repeated_settings"]
@@ -57,7 +57,7 @@ def repeated_settings(request: Request, quirks: Quirks, *, provider: str) -> dic
     try:
         short = msgspec.structs.replace(request, messages=(*leading, _PROMPT))
         body = encode_request(short, quirks, provider=provider).http.json()
-    except RequestError:  # a request that did not come over this wire
+    except CallerError:  # a request that did not come over this wire
         return {}
     out = {name: body[name] for name in _SETTINGS if body.get(name) is not None}
     out |= {name: body[name] for name in _INSIDE if isinstance(body.get(name), dict)}

@@ -23,7 +23,7 @@ from llmstream.dialects.openai_responses.request import (
 )
 from llmstream.dialects.openai_responses.tools_reader import read_tool_choice, read_tools
 from llmstream.dialects.openai_schema import strict_problem
-from llmstream.errors import RequestError
+from llmstream.errors import CallerError
 from llmstream.exchange import HttpRequest
 from llmstream.model_rules.gpt import GPT
 from llmstream.request import (
@@ -93,7 +93,7 @@ def _difference(body: dict[str, Any], request: Request, quirks: Quirks, key: str
     known = msgspec.structs.replace(request, provider_options={key: shaping})
     try:
         sent = encode_request(known, quirks, provider=key).http.json()
-    except RequestError as error:  # what the client sent, we could not
+    except CallerError as error:  # what the client sent, we could not
         raise refused(error.message) from None
     out: dict[str, Any] = dict(shaping)
     for name in [*wanted, *(name for name in sent if name not in wanted)]:

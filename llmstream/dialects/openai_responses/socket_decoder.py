@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.openai_responses.decoder import OpenAIResponsesDecoder
 from llmstream.dialects.openai_responses.finish import TERMINAL
 from llmstream.dialects.openai_responses.steering import Steerings, Submission, steering_event
@@ -39,7 +39,9 @@ class SocketResponsesDecoder(OpenAIResponsesDecoder):
     stands where the input took effect, so that the conversation has it in its place.
     """
 
-    def __init__(self, *, provider: str, include_raw: bool = False, limits: Limits = Limits()) -> None:
+    def __init__(
+        self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
+    ) -> None:
         super().__init__(provider=provider, include_raw=include_raw, limits=limits)
         self._decode = _socket.decode
         self._type = _SocketEvent

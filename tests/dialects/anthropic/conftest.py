@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from llmstream.dialects.anthropic import Anthropic
-from llmstream.dialects.base import Limits
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.base import StreamLimits
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.events import Event
 from llmstream.grammar import check
 
@@ -26,10 +26,13 @@ def decode() -> Decode:
     """Chunks of a body to a whole sentence, which is checked against the grammar."""
 
     def run(
-        *chunks: bytes, dialect: Anthropic = Anthropic(), limits: Limits = Limits(), include_raw: bool = False
+        *chunks: bytes,
+        dialect: Anthropic = Anthropic(),
+        limits: StreamLimits = StreamLimits(),
+        include_raw: bool = False,
     ) -> list[Event]:
         decoder = dialect.decoder(provider="anthropic", limits=limits, include_raw=include_raw)
-        sentence = Sentence(decoder, provider="anthropic")
+        sentence = GuardedDecoder(decoder, provider="anthropic")
         events = sentence.start()
         for chunk in chunks:
             events = events + sentence.feed(chunk)

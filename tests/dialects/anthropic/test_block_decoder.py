@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.events import (
     Custom,
-    Error,
+    ErrorEvent,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
@@ -227,7 +227,7 @@ def test_a_call_named_like_a_block_gets_another_id(decode, stream):
 def test_a_call_without_a_name_is_invalid(decode, stream):
     events = decode(stream(*tool(0, "toolu_1", name=None), *end("tool_use")))
     assert [call.invalid for call in of(ToolCall, events)] == [True]
-    assert len(of(Error, events)) == 1
+    assert len(of(ErrorEvent, events)) == 1
 
 
 def test_a_start_sent_twice_is_one_block(decode, stream):
@@ -296,7 +296,7 @@ def test_a_second_result_of_a_call_is_a_defect(decode, stream):
     result = block(0, type="web_fetch_tool_result", tool_use_id="srvtoolu_0", content={})
     events = decode(stream(result, stop(0), {**result, "index": 1}, stop(1), *end()))
     assert len(of(ToolResult, events)) == 1
-    assert len(of(Error, events)) == 1
+    assert len(of(ErrorEvent, events)) == 1
 
 
 def test_each_hit_of_a_search_is_a_source(decode, stream):
@@ -441,18 +441,18 @@ def test_blocks_of_this_vendor_alone_are_custom(fields, decode, stream):
 def test_text_without_a_block_is_an_error_but_not_lost(decode, stream):
     events = decode(stream(delta(5, "text_delta", text="lost"), delta(5, "text_delta", text="?"), *end()))
     assert "".join(e.delta for e in of(TextDelta, events)) == "lost?"
-    assert [e.error.code for e in of(Error, events)] == ["decode-error"]
+    assert [e.error.code for e in of(ErrorEvent, events)] == ["decode-error"]
 
 
 def test_a_delta_of_another_kind_is_an_error(decode, stream):
     wire = (block(0, type="text", text=""), delta(0, "input_json_delta", partial_json="{}"), stop(0))
     events = decode(stream(*wire, *end()))
-    assert [e.error.code for e in of(Error, events)] == ["decode-error"]
+    assert [e.error.code for e in of(ErrorEvent, events)] == ["decode-error"]
 
 
 def test_a_second_stop_is_harmless(decode, stream):
     wire = (block(0, type="text", text="x"), stop(0), stop(0))
-    assert of(Error, decode(stream(*wire, *end()))) == []
+    assert of(ErrorEvent, decode(stream(*wire, *end()))) == []
 
 
 def test_text_closes_before_a_tool_input_opens(decode, stream):
@@ -466,15 +466,15 @@ def test_text_closes_before_a_tool_input_opens(decode, stream):
 
 def test_an_input_past_the_limit_ends_the_stream(decode, stream):
     wire = tool(0, "toolu_1", *["x" * 50] * 3)
-    events = decode(stream(*wire, *end("tool_use")), limits=Limits(max_tool_input_bytes=100))
-    assert [e.error.code for e in of(Error, events)] == ["limit-exceeded"]
+    events = decode(stream(*wire, *end("tool_use")), limits=StreamLimits(max_tool_input_bytes=100))
+    assert [e.error.code for e in of(ErrorEvent, events)] == ["limit-exceeded"]
     assert of(ToolCall, events) == []
 
 
 def test_too_many_blocks_end_the_stream(decode, stream):
     wire = [event for n in range(12) for event in (block(n, type="text", text=""), stop(n))]
-    events = decode(stream(*wire, *end()), limits=Limits(max_blocks=10))
-    assert [e.error.code for e in of(Error, events)] == ["limit-exceeded"]
+    events = decode(stream(*wire, *end()), limits=StreamLimits(max_blocks=10))
+    assert [e.error.code for e in of(ErrorEvent, events)] == ["limit-exceeded"]
 
 
 @pytest.mark.parametrize("citations", [7, 1.5, True, "a", {}, {"type": "char_location"}, [7, None, []]])

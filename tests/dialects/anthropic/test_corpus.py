@@ -10,7 +10,7 @@ import pytest
 
 from llmstream import events as ev
 from llmstream.dialects.anthropic import BEDROCK_INVOKE, VERTEX, Anthropic
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.exchange import HttpRequest
 from llmstream.grammar import check
 from llmstream.request import Request
@@ -45,7 +45,7 @@ def read(folder, *, at=None, until=None):
     dialect = BEDROCK_INVOKE if name == "bedrock-invoke" else Anthropic()
     body = (folder / "response.bin").read_bytes()
     body = body if until is None else body[:until]
-    reader = Sentence(dialect.decoder(provider=name), provider=name)
+    reader = GuardedDecoder(dialect.decoder(provider=name), provider=name)
     out = reader.start()
     for chunk in (body,) if at is None else (body[:at], body[at:]):
         out = out + reader.feed(chunk)
@@ -85,11 +85,11 @@ def test_broken_off_anywhere_a_recording_stays_a_sentence(folders):
 def test_written_again_a_whole_recording_reads_the_same(folders):
     for folder in folders:
         events = read(folder)
-        if any(isinstance(event, ev.Error) for event in events):
+        if any(isinstance(event, ev.ErrorEvent) for event in events):
             continue
         encoder = Anthropic().event_encoder(Request(model="m"))
         body = b"".join(encoder.feed(event) for event in events)
-        reader = Sentence(Anthropic().decoder(provider="x"), provider="x")
+        reader = GuardedDecoder(Anthropic().decoder(provider="x"), provider="x")
         assert [*reader.start(), *reader.feed(body), *reader.close()] == events, folder.name
 
 

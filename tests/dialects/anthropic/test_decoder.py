@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.dialects.base import Limits
-from llmstream.events import Error, Finish, Raw, ResponseMetadata, TextDelta, TextEnd, ToolCall, Usage
+from llmstream.dialects.base import StreamLimits
+from llmstream.events import ErrorEvent, Finish, Raw, ResponseMetadata, TextDelta, TextEnd, ToolCall, Usage
 
 
 def block(index, **fields):
@@ -35,7 +35,7 @@ CALL = (
 
 
 def errors(events):
-    return [event.error for event in events if isinstance(event, Error)]
+    return [event.error for event in events if isinstance(event, ErrorEvent)]
 
 
 def codes(events):
@@ -353,7 +353,7 @@ def test_an_unknown_event_is_one_raw_event_when_asked_for(decode, stream):
 
 def test_a_line_past_the_limit_ends_the_stream(decode, stream):
     big = stream(*TEXT[:1], delta(0, "text_delta", text="x" * 5000))
-    assert codes(decode(big, limits=Limits(max_event_bytes=1000))) == ["limit-exceeded"]
+    assert codes(decode(big, limits=StreamLimits(max_event_bytes=1000))) == ["limit-exceeded"]
 
 
 def test_halves_of_a_character_are_joined_across_frames(decode, stream):

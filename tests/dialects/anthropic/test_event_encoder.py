@@ -9,7 +9,7 @@ from llmstream.dialects.anthropic.event_encoder import AnthropicEventEncoder
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,
-    Error,
+    ErrorEvent,
     File,
     Finish,
     Raw,
@@ -141,7 +141,7 @@ def test_citations_are_told_once():
 
 def test_an_error_ends_the_writing():
     info = ErrorInfo("overloaded", "busy", True, request_id="req_1")
-    events = wire(*TEXT, Error(info), *TEXT, Finish("error"))
+    events = wire(*TEXT, ErrorEvent(info), *TEXT, Finish("error"))
     assert events[-1] == {
         "type": "error",
         "error": {"type": "overloaded_error", "message": "busy"},

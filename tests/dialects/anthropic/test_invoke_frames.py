@@ -10,7 +10,7 @@ import pytest
 from llmstream.dialects.anthropic import BEDROCK_INVOKE
 from llmstream.dialects.anthropic.invoke_frames import invoke_frame
 from llmstream.dialects.aws_exceptions import exception_frame
-from llmstream.events import Error, TextDelta
+from llmstream.events import ErrorEvent, TextDelta
 from llmstream.framing.aws_event_stream import encode_message
 
 START = {"type": "message_start", "message": {"id": "msg_1", "model": "m"}}
@@ -27,7 +27,7 @@ def frames(*events):
 
 
 def codes(events):
-    return [event.error.code for event in events if isinstance(event, Error)]
+    return [event.error.code for event in events if isinstance(event, ErrorEvent)]
 
 
 @pytest.mark.parametrize(
@@ -44,13 +44,13 @@ def codes(events):
 def test_an_exception_is_a_typed_error_after_what_came_before_it(kind, code, status, decode):
     events = decode(frames(START, *TEXT[:2]) + exception_frame(kind, "words"), dialect=BEDROCK_INVOKE)
     assert [e.delta for e in events if isinstance(e, TextDelta)] == ["Hi"]
-    (error,) = [e.error for e in events if isinstance(e, Error)]
+    (error,) = [e.error for e in events if isinstance(e, ErrorEvent)]
     assert (error.code, error.status, error.message) == (code, status, "words")
 
 
 def test_an_exception_without_json_keeps_its_words(decode):
     body = encode_message({":message-type": "error", ":error-code": "500", ":error-message": "gone"}, b"")
-    (error,) = [e.error for e in decode(body, dialect=BEDROCK_INVOKE) if isinstance(e, Error)]
+    (error,) = [e.error for e in decode(body, dialect=BEDROCK_INVOKE) if isinstance(e, ErrorEvent)]
     assert error.message == "gone"
 
 

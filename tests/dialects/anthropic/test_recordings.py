@@ -5,7 +5,7 @@ from __future__ import annotations
 from llmstream import events as ev
 from llmstream.dialects.anthropic import BEDROCK_INVOKE
 from llmstream.dialects.anthropic.invoke_frames import invoke_frame
-from llmstream.events import Error, Finish
+from llmstream.events import ErrorEvent, Finish
 
 
 def expected(recording):
@@ -47,7 +47,7 @@ def test_truncated_at_every_frame_it_is_one_error_and_one_finish(recording, deco
     for count in range(len(frames)):
         events = decode(*frames[:count])
         complete = any(is_stop_reason(frame) for frame in frames[:count])
-        errors = [event.error.code for event in events if isinstance(event, Error)]
+        errors = [event.error.code for event in events if isinstance(event, ErrorEvent)]
         assert errors == ([] if complete else ["incomplete-stream"]), count
         assert [isinstance(event, Finish) for event in events].count(True) == 1
 

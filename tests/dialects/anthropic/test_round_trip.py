@@ -10,7 +10,7 @@ from llmstream import events as ev
 from llmstream.chats import content as c
 from llmstream.chats.message import Message
 from llmstream.dialects.anthropic import BEDROCK_INVOKE, VERTEX, Anthropic
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.grammar import check
 from llmstream.request import (
     NamedTool,
@@ -129,7 +129,7 @@ def test_a_written_stream_reads_the_same_at_any_cut(sentence, place, dialect):
     encoder = dialect.event_encoder(Request(model="m"))
     body = b"".join(encoder.feed(event) for event in sentence) + encoder.close()
     cut = place % (len(body) + 1)
-    reader = Sentence(dialect.decoder(provider="anthropic"), provider="anthropic")
+    reader = GuardedDecoder(dialect.decoder(provider="anthropic"), provider="anthropic")
     read = [*reader.start(), *reader.feed(body[:cut]), *reader.feed(body[cut:]), *reader.close()]
     assert read == sentence
 
@@ -140,7 +140,7 @@ def test_a_stream_cut_short_stays_a_sentence(sentence, place):
     dialect = Anthropic()
     encoder = dialect.event_encoder(Request(model="m"))
     body = b"".join(encoder.feed(event) for event in sentence)
-    reader = Sentence(dialect.decoder(provider="anthropic"), provider="anthropic")
+    reader = GuardedDecoder(dialect.decoder(provider="anthropic"), provider="anthropic")
     read = [*reader.start(), *reader.feed(body[: place % (len(body) + 1)]), *reader.close()]
     assert check(read) == []
     assert isinstance(read[-1], ev.Finish)
@@ -150,7 +150,7 @@ def test_a_stream_cut_short_stays_a_sentence(sentence, place):
 @given(st.lists(st.binary(max_size=40), max_size=8))
 def test_any_bytes_are_a_sentence(chunks):
     for dialect in (Anthropic(), BEDROCK_INVOKE):
-        reader = Sentence(dialect.decoder(provider="anthropic"), provider="anthropic")
+        reader = GuardedDecoder(dialect.decoder(provider="anthropic"), provider="anthropic")
         read = reader.start()
         for chunk in chunks:
             read = read + reader.feed(b"data: " + chunk + b"\n\n")
@@ -191,7 +191,7 @@ def test_any_bytes_are_a_sentence(chunks):
     )
 )
 def test_any_shapes_are_a_sentence(wire):
-    reader = Sentence(Anthropic().decoder(provider="anthropic"), provider="anthropic")
+    reader = GuardedDecoder(Anthropic().decoder(provider="anthropic"), provider="anthropic")
     read = reader.start()
     for event in wire:
         read = read + reader.feed(b"data: " + msgspec.json.encode(event) + b"\n\n")

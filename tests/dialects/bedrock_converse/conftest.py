@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.bedrock_converse import BedrockConverse
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.events import Event
 from llmstream.framing.aws_event_stream import encode_message
 from llmstream.grammar import check
@@ -27,9 +27,9 @@ Frames = Callable[..., list[bytes]]
 def decode() -> Decode:
     """Chunks of a body to a whole sentence, which is checked against the grammar."""
 
-    def run(*chunks: bytes, limits: Limits = Limits(), include_raw: bool = False) -> list[Event]:
+    def run(*chunks: bytes, limits: StreamLimits = StreamLimits(), include_raw: bool = False) -> list[Event]:
         decoder = BedrockConverse().decoder(provider="bedrock", limits=limits, include_raw=include_raw)
-        sentence = Sentence(decoder, provider="bedrock")
+        sentence = GuardedDecoder(decoder, provider="bedrock")
         events = sentence.start()
         for chunk in chunks:
             events = events + sentence.feed(chunk)

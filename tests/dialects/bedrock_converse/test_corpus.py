@@ -11,7 +11,7 @@ import pytest
 
 from llmstream import events as ev
 from llmstream.dialects.bedrock_converse import BedrockConverse
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.exchange import HttpRequest
 from llmstream.grammar import check
 from llmstream.request import Request
@@ -40,7 +40,7 @@ def folders(shared_dir):
 
 def read(body, *, at=None):
     """The sentence of a body, cut in two at a place."""
-    reader = Sentence(BedrockConverse().decoder(provider="bedrock"), provider="bedrock")
+    reader = GuardedDecoder(BedrockConverse().decoder(provider="bedrock"), provider="bedrock")
     out = reader.start()
     for chunk in (body,) if at is None else (body[:at], body[at:]):
         out = out + reader.feed(chunk)
@@ -73,7 +73,7 @@ def test_at_any_cut_a_recording_reads_the_same_and_broken_off_it_stays_a_sentenc
 def test_written_again_a_whole_recording_reads_the_same(folders):
     for folder in folders:
         events = read((folder / "response.bin").read_bytes())
-        if any(isinstance(event, ev.Error) for event in events):
+        if any(isinstance(event, ev.ErrorEvent) for event in events):
             continue
         encoder = BedrockConverse().event_encoder(Request(model="m"))
         again = read(b"".join(encoder.feed(event) for event in events))
@@ -130,7 +130,7 @@ def test_recorded_refusals_are_typed(shared_dir, compare):
         body = (path.parent / "response.bin").read_bytes()
         headers = {"content-type": meta["content_type"], **meta["headers"]}
         error = BedrockConverse().decode_error(meta["status"], headers, body, provider="bedrock")
-        events = [ev.StreamStart(), ev.Error(error.info), ev.Finish("error")]
+        events = [ev.StreamStart(), ev.ErrorEvent(error.info), ev.Finish("error")]
         assert compare.compare_case([json.loads(ev.encode(e)) for e in events], path.parent) == [], path
         assert error.message == json.loads(body)["message"]
         assert error.request_id == meta["headers"].get("x-amzn-requestid")

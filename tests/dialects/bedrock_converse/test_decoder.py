@@ -7,7 +7,7 @@ import json
 import pytest
 
 from llmstream import events as ev
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.framing.aws_event_stream import encode_message
 
 BEGIN = {"messageStart": {"role": "assistant"}}
@@ -53,7 +53,7 @@ def only(events, kind):
 
 
 def codes(events):
-    return [event.error.code for event in only(events, ev.Error)]
+    return [event.error.code for event in only(events, ev.ErrorEvent)]
 
 
 # blocks
@@ -247,13 +247,13 @@ def test_what_came_of_a_failed_image_is_kept(read):
     piece = delta(0, image={"source": {"bytes": "YQ=="}, "error": {"message": "blocked"}})
     events = read(start(0, image={"format": "png"}), piece, end(0), STOP, LAST)
     assert only(events, ev.File) == [ev.File("image/png", b"a")]
-    assert "blocked" in only(events, ev.Error)[0].error.message
+    assert "blocked" in only(events, ev.ErrorEvent)[0].error.message
 
 
 def test_an_image_that_could_not_be_made_is_told(read):
     piece = delta(0, image={"error": {"message": "blocked"}})
     events = read(start(0, image={"format": "png"}), piece, end(0), STOP, LAST)
-    assert "blocked" in only(events, ev.Error)[0].error.message
+    assert "blocked" in only(events, ev.ErrorEvent)[0].error.message
     assert events[-1].finish_reason == "stop"
 
 
@@ -335,7 +335,7 @@ def test_an_exception_is_typed_wherever_it_comes(name, code, status, retryable, 
     before = [BEGIN, delta(0, text="Hi")] if shown else []
     events = read(*before, {name: {"message": "words"}}, delta(0, text="never"))
     assert [e.delta for e in only(events, ev.TextDelta)] == (["Hi"] if shown else [])
-    (error,) = [e.error for e in only(events, ev.Error)]
+    (error,) = [e.error for e in only(events, ev.ErrorEvent)]
     assert (error.code, error.status, error.retryable) == (code, status, retryable)
     assert (error.message, error.reason) == ("words", name)
     assert events[-1].finish_reason == "error"
@@ -343,13 +343,13 @@ def test_an_exception_is_typed_wherever_it_comes(name, code, status, retryable, 
 
 def test_an_error_message_without_a_body_is_typed(decode, frames):
     headers = {":message-type": "error", ":error-code": "ThrottlingException", ":error-message": "slow down"}
-    (error,) = [e.error for e in only(decode(encode_message(headers, b"")), ev.Error)]
+    (error,) = [e.error for e in only(decode(encode_message(headers, b"")), ev.ErrorEvent)]
     assert (error.code, error.status, error.message) == ("rate-limited", 429, "slow down")
 
 
 def test_an_exception_that_is_sent_as_an_event_is_one(decode):
     headers = {":message-type": "event", ":event-type": "throttlingException"}
-    (error,) = [e.error for e in only(decode(encode_message(headers, b'{"message":"x"}')), ev.Error)]
+    (error,) = [e.error for e in only(decode(encode_message(headers, b'{"message":"x"}')), ev.ErrorEvent)]
     assert error.code == "rate-limited"
 
 
@@ -419,16 +419,16 @@ def test_a_character_in_two_halves_is_joined(decode, frames):
 
 def test_too_many_blocks_end_the_stream(read):
     wire = [delta(number, text="x") for number in range(4)]
-    assert codes(read(*wire, STOP, LAST, limits=Limits(max_blocks=3))) == ["limit-exceeded"]
+    assert codes(read(*wire, STOP, LAST, limits=StreamLimits(max_blocks=3))) == ["limit-exceeded"]
 
 
 def test_a_long_tool_input_ends_the_stream(read):
-    events = read(call(0), tool_input(0, "x" * 50), limits=Limits(max_tool_input_bytes=20))
+    events = read(call(0), tool_input(0, "x" * 50), limits=StreamLimits(max_tool_input_bytes=20))
     assert codes(events) == ["limit-exceeded"]
 
 
 def test_a_long_result_or_image_ends_the_stream(read):
-    limits = Limits(max_event_bytes=300)
+    limits = StreamLimits(max_event_bytes=300)
     piece = delta(0, toolResult=[{"text": "x" * 200}])
     assert codes(read(start(0, toolResult={"toolUseId": "a"}), piece, piece, limits=limits)) == [
         "limit-exceeded"
@@ -438,7 +438,9 @@ def test_a_long_result_or_image_ends_the_stream(read):
 
 
 def test_a_long_frame_ends_the_stream(read):
-    assert codes(read(delta(0, text="x" * 500), limits=Limits(max_event_bytes=100))) == ["limit-exceeded"]
+    assert codes(read(delta(0, text="x" * 500), limits=StreamLimits(max_event_bytes=100))) == [
+        "limit-exceeded"
+    ]
 
 
 def test_bytes_of_another_kind_are_no_event_stream(decode):

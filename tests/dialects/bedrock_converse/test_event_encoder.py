@@ -74,7 +74,7 @@ def test_counts_of_other_vendors_are_split_as_the_wire_splits_them():
 
 def test_an_error_is_an_exception_and_nothing_follows():
     info = ErrorInfo("rate-limited", "slow", True, status=429)
-    assert frames(ev.Error(info), ev.TextStart("0"), ev.Finish("error")) == [
+    assert frames(ev.ErrorEvent(info), ev.TextStart("0"), ev.Finish("error")) == [
         ("throttlingException", {"message": "slow"})
     ]
     assert [name for name, _ in frames(ev.Finish("error"))] == ["internalServerException"]

@@ -6,7 +6,7 @@ import random
 
 from llmstream import events as ev
 from llmstream.dialects.bedrock_converse import BedrockConverse
-from llmstream.events import Error, Finish, Source
+from llmstream.events import ErrorEvent, Finish, Source
 from llmstream.request import Request
 
 
@@ -38,7 +38,7 @@ def test_truncated_at_every_frame_it_is_one_error_and_one_finish(recording, deco
     for count in range(len(recording.frames)):
         events = decode(*recording.frames[:count])
         complete = any("messageStop" in event for event in recording.wire[:count])
-        errors = [event.error.code for event in events if isinstance(event, Error)]
+        errors = [event.error.code for event in events if isinstance(event, ErrorEvent)]
         assert errors == ([] if complete else ["incomplete-stream"]), count
         assert [isinstance(event, Finish) for event in events].count(True) == 1
 
@@ -49,7 +49,7 @@ def test_truncated_inside_every_frame_it_is_incomplete(recording, decode):
     for count in range(stop + 1):
         frame = recording.frames[count]
         events = decode(*recording.frames[:count], frame[: place.randrange(1, len(frame))])
-        assert [e.error.code for e in events if isinstance(e, Error)] == ["incomplete-stream"], count
+        assert [e.error.code for e in events if isinstance(e, ErrorEvent)] == ["incomplete-stream"], count
 
 
 def test_truncated_at_every_byte_it_stays_a_sentence(recording, decode):
@@ -65,8 +65,8 @@ def test_a_flipped_bit_never_gives_other_events_without_an_error(recording, deco
         damaged = bytearray(recording.body)
         damaged[at] ^= bit
         events = decode(bytes(damaged))
-        assert any(isinstance(event, Error) for event in events), (at, bit)
-        kept = events[: next(i for i, event in enumerate(events) if isinstance(event, Error))]
+        assert any(isinstance(event, ErrorEvent) for event in events), (at, bit)
+        kept = events[: next(i for i, event in enumerate(events) if isinstance(event, ErrorEvent))]
         closed = without_sources(event for event in kept if not getattr(event, "incomplete", False))
         assert closed == without_sources(wanted)[: len(closed)]
 

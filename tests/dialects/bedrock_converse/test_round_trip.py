@@ -13,7 +13,7 @@ from llmstream.chats import content as c
 from llmstream.chats.message import Message
 from llmstream.dialects.bedrock_converse import BedrockConverse
 from llmstream.dialects.bedrock_converse.frames import event_frame
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.grammar import check
 from llmstream.request import (
     NamedTool,
@@ -45,7 +45,7 @@ def meta(**fields):
 
 
 def read(*chunks):
-    reader = Sentence(DIALECT.decoder(provider="bedrock"), provider="bedrock")
+    reader = GuardedDecoder(DIALECT.decoder(provider="bedrock"), provider="bedrock")
     out = reader.start()
     for chunk in chunks:
         out = out + reader.feed(chunk)
@@ -171,7 +171,7 @@ def test_a_damaged_stream_is_never_another_answer(sentence, place, bit):
     body[place % len(body)] ^= 1 << bit
     events = read(bytes(body))
     assert check(events) == []
-    assert any(isinstance(event, ev.Error) for event in events)
+    assert any(isinstance(event, ev.ErrorEvent) for event in events)
 
 
 @FAST

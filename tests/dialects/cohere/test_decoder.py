@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from llmstream import events as ev
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.events import (
     Custom,
-    Error,
+    ErrorEvent,
     Finish,
     Raw,
     ReasoningDelta,
@@ -83,7 +83,7 @@ def text(events):
 
 
 def errors(events):
-    return [event.error.code for event in of(events, Error)]
+    return [event.error.code for event in of(events, ErrorEvent)]
 
 
 # blocks
@@ -360,13 +360,13 @@ def test_finish_reasons(decode, stream, raw, meant):
 @pytest.mark.parametrize(("raw", "status"), [("ERROR", 500), ("TIMEOUT", 504)])
 def test_a_failed_answer_is_an_error_in_the_vendors_words(decode, stream, raw, status):
     events = decode(stream(opens("text"), says("x"), ends(raw, error="out of memory"), end=None))
-    (error,) = of(events, Error)
+    (error,) = of(events, ErrorEvent)
     assert (error.error.message, error.error.status, error.error.retryable) == ("out of memory", status, True)
     assert (events[-1].finish_reason, events[-1].raw_finish_reason) == ("error", raw)
 
 
 def test_a_failed_answer_without_words_is_an_error_too(decode, stream):
-    (error,) = of(decode(stream(end="ERROR")), Error)
+    (error,) = of(decode(stream(end="ERROR")), ErrorEvent)
     assert "'ERROR'" in error.error.message
 
 
@@ -441,7 +441,7 @@ def test_finish_waits_for_done(decode, stream):
 
 def test_an_error_in_place_of_an_event_ends_the_stream(decode, stream):
     events = decode(stream(says("a"), {"id": "r", "message": "too many requests, rate_limit hit"}))
-    (error,) = of(events, Error)
+    (error,) = of(events, ErrorEvent)
     assert (error.error.code, error.error.status) == ("rate-limited", 429)
     assert text(events) == "a"
 
@@ -491,10 +491,10 @@ def test_odd_indices_do_no_harm(decode, stream, index):
 
 def test_an_oversized_input_ends_the_stream(decode, stream):
     body = stream(call(), more('{"x":"'), more("y" * 100), over())
-    events = decode(body, limits=Limits(max_tool_input_bytes=50))
+    events = decode(body, limits=StreamLimits(max_tool_input_bytes=50))
     assert (errors(events), calls(events)) == (["limit-exceeded"], [])
 
 
 def test_too_many_blocks_end_the_stream(decode, stream):
     many = [event for n in range(20) for event in (opens("text", n), says("x", n), closes(n))]
-    assert errors(decode(stream(*many), limits=Limits(max_blocks=10))) == ["limit-exceeded"]
+    assert errors(decode(stream(*many), limits=StreamLimits(max_blocks=10))) == ["limit-exceeded"]

@@ -130,9 +130,9 @@ def test_an_error_ends_the_answer_in_its_words(decode):
         ev.TextStart("0"),
         ev.TextDelta("x", "0"),
         ev.TextEnd("0", incomplete=True),
-        ev.Error(RateLimited("slow down", status=429).info),
+        ev.ErrorEvent(RateLimited("slow down", status=429).info),
         ev.Finish("error"),
     )
-    (error,) = [event.error for event in decode(body) if isinstance(event, ev.Error)]
+    (error,) = [event.error for event in decode(body) if isinstance(event, ev.ErrorEvent)]
     assert error.message == "slow down"
     assert decode(written(ev.Finish("error")))[-1].finish_reason == "error"

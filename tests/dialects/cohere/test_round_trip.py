@@ -10,7 +10,7 @@ from llmstream import events as ev
 from llmstream.chats import content as c
 from llmstream.chats.message import Message
 from llmstream.dialects.cohere import Cohere
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.grammar import check
 from llmstream.request import ReasoningOptions, Request, ResponseFormat, Settings, ToolSpec
 
@@ -85,7 +85,7 @@ def test_a_written_stream_reads_the_same_at_any_cut(sentence, place):
     encoder = Cohere().event_encoder(Request(model="m"))
     body = b"".join(encoder.feed(event) for event in sentence) + encoder.close()
     cut = place % (len(body) + 1)
-    reader = Sentence(Cohere().decoder(provider="cohere"), provider="cohere")
+    reader = GuardedDecoder(Cohere().decoder(provider="cohere"), provider="cohere")
     read = [*reader.start(), *reader.feed(body[:cut]), *reader.feed(body[cut:]), *reader.close()]
     assert read == sentence
 
@@ -95,7 +95,7 @@ def test_a_written_stream_reads_the_same_at_any_cut(sentence, place):
 def test_a_stream_cut_short_stays_a_sentence(sentence, place):
     encoder = Cohere().event_encoder(Request(model="m"))
     body = b"".join(encoder.feed(event) for event in sentence)
-    reader = Sentence(Cohere().decoder(provider="cohere"), provider="cohere")
+    reader = GuardedDecoder(Cohere().decoder(provider="cohere"), provider="cohere")
     read = [*reader.start(), *reader.feed(body[: place % (len(body) + 1)]), *reader.close()]
     assert check(read) == []
     assert isinstance(read[-1], ev.Finish)
@@ -147,7 +147,7 @@ wire_events = st.fixed_dictionaries(
 @FAST
 @given(st.lists(wire_events, max_size=10))
 def test_any_shapes_are_a_sentence(wire):
-    reader = Sentence(Cohere().decoder(provider="cohere"), provider="cohere")
+    reader = GuardedDecoder(Cohere().decoder(provider="cohere"), provider="cohere")
     read = reader.start()
     for event in wire:
         read = read + reader.feed(b"data: " + msgspec.json.encode(event) + b"\n\n")
@@ -159,7 +159,7 @@ def test_any_shapes_are_a_sentence(wire):
 @FAST
 @given(st.lists(st.binary(max_size=40), max_size=8))
 def test_any_bytes_are_a_sentence(bodies):
-    reader = Sentence(Cohere().decoder(provider="cohere"), provider="cohere")
+    reader = GuardedDecoder(Cohere().decoder(provider="cohere"), provider="cohere")
     read = reader.start()
     for body in bodies:
         read = read + reader.feed(b"data: " + body + b"\n\n")

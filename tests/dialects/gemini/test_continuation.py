@@ -10,10 +10,10 @@ from llmstream import grammar
 from llmstream.chats.message import Message
 from llmstream.dialects.base import Place
 from llmstream.dialects.gemini import VERTEX, Gemini
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.errors import Overloaded
 from llmstream.events import (
-    Error,
+    ErrorEvent,
     Finish,
     ReasoningDelta,
     ReasoningEnd,
@@ -46,7 +46,7 @@ def cut(wire, *parts, token=TOKEN, **fields):
 def sentence():
     numbers = itertools.count(1)
     dialect = Gemini(new_call_id=lambda: f"made-{next(numbers)}")
-    return Sentence(dialect.decoder(provider="google"), provider="google")
+    return GuardedDecoder(dialect.decoder(provider="google"), provider="google")
 
 
 def read(*bodies, cuts=()):
@@ -231,7 +231,7 @@ def test_a_response_that_fails_after_content_is_the_end(wire, two) -> None:
         None,
         {"google": {"continuations": 1, "continuation_token": TOKEN}},
     )
-    assert [type(e) for e in events[-3:]] == [TextEnd, Error, Finish]
+    assert [type(e) for e in events[-3:]] == [TextEnd, ErrorEvent, Finish]
 
 
 def test_a_refusal_that_will_not_pass_is_the_end(wire, two) -> None:

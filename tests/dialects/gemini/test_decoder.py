@@ -7,7 +7,7 @@ import datetime
 import pytest
 
 from llmstream import errors
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.gemini.finish import FINISH_REASONS
 from llmstream.events import Finish, Raw, ResponseMetadata, Source, Usage
 
@@ -253,13 +253,13 @@ def test_raw_events_when_asked_for(wire):
 
 
 def test_an_event_past_the_cap_ends_the_stream(wire):
-    answer = wire.answer("x" * 500, limits=Limits(max_event_bytes=200))
+    answer = wire.answer("x" * 500, limits=StreamLimits(max_event_bytes=200))
     assert answer.errors == ["limit-exceeded"]
 
 
 def test_too_many_blocks_end_the_stream(wire):
     parts = [{"text": str(n), "thought": n % 2 == 0} for n in range(30)]
-    assert wire.answer(wire.chunk(*parts, finish="STOP"), limits=Limits(max_blocks=10)).errors == [
+    assert wire.answer(wire.chunk(*parts, finish="STOP"), limits=StreamLimits(max_blocks=10)).errors == [
         "limit-exceeded"
     ]
 

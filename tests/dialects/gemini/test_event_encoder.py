@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from llmstream import grammar
 from llmstream.dialects.gemini import VERTEX, Gemini
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,
-    Error,
+    ErrorEvent,
     File,
     Finish,
     ReasoningDelta,
@@ -61,7 +61,7 @@ def parts(*events, dialect=Gemini()):
 
 
 def read(body, cuts=(), dialect=Gemini()):
-    sentence = Sentence(dialect.decoder(provider="google"), provider="google")
+    sentence = GuardedDecoder(dialect.decoder(provider="google"), provider="google")
     events = sentence.start()
     edges = [0, *sorted(cut % (len(body) + 1) for cut in cuts), len(body)]
     for start, end in itertools.pairwise(edges):
@@ -178,7 +178,7 @@ def test_files_and_sources():
 
 def test_an_error_ends_the_stream():
     info = ErrorInfo("rate-limited", "slow down", True, retry_after_s=3.0)
-    assert chunks(Error(info), TextDelta("a", "0"), Finish("error")) == [
+    assert chunks(ErrorEvent(info), TextDelta("a", "0"), Finish("error")) == [
         {
             "error": {
                 "code": 429,

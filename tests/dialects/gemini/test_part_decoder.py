@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llmstream.accumulate import Accumulator
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.events import (
     Custom,
     File,
@@ -220,7 +220,7 @@ def test_values_without_a_call_are_an_error_and_a_lone_end_is_not(wire):
 
 
 def test_an_input_past_the_cap_ends_the_stream(wire):
-    limits = Limits(max_tool_input_bytes=50)
+    limits = StreamLimits(max_tool_input_bytes=50)
     answer = wire.answer(wire.chunk(call(args={"a": "x" * 100}), finish="STOP"), limits=limits)
     assert answer.errors == ["limit-exceeded"]
     assert answer.calls == []

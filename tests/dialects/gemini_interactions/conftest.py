@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from llmstream import grammar
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.gemini_interactions import GeminiInteractions
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.events import (
-    Error,
+    ErrorEvent,
     Event,
     Finish,
     ReasoningDelta,
@@ -55,7 +55,7 @@ class Answer:
 
     @property
     def errors(self) -> list[str]:
-        return [event.error.code for event in self.of(Error)]
+        return [event.error.code for event in self.of(ErrorEvent)]
 
 
 class Wire:
@@ -91,13 +91,18 @@ class Wire:
         return b"".join(out)
 
     def read(
-        self, body: bytes, *, cuts: Iterable[int] = (), limits: Limits = Limits(), include_raw: bool = False
+        self,
+        body: bytes,
+        *,
+        cuts: Iterable[int] = (),
+        limits: StreamLimits = StreamLimits(),
+        include_raw: bool = False,
     ) -> Answer:
         """The whole sentence, which has to be one."""
         numbers = itertools.count(1)
         dialect = GeminiInteractions(lambda: f"made-{next(numbers)}")
         decoder = dialect.decoder(provider="google", limits=limits, include_raw=include_raw)
-        sentence = Sentence(decoder, provider="google")
+        sentence = GuardedDecoder(decoder, provider="google")
         events = sentence.start()
         for start, end in itertools.pairwise([0, *cuts, len(body)]):
             events = events + sentence.feed(body[start:end])

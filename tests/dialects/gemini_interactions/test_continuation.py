@@ -11,10 +11,10 @@ from llmstream import grammar
 from llmstream.chats.message import Message
 from llmstream.dialects.base import Place
 from llmstream.dialects.gemini_interactions import GeminiInteractions
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.errors import BadRequest, Overloaded
 from llmstream.events import (
-    Error,
+    ErrorEvent,
     File,
     Finish,
     ReasoningDelta,
@@ -53,7 +53,7 @@ def text(wire, words, index=0):
 
 
 def sentence():
-    return Sentence(DIALECT.decoder(provider="google"), provider="google")
+    return GuardedDecoder(DIALECT.decoder(provider="google"), provider="google")
 
 
 def read(*bodies, cuts=()):
@@ -218,7 +218,7 @@ def test_a_call_that_is_told_again_is_no_second_one(wire) -> None:
     events = read(first, wire.body(calls[0], *searched, calls[1], wire.completed("requires_action")))
     assert [e.tool_call_id for e in events if isinstance(e, ToolCall)] == ["c1", "s1", "c2"]
     assert len([e for e in events if isinstance(e, ToolResult)]) == 1
-    assert not [e for e in events if isinstance(e, Error)]
+    assert not [e for e in events if isinstance(e, ErrorEvent)]
 
 
 def opened_call(wire, index=0, call_id="c1"):
@@ -235,7 +235,7 @@ def test_a_call_goes_on_with_its_arguments(wire, closed, opened) -> None:
     first = [*opened_call(wire), wire.stop(0)] if closed else opened_call(wire)
     events = read(wire.body(first, cut(wire)), wire.body(rest, wire.completed("requires_action")))
     assert [e.input for e in events if isinstance(e, ToolCall)] == ['{"city":"Oslo"}']
-    assert not [e for e in events if isinstance(e, Error)]
+    assert not [e for e in events if isinstance(e, ErrorEvent)]
 
 
 def test_text_goes_on_without_another_start(wire) -> None:
@@ -243,7 +243,7 @@ def test_text_goes_on_without_another_start(wire) -> None:
     rest = [text(wire, "ins."), wire.stop(0), wire.start(1, "thought")]
     events = read(first, wire.body(rest, wire.completed()))
     assert [e.delta for e in events if isinstance(e, TextDelta)] == ["It ra", "ins."]
-    assert not [e for e in events if isinstance(e, Error)]
+    assert not [e for e in events if isinstance(e, ErrorEvent)]
 
 
 def test_a_call_that_stays_open_is_incomplete(wire) -> None:

@@ -7,7 +7,7 @@ import datetime
 import pytest
 
 from llmstream import errors
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.events import Finish, Raw, ResponseMetadata, TextDelta, ToolInputEnd, Usage
 
 
@@ -259,10 +259,12 @@ def test_caps_end_the_stream(wire):
         wire.start(0, "function_call", id="x", name="f"),
         wire.delta(0, "arguments_delta", arguments="x" * 99),
     ]
-    assert wire.answer(*call, limits=Limits(max_tool_input_bytes=50)).errors == ["limit-exceeded"]
+    assert wire.answer(*call, limits=StreamLimits(max_tool_input_bytes=50)).errors == ["limit-exceeded"]
     steps = [wire.text("a", n) for n in range(9)]
-    assert wire.answer(*steps, limits=Limits(max_blocks=5)).errors == ["limit-exceeded"]
-    assert wire.answer(wire.text("x" * 500), limits=Limits(max_event_bytes=100)).errors == ["limit-exceeded"]
+    assert wire.answer(*steps, limits=StreamLimits(max_blocks=5)).errors == ["limit-exceeded"]
+    assert wire.answer(wire.text("x" * 500), limits=StreamLimits(max_event_bytes=100)).errors == [
+        "limit-exceeded"
+    ]
 
 
 def test_halves_of_characters_meet_again(wire):

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from llmstream import grammar
 from llmstream.dialects.gemini_interactions import GeminiInteractions
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,
-    Error,
+    ErrorEvent,
     File,
     Finish,
     ReasoningDelta,
@@ -54,7 +54,7 @@ def wire_events(*events):
 
 
 def read(body, cuts=()):
-    sentence = Sentence(GeminiInteractions().decoder(provider="google"), provider="google")
+    sentence = GuardedDecoder(GeminiInteractions().decoder(provider="google"), provider="google")
     events = sentence.start()
     edges = [0, *sorted(cut % (len(body) + 1) for cut in cuts), len(body)]
     for start, end in itertools.pairwise(edges):
@@ -111,7 +111,7 @@ def test_counts_in_the_vendors_words():
 
 def test_an_error_ends_the_stream():
     info = ErrorInfo("rate-limited", "slow down", True)
-    assert wire_events(Error(info), Finish("error"))[-1] == {
+    assert wire_events(ErrorEvent(info), Finish("error"))[-1] == {
         "event_type": "error",
         "error": {"message": "slow down", "code": "rate_limit_exceeded"},
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llmstream import events as ev
 from llmstream.dialects.gemini_interactions import GeminiInteractions
-from llmstream.events import Error, Finish
+from llmstream.events import ErrorEvent, Finish
 from llmstream.request import Request
 
 
@@ -44,7 +44,7 @@ def test_other_line_ends_mean_the_same(recording, wire):
 
 def test_truncated_at_every_frame_it_is_one_error_and_one_finish(recording, wire):
     frames = frames_of(recording.read_bytes())
-    told = [event.error.code for event in expected(recording) if isinstance(event, Error)]
+    told = [event.error.code for event in expected(recording) if isinstance(event, ErrorEvent)]
     for count in range(len(frames)):
         answer = wire.read(b"".join(frames[:count]))
         complete = any(is_last_word(frame) for frame in frames[:count])

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.mistral import Mistral
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.events import Event
 from llmstream.grammar import check
 
@@ -26,11 +26,11 @@ Stream = Callable[..., bytes]
 def decode() -> Decode:
     """Chunks of a body to a whole sentence, which is checked against the grammar."""
 
-    def run(*chunks: bytes, limits: Limits = Limits(), include_raw: bool = False) -> list[Event]:
+    def run(*chunks: bytes, limits: StreamLimits = StreamLimits(), include_raw: bool = False) -> list[Event]:
         numbers = itertools.count(1)
         dialect = Mistral(new_call_id=lambda: f"made-{next(numbers)}")
         decoder = dialect.decoder(provider="mistral", limits=limits, include_raw=include_raw)
-        sentence = Sentence(decoder, provider="mistral")
+        sentence = GuardedDecoder(decoder, provider="mistral")
         events = sentence.start()
         for chunk in chunks:
             events = events + sentence.feed(chunk)

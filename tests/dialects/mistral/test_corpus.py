@@ -10,7 +10,7 @@ import pytest
 
 from llmstream import events as ev
 from llmstream.dialects.mistral import Mistral
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.exchange import HttpRequest
 from llmstream.grammar import check
 from llmstream.request import Request
@@ -50,7 +50,7 @@ def read(body):
 
 
 def read_in_two(body, at):
-    reader = Sentence(Mistral().decoder(provider="mistral"), provider="mistral")
+    reader = GuardedDecoder(Mistral().decoder(provider="mistral"), provider="mistral")
     return reader.start() + reader.feed(body[:at]) + reader.feed(body[at:]) + reader.close()
 
 
@@ -86,7 +86,7 @@ def test_broken_off_anywhere_a_recording_stays_a_sentence(folders):
 def test_written_again_a_whole_recording_says_the_same(folders, compare_case):
     for folder in folders:
         events = read((folder / "response.bin").read_bytes())
-        if any(isinstance(event, ev.Error) for event in events):
+        if any(isinstance(event, ev.ErrorEvent) for event in events):
             continue
         encoder = Mistral().event_encoder(Request(model="m"))
         again = read(b"".join(encoder.feed(event) for event in events) + encoder.close())

@@ -7,11 +7,11 @@ import datetime
 import pytest
 
 from llmstream import events as ev
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.mistral import Mistral
 from llmstream.events import (
     Custom,
-    Error,
+    ErrorEvent,
     File,
     Finish,
     Raw,
@@ -64,7 +64,7 @@ def reasoning(events):
 
 
 def errors(events):
-    return [event.error.code for event in of(events, Error)]
+    return [event.error.code for event in of(events, ErrorEvent)]
 
 
 # content
@@ -314,14 +314,14 @@ def test_no_call_has_the_id_of_a_block_or_a_source(decode, stream):
 
 def test_an_oversized_input_ends_the_stream(decode, stream):
     events = decode(
-        stream(call(piece("f", '{"x":"' + "y" * 100, id="a"))), limits=Limits(max_tool_input_bytes=50)
+        stream(call(piece("f", '{"x":"' + "y" * 100, id="a"))), limits=StreamLimits(max_tool_input_bytes=50)
     )
     assert (errors(events), calls(events)) == (["limit-exceeded"], [])
 
 
 def test_too_many_blocks_end_the_stream(decode, stream):
     deltas = [part for _ in range(9) for part in ("x", [thought("y")])]
-    assert errors(decode(stream(*deltas), limits=Limits(max_blocks=5))) == ["limit-exceeded"]
+    assert errors(decode(stream(*deltas), limits=StreamLimits(max_blocks=5))) == ["limit-exceeded"]
 
 
 # the end
@@ -431,7 +431,7 @@ def test_done_before_any_answer_is_an_error(decode):
 )
 def test_an_error_in_place_of_a_chunk_ends_the_stream(decode, stream, told, code, status, said):
     events = decode(stream("a", told, "b"))
-    (error,) = of(events, Error)
+    (error,) = of(events, ErrorEvent)
     assert (error.error.code, error.error.status) == (code, status)
     assert said in error.error.message
     assert text(events) == "a"

@@ -116,14 +116,14 @@ def test_an_error_ends_the_body_without_a_mark(decode):
     body = written(
         ev.TextStart("0"),
         ev.TextDelta("x", "0"),
-        ev.Error(RateLimited("slow down", status=429).info),
+        ev.ErrorEvent(RateLimited("slow down", status=429).info),
         ev.Finish("error"),
     )
     assert b"[DONE]" not in body
-    (error,) = [event.error for event in decode(body) if isinstance(event, ev.Error)]
+    (error,) = [event.error for event in decode(body) if isinstance(event, ev.ErrorEvent)]
     assert (error.code, error.message, error.status) == ("rate-limited", "slow down", 429)
 
 
 def test_an_answer_that_broke_off_reads_as_an_error(decode):
-    body = written(ev.Error(IncompleteStream("cut").info), ev.Finish("error"))
-    assert [type(event) for event in decode(body)] == [ev.StreamStart, ev.Error, ev.Finish]
+    body = written(ev.ErrorEvent(IncompleteStream("cut").info), ev.Finish("error"))
+    assert [type(event) for event in decode(body)] == [ev.StreamStart, ev.ErrorEvent, ev.Finish]

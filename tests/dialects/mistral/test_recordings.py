@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llmstream import events as ev
 from llmstream.dialects.mistral import Mistral
-from llmstream.events import Error, Finish
+from llmstream.events import ErrorEvent, Finish
 from llmstream.request import Request
 from llmstream.testing import assert_dialect_conforms
 
@@ -44,7 +44,7 @@ def test_truncated_at_every_frame_it_is_one_error_and_one_finish(recording, deco
     for count in range(len(frames) - 1):
         events = decode(*frames[:count])
         complete = any(IS_LAST in frame for frame in frames[:count])
-        errors = [event.error.code for event in events if isinstance(event, Error)]
+        errors = [event.error.code for event in events if isinstance(event, ErrorEvent)]
         assert complete or errors == ["incomplete-stream"], count
         assert [isinstance(event, Finish) for event in events].count(True) == 1
 

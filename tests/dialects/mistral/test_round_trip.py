@@ -12,7 +12,7 @@ from llmstream import events as ev
 from llmstream.chats import content as c
 from llmstream.chats.message import Message
 from llmstream.dialects.mistral import Mistral
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.grammar import check
 from llmstream.request import NamedTool, ReasoningOptions, Request, ResponseFormat, Settings, ToolSpec
 
@@ -89,7 +89,7 @@ def test_a_written_stream_reads_the_same_at_any_cut(sentence, place):
     encoder = Mistral().event_encoder(Request(model="m"))
     body = b"".join(encoder.feed(event) for event in sentence) + encoder.close()
     cut = place % (len(body) + 1)
-    reader = Sentence(Mistral().decoder(provider="mistral"), provider="mistral")
+    reader = GuardedDecoder(Mistral().decoder(provider="mistral"), provider="mistral")
     read = [*reader.start(), *reader.feed(body[:cut]), *reader.feed(body[cut:]), *reader.close()]
     assert check(read) == []
     assert unordered(read) == unordered(sentence)
@@ -100,7 +100,7 @@ def test_a_written_stream_reads_the_same_at_any_cut(sentence, place):
 def test_a_stream_cut_short_stays_a_sentence(sentence, place):
     encoder = Mistral().event_encoder(Request(model="m"))
     body = b"".join(encoder.feed(event) for event in sentence)
-    reader = Sentence(Mistral().decoder(provider="mistral"), provider="mistral")
+    reader = GuardedDecoder(Mistral().decoder(provider="mistral"), provider="mistral")
     read = [*reader.start(), *reader.feed(body[: place % (len(body) + 1)]), *reader.close()]
     assert check(read) == []
     assert isinstance(read[-1], ev.Finish)
@@ -157,7 +157,7 @@ chunks = st.fixed_dictionaries(
 @FAST
 @given(st.lists(chunks, max_size=6))
 def test_any_shapes_are_a_sentence(wire):
-    reader = Sentence(Mistral().decoder(provider="mistral"), provider="mistral")
+    reader = GuardedDecoder(Mistral().decoder(provider="mistral"), provider="mistral")
     read = reader.start()
     for chunk in wire:
         read = read + reader.feed(b"data: " + msgspec.json.encode(chunk) + b"\n\n")
@@ -169,7 +169,7 @@ def test_any_shapes_are_a_sentence(wire):
 @FAST
 @given(st.lists(st.binary(max_size=40), max_size=8))
 def test_any_bytes_are_a_sentence(bodies):
-    reader = Sentence(Mistral().decoder(provider="mistral"), provider="mistral")
+    reader = GuardedDecoder(Mistral().decoder(provider="mistral"), provider="mistral")
     read = reader.start()
     for body in bodies:
         read = read + reader.feed(b"data: " + body + b"\n\n")

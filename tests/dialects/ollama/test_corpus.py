@@ -9,7 +9,7 @@ from typing import Any
 
 from llmstream import events, grammar
 from llmstream.dialects.ollama import Ollama
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.exchange import HttpRequest
 
 
@@ -22,12 +22,12 @@ def test_every_recording_says_what_the_oracle_says(shared_dir: Path) -> None:
     differences: dict[str, list[str]] = {}
     folders = sorted(p.parent for p in (shared_dir / "corpus" / "ollama").glob("*/response.bin"))
     for folder in folders:
-        sentence = Sentence(Ollama().decoder(provider="ollama"), provider="ollama")
+        sentence = GuardedDecoder(Ollama().decoder(provider="ollama"), provider="ollama")
         seen = sentence.start() + sentence.feed((folder / "response.bin").read_bytes()) + sentence.close()
         found = compare.compare_case([json.loads(events.encode(e)) for e in seen], folder)
         meta = json.loads((folder / "meta.json").read_text())
         if meta.get("wire_error"):  # the oracle passes over error lines; ours must end in finish(error)
-            assert isinstance(seen[-2], events.Error)
+            assert isinstance(seen[-2], events.ErrorEvent)
             assert isinstance(seen[-1], events.Finish)
             assert seen[-1].finish_reason == "error"
             found = [line for line in found if not line.startswith("finish:")]

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from llmstream import errors, grammar
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.ollama import Ollama
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.events import (
-    Error,
+    ErrorEvent,
     Event,
     File,
     Finish,
@@ -45,7 +45,7 @@ def counter() -> Callable[[], str]:
 
 def decode(chunks: Iterable[bytes], **options: object) -> list[Event]:
     dialect = Ollama(new_call_id=counter())
-    sentence = Sentence(dialect.decoder(provider="ollama", **options), provider="ollama")  # type: ignore[arg-type]
+    sentence = GuardedDecoder(dialect.decoder(provider="ollama", **options), provider="ollama")  # type: ignore[arg-type]
     events = sentence.start()
     for chunk in chunks:
         events += sentence.feed(chunk)
@@ -134,7 +134,7 @@ def test_an_error_line_fails_the_stream_in_the_servers_words() -> None:
     events = decode([recording("failed") + DONE])
     assert events[-3] == TextEnd("0", True)
     error, finish = events[-2], events[-1]
-    assert isinstance(error, Error)
+    assert isinstance(error, ErrorEvent)
     assert "CUDA out of memory" in error.error.message
     assert (error.error.code, error.error.retryable) == ("server-error", True)
     assert isinstance(finish, Finish)
@@ -159,7 +159,7 @@ def test_truncation_anywhere_is_one_error_and_one_finish(name: str) -> None:
     for cut in range(len(body) - 1):
         events = decode([body[:cut]])
         assert not grammar.check(events)
-        assert [e.error.code for e in events if isinstance(e, Error)] == ["incomplete-stream"]
+        assert [e.error.code for e in events if isinstance(e, ErrorEvent)] == ["incomplete-stream"]
         assert [e.finish_reason for e in events if isinstance(e, Finish)] == ["error"]
 
 
@@ -207,21 +207,21 @@ def test_arguments_in_every_form(arguments: object, text: str, invalid: bool) ->
 def test_missing_pieces_are_no_defects() -> None:
     body = says(content=None, tool_calls=None) + line(message=None) + line() + says(content="hi") + DONE
     events = decode([body])
-    assert not [e for e in events if isinstance(e, Error)]
+    assert not [e for e in events if isinstance(e, ErrorEvent)]
     assert TextDelta("hi", "0") in events
 
 
 def test_a_call_without_a_name_is_a_defect_and_reading_goes_on() -> None:
     body = says(tool_calls=[{"function": None}, {"function": {"name": "f"}}]) + says(content="on") + DONE
     events = decode([body])
-    assert [e.error.code for e in events if isinstance(e, Error)] == ["decode-error"]
+    assert [e.error.code for e in events if isinstance(e, ErrorEvent)] == ["decode-error"]
     assert [e.tool_name for e in events if isinstance(e, ToolCall)] == ["f"]
     assert TextDelta("on", "0") in events
 
 
 def test_a_malformed_line_is_one_error_and_the_rest_survives() -> None:
     events = decode([says(content="a"), b"{oops\n", says(content="b"), DONE])
-    assert [e.error.code for e in events if isinstance(e, Error)] == ["decode-error"]
+    assert [e.error.code for e in events if isinstance(e, ErrorEvent)] == ["decode-error"]
     assert "".join(e.delta for e in events if isinstance(e, TextDelta)) == "ab"
     finish = events[-1]
     assert isinstance(finish, Finish)
@@ -261,17 +261,17 @@ def test_raw_lines_come_only_when_asked_for() -> None:
 @pytest.mark.parametrize(
     ("limits", "body"),
     [
-        (Limits(max_event_bytes=50), says(content="x" * 100)),
+        (StreamLimits(max_event_bytes=50), says(content="x" * 100)),
         (
-            Limits(max_tool_input_bytes=10),
+            StreamLimits(max_tool_input_bytes=10),
             says(tool_calls=[{"function": {"name": "f", "arguments": {"a": "x" * 20}}}]),
         ),
-        (Limits(max_blocks=2), (says(content="a") + says(thinking="b")) * 3),
+        (StreamLimits(max_blocks=2), (says(content="a") + says(thinking="b")) * 3),
     ],
 )
-def test_limits_end_the_stream(limits: Limits, body: bytes) -> None:
+def test_limits_end_the_stream(limits: StreamLimits, body: bytes) -> None:
     events = decode([body + DONE], limits=limits)
-    assert [e.error.code for e in events if isinstance(e, Error)] == ["limit-exceeded"]
+    assert [e.error.code for e in events if isinstance(e, ErrorEvent)] == ["limit-exceeded"]
     assert not grammar.check(events)
 
 
@@ -301,7 +301,7 @@ def test_pictures_are_files() -> None:
 
 def test_a_picture_that_is_no_base64_is_an_error_event() -> None:
     events = decode([says(images=["?", None]), line(done=True, done_reason="stop")])
-    assert [event.error.code for event in events if isinstance(event, Error)] == ["decode-error"] * 2
+    assert [event.error.code for event in events if isinstance(event, ErrorEvent)] == ["decode-error"] * 2
 
 
 def test_log_probabilities_of_a_call_stand_in_the_finish() -> None:
@@ -314,5 +314,5 @@ def test_log_probabilities_of_a_call_stand_in_the_finish() -> None:
 
 def test_images_in_another_form_say_nothing() -> None:
     events = decode([says(content="a", images=""), says(content="b", images={}), DONE])
-    assert [type(event) for event in events if isinstance(event, (Error, File))] == []
+    assert [type(event) for event in events if isinstance(event, (ErrorEvent, File))] == []
     assert "".join(event.delta for event in events if isinstance(event, TextDelta)) == "ab"

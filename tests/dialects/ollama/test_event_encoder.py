@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from llmstream import grammar
 from llmstream.dialects.ollama import Ollama
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.events import (
-    Error,
+    ErrorEvent,
     Event,
     Finish,
     ReasoningDelta,
@@ -91,7 +91,7 @@ def write(events: list[Event]) -> bytes:
 
 
 def read(*chunks: bytes) -> list[Event]:
-    sentence = Sentence(Ollama().decoder(provider="ollama"), provider="ollama")
+    sentence = GuardedDecoder(Ollama().decoder(provider="ollama"), provider="ollama")
     events = sentence.start()
     for chunk in chunks:
         events += sentence.feed(chunk)
@@ -115,7 +115,13 @@ def test_every_line_is_one_line() -> None:
 
 def test_an_error_ends_the_lines() -> None:
     error = error_from_value({"error": "the runner died"}, provider="ollama")
-    events = [TextStart("0"), TextDelta("Half", "0"), TextEnd("0", True), Error(error.info), Finish("error")]
+    events = [
+        TextStart("0"),
+        TextDelta("Half", "0"),
+        TextEnd("0", True),
+        ErrorEvent(error.info),
+        Finish("error"),
+    ]
     assert write(events).splitlines()[-1] == b'{"error":"the runner died"}'
     assert read(write(events))[-4:] == events[-4:]
     assert write([*events[:-1]]).splitlines()[-1] == b'{"error":"the runner died"}'
@@ -123,7 +129,7 @@ def test_an_error_ends_the_lines() -> None:
 
 def test_an_error_after_which_the_answer_goes_on_has_no_word() -> None:
     error = error_from_value({"error": "a bad line"}, provider="ollama")
-    assert b"error" not in write([Error(error.info), TextDelta("on", "0"), Finish("stop")])
+    assert b"error" not in write([ErrorEvent(error.info), TextDelta("on", "0"), Finish("stop")])
 
 
 def test_other_vendors_reasons_are_translated() -> None:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from llmstream import grammar
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.openai_chat import OpenAIChat, Quirks
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.events import (
-    Error,
+    ErrorEvent,
     Event,
     Finish,
     ReasoningDelta,
@@ -59,7 +59,7 @@ class Answer:
 
     @property
     def errors(self) -> list[str]:
-        return [event.error.code for event in self.of(Error)]
+        return [event.error.code for event in self.of(ErrorEvent)]
 
     @property
     def kinds(self) -> list[str]:
@@ -96,14 +96,14 @@ class Wire:
         *,
         cuts: Iterable[int] = (),
         provider: str = "acme",
-        limits: Limits = Limits(),
+        limits: StreamLimits = StreamLimits(),
         include_raw: bool = False,
     ) -> Answer:
         """The whole sentence, which has to be one. Calls without an id are called made-1 and so on."""
         numbers = itertools.count(1)
         dialect = OpenAIChat(quirks, new_call_id=lambda: f"made-{next(numbers)}")
         decoder = dialect.decoder(provider=provider, limits=limits, include_raw=include_raw)
-        sentence = Sentence(decoder, provider=provider)
+        sentence = GuardedDecoder(decoder, provider=provider)
         events = sentence.start()
         edges = [0, *cuts, len(body)]
         for start, end in itertools.pairwise(edges):

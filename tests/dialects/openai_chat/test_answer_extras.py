@@ -7,7 +7,7 @@ import json
 import pytest
 
 from llmstream.dialects.openai_chat import OpenAIChat
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.events import Finish
 from llmstream.request import Request
 
@@ -20,7 +20,7 @@ def chunk(content, **fields):
 
 
 def finish(body, provider):
-    sentence = Sentence(OpenAIChat().decoder(provider=provider), provider=provider)
+    sentence = GuardedDecoder(OpenAIChat().decoder(provider=provider), provider=provider)
     events = sentence.start() + sentence.feed(body) + sentence.close()
     assert isinstance(events[-1], Finish)
     return events, events[-1]

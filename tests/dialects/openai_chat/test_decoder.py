@@ -6,9 +6,9 @@ import datetime
 
 import pytest
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.openai_chat import Quirks
-from llmstream.events import Error, File, Finish, Raw, ResponseMetadata, TextDelta, ToolCall, encode
+from llmstream.events import ErrorEvent, File, Finish, Raw, ResponseMetadata, TextDelta, ToolCall, encode
 
 
 def test_text_comes_delta_by_delta(wire):
@@ -58,7 +58,7 @@ def test_a_body_without_finish_reason_and_done_is_incomplete(wire):  # case 7
     assert answer.text == "Hello"
     assert answer.errors == ["incomplete-stream"]
     assert answer.error is not None
-    assert answer.of(Error)[0].error.retryable
+    assert answer.of(ErrorEvent)[0].error.retryable
     assert answer.finish.finish_reason == "error"
 
 
@@ -171,7 +171,7 @@ def test_a_quirk_names_a_vendors_own_finish_reason(wire):
 def test_a_finish_reason_that_means_failure_is_an_error(wire, raw):
     answer = wire.answer("a", wire.chunk({}, raw))
     assert answer.errors == ["server-error"]
-    assert answer.of(Error)[0].error.retryable
+    assert answer.of(ErrorEvent)[0].error.retryable
     assert (answer.finish.finish_reason, answer.finish.raw_finish_reason) == ("error", raw)
 
 
@@ -212,7 +212,7 @@ def test_an_error_inside_the_stream_ends_it_with_its_class(wire):  # reliability
     error = {"error": {"message": "slow down", "type": "rate_limit_error", "code": "rate_limit_exceeded"}}
     answer = wire.answer("a", error, "b")
     assert (answer.text, answer.errors) == ("a", ["rate-limited"])
-    assert answer.of(Error)[0].error.message == "slow down"
+    assert answer.of(ErrorEvent)[0].error.message == "slow down"
     assert answer.finish.finish_reason == "error"
 
 
@@ -238,8 +238,8 @@ def test_errors_of_every_shape_are_errors(wire, value, code):
 
 def test_an_error_before_any_output_keeps_its_status(wire):  # reliability row 27
     answer = wire.answer({"error": {"message": "upstream", "code": 502}})
-    assert answer.of(Error)[0].error.status == 502
-    assert answer.of(Error)[0].error.retryable
+    assert answer.of(ErrorEvent)[0].error.status == 502
+    assert answer.of(ErrorEvent)[0].error.retryable
 
 
 def test_a_whole_completion_is_read_where_chunks_were_expected(wire):
@@ -364,13 +364,15 @@ def test_raw_events_come_when_asked_for(wire):
 
 
 def test_an_endless_event_ends_the_stream(wire):  # reliability row 29
-    answer = wire.read(wire.body("a")[:-14] + b"data: " + b"x" * 3000, limits=Limits(max_event_bytes=2000))
+    answer = wire.read(
+        wire.body("a")[:-14] + b"data: " + b"x" * 3000, limits=StreamLimits(max_event_bytes=2000)
+    )
     assert (answer.text, answer.errors) == ("a", ["limit-exceeded"])
 
 
 def test_too_many_blocks_end_the_stream(wire):
     chunks = [c for _ in range(10) for c in ("a", wire.chunk({"reasoning": "b"}))]
-    assert wire.answer(*chunks, limits=Limits(max_blocks=5)).errors == ["limit-exceeded"]
+    assert wire.answer(*chunks, limits=StreamLimits(max_blocks=5)).errors == ["limit-exceeded"]
 
 
 def test_a_stream_of_many_events_takes_linear_time_and_little_memory(wire):  # reliability row 30

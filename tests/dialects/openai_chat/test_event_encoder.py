@@ -22,7 +22,7 @@ from llmstream.errors import (
 )
 from llmstream.events import (
     Custom,
-    Error,
+    ErrorEvent,
     File,
     Finish,
     ReasoningDelta,
@@ -213,9 +213,9 @@ def test_tools_that_somebody_else_ran_have_no_word():
 def test_an_error_survives_the_wire_with_its_class(wire, kind):
     info = kind("it failed", provider="acme").info
     answer = wire.read(
-        write([StreamStart(), NAMES, TextStart("0"), TextDelta("a", "0"), Error(info), Finish("error")])
+        write([StreamStart(), NAMES, TextStart("0"), TextDelta("a", "0"), ErrorEvent(info), Finish("error")])
     )
-    (error,) = answer.of(Error)
+    (error,) = answer.of(ErrorEvent)
     assert (error.error.code, error.error.message, error.error.retryable) == (
         kind.code,
         "it failed",

@@ -7,7 +7,7 @@ import pytest
 from llmstream.dialects.openai_chat import Quirks
 from llmstream.events import (
     Custom,
-    Error,
+    ErrorEvent,
     File,
     ReasoningEnd,
     ResponseMetadata,
@@ -62,8 +62,8 @@ def test_q4_openrouters_error_comes_before_its_choices(wire):
     }
     answer = wire.answer("a", wire.chunk({"content": "b"}, "error", error=error))
     assert answer.errors == ["server-error"]
-    assert answer.of(Error)[0].error.status == 502
-    assert "upstream died" in answer.of(Error)[0].error.message
+    assert answer.of(ErrorEvent)[0].error.status == 502
+    assert "upstream died" in answer.of(ErrorEvent)[0].error.message
 
 
 def test_q5_reasoning_details_come_back_whole_and_text_comes_once(wire):
@@ -161,7 +161,7 @@ def test_q9_groqs_failed_generation_stays_in_the_message(wire):
     }
     answer = wire.answer("a", b"event: error\n" + wire.data({"error": error}))
     assert answer.errors == ["bad-request"]
-    assert '{"name": "f"}' in answer.of(Error)[0].error.message
+    assert '{"name": "f"}' in answer.of(ErrorEvent)[0].error.message
 
 
 def test_q10_deepseek_keeps_alive_and_counts_cache_hits(wire):
@@ -205,7 +205,7 @@ def test_q13_xais_whole_calls_at_one_index_are_several(wire):
 
 def test_q14_xais_flat_error_is_read(wire):
     answer = wire.answer({"code": "The service is overloaded", "error": "try later"})
-    assert answer.of(Error)[0].error.message == "try later"
+    assert answer.of(ErrorEvent)[0].error.message == "try later"
 
 
 def test_q15_perplexity_repeats_everything_and_each_thing_comes_once(wire):
@@ -258,7 +258,7 @@ def test_q16_moonshots_call_ids_are_kept(wire):
 def test_q17_zais_reasons_and_numeric_codes_are_read(wire, raw, reason):
     assert wire.answer("a", wire.chunk({}, raw)).finish.finish_reason == reason
     answer = wire.answer({"error": {"code": "1302", "message": "High concurrency"}})
-    assert answer.of(Error)[0].error.reason == "1302"
+    assert answer.of(ErrorEvent)[0].error.reason == "1302"
 
 
 def test_q18_qwens_continuations_have_an_empty_id(wire):
@@ -341,7 +341,7 @@ def test_minimaxs_usage_chunk_has_a_choice_without_a_delta(wire):
 
 def test_hugging_faces_error_is_a_string_with_a_type_beside_it(wire):
     answer = wire.answer("a", {"error": "Input validation error: too long", "error_type": "validation"})
-    assert answer.of(Error)[0].error.message.startswith("Input validation")
+    assert answer.of(ErrorEvent)[0].error.message.startswith("Input validation")
 
 
 def test_databricks_has_reasoning_in_a_list_called_summary(wire):

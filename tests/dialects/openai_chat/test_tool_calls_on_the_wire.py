@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.openai_chat import Quirks
 from llmstream.events import TextEnd, ToolCall, ToolInputDelta, ToolInputEnd
 
@@ -295,7 +295,7 @@ def test_an_oversized_input_ends_the_stream_without_a_call(wire, in_pieces):  # 
     parts = ["x" * 400] * 4 if in_pieces else ["x" * 1600]
     answer = wire.answer(
         *[wire.call(piece(0, "a", "f" if i == 0 else None, part)) for i, part in enumerate(parts)],
-        limits=Limits(max_tool_input_bytes=1000),
+        limits=StreamLimits(max_tool_input_bytes=1000),
     )
     assert answer.calls == []
     assert answer.errors == ["limit-exceeded"]
@@ -303,7 +303,7 @@ def test_an_oversized_input_ends_the_stream_without_a_call(wire, in_pieces):  # 
 
 def test_too_many_calls_end_the_stream(wire):
     answer = wire.answer(
-        *[wire.call(piece(i, f"c{i}", "f", "{}")) for i in range(4)], limits=Limits(max_blocks=3)
+        *[wire.call(piece(i, f"c{i}", "f", "{}")) for i in range(4)], limits=StreamLimits(max_blocks=3)
     )
     assert answer.errors == ["limit-exceeded"]
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from llmstream import grammar
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.openai_responses import OpenAIResponses
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.events import (
-    Error,
+    ErrorEvent,
     Event,
     Finish,
     ReasoningDelta,
@@ -66,7 +66,7 @@ class Answer:
 
     @property
     def errors(self) -> list[str]:
-        return [event.error.code for event in self.of(Error)]
+        return [event.error.code for event in self.of(ErrorEvent)]
 
     @property
     def kinds(self) -> list[str]:
@@ -124,12 +124,12 @@ class Wire:
         *,
         cuts: Iterable[int] = (),
         provider: str = "openai",
-        limits: Limits = Limits(),
+        limits: StreamLimits = StreamLimits(),
         include_raw: bool = False,
     ) -> Answer:
         """The whole sentence, which has to be one."""
         decoder = OpenAIResponses().decoder(provider=provider, limits=limits, include_raw=include_raw)
-        sentence = Sentence(decoder, provider=provider)
+        sentence = GuardedDecoder(decoder, provider=provider)
         events = sentence.start()
         for start, end in itertools.pairwise([0, *cuts, len(body)]):
             events = events + sentence.feed(body[start:end])

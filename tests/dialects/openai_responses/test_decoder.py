@@ -8,11 +8,11 @@ import json
 
 import pytest
 
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.events import (
     Custom,
-    Error,
+    ErrorEvent,
     File,
     Raw,
     ReasoningStart,
@@ -140,7 +140,7 @@ def test_a_failed_answer_says_it_too(wire):
     assert answer.error.provider_metadata == answer.finish.provider_metadata
     writer = OpenAIResponses().event_encoder(Request(model="m"))
     again = wire.read(b"".join(writer.feed(event) for event in answer.events) + writer.close())
-    assert (again.of(Error), again.finish) == (answer.of(Error), answer.finish)
+    assert (again.of(ErrorEvent), again.finish) == (answer.of(ErrorEvent), answer.finish)
 
 
 def test_forgotten_reasoning_is_logged(wire, caplog):
@@ -160,7 +160,7 @@ def test_a_flat_error_is_reported_once(wire):
     failed = {"type": "response.failed", "response": {"error": {"code": "server_error", "message": "again"}}}
     answer = wire.read(wire.body(*wire.message(0, "half")[:2], flat, failed, end=None))
     assert answer.errors == ["server-error"]
-    error = answer.of(Error)[0].error
+    error = answer.of(ErrorEvent)[0].error
     assert (error.message, error.reason, error.retryable) == ("had an error", "server_error", True)
     assert answer.texts == ["half"]
     assert answer.finish.finish_reason == "error"
@@ -169,7 +169,7 @@ def test_a_flat_error_is_reported_once(wire):
 def test_a_nested_error_says_the_same(wire):
     nested = {"type": "error", "error": {"type": "insufficient_quota", "code": "insufficient_quota"}}
     nested["error"]["message"] = "You exceeded your current quota"
-    error = wire.answer(nested, end=None).of(Error)[0].error
+    error = wire.answer(nested, end=None).of(ErrorEvent)[0].error
     assert (error.code, error.status, error.retryable) == ("rate-limited", 429, False)
 
 
@@ -185,13 +185,13 @@ def test_a_failed_response_alone_is_an_error_with_its_usage(wire):
     [("invalid_prompt", 400), ("image_too_large", 400), ("vector_store_timeout", 504), ("server_error", 500)],
 )
 def test_codes_have_a_status(wire, code, status):
-    error = wire.answer(end="failed", error={"code": code, "message": "no"}).of(Error)[0].error
+    error = wire.answer(end="failed", error={"code": code, "message": "no"}).of(ErrorEvent)[0].error
     assert (error.status, error.retryable) == (status, status >= 500)
 
 
 def test_a_flat_error_names_its_field(wire):
     flat = {"type": "error", "code": "invalid_prompt", "message": "no", "param": "input[0]"}
-    error = wire.answer(flat, end=None).of(Error)[0].error
+    error = wire.answer(flat, end=None).of(ErrorEvent)[0].error
     assert (error.code, error.param) == ("bad-request", "input[0]")
 
 
@@ -200,12 +200,12 @@ def test_a_policy_block_is_not_retried(wire, code):
     block = {"misalignment": {"error_type": "other", "steer": {"message": "Ask first."}}}
     error = {"code": code, "message": "Blocked.", "param": "input", **block}
     answer = wire.answer(*wire.message(0, "a"), end="failed", error=error)
-    told = answer.of(Error)[0].error
+    told = answer.of(ErrorEvent)[0].error
     assert (told.code, told.status, told.retryable) == ("content-filtered", 400, False)
     assert (told.reason, told.param, told.details) == (code, "input", block)
     writer = OpenAIResponses().event_encoder(Request(model="m"))
     again = wire.read(b"".join(writer.feed(event) for event in answer.events) + writer.close())
-    assert again.of(Error) == answer.of(Error)
+    assert again.of(ErrorEvent) == answer.of(ErrorEvent)
 
 
 def test_a_failed_response_without_words_is_still_an_error(wire):
@@ -224,7 +224,7 @@ def test_a_failed_response_without_words_is_still_an_error(wire):
 def test_errors_without_their_type_are_errors(wire, event):
     answer = wire.answer(event, end=None)
     assert answer.errors == ["server-error"]
-    assert answer.of(Error)[0].error.message == "no"
+    assert answer.of(ErrorEvent)[0].error.message == "no"
 
 
 def test_chat_chunks_say_that_the_address_is_wrong(wire):
@@ -281,7 +281,7 @@ def test_halves_of_characters_inside_items_are_replaced(wire):
 
 def test_too_many_items_are_a_limit(wire):
     events = [event for place in range(4) for event in wire.message(place, "a", item_id=f"m{place}")]
-    assert wire.answer(*events, limits=Limits(max_blocks=3)).errors == ["limit-exceeded"]
+    assert wire.answer(*events, limits=StreamLimits(max_blocks=3)).errors == ["limit-exceeded"]
 
 
 def test_audio_is_one_file_and_its_transcript_a_text(wire):

@@ -14,7 +14,7 @@ from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.errors import BadRequest, ErrorInfo, RateLimited
 from llmstream.events import (
     Custom,
-    Error,
+    ErrorEvent,
     File,
     Finish,
     ReasoningDelta,
@@ -269,16 +269,16 @@ def test_finish_reasons(wire, reason, raw, read):
     ],
 )
 def test_an_error_ends_the_stream_as_the_vendor_does(wire, info):
-    body = write(NAMES, TextStart("m"), TextDelta("half", "m"), Error(info), Finish("error"))
+    body = write(NAMES, TextStart("m"), TextDelta("half", "m"), ErrorEvent(info), Finish("error"))
     assert [event["type"] for event in frames(body)[-2:]] == ["error", "response.failed"]
     answer = wire.read(body)
     assert (answer.texts, answer.errors) == (["half"], [info.code])
-    assert answer.of(Error)[0].error.message == info.message
+    assert answer.of(ErrorEvent)[0].error.message == info.message
 
 
 def test_a_stream_that_broke_off_breaks_off(wire):
     info = ErrorInfo("incomplete-stream", "gone", True)
-    body = write(NAMES, TextStart("m"), TextDelta("half", "m"), Error(info), Finish("error"))
+    body = write(NAMES, TextStart("m"), TextDelta("half", "m"), ErrorEvent(info), Finish("error"))
     assert wire.read(body).errors == ["incomplete-stream"]
 
 

@@ -10,10 +10,10 @@ import pytest
 from llmstream import grammar
 from llmstream.dialects.base import FollowingDecoder, Position
 from llmstream.dialects.openai_responses import OpenAIResponses
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.errors import ProtocolError
 from llmstream.events import (
-    Error,
+    ErrorEvent,
     Finish,
     Raw,
     ReasoningDelta,
@@ -47,7 +47,7 @@ def drained(sentence, chunk):
 
 
 def events_of(decoder, *bodies):
-    sentence = Sentence(decoder, provider="openai")
+    sentence = GuardedDecoder(decoder, provider="openai")
     events = sentence.start()
     for place, body in enumerate(bodies):
         if place:
@@ -67,7 +67,7 @@ def test_it_is_a_following_decoder_and_the_ordinary_one_is_not():
 
 def test_read_at_once_it_says_what_the_ordinary_decoder_says(recording):
     plain = OpenAIResponses().decoder(provider="openai")
-    sentence = Sentence(plain, provider="openai")
+    sentence = GuardedDecoder(plain, provider="openai")
     expected = sentence.start() + sentence.feed(recording.read_bytes()) + sentence.close()
     assert uncut(recording) == expected
 
@@ -85,7 +85,7 @@ def test_a_break_inside_any_event_changes_nothing(recording):
     body = b"".join(frames)
     for cut in range(len(frames[0]), len(body), 7):
         decoder = following()
-        sentence = Sentence(decoder, provider="openai")
+        sentence = GuardedDecoder(decoder, provider="openai")
         events = sentence.start() + [e for batch in drained(sentence, body[:cut]) for e in batch]
         decoder.reconnect()
         rest = b"".join(frames[decoder.position.sequence_number + 1 :])
@@ -110,7 +110,7 @@ def test_a_missing_event_stops_reading_before_what_follows(recording):
     frames = frames_of(recording)
     for missing in range(1, len(frames) - 1):
         decoder = following()
-        sentence = Sentence(decoder, provider="openai")
+        sentence = GuardedDecoder(decoder, provider="openai")
         for batch in drained(sentence, b"".join(frames[:missing] + frames[missing + 1 :])):
             assert not any(type(event) is Finish for event in batch)
         assert isinstance(decoder.gap, ProtocolError)
@@ -122,7 +122,7 @@ def test_a_gap_in_an_answer_that_is_not_read_on_is_its_error(recording):
     frames = frames_of(recording)
     events = events_of(following(), b"".join(frames[:2] + frames[3:]))
     assert grammar.check(events) == []
-    (error,) = [event.error for event in events if type(event) is Error]
+    (error,) = [event.error for event in events if type(event) is ErrorEvent]
     assert (error.code, error.reason) == ("protocol-error", "sequence-gap")
 
 
@@ -140,20 +140,20 @@ def test_an_event_that_cannot_be_read_leaves_no_gap(wire):
     decoder = following()
     events = events_of(decoder, first + b"".join(said))
     assert decoder.gap is None
-    assert [type(e) for e in events][-2:] == [Error, Finish]
+    assert [type(e) for e in events][-2:] == [ErrorEvent, Finish]
 
 
 def test_an_error_counts_whatever_its_number():
     said = b'data: {"type":"response.created","sequence_number":0,"response":{"id":"r"}}\n\n'
     said += b'data: {"type":"error","sequence_number":99,"code":"server_error","message":"gone"}\n\n'
     events = events_of(following(), said)
-    assert [e.error.message for e in events if type(e) is Error] == ["gone"]
+    assert [e.error.message for e in events if type(e) is ErrorEvent] == ["gone"]
 
 
 def test_every_batch_is_one_event_of_the_wire(recording):
     """So that a place in the answer always fits what the reader has been given."""
     decoder = following()
-    sentence = Sentence(decoder, provider="openai")
+    sentence = GuardedDecoder(decoder, provider="openai")
     seen = []
     for batch in drained(sentence, b"".join(frames_of(recording))):
         if batch:
@@ -175,7 +175,7 @@ def test_an_answer_that_comes_in_one_piece_goes_on_where_it_was(recording):
     body = whole_of(frames)
     for count in range(1, len(frames)):
         decoder = following()
-        sentence = Sentence(decoder, provider="openai")
+        sentence = GuardedDecoder(decoder, provider="openai")
         events = sentence.start() + [e for b in drained(sentence, b"".join(frames[:count])) for e in b]
         position = decoder.position
         decoder.catch_up(body)

@@ -6,7 +6,7 @@ import json
 
 from llmstream import events as ev
 from llmstream.dialects.openai_responses import OpenAIResponses
-from llmstream.events import Error, Finish, ToolCall, ToolInputEnd
+from llmstream.events import ErrorEvent, Finish, ToolCall, ToolInputEnd
 from llmstream.request import Request
 
 
@@ -46,7 +46,7 @@ def test_truncated_at_every_frame_it_is_one_error_and_one_finish(recording, wire
         answer = wire.read(b"".join(frames[:count]))
         assert answer.errors == ["incomplete-stream"], count
         assert answer.finish.finish_reason == "error"
-        assert len(answer.of(Finish)) == len(answer.of(Error)) == 1
+        assert len(answer.of(Finish)) == len(answer.of(ErrorEvent)) == 1
 
 
 def test_truncated_anywhere_no_call_is_made_of_half_an_input(recording, wire):

@@ -9,7 +9,7 @@ import pytest
 
 from llmstream import grammar
 from llmstream.dialects.openai_responses import OpenAIResponses
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.errors import BadRequest, IncompleteStream, RateLimited
 from llmstream.events import (
     Custom,
@@ -86,9 +86,9 @@ STEERED = [
 ]
 
 
-def sentence(**options: Any) -> Sentence:
+def sentence(**options: Any) -> GuardedDecoder:
     decoder = OpenAIResponses().socket_decoder(provider="openai-responses", **options)
-    return Sentence(decoder, provider="openai-responses")
+    return GuardedDecoder(decoder, provider="openai-responses")
 
 
 def events_of(*chunks: bytes, **options: Any) -> list[Any]:
@@ -103,7 +103,9 @@ def events_of(*chunks: bytes, **options: Any) -> list[Any]:
 
 def test_every_recording_is_as_over_http(recording) -> None:
     body = recording.read_bytes()
-    over_http = Sentence(OpenAIResponses().decoder(provider="openai-responses"), provider="openai-responses")
+    over_http = GuardedDecoder(
+        OpenAIResponses().decoder(provider="openai-responses"), provider="openai-responses"
+    )
     assert events_of(body) == over_http.start() + over_http.feed(body) + over_http.close()
 
 

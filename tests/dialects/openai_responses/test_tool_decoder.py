@@ -9,7 +9,7 @@ import pytest
 from llmstream.accumulate import Accumulator
 from llmstream.chats.content import ToolResult as ToolResultPart
 from llmstream.chats.message import Message
-from llmstream.dialects.base import Limits
+from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.events import (
     Custom,
@@ -167,7 +167,7 @@ def test_a_stream_that_breaks_off_makes_no_call(wire):
 
 
 def test_too_long_an_input_is_a_limit(wire):
-    limits = Limits(max_tool_input_bytes=10)
+    limits = StreamLimits(max_tool_input_bytes=10)
     answer = wire.answer(*wire.function(0, '{"a":', '"aaaaaaaaa"}'), limits=limits)
     assert (answer.errors, answer.calls) == (["limit-exceeded"], [])
 

@@ -11,7 +11,7 @@ from typing import Any
 from faultmatrix.wires import Wire
 
 import llmstream as ls
-from llmstream.events import Error
+from llmstream.events import ErrorEvent
 from llmstream.grammar import check
 from llmstream.testing import FaultServer, Step, no_leaks
 from llmstream.testing import answered as answered_by
@@ -85,4 +85,4 @@ def held(stream: ls.EventStream, events: list[Any], error: ls.LLMStreamError | N
     assert error.provider
     assert error.partial is not None
     assert error.partial.text_content == stream.text
-    assert any(isinstance(event, Error) for event in events)
+    assert any(isinstance(event, ErrorEvent) for event in events)

@@ -9,7 +9,7 @@ from faultmatrix.faults import Fault
 from faultmatrix.wires import WIRES, Wire, sse
 
 import llmstream as ls
-from llmstream.events import Error, Raw
+from llmstream.events import ErrorEvent, Raw
 from llmstream.framing.aws_event_stream import encode_message
 
 _AWS = {name: "another framing" for name, wire in WIRES.items() if wire.framing == "aws"}
@@ -34,7 +34,7 @@ def whole_but_told(wire: Wire, got: Outcome) -> None:
 
 
 def few_errors(wire: Wire, got: Outcome) -> None:
-    assert len(got.of(Error)) <= 102
+    assert len(got.of(ErrorEvent)) <= 102
 
 
 def shows_raw(wire: Wire, got: Outcome) -> None:
@@ -395,7 +395,7 @@ FAULTS = [
         scripts=lambda wire: [answered(wire, wire.half, wire.frame(b'"' + b"x" * 300_000 + b'"'), wire.rest)],
         error=ls.LimitExceeded,
         text="Hel",
-        options={"limits": ls.Limits(max_event_bytes=100_000)},
+        options={"limits": ls.StreamLimits(max_event_bytes=100_000)},
     ),
     Fault(
         name="a line without an end",
@@ -403,7 +403,7 @@ FAULTS = [
         scripts=lambda wire: [answered(wire, wire.half, b"data: ", *[b"x" * 50_000] * 8, end=False)],
         error=(ls.LimitExceeded, ls.ProtocolError),
         text="Hel",
-        options={"limits": ls.Limits(max_event_bytes=100_000)},
+        options={"limits": ls.StreamLimits(max_event_bytes=100_000)},
         not_for=_AWS,
     ),
     Fault(
@@ -412,7 +412,7 @@ FAULTS = [
         scripts=lambda wire: [answered(wire, wire.half, *[b"data: " + b"x" * 999 + b"\n"] * 300, end=False)],
         error=ls.LimitExceeded,
         text="Hel",
-        options={"limits": ls.Limits(max_event_bytes=100_000)},
+        options={"limits": ls.StreamLimits(max_event_bytes=100_000)},
         not_for=_NOT_SSE,
     ),
     # row 31

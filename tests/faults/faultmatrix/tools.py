@@ -116,7 +116,7 @@ async def nested_input(wire: Wire) -> None:
 async def endless_input(wire: Wire) -> None:
     big = '{"a": "' + "x" * 300_000 + '"}'
     async with FaultServer(answered(wire, wire.calls(big))) as server, no_leaks():
-        limits = ls.Limits(max_tool_input_bytes=100_000, max_event_bytes=200_000)
+        limits = ls.StreamLimits(max_tool_input_bytes=100_000, max_event_bytes=200_000)
         model = wire.model(server.url, api_key=KEY, retry=ONCE, limits=limits)
         async with model.stream("Hi", errors="events") as stream:
             await stream.collect()

@@ -12,7 +12,7 @@ from llmstream.cli.dialects import DIALECTS, wire_of
 from llmstream.dialects.base import Dialect
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
-    Error,
+    ErrorEvent,
     Event,
     Finish,
     ResponseMetadata,
@@ -113,7 +113,7 @@ class Wire:
     @functools.cached_property
     def refusal(self) -> bytes:
         """A body whose first event says that the vendor is overloaded."""
-        return b"".join(self.said(Error(OVERLOADED), Finish("error", Usage())))
+        return b"".join(self.said(ErrorEvent(OVERLOADED), Finish("error", Usage())))
 
     @functools.cached_property
     def broken(self) -> bytes:
@@ -124,7 +124,7 @@ class Wire:
             TextDelta("Hel", "0"),
             TextEnd("0"),
         ]
-        return b"".join(self.said(*start, Error(OVERLOADED), Finish("error", USAGE)))
+        return b"".join(self.said(*start, ErrorEvent(OVERLOADED), Finish("error", USAGE)))
 
     def frame(self, payload: bytes, name: str = "") -> bytes:
         """A payload as one event of the wire, whatever it holds.

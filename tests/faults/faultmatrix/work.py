@@ -14,7 +14,7 @@ from faultmatrix.wires import WIRES, Wire
 
 import llmstream as ls
 from llmstream.chats import ToolResult
-from llmstream.events import Retry, StreamStart
+from llmstream.events import RetryNotice, StreamStart
 from llmstream.middleware import fallback, wrap
 from llmstream.testing import Do, FaultServer, head, no_leaks
 
@@ -236,7 +236,7 @@ def falls_back(*steps: Any, restart: bool, text: str, error: type[ls.LLMStreamEr
         assert stream.text == text
         assert type(stream.error) is (error or type(None))
         assert second.connections == (1 if text == "Hello" else 0)
-        retries = [event for event in events if isinstance(event, Retry)]
+        retries = [event for event in events if isinstance(event, RetryNotice)]
         assert len(retries) == (1 if restart and steps else 0)
         told = next(event for event in events if isinstance(event, StreamStart)).warnings
         assert bool(told or retries) is (text == "Hello")

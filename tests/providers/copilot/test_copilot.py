@@ -6,7 +6,7 @@ import json
 
 from llmstream.accumulate import accumulate
 from llmstream.chats.message import Message
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.providers.copilot import COPILOT
 from llmstream.request import Request
 
@@ -16,7 +16,7 @@ def answer(*deltas: dict[str, object]) -> Message:
     chunks = [{**frame, "choices": [{"index": 0, "delta": delta}]} for delta in deltas]
     chunks.append({**frame, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
     body = b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks)
-    sentence = Sentence(COPILOT.dialect.decoder(provider="copilot"), provider="copilot", marked=True)
+    sentence = GuardedDecoder(COPILOT.dialect.decoder(provider="copilot"), provider="copilot", marked=True)
     message = accumulate(sentence.start() + sentence.feed(body) + sentence.close()).message
     assert message is not None
     return message

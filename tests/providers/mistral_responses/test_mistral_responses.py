@@ -8,7 +8,7 @@ import pytest
 
 from llmstream.accumulate import Accumulator
 from llmstream.chats.message import Message
-from llmstream.dialects.sentence import Sentence
+from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.events import OtherWarning
 from llmstream.grammar import check
 from llmstream.providers.registry import find_provider
@@ -46,7 +46,7 @@ BODY = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for even
 
 
 def read(name: str, *pieces: bytes):
-    sentence = Sentence(find_provider(name).dialect.decoder(provider=name), provider=name)
+    sentence = GuardedDecoder(find_provider(name).dialect.decoder(provider=name), provider=name)
     events = sentence.start()
     for piece in pieces:
         events = events + sentence.feed(piece)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from llmstream import grammar
-from llmstream.dialects.sentence import Sentence
-from llmstream.events import Custom, Error, Event, Finish, ReasoningDelta, Source, TextDelta, ToolCall
+from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.events import Custom, ErrorEvent, Event, Finish, ReasoningDelta, Source, TextDelta, ToolCall
 from llmstream.providers.perplexity import PERPLEXITY
 
 USAGE = {
@@ -101,7 +101,7 @@ def bytes_of(events: list[dict[str, Any]]) -> bytes:
 
 
 def read(body: bytes, *cuts: int) -> list[Event]:
-    sentence = Sentence(PERPLEXITY.dialect.decoder(provider="perplexity"), provider="perplexity")
+    sentence = GuardedDecoder(PERPLEXITY.dialect.decoder(provider="perplexity"), provider="perplexity")
     events = sentence.start()
     for start, end in zip((0, *cuts), (*cuts, len(body)), strict=True):
         events += sentence.feed(body[start:end])
@@ -181,7 +181,7 @@ def test_what_failed_is_said_beside_the_response() -> None:
         "error": {"message": "upstream died", "type": "bad_gateway", "code": 502},
     }
     events = read(bytes_of([ANSWER[0], failed]))
-    (error,) = [event for event in events if isinstance(event, Error)]
+    (error,) = [event for event in events if isinstance(event, ErrorEvent)]
     assert "upstream died" in error.error.message
 
 
