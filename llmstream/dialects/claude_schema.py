@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["strict_schema"]
+__all__ = ["claude_strict_schema"]
 
 _UNKNOWN: Final = frozenset(
     {
@@ -42,23 +42,23 @@ _LISTS: Final = frozenset({"allOf", "prefixItems"})
 _MAPS: Final = frozenset({"properties", "$defs", "definitions"})
 
 
-def strict_schema(schema: Any) -> Any:
+def claude_strict_schema(schema: Any) -> Any:
     """A copy of a schema in the vendor's subset; applied twice, it changes nothing more."""
     if isinstance(schema, list):
-        return [strict_schema(item) for item in schema]
+        return [claude_strict_schema(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     out: dict[str, Any] = {}
     moved: dict[str, Any] = {}
     for key, value in schema.items():
         if key in ("anyOf", "oneOf") and isinstance(value, list):
-            out["anyOf"] = [*out.get("anyOf", []), *strict_schema(value)]
+            out["anyOf"] = [*out.get("anyOf", []), *claude_strict_schema(value)]
         elif key in _UNKNOWN or (key == "format" and value not in _FORMATS) or _is_long(key, value):
             moved[key] = value
         elif key in _MAPS and isinstance(value, dict):
-            out[key] = {name: strict_schema(item) for name, item in value.items()}
+            out[key] = {name: claude_strict_schema(item) for name, item in value.items()}
         elif key in _SCHEMAS or key in _LISTS:
-            out[key] = strict_schema(value)
+            out[key] = claude_strict_schema(value)
         else:
             out[key] = value
     if "properties" in out or _is_object(out.get("type")):

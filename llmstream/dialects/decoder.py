@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import msgspec
 
 from llmstream.dialects.base import StreamLimits
-from llmstream.dialects.surrogates import SurrogateJoiner, mended_value
+from llmstream.dialects.surrogates import SurrogateJoiner, encodable_value
 from llmstream.errors import DecodeError, LimitExceeded, LLMStreamError, ProtocolError
 from llmstream.events import ErrorEvent, Event, Raw, Usage
 
@@ -161,7 +161,7 @@ class PayloadDecoder(Generic[T]):
         try:
             return msgspec.json.decode(self.payload)
         except (msgspec.MsgspecError, ValueError):  # it was read at the second look
-            return mended_value(json.loads(self.payload.decode("utf-8", "replace")))
+            return encodable_value(json.loads(self.payload.decode("utf-8", "replace")))
 
     def _read(self, payloads: list[bytes]) -> None:
         decode, on = self._decode, self.on

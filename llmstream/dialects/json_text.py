@@ -6,9 +6,9 @@ import json
 
 import msgspec
 
-from llmstream.dialects.surrogates import mended_value as mended
+from llmstream.dialects.surrogates import encodable_value
 
-__all__ = ["is_json", "mended", "object_text"]
+__all__ = ["encodable_value", "is_json", "object_text"]
 
 
 def is_json(text: str) -> bool:

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.logprobs import Logprobs
-from llmstream.dialects.surrogates import mended_value
+from llmstream.dialects.surrogates import encodable_value
 from llmstream.events import (
     Metadata,
     ReasoningDelta,
@@ -38,7 +38,7 @@ class LazyBlocks(PayloadDecoder[T]):
         """Log probabilities of the fragment that comes next; `key` is that of the metadata."""
         if self._logprobs is None:
             self._logprobs = Logprobs(key)
-        self.hold(self._logprobs.add(found if self._joiner is None else mended_value(found)))
+        self.hold(self._logprobs.add(found if self._joiner is None else encodable_value(found)))
 
     def text(self, delta: str) -> None:
         """A fragment of text; "" says nothing."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["strict_problem", "strict_schema"]
+__all__ = ["openai_strict_schema", "strict_problem"]
 
 _SUBSCHEMAS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
 _NAMED_SUBSCHEMAS: Final = ("$defs", "definitions")
 
 
-def strict_schema(schema: dict[str, Any]) -> dict[str, Any] | None:
+def openai_strict_schema(schema: dict[str, Any]) -> dict[str, Any] | None:
     """The schema in the strict subset; None where it says what the subset cannot (open maps)."""
     try:
         strict: dict[str, Any] = _strict(schema)

@@ -24,7 +24,7 @@ from llmstream.events import (
     encode,
 )
 
-__all__ = ["SurrogateJoiner", "mended_value", "without_lone_surrogates"]
+__all__ = ["SurrogateJoiner", "encodable_value", "without_lone_surrogates"]
 
 Delta: TypeAlias = TextDelta | ReasoningDelta | ToolInputDelta
 
@@ -51,19 +51,19 @@ def _mended(event: Event) -> Event:
     try:
         encode(event)
     except UnicodeEncodeError:
-        mended: Event = msgspec.convert(mended_value(msgspec.to_builtins(event)), type(event))
+        mended: Event = msgspec.convert(encodable_value(msgspec.to_builtins(event)), type(event))
         return mended
     return event
 
 
-def mended_value(value: Any) -> Any:
+def encodable_value(value: Any) -> Any:
     """A JSON value whose texts can be encoded."""
     if isinstance(value, str):
         return without_lone_surrogates(value)
     if isinstance(value, list):
-        return [mended_value(item) for item in value]
+        return [encodable_value(item) for item in value]
     if isinstance(value, dict):
-        return {mended_value(key): mended_value(item) for key, item in value.items()}
+        return {encodable_value(key): encodable_value(item) for key, item in value.items()}
     return value
 
 

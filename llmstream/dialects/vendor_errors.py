@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream import errors
-from llmstream.dialects.surrogates import mended_value, without_lone_surrogates
+from llmstream.dialects.surrogates import encodable_value, without_lone_surrogates
 
 __all__ = [
     "decoded_error",
@@ -318,7 +318,7 @@ class _Said(msgspec.Struct):
         """What stands beside message and code; the type where it says more than status and code."""
         for name in _DETAILS:
             if value.get(name):
-                self.details.setdefault(name, mended_value(value[name]))
+                self.details.setdefault(name, encodable_value(value[name]))
         kind = value.get("type")
         if isinstance(kind, str) and kind != self.reason and not _CLASS_TYPES.fullmatch(kind):
             self.details.setdefault("type", without_lone_surrogates(kind))

@@ -116,7 +116,7 @@ class Socket:
             if error.code == _TOO_BIG:
                 return LimitExceeded(
                     f"a message of {self._host} is too long: {error}. "
-                    "Raise Limits(max_event_bytes=...) if that is right."
+                    "Raise StreamLimits(max_event_bytes=...) if that is right."
                 )
             return ProtocolError(f"{self._host} broke the rules of WebSocket: {error}", retryable=True)
         if isinstance(error, Exception):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from llmstream.dialects.claude_schema import strict_schema
+from llmstream.dialects.claude_schema import claude_strict_schema
 
 
 def test_objects_are_closed_at_every_depth():
     inner = {"type": "object", "properties": {"a": {"type": ["object", "null"]}}}
     schema = {"type": "object", "properties": {"x": {"type": "array", "items": inner}}, "$defs": {"d": inner}}
-    fitted = strict_schema(schema)
+    fitted = claude_strict_schema(schema)
     assert fitted["additionalProperties"] is False
     item = fitted["properties"]["x"]["items"]
     assert item["additionalProperties"] is False
@@ -17,11 +17,11 @@ def test_objects_are_closed_at_every_depth():
 
 
 def test_constraints_move_into_the_description():
-    assert strict_schema({"type": "integer", "minimum": 1, "description": "A day."}) == {
+    assert claude_strict_schema({"type": "integer", "minimum": 1, "description": "A day."}) == {
         "type": "integer",
         "description": 'A day. {"minimum":1}',
     }
-    assert strict_schema({"type": "string", "pattern": "^a"}) == {
+    assert claude_strict_schema({"type": "string", "pattern": "^a"}) == {
         "type": "string",
         "description": '{"pattern":"^a"}',
     }
@@ -29,24 +29,24 @@ def test_constraints_move_into_the_description():
 
 def test_known_formats_and_small_minima_stay():
     schema = {"type": "array", "minItems": 1, "items": {"type": "string", "format": "date-time"}}
-    assert strict_schema(schema) == schema
-    assert "format" not in strict_schema({"type": "string", "format": "color"})
-    assert "minItems" not in strict_schema({"type": "array", "minItems": 3})
+    assert claude_strict_schema(schema) == schema
+    assert "format" not in claude_strict_schema({"type": "string", "format": "color"})
+    assert "minItems" not in claude_strict_schema({"type": "array", "minItems": 3})
 
 
 def test_one_of_becomes_any_of():
-    assert strict_schema({"oneOf": [{"type": "string"}]}) == {"anyOf": [{"type": "string"}]}
+    assert claude_strict_schema({"oneOf": [{"type": "string"}]}) == {"anyOf": [{"type": "string"}]}
     both = {"oneOf": [{"type": "string"}], "anyOf": [{"type": "null"}]}
-    assert strict_schema(both) == {"anyOf": [{"type": "string"}, {"type": "null"}]}
+    assert claude_strict_schema(both) == {"anyOf": [{"type": "string"}, {"type": "null"}]}
 
 
 def test_a_property_named_like_a_constraint_is_a_property():
     schema = {"type": "object", "properties": {"pattern": {"type": "string"}, "minimum": {"type": "number"}}}
-    assert set(strict_schema(schema)["properties"]) == {"pattern", "minimum"}
+    assert set(claude_strict_schema(schema)["properties"]) == {"pattern", "minimum"}
 
 
 def test_fitting_twice_changes_nothing_and_the_original_stays():
     schema = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 3}}}
-    once = strict_schema(schema)
-    assert strict_schema(once) == once
+    once = claude_strict_schema(schema)
+    assert claude_strict_schema(once) == once
     assert schema["properties"]["n"] == {"type": "integer", "maximum": 3}

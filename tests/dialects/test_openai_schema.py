@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmstream.dialects.openai_schema import strict_problem, strict_schema
+from llmstream.dialects.openai_schema import openai_strict_schema, strict_problem
 
 
 def test_optional_properties_may_be_null_and_all_are_required():
@@ -25,7 +25,7 @@ def test_optional_properties_may_be_null_and_all_are_required():
         },
         "required": ["a"],
     }
-    strict = strict_schema(schema)
+    strict = openai_strict_schema(schema)
     assert strict["required"] == list("abcdefghi")
     assert strict["additionalProperties"] is False
     assert strict["properties"] == {
@@ -52,7 +52,7 @@ def test_inner_objects_are_closed_too():
         "$defs": {"One": inner},
         "anyOf": [inner],
     }
-    strict = strict_schema(schema)
+    strict = openai_strict_schema(schema)
     assert strict["properties"]["list"]["items"] == closed
     assert (strict["$defs"], strict["anyOf"]) == ({"One": closed}, [closed])
 
@@ -71,14 +71,14 @@ def test_inner_objects_are_closed_too():
     ],
 )
 def test_a_schema_that_fits_comes_out_as_it_was(schema):
-    assert strict_schema(schema) == schema
+    assert openai_strict_schema(schema) == schema
     assert strict_problem(schema) is None
 
 
 @pytest.mark.parametrize("more", [{"type": "string"}, True])
 def test_open_maps_cannot_be_strict(more):
     inner = {"type": "object", "additionalProperties": more}
-    assert strict_schema({"type": "object", "properties": {"map": inner}}) is None
+    assert openai_strict_schema({"type": "object", "properties": {"map": inner}}) is None
 
 
 @pytest.mark.parametrize(
@@ -125,6 +125,6 @@ schemas = st.recursive(
 
 @given(schemas)
 def test_strict_schemas_are_strict_and_stay_as_they_are(schema):
-    strict = strict_schema(schema)
+    strict = openai_strict_schema(schema)
     assert strict_problem(strict) is None
-    assert strict_schema(strict) == strict
+    assert openai_strict_schema(strict) == strict

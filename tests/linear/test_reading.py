@@ -9,7 +9,7 @@ from stepcount.steps import assert_linear
 
 from llmstream.accumulate import Accumulator
 from llmstream.dialects.json_text import is_json, object_text
-from llmstream.dialects.surrogates import SurrogateJoiner, mended_value
+from llmstream.dialects.surrogates import SurrogateJoiner, encodable_value
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.events import (
     Finish,
@@ -186,7 +186,7 @@ def test_json_as_a_whole(use, name):
                 value = use(text)
             except ValueError:
                 return
-            mended_value(value)
+            encodable_value(value)
 
         return work
 

@@ -16,7 +16,7 @@ from llmstream.dialects.anthropic.blocks import (
     source_of_hit,
 )
 from llmstream.dialects.anthropic.usage import count
-from llmstream.dialects.anthropic.wire import WireDelta, WireEvent, decode_event, mended
+from llmstream.dialects.anthropic.wire import WireDelta, WireEvent, decode_event, encodable_value
 from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.decoder import Framing, PayloadDecoder
 from llmstream.dialects.held_size import held_size
@@ -273,7 +273,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
     def _cite(self, block: OpenBlock, citation: Any) -> None:
         if isinstance(citation, dict):
             if self._joiner is not None:
-                citation = mended(citation)
+                citation = encodable_value(citation)
             block.citations.append(citation)
             self._keep(block, held_size(citation))
             self.out.append(source_of_citation(citation, self._source_id()))

@@ -13,7 +13,7 @@ from llmstream.dialects.anthropic.quirks import Quirks
 from llmstream.dialects.anthropic.tools import betas_of_tools, encode_tool_choice, encode_tools
 from llmstream.dialects.base import Encoded
 from llmstream.dialects.cache_marks import keep_last_marks
-from llmstream.dialects.claude_schema import strict_schema
+from llmstream.dialects.claude_schema import claude_strict_schema
 from llmstream.dialects.claude_thinking import encode_thinking, fitting_cap
 from llmstream.dialects.json_wishes import described_schema
 from llmstream.dialects.request_warnings import RequestWarnings
@@ -138,7 +138,7 @@ def _output_config(request: Request, effort: str | None, warnings: list[Warning]
     out: dict[str, Any] = {} if effort is None else {"effort": effort}
     wanted = request.response_format
     if wanted is not None and wanted.schema is not None:
-        out["format"] = {"type": "json_schema", "schema": strict_schema(described_schema(wanted))}
+        out["format"] = {"type": "json_schema", "schema": claude_strict_schema(described_schema(wanted))}
     elif wanted is not None:
         words = "JSON without a schema cannot be asked for; give a schema, or say so in the prompt"
         warnings.append(UnsupportedSetting("response_format", words))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from llmstream.dialects.claude_schema import strict_schema
+from llmstream.dialects.claude_schema import claude_strict_schema
 from llmstream.events import OtherWarning, Warning
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 
@@ -100,7 +100,7 @@ def _tool(tool: ToolSpec, *, strict: bool) -> dict[str, Any]:
     out: dict[str, Any] = {"name": tool.name}
     if tool.description:
         out["description"] = tool.description
-    out["input_schema"] = strict_schema(schema) if strict else schema
+    out["input_schema"] = claude_strict_schema(schema) if strict else schema
     if strict:
         out["strict"] = True
     return out

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from llmstream.dialects.surrogates import mended_value as mended
+from llmstream.dialects.surrogates import encodable_value
 
-__all__ = ["WireDelta", "WireEvent", "WireMessage", "decode_event", "encodable", "mended"]
+__all__ = ["WireDelta", "WireEvent", "WireMessage", "decode_event", "encodable", "encodable_value"]
 
 
 class WireDelta(msgspec.Struct, gc=False, omit_defaults=True):
@@ -69,4 +69,4 @@ decode_event = msgspec.json.Decoder(WireEvent)
 
 def encodable(wire: WireEvent) -> WireEvent:
     """The same event without halves of characters."""
-    return msgspec.convert(mended(msgspec.to_builtins(wire)), WireEvent)
+    return msgspec.convert(encodable_value(msgspec.to_builtins(wire)), WireEvent)

@@ -15,7 +15,7 @@ from llmstream.dialects.bedrock_converse.models import Traits, traits
 from llmstream.dialects.bedrock_converse.reasoning import ReasoningPlan, encode_reasoning
 from llmstream.dialects.bedrock_converse.tools import encode_tools, model_tools
 from llmstream.dialects.cache_marks import MOST_MARKS, too_many_marks
-from llmstream.dialects.claude_schema import strict_schema
+from llmstream.dialects.claude_schema import claude_strict_schema
 from llmstream.dialects.options import merged, options_of
 from llmstream.dialects.request_warnings import RequestWarnings
 from llmstream.errors import InvalidRequest
@@ -173,7 +173,7 @@ def _output(request: Request, can: Traits, warnings: list[Warning]) -> dict[str,
         words = lacking if can.schemas else "this model cannot be held to a schema; say so in the prompt"
         warnings.append(UnsupportedSetting("response_format", words))
         return {}
-    inner = {"schema": msgspec.json.encode(strict_schema(wanted.schema)).decode(), "name": wanted.name}
+    inner = {"schema": msgspec.json.encode(claude_strict_schema(wanted.schema)).decode(), "name": wanted.name}
     inner["description"] = wanted.description or ""
     structure = {"jsonSchema": {name: text for name, text in inner.items() if text}}
     return {"textFormat": {"type": "json_schema", "structure": structure}}

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from llmstream.dialects.bedrock_converse.models import Traits
-from llmstream.dialects.claude_schema import strict_schema
+from llmstream.dialects.claude_schema import claude_strict_schema
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedTool, Warning
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
@@ -95,7 +95,7 @@ def _spec(tool: ToolSpec, *, strict: bool) -> dict[str, Any]:
     spec: dict[str, Any] = {"name": tool.name}
     if tool.description.strip():
         spec["description"] = tool.description
-    spec["inputSchema"] = {"json": strict_schema(schema) if strict else schema}
+    spec["inputSchema"] = {"json": claude_strict_schema(schema) if strict else schema}
     if strict:
         spec["strict"] = True
     return {"toolSpec": spec}

@@ -19,7 +19,7 @@ from llmstream.dialects.cohere.wire import Call, Content, WireEvent, decode_even
 from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.json_text import is_json
 from llmstream.dialects.logprobs import Logprobs
-from llmstream.dialects.surrogates import mended_value, without_lone_surrogates
+from llmstream.dialects.surrogates import encodable_value, without_lone_surrogates
 from llmstream.dialects.tool_fragments import as_id, json_text
 from llmstream.errors import LimitExceeded
 from llmstream.events import (
@@ -131,7 +131,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
     def content_delta(self, index: object, content: object, logprobs: object = None) -> None:
         """A fragment of content, whether its block is open or not."""
         if logprobs is not None:
-            self.hold(self.logprobs.add(logprobs if self._joiner is None else mended_value(logprobs)))
+            self.hold(self.logprobs.add(logprobs if self._joiner is None else encodable_value(logprobs)))
         for one in _contents(content):
             self._say(_key(index), one)
 

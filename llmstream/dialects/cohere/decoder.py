@@ -10,7 +10,7 @@ from llmstream.dialects.cohere.block_decoder import BlockDecoder
 from llmstream.dialects.cohere.citations import cited
 from llmstream.dialects.cohere.finish import KEY, finish_reason, read_usage
 from llmstream.dialects.cohere.wire import Content, WireEvent
-from llmstream.dialects.surrogates import mended_value, without_lone_surrogates
+from llmstream.dialects.surrogates import encodable_value, without_lone_surrogates
 from llmstream.dialects.tool_fragments import mint_call_id
 from llmstream.dialects.usage_counts import UsageCounts
 from llmstream.dialects.vendor_errors import error_from_value
@@ -127,7 +127,7 @@ class CohereDecoder(BlockDecoder):
         self.complete = True
         delta = wire.delta
         if delta is not None:
-            self._counts.add(delta.usage if self._joiner is None else mended_value(delta.usage))
+            self._counts.add(delta.usage if self._joiner is None else encodable_value(delta.usage))
             if isinstance(delta.finish_reason, str) and delta.finish_reason:
                 self._raw_reason = delta.finish_reason
             if delta.error:
@@ -143,7 +143,7 @@ class CohereDecoder(BlockDecoder):
             return
         names = ("error", "message", "error_type", "code", "status_code")
         told = {name: getattr(wire, name) for name in names}
-        self.fail(error_from_value(mended_value(told), provider=self.provider))
+        self.fail(error_from_value(encodable_value(told), provider=self.provider))
 
     def _on_done(self) -> None:
         if self.complete or self.answered:

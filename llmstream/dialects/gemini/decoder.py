@@ -19,7 +19,7 @@ from llmstream.dialects.gemini.wire import Candidate, Chunk, Part, PlainChunk, d
 from llmstream.dialects.google_continuation import Responses
 from llmstream.dialects.google_sources import Sources
 from llmstream.dialects.held_size import held_size
-from llmstream.dialects.json_text import mended
+from llmstream.dialects.json_text import encodable_value
 from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import LimitExceeded, LLMStreamError, ServerError
 from llmstream.events import (
@@ -368,7 +368,7 @@ def _moment(text: Any) -> datetime.datetime | None:
 
 def _encodable(wire: Chunk) -> Chunk:
     """The same chunk without halves of characters, but where halves may still meet: in streamed text."""
-    whole = msgspec.convert(mended(msgspec.to_builtins(wire)), Chunk)
+    whole = msgspec.convert(encodable_value(msgspec.to_builtins(wire)), Chunk)
     for part, original in zip(_parts(whole), _parts(wire), strict=True):
         part.text = original.text
         if part.function_call is not None and original.function_call is not None:

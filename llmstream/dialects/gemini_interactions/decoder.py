@@ -22,7 +22,7 @@ from llmstream.dialects.gemini_interactions.wire import ALIASES, WireEvent
 from llmstream.dialects.google_continuation import Responses
 from llmstream.dialects.google_errors import failure
 from llmstream.dialects.held_size import held_size
-from llmstream.dialects.json_text import is_json, mended
+from llmstream.dialects.json_text import encodable_value, is_json
 from llmstream.dialects.usage_counts import UsageCounts
 from llmstream.errors import LLMStreamError, ProviderError
 from llmstream.events import ErrorEvent, Finish, FinishReason, Metadata, ResponseMetadata, Usage
@@ -328,7 +328,7 @@ def _moment(text: Any) -> datetime.datetime | None:
 
 def _encodable(wire: WireEvent) -> WireEvent:
     """The same event without halves of characters, but where halves may still meet: in streamed text."""
-    whole = msgspec.convert(mended(msgspec.to_builtins(wire)), WireEvent)
+    whole = msgspec.convert(encodable_value(msgspec.to_builtins(wire)), WireEvent)
     if whole.delta is not None and wire.delta is not None:
         for key in ("text", "arguments"):
             if isinstance(wire.delta.get(key), str):

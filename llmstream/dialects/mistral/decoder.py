@@ -15,7 +15,7 @@ from llmstream.dialects.held_size import held_size
 from llmstream.dialects.mistral.content_decoder import ContentDecoder
 from llmstream.dialects.mistral.finish import KEY, finish_reason, read_usage
 from llmstream.dialects.mistral.wire import CallFragment, Choice, Chunk, decode_chunk
-from llmstream.dialects.surrogates import mended_value
+from llmstream.dialects.surrogates import encodable_value
 from llmstream.dialects.tool_calls import ToolCallTracker
 from llmstream.dialects.tool_fragments import mint_call_id
 from llmstream.dialects.usage_counts import UsageCounts
@@ -58,7 +58,7 @@ class MistralDecoder(ContentDecoder):
         if not self._named:
             self._name(wire)
         if wire.usage is not None:
-            self._counts.add(wire.usage if self._joiner is None else mended_value(wire.usage))
+            self._counts.add(wire.usage if self._joiner is None else encodable_value(wire.usage))
         if not wire.choices:
             self._maybe_fail(wire)
             return
@@ -113,7 +113,7 @@ class MistralDecoder(ContentDecoder):
         if not (chunk.error or chunk.detail or words or chunk.object == "error"):
             return
         told |= {"type": chunk.type, "code": chunk.code, "status": chunk.raw_status_code}
-        self.fail(error_from_value(mended_value(told), provider=self.provider))
+        self.fail(error_from_value(encodable_value(told), provider=self.provider))
 
     def _on_choice(self, choice: Choice) -> None:
         delta = choice.delta
@@ -146,7 +146,7 @@ class MistralDecoder(ContentDecoder):
         """What belongs to no part of the answer; objects of several chunks are one."""
         if not value:
             return
-        value = value if self._joiner is None else mended_value(value)
+        value = value if self._joiner is None else encodable_value(value)
         known = self._beside.get(name)
         if name == "metadata" and isinstance(known, dict) and isinstance(value, dict):
             self.hold(sum(held_size((name, one)) for name, one in value.items() if name not in known))

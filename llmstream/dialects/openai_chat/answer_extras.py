@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.surrogates import mended_value
+from llmstream.dialects.surrogates import encodable_value
 from llmstream.events import Metadata
 
 __all__ = ["AnswerExtras", "extras_chunk"]
@@ -55,7 +55,7 @@ def _read(payload: bytes) -> dict[str, Any]:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         pass
     try:
-        value = mended_value(json.loads(payload.decode("utf-8", "replace")))
+        value = encodable_value(json.loads(payload.decode("utf-8", "replace")))
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -22,7 +22,7 @@ from llmstream.dialects.openai_chat.finish import finish_reason
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.token_usage import read_usage
 from llmstream.dialects.openai_chat.wire import Chunk, FirstChunk
-from llmstream.dialects.surrogates import mended_value
+from llmstream.dialects.surrogates import encodable_value
 from llmstream.dialects.tool_fragments import mint_call_id
 from llmstream.dialects.usage_counts import UsageCounts
 from llmstream.dialects.vendor_errors import error_from_value
@@ -167,7 +167,7 @@ class OpenAIChatDecoder(DeltaReader):
             except _UNREADABLE:
                 return False
             if value and isinstance(value[0], dict) and value[0].get("error"):
-                self.fail(error_from_value(mended_value(value), provider=self.provider))
+                self.fail(error_from_value(encodable_value(value), provider=self.provider))
                 return True
         return text == b"null"
 
@@ -237,13 +237,15 @@ class OpenAIChatDecoder(DeltaReader):
         self._named = True
 
     def _count(self, usage: object) -> None:
-        self._counts.add(usage if self._joiner is None else mended_value(usage))
+        self._counts.add(usage if self._joiner is None else encodable_value(usage))
 
     def _on_x_groq(self, extra: object) -> None:
         if isinstance(extra, dict):
             self._count(extra.get("usage"))
             if extra.get("error"):
-                self.fail(error_from_value(mended_value({"error": extra["error"]}), provider=self.provider))
+                self.fail(
+                    error_from_value(encodable_value({"error": extra["error"]}), provider=self.provider)
+                )
 
     def _is_error(self, chunk: Chunk) -> bool:
         """Whether a chunk without choices is an error without the usual `error` object."""
@@ -379,6 +381,6 @@ def _is_first(index: object) -> bool:
 
 def _generic(payload: bytes) -> object:
     try:
-        return mended_value(json.loads(payload.decode("utf-8", "replace")))
+        return encodable_value(json.loads(payload.decode("utf-8", "replace")))
     except _UNREADABLE:
         return {}

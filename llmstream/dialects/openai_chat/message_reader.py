@@ -19,20 +19,15 @@ from llmstream.chats.content import (
     ToolResult,
 )
 from llmstream.chats.message import Message
+from llmstream.dialects.openai_answers import refused
 from llmstream.dialects.openai_chat.reasoning_echo import sent_as
 from llmstream.dialects.tool_fragments import CUSTOM_CALL
-from llmstream.errors import BadRequest
 
-__all__ = ["MessageReader", "refused"]
+__all__ = ["MessageReader"]
 
 _ROLES: Final = ("system", "assistant", "user", "tool", "developer")
 _SIGNED: Final = ("reasoning_details", "reasoning_opaque")
 _AUDIO_TYPES: Final = {"mp3": "audio/mpeg", "wav": "audio/wav"}
-
-
-def refused(message: str, code: str | None = None) -> BadRequest:
-    """The vendor's answer to a request that is wrong."""
-    return BadRequest(message, status=400, reason=code)
 
 
 class MessageReader:

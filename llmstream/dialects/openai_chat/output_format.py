@@ -9,7 +9,7 @@ import msgspec
 from llmstream.dialects.json_wishes import ANSWER_IN_JSON, in_words, says_json
 from llmstream.dialects.openai_chat.moonshot_schema import moonshot_schema
 from llmstream.dialects.openai_chat.quirks import Quirks
-from llmstream.dialects.openai_schema import strict_schema
+from llmstream.dialects.openai_schema import openai_strict_schema
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.request import Request, ResponseFormat
 
@@ -52,7 +52,7 @@ def _schema(wanted: ResponseFormat, quirks: Quirks, warnings: list[Warning]) -> 
             words = "the output schema says what the API cannot check; that went into descriptions"
             warnings.append(OtherWarning(words))
     elif wanted.strict and "properties" in schema:
-        fitting = strict_schema(schema)
+        fitting = openai_strict_schema(schema)
         if fitting is None:
             warnings.append(OtherWarning("the output schema is not strict: it has open objects"))
             out["strict"] = False

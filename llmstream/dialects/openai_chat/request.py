@@ -15,7 +15,7 @@ from llmstream.dialects.openai_chat.moonshot_schema import moonshot_schema
 from llmstream.dialects.openai_chat.output_format import encode_output
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.thinking import beside_tools, check_served, encode_thinking, thinks
-from llmstream.dialects.openai_schema import strict_schema
+from llmstream.dialects.openai_schema import openai_strict_schema
 from llmstream.dialects.request_warnings import RequestWarnings
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
@@ -189,7 +189,7 @@ class _Writer:
                     f"some of the schema of {tool.name!r} went into descriptions: the API cannot check it"
                 )
         elif strict:
-            fitting = strict_schema(schema)
+            fitting = openai_strict_schema(schema)
             if fitting is None:
                 self.warn(f"the tool {tool.name!r} is not strict: its schema has open objects")
             strict, schema = fitting is not None, fitting or schema

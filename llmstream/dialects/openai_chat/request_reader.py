@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.openai_chat.message_reader import MessageReader, refused
+from llmstream.dialects.openai_answers import refused
+from llmstream.dialects.openai_chat.message_reader import MessageReader
 from llmstream.dialects.openai_chat.model_checks import check_model
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.exchange import HttpRequest

@@ -11,7 +11,7 @@ import msgspec
 
 from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.base64_pieces import Base64Pieces
-from llmstream.dialects.json_text import mended
+from llmstream.dialects.json_text import encodable_value
 from llmstream.dialects.media_type import audio_type
 from llmstream.dialects.openai_responses.finish import TERMINAL, reason_of, said_beside
 from llmstream.dialects.openai_responses.item_decoder import ITEM_EVENTS, ItemDecoder
@@ -238,7 +238,7 @@ def _encodable(wire: WireEvent) -> WireEvent:
 
     Those of a fragment stay: the next one may bring the other half.
     """
-    whole = msgspec.convert(mended(msgspec.to_builtins(wire)), WireEvent)
+    whole = msgspec.convert(encodable_value(msgspec.to_builtins(wire)), WireEvent)
     if isinstance(wire.delta, str):
         whole.delta = wire.delta
     return whole

@@ -11,7 +11,7 @@ from llmstream.dialects.openai_responses.input_writer import InputWriter
 from llmstream.dialects.openai_responses.plain_items import plain_items
 from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.sources import KEY
-from llmstream.dialects.openai_schema import strict_schema
+from llmstream.dialects.openai_schema import openai_strict_schema
 from llmstream.dialects.options import options_of
 from llmstream.dialects.request_warnings import RequestWarnings
 from llmstream.errors import InvalidRequest
@@ -163,7 +163,7 @@ class _Writer:
         schema = tool.input_schema or {"type": "object", "properties": {}}
         strict = tool.strict if self.quirks.strict_tools else None
         if strict:
-            fitting = strict_schema(schema)
+            fitting = openai_strict_schema(schema)
             if fitting is None:
                 self.warnings.append(
                     OtherWarning(f"the tool {tool.name!r} is not strict: its schema has open objects")
@@ -232,7 +232,7 @@ class _Writer:
             return
         strict, schema = wanted.strict, wanted.schema
         if strict:
-            fitting = strict_schema(schema)
+            fitting = openai_strict_schema(schema)
             if fitting is None:
                 self.warnings.append(OtherWarning("the output schema is not strict: it has open objects"))
             strict, schema = fitting is not None, fitting or schema
