@@ -11,7 +11,7 @@ from pathlib import Path
 
 import llmstream as ls
 from llmstream.dialects.anthropic import Anthropic
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 
 RECORDING = Path(__file__).parent / "recordings" / "weather.anthropic.sse"
 

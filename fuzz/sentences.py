@@ -8,9 +8,9 @@ from typing import NamedTuple
 from fuzz.inputs import read
 from llmstream.cli.dialects import wire_of
 from llmstream.dialects.anthropic import BEDROCK_INVOKE
-from llmstream.dialects.anthropic.invoke_frames import invoke_frame
+from llmstream.dialects.anthropic.wire import invoke_frame
 from llmstream.dialects.base import Dialect, StreamLimits
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.events import Event, decode, encode
 from llmstream.framing.aws_event_stream import encode_message
 from llmstream.grammar import check

@@ -37,7 +37,7 @@ class Target(NamedTuple):
 
 def _dialect(name: str) -> Target:
     package = "llmstream.dialects." + name.replace("-", "_")
-    shared = ("llmstream.dialects.tool_calls", "llmstream.dialects.tool_fragments")
+    shared = ("llmstream.dialects.tool_calls", "llmstream.dialects.tool_calls")
     return Target("fuzz.sentences:target", (package, *shared), 512, 2_000_000)
 
 

@@ -22,9 +22,9 @@ import pytest
 import llmstream as ls
 from llmstream import cli, grammar
 from llmstream.dialects.anthropic import Anthropic
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.ollama import Ollama
 from llmstream.dialects.openai_chat import OpenAIChat
-from llmstream.dialects.sentence import GuardedDecoder
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import llmstream
-from llmstream.dialects.vendor_errors import vendor_error
+from llmstream.dialects.errors import vendor_error
 
 PACKAGE = Path(llmstream.__file__).parent
 PARSER: Any = re._parser  # type: ignore[attr-defined]
@@ -29,7 +29,7 @@ _GROWTH = 2.6
 _MOST = 20_000
 
 BOUNDED = {
-    "dialects/result_text.py": "looked for in the first 100 characters",
+    "dialects/history_parts.py": "looked for in the first 100 characters",
     "middleware/smoothing.py": "matched at one place after the other, in some hundred characters",
 }
 """Files whose patterns are not linear where they are searched, and what bounds them."""
@@ -309,9 +309,9 @@ DATA = {
     "dialects/anthropic/quirks.py: re.search(pattern + '/?$', url.split('?', 1)[0].split('#', 1)[0])": (
         "a path of a table, in the address of a request"
     ),
-    "dialects/bedrock_converse/models.py: re.compile(pattern)": "a table, in the caller's name of a model",
-    "dialects/model_quirks.py: re.search(rule.pattern, model, re.IGNORECASE)": "the same",
-    "dialects/vendor_errors.py: re.fullmatch(numbers, said.reason or '')": "a table of four digits",
+    "dialects/bedrock_converse/quirks.py: re.compile(pattern)": "a table, in the caller's name of a model",
+    "dialects/requests.py: re.search(rule.pattern, model, re.IGNORECASE)": "the same",
+    "dialects/errors.py: re.fullmatch(numbers, said.reason or '')": "a table of four digits",
     "model_rules/table.py: re.search(row.models, model, re.IGNORECASE)": "the caller's name of a model",
     "testing/recorder.py: re.compile(b''.join(map(_spellings, secret)))": "a key, byte for byte",
     "simulator/sample_input.py: re.search(pattern, name.lower())": "a table of plain words",

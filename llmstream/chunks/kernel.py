@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from llmstream.dialects.vendor_errors import error_from_value
+from llmstream.dialects.errors import error_from_value
 from llmstream.errors import DecodeError, ErrorInfo
 
 __all__ = ["Choice", "Delta", "StreamingChunk", "ToolCall"]

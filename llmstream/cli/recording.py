@@ -10,8 +10,8 @@ import msgspec
 from llmstream.cli.dialects import DIALECTS
 from llmstream.cli.sniffing import looks_like
 from llmstream.dialects.base import Dialect
-from llmstream.dialects.sentence import GuardedDecoder
-from llmstream.dialects.vendor_errors import is_error_body, vendor_error
+from llmstream.dialects.errors import is_error_body, vendor_error
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.errors import LLMStreamError, NotAStream, StreamError
 from llmstream.events import ErrorEvent, Event, Finish, Raw, ResponseMetadata, StreamStart
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
 from llmstream.dialects.base import StreamLimits
-from llmstream.dialects.surrogates import SurrogateJoiner, encodable_value
+from llmstream.dialects.json_text import SurrogateJoiner, encodable_value
 from llmstream.errors import DecodeError, LimitExceeded, LLMStreamError, ProtocolError
 from llmstream.events import ErrorEvent, Event, Raw, Usage
 
-__all__ = ["Framing", "PayloadDecoder"]
+__all__ = ["Framing", "PayloadDecoder", "held_size"]
+
 
 T = TypeVar("T")
 
@@ -232,3 +234,21 @@ def _words(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     return str(error) or type(error).__name__
+
+
+# How much memory a value takes that a decoder keeps of an answer.
+
+
+def held_size(value: object) -> int:
+    """Bytes of a JSON value, with all that is in it; linear in its size."""
+    size = 0
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        size += sys.getsizeof(one)
+        if isinstance(one, dict):
+            waiting.extend(one)
+            waiting.extend(one.values())
+        elif isinstance(one, (list, tuple)):
+            waiting.extend(one)
+    return size

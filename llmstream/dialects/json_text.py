@@ -3,12 +3,115 @@
 from __future__ import annotations
 
 import json
+import re
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from llmstream.dialects.surrogates import encodable_value
+from llmstream.events import (
+    Event,
+    ReasoningDelta,
+    ReasoningEnd,
+    TextDelta,
+    TextEnd,
+    ToolCall,
+    ToolInputDelta,
+    ToolInputEnd,
+    encode,
+)
 
-__all__ = ["encodable_value", "is_json", "object_text"]
+__all__ = [
+    "SurrogateJoiner",
+    "encodable_value",
+    "is_json",
+    "object_text",
+    "without_lone_surrogates",
+]
+
+
+# Joins surrogate pairs that a vendor cut in two, so that no event holds unencodable text.
+#
+# Some servers cut text between UTF-16 units: one delta ends in an escaped high surrogate, the
+# next begins with the low one. A high half waits for its partner; a half that stays alone
+# becomes U+FFFD.
+
+Delta: TypeAlias = TextDelta | ReasoningDelta | ToolInputDelta
+
+_DELTA_OF: Final[dict[type, type[Delta]]] = {
+    TextEnd: TextDelta,
+    ReasoningEnd: ReasoningDelta,
+    ToolInputEnd: ToolInputDelta,
+}
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_LONE = re.compile("[\ud800-\udfff]")
+
+
+def _pair(match: re.Match[str]) -> str:
+    return match.group().encode("utf-16", "surrogatepass").decode("utf-16")
+
+
+def without_lone_surrogates(text: str) -> str:
+    """The text with pairs joined and lone halves as U+FFFD."""
+    return _LONE.sub("\ufffd", _PAIR.sub(_pair, text))
+
+
+def _mended(event: Event) -> Event:
+    """An event that can be encoded: half characters in names, ids or metadata are replaced."""
+    try:
+        encode(event)
+    except UnicodeEncodeError:
+        mended: Event = msgspec.convert(encodable_value(msgspec.to_builtins(event)), type(event))
+        return mended
+    return event
+
+
+def encodable_value(value: Any) -> Any:
+    """A JSON value whose texts can be encoded."""
+    if isinstance(value, str):
+        return without_lone_surrogates(value)
+    if isinstance(value, list):
+        return [encodable_value(item) for item in value]
+    if isinstance(value, dict):
+        return {encodable_value(key): encodable_value(item) for key, item in value.items()}
+    return value
+
+
+class SurrogateJoiner:
+    """Mends the deltas of one stream, block by block."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, str] = {}
+
+    def feed(self, events: list[Event]) -> list[Event]:
+        """The same events with whole characters only; an empty delta means that a half waits."""
+        out: list[Event] = []
+        for event in events:
+            match event:
+                case TextDelta() | ReasoningDelta() | ToolInputDelta():
+                    out.append(self._delta(event))
+                case ToolCall(input=text) if _LONE.search(text):
+                    out.append(msgspec.structs.replace(event, input=without_lone_surrogates(text)))
+                case _:
+                    self._settle(event, out)
+                    out.append(_mended(event))
+        return out
+
+    def _delta(self, event: Delta) -> Delta:
+        text = self._waiting.pop(event.id, "") + event.delta
+        if text and "\ud800" <= text[-1] <= "\udbff":
+            self._waiting[event.id] = text[-1]
+            text = text[:-1]
+        return msgspec.structs.replace(event, delta=without_lone_surrogates(text))
+
+    def _settle(self, event: Event, out: list[Event]) -> None:
+        """A block that ends with half a character gets the replacement character."""
+        block_id = getattr(event, "id", None)
+        if not isinstance(block_id, str) or block_id not in self._waiting:
+            return
+        delta = _DELTA_OF.get(type(event))
+        if delta is not None:
+            del self._waiting[block_id]
+            out.append(delta("\ufffd", block_id))
 
 
 def is_json(text: str) -> bool:

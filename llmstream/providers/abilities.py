@@ -14,7 +14,7 @@ import msgspec
 from llmstream.chats.content import Audio, Document, Image
 from llmstream.chats.message import Message
 from llmstream.dialects.base import output_abilities, takes_url
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.errors import CallerError, LLMStreamError
 from llmstream.events import Finish, TextDelta, TextEnd, TextStart, Usage, Warning
 from llmstream.providers.base import Provider

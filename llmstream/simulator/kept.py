@@ -11,7 +11,7 @@ import msgspec
 
 from llmstream.dialects.base import Dialect
 from llmstream.dialects.openai_responses import OpenAIResponses
-from llmstream.dialects.openai_responses.kept_answers import KeptRequest
+from llmstream.dialects.openai_responses.background import KeptRequest
 from llmstream.errors import NotFound
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.simulator.script import Cut, Stall, Turn

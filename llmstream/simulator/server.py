@@ -12,9 +12,9 @@ import msgspec
 from aiohttp import HttpVersion11, web
 
 from llmstream.dialects.base import Dialect, EventEncoder, KeepsAnswers, continues_answers
+from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.openai_responses import OpenAIResponses
-from llmstream.dialects.openai_responses.kept_answers import KeptRequest
-from llmstream.dialects.vendor_errors import error_from_value
+from llmstream.dialects.openai_responses.background import KeptRequest
 from llmstream.errors import BadRequest, ErrorInfo, LLMStreamError, ServerError, error_from_info
 from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
 from llmstream.request import Request

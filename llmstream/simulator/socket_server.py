@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import WSMsgType, web
 
 from llmstream.dialects.base import Dialect
-from llmstream.dialects.openai_responses.finish import TERMINAL
+from llmstream.dialects.openai_responses.wire import TERMINAL
 from llmstream.errors import BadRequest, ErrorInfo, LLMStreamError, ServerError
 from llmstream.events import (
     Finish,

@@ -14,8 +14,8 @@ import msgspec
 
 from llmstream.chats.content import Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message
-from llmstream.dialects.tool_fragments import CUSTOM_CALL
-from llmstream.dialects.vendor_errors import error_from_value
+from llmstream.dialects.errors import error_from_value
+from llmstream.dialects.tool_calls import CUSTOM_CALL
 from llmstream.events import (
     Event,
     Finish,

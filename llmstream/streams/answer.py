@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 from llmstream.dialects.base import ContinuingDecoder, FollowingDecoder, Place, Position
-from llmstream.dialects.sentence import GuardedDecoder
-from llmstream.dialects.vendor_errors import decoded_error, is_error_body, is_json, vendor_error
+from llmstream.dialects.errors import decoded_error, is_error_body, is_json, vendor_error
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.errors import DeadlineExceeded, DecodeError, IncompleteStream, LLMStreamError
 from llmstream.events import Event, Raw
 from llmstream.streams.plan import Plan

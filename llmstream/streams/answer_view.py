@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from llmstream.accumulate import Accumulator
 from llmstream.chats.message import Message
-from llmstream.dialects.vendor_errors import request_id
+from llmstream.dialects.errors import request_id
 from llmstream.errors import InvalidOutput, InvalidRequest, LLMStreamError
 from llmstream.events import Event, FinishReason, Usage, Warning
 from llmstream.streams.response import ResponseInfo, mark_message, rate_headers

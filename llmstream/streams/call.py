@@ -10,7 +10,7 @@ import msgspec
 
 from llmstream.chats.content import Part
 from llmstream.dialects.base import FollowingDecoder, Position, takes_more
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.errors import (
     AuthenticationError,
     ConnectionFailed,

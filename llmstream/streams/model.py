@@ -23,7 +23,7 @@ from llmstream.dialects.base import (
     output_abilities,
     talks_over_sockets,
 )
-from llmstream.dialects.vendor_errors import decoded_error
+from llmstream.dialects.errors import decoded_error
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.events import Event, OtherWarning, Warning
 from llmstream.providers.base import Provider, Wire

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
 from typing import Final
 
-from llmstream.dialects.vendor_errors import request_id
+from llmstream.dialects.errors import request_id
 from llmstream.errors import LLMStreamError
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
 from llmstream.request import Request

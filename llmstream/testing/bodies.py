@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from llmstream import grammar
 from llmstream.dialects.base import Dialect
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.events import Event
 
 __all__ = ["check_stream", "cuts", "decode_body"]

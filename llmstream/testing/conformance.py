@@ -8,7 +8,7 @@ from typing import Final
 
 from llmstream import grammar
 from llmstream.dialects.base import Dialect, EventEncoder
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.errors import IncompleteStream, Unsupported
 from llmstream.events import (
     ErrorEvent,

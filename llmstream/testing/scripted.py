@@ -9,9 +9,9 @@ from itertools import islice
 
 import msgspec
 
+from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.json_text import is_json
 from llmstream.dialects.openai_chat import OpenAIChat
-from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import ConnectionLost, IncompleteStream, InvalidRequest, LLMStreamError, error_from_info
 from llmstream.events import Event, Finish, OtherWarning, StreamStart, ToolCall, Usage
 from llmstream.grammar import Guard

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image, Text
-from llmstream.dialects.surrogates import without_lone_surrogates
+from llmstream.dialects.json_text import without_lone_surrogates
 from llmstream.errors import ToolError
 
 __all__ = ["MAX_RESULT_BYTES", "MAX_RESULT_CHARS", "ToolOutcome", "ToolOutput"]

@@ -6,13 +6,7 @@ import json
 
 import pytest
 
-from llmstream.dialects.aws_exceptions import (
-    answer_error,
-    encode_answer,
-    exception_frame,
-    exception_of,
-    exception_type,
-)
+from llmstream.dialects.aws import answer_error, encode_answer, exception_frame, exception_of, exception_type
 from llmstream.errors import BadRequest, ErrorInfo, RateLimited, ServerError, error_from_info
 from llmstream.framing.aws_event_stream import EventStreamDecoder, Message
 

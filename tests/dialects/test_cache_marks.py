@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from llmstream.dialects.cache_marks import keep_last_marks
+from llmstream.dialects.history_parts import keep_last_marks
 from llmstream.events import Warning
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmstream.dialects.claude_schema import claude_strict_schema
+from llmstream.dialects.schemas import claude_strict_schema
 
 
 def test_objects_are_closed_at_every_depth():

@@ -11,7 +11,6 @@ from llmstream.dialects.anthropic import Anthropic
 from llmstream.dialects.base import CompletesResponses
 from llmstream.dialects.bedrock_converse import BedrockConverse
 from llmstream.dialects.cohere import Cohere
-from llmstream.dialects.complete_responses import GrowingTexts, json_input
 from llmstream.dialects.gemini import Gemini
 from llmstream.dialects.gemini_interactions import GeminiInteractions
 from llmstream.dialects.mistral import Mistral
@@ -32,6 +31,7 @@ from llmstream.events import (
     Usage,
 )
 from llmstream.request import Request
+from llmstream.serving.wires.complete_responses import GrowingTexts, json_input
 
 REQUEST = Request(model="m")
 END = Finish("stop", Usage(1, 2, 3))

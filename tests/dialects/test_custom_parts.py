@@ -6,7 +6,7 @@ import pytest
 
 from llmstream import chats as c
 from llmstream.chats import Message, Role
-from llmstream.dialects.custom_parts import without_custom_parts
+from llmstream.dialects.history_parts import without_custom_parts
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request
 

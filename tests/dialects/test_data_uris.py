@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.dialects.data_uris import data_uri, read_data_uri
+from llmstream.dialects.media import data_uri, read_data_uri
 
 
 def test_a_file_survives_the_way_there_and_back():

@@ -12,7 +12,7 @@ import pytest
 
 from llmstream import errors
 from llmstream.cli.dialects import wire_of
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.grammar import check
 
 BY_STATUS: dict[int, tuple[type[errors.LLMStreamError], ...]] = {

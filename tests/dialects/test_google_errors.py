@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llmstream import errors
-from llmstream.dialects.google_errors import failure, status_of
+from llmstream.dialects.google import failure, status_of
 
 
 @pytest.mark.parametrize(

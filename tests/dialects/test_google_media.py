@@ -7,7 +7,7 @@ import pytest
 from llmstream.chats.content import Audio, Document, Image
 from llmstream.dialects.gemini import Gemini
 from llmstream.dialects.gemini_interactions import GeminiInteractions
-from llmstream.dialects.google_media import (
+from llmstream.dialects.media import (
     Media,
     base64_bytes,
     media_of,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.dialects.google_settings import thinking_level
+from llmstream.dialects.google import thinking_level
 from llmstream.model_rules.gemini import GEMINI
 from llmstream.request import ReasoningOptions
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from llmstream.dialects.google_sources import Sources, document_uri
+from llmstream.dialects.google import Sources, document_uri
 from llmstream.events import Source
 
 

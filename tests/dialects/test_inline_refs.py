@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmstream.dialects.inline_refs import inlined
+from llmstream.dialects.schemas import inlined
 
 PLACE = {"type": "object", "properties": {"city": {"type": "string"}}}
 

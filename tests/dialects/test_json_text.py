@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.dialects.json_text import is_json, mended, object_text
+from llmstream.dialects.json_text import encodable_value, is_json, object_text
 
 
 @pytest.mark.parametrize("text", ["{}", "[1]", '"\\ud83d"', "1e999", " 1 "])
@@ -18,7 +18,7 @@ def test_what_is_not(text):
 
 
 def test_halves_of_characters_are_mended_everywhere():
-    assert mended({"a\ud83d": ["\ud83d\ude00", 1, None]}) == {"a\ufffd": ["😀", 1, None]}
+    assert encodable_value({"a\ud83d": ["\ud83d\ude00", 1, None]}) == {"a\ufffd": ["😀", 1, None]}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from llmstream.chats.content import Image
 from llmstream.chats.message import Message
-from llmstream.dialects.json_wishes import ANSWER_IN_JSON, described_schema, in_words, says_json
+from llmstream.dialects.requests import ANSWER_IN_JSON, described_schema, in_words, says_json
 from llmstream.request import ResponseFormat
 
 

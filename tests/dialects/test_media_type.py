@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.dialects.media_type import audio_type, image_type
+from llmstream.dialects.media import audio_type, image_type
 
 
 @pytest.mark.parametrize(

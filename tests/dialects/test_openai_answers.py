@@ -7,8 +7,8 @@ import json
 import pytest
 
 from llmstream import errors
-from llmstream.dialects.openai_answers import error_object, error_response, refused
-from llmstream.dialects.vendor_errors import vendor_error
+from llmstream.dialects.errors import vendor_error
+from llmstream.serving.wires.openai_errors import error_object, error_response, refused
 
 KINDS = [
     errors.BadRequest,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmstream.dialects.openai_schema import openai_strict_schema, strict_problem
+from llmstream.dialects.schemas import openai_strict_schema, strict_problem
 
 
 def test_optional_properties_may_be_null_and_all_are_required():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmstream.dialects.options import merged, options_of
+from llmstream.dialects.requests import merged, options_of
 from llmstream.request import Request
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmstream.dialects.request_warnings import RequestWarnings
+from llmstream.dialects.requests import RequestWarnings
 from llmstream.events import OtherWarning, UnsupportedSetting
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from llmstream.chats.content import ToolResult
-from llmstream.dialects.result_text import failure_text, result_text, told_result
+from llmstream.dialects.history_parts import failure_text, result_text, told_result
 
 
 @pytest.mark.parametrize(

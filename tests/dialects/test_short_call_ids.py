@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
-from llmstream.dialects import short_call_ids
-from llmstream.dialects.short_call_ids import ShortCallIds
+from llmstream.dialects import call_ids as short_call_ids
+from llmstream.dialects.call_ids import ShortCallIds
 
 
 def said(*names):

@@ -7,10 +7,10 @@ import pytest
 from llmstream.dialects.anthropic import Anthropic
 from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.cohere import Cohere
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.ollama import Ollama
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.dialects.openai_responses import OpenAIResponses
-from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.errors import LimitExceeded
 from llmstream.grammar import check
 

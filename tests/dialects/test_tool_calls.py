@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.dialects.tool_calls import ToolCallTracker
-from llmstream.dialects.tool_fragments import mint_call_id
+from llmstream.dialects.tool_calls import ToolCallTracker, mint_call_id
 from llmstream.errors import DecodeError
 from llmstream.events import ToolCall, ToolInputDelta, ToolInputEnd, ToolInputStart
 

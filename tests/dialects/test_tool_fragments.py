@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.dialects.tool_fragments import OpenCall, is_json
+from llmstream.dialects.tool_calls import OpenCall, is_json
 
 INPUTS = [
     '{"a": 1}',

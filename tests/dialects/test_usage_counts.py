@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmstream.dialects.usage_counts import UsageCounts
+from llmstream.dialects.token_counts import UsageCounts
 from llmstream.events import Usage
 
 

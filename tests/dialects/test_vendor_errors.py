@@ -14,13 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmstream import errors
-from llmstream.dialects.vendor_errors import (
-    _plain,
-    error_from_value,
-    is_error_body,
-    retry_after_s,
-    vendor_error,
-)
+from llmstream.dialects.errors import _plain, error_from_value, is_error_body, retry_after_s, vendor_error
 
 
 def answer(status: int, value: object, **headers: str) -> errors.LLMStreamError:

@@ -11,7 +11,7 @@ from faultmatrix.asking import KEY, ONCE, PATIENT, answered, held
 from faultmatrix.wires import WIRES
 
 import llmstream as ls
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.testing import Do, FaultServer, no_leaks
 from llmstream.transport.sessions import close_session
 

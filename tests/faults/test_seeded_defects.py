@@ -24,8 +24,9 @@ from faultmatrix.rows import NOT_OURS, ROWS, THREATS
 from faultmatrix.wires import WIRES
 
 import llmstream as ls
-from llmstream.dialects import decoder, vendor_errors
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects import decoder
+from llmstream.dialects import errors as vendor_errors
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.tool_calls import ToolCallTracker
 from llmstream.events import Finish, TextDelta
 from llmstream.framing.sse import SSEDecoder

@@ -8,7 +8,7 @@ import pytest
 from stepcount.floods import FLOODS, Flood
 from stepcount.steps import assert_linear
 
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.grammar import check
 from llmstream.providers.registry import find_provider
 

@@ -8,9 +8,8 @@ import pytest
 from stepcount.steps import assert_linear
 
 from llmstream.accumulate import Accumulator
-from llmstream.dialects.json_text import is_json, object_text
-from llmstream.dialects.surrogates import SurrogateJoiner, encodable_value
-from llmstream.dialects.vendor_errors import error_from_value
+from llmstream.dialects.errors import error_from_value
+from llmstream.dialects.json_text import SurrogateJoiner, encodable_value, is_json, object_text
 from llmstream.events import (
     Finish,
     ReasoningDelta,

@@ -19,11 +19,11 @@ from llmstream import events as ev
 from llmstream import grammar
 from llmstream.dialects.base import Dialect
 from llmstream.dialects.cohere import Cohere
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.mistral import Mistral
 from llmstream.dialects.ollama import Ollama
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.dialects.openai_responses import OpenAIResponses
-from llmstream.dialects.sentence import GuardedDecoder
 
 pydantic = pytest.importorskip("pydantic", reason="comes with the vendors' clients")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from llmstream.dialects.vendor_errors import vendor_error
+from llmstream.dialects.errors import vendor_error
 from llmstream.errors import (
     AuthenticationError,
     InvalidRequest,

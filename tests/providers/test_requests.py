@@ -10,8 +10,8 @@ import pytest
 
 from llmstream.chats.content import Image, Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.openai_chat import OpenAIChat
-from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.errors import Unsupported
 from llmstream.events import Event, Finish, ReasoningDelta, TextDelta, UnsupportedSetting
 from llmstream.providers.registry import all_providers, find_provider

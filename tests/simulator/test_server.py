@@ -15,7 +15,7 @@ from llmstream.chats.content import ToolCall as CallPart
 from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message
 from llmstream.dialects.base import Dialect
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.events import ErrorEvent, Event, Finish, ReasoningDelta, ResponseMetadata, TextDelta, ToolCall
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request, Settings, ToolSpec

@@ -13,7 +13,7 @@ from llmstream.dialects.anthropic import Anthropic
 from llmstream.dialects.base import output_abilities
 from llmstream.dialects.ollama import Ollama
 from llmstream.dialects.openai_chat import OpenAIChat, Quirks
-from llmstream.dialects.openai_schema import strict_problem
+from llmstream.dialects.schemas import strict_problem
 from llmstream.providers.registry import find_provider
 from llmstream.structured import Structured, asked
 

@@ -10,7 +10,7 @@ import llmstream as ls
 from llmstream.accumulate import Accumulator
 from llmstream.chats import Audio, Chat, Document, Image, Message, Reasoning, Text, ToolCall, ToolResult
 from llmstream.dialects.base import Dialect
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.events import (
     Event,
     Finish,

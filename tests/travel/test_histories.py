@@ -11,8 +11,7 @@ import pytest
 from llmstream.accumulate import Accumulator
 from llmstream.chats import Chat, Custom, File, Image, Message, Reasoning, Source, Text, ToolCall, ToolResult
 from llmstream.cli.dialects import DIALECTS, Wire, wire_of
-from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, GuardedDecoder
 from llmstream.events import (
     Event,
     Finish,

@@ -15,7 +15,7 @@ import pytest
 
 from llmstream.accumulate import Accumulator
 from llmstream.chats import Chat, Message, ToolResult
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.framing.aws_event_stream import encode_message
 from llmstream.providers.registry import all_providers, find_provider
 from llmstream.request import Request, ToolSpec

@@ -13,26 +13,23 @@ from urllib.parse import quote
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.dialects.anthropic.binding import dropping_bound_thinking
-from llmstream.dialects.anthropic.complete_response import complete_response
 from llmstream.dialects.anthropic.decoder import AnthropicDecoder
-from llmstream.dialects.anthropic.error_words import encode_error
-from llmstream.dialects.anthropic.event_encoder import AnthropicEventEncoder
-from llmstream.dialects.anthropic.invoke_frames import InvokeFrames
-from llmstream.dialects.anthropic.media import accepts_url
+from llmstream.dialects.anthropic.messages import accepts_url
 from llmstream.dialects.anthropic.quirks import BEDROCK_INVOKE_QUIRKS, VERTEX_QUIRKS, Quirks
-from llmstream.dialects.anthropic.request import encode_request
-from llmstream.dialects.anthropic.request_reader import decode_request
-from llmstream.dialects.aws_exceptions import answer_error, encode_answer
+from llmstream.dialects.anthropic.request import dropping_bound_thinking, encode_request
+from llmstream.dialects.anthropic.wire import InvokeFrames
+from llmstream.dialects.aws import answer_error, encode_answer
 from llmstream.dialects.base import Encoded, OutputAbility, StreamLimits
 from llmstream.dialects.decoder import Framing
+from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
-from llmstream.dialects.vendor_errors import vendor_error
 from llmstream.errors import ErrorInfo, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.framing.sse import SSEDecoder
 from llmstream.model_rules.claude import CLAUDE
 from llmstream.request import Request
+from llmstream.serving.wires.anthropic.reader import decode_request
+from llmstream.serving.wires.anthropic.writer import AnthropicEventEncoder, complete_response, encode_error
 
 __all__ = ["BEDROCK_INVOKE", "VERTEX", "Anthropic", "Quirks"]
 

@@ -2,20 +2,350 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Hashable
 from typing import Any, Final
 
-from llmstream.dialects.anthropic.block_decoder import BlockDecoder
-from llmstream.dialects.anthropic.blocks import FINISH_REASONS, KEY
-from llmstream.dialects.anthropic.usage import read_usage
-from llmstream.dialects.anthropic.wire import WireDelta, WireEvent, WireMessage, encodable
+import msgspec
+
+from llmstream.dialects.anthropic.wire import (
+    FINISH_REASONS,
+    KEY,
+    OpenBlock,
+    WireDelta,
+    WireEvent,
+    WireMessage,
+    block_kind,
+    count,
+    decode_event,
+    encodable,
+    encodable_value,
+    read_usage,
+    source_of_citation,
+    source_of_hit,
+)
 from llmstream.dialects.base import StreamLimits
-from llmstream.dialects.decoder import Framing
-from llmstream.dialects.usage_counts import UsageCounts
-from llmstream.dialects.vendor_errors import error_from_value
-from llmstream.errors import IncompleteStream, ProtocolError
-from llmstream.events import Finish, FinishReason, ResponseMetadata, TextDelta, ToolInputEnd, Usage
+from llmstream.dialects.decoder import Framing, PayloadDecoder, held_size
+from llmstream.dialects.errors import error_from_value
+from llmstream.dialects.json_text import is_json
+from llmstream.dialects.token_counts import UsageCounts
+from llmstream.errors import IncompleteStream, LimitExceeded, ProtocolError
+from llmstream.events import (
+    Custom,
+    Finish,
+    FinishReason,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseMetadata,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCall,
+    ToolInputDelta,
+    ToolInputEnd,
+    ToolInputStart,
+    ToolResult,
+    Usage,
+)
+from llmstream.unique_ids import UniqueIds
 
 __all__ = ["AnthropicDecoder"]
+
+
+# Content blocks of a Messages answer: opened, grown by deltas and closed, as events.
+
+_COMPACT = msgspec.json.Encoder()
+_SLOT_BYTES = 8
+
+
+class BlockDecoder(PayloadDecoder[WireEvent]):
+    """The part of the decoder that knows blocks; what stands around them is its subclass's.
+
+    open_blocks:   by index, in the order of opening
+    client_called: whether the caller has calls to run
+    """
+
+    def __init__(
+        self,
+        framing: Framing,
+        *,
+        provider: str,
+        include_raw: bool = False,
+        limits: StreamLimits = StreamLimits(),
+    ) -> None:
+        super().__init__(framing, decode_event, provider=provider, include_raw=include_raw, limits=limits)
+        self.open_blocks: dict[Hashable, OpenBlock] = {}
+        self.client_called = False
+        self._seen: set[Hashable] = set()
+        self._orphans: set[Hashable] = set()
+        self._used = UniqueIds(hold=self.hold)
+        self._tool_names: dict[str, str] = {}
+        self._settled: set[str] = set()
+        self._sources = 0
+        self._blocks = 0
+        self._held: list[Hashable] = []
+
+    def block_start(self, index: Hashable, wire: dict[str, Any] | None) -> None:
+        """A block opens; results of the vendor's tools come whole here."""
+        if wire is None or not isinstance(wire.get("type"), str):
+            self.defect("a content_block_start came without a block or its type")
+            return
+        if self._held:
+            self.release_calls()
+        if index in self.open_blocks:
+            if self._is_same(self.open_blocks[index], wire):
+                return
+            self.close_block(index)
+        self._blocks += 1
+        if self._blocks > self.limits.max_blocks:
+            self.fail(LimitExceeded(f"the answer has more than {self.limits.max_blocks} blocks and calls"))
+            return
+        self._seen.add(index)
+        kind = block_kind(wire["type"])
+        if kind == "tool":
+            block = OpenBlock(kind, self._fresh(wire.get("id") or f"call_{_number(index)}"), wire)
+            self._tool_start(block)
+        elif kind == "result":
+            block = OpenBlock(kind, "", wire)
+            self._result(wire)
+        elif kind == "custom":
+            block = OpenBlock(kind, "", dict(wire))
+        else:
+            block = OpenBlock(kind, self._fresh(_number(index)), wire)
+            self._prose_start(block)
+        self._keep(block, held_size(wire))
+        self.open_blocks[index] = block
+
+    def _is_same(self, block: OpenBlock, wire: dict[str, Any]) -> bool:
+        """Whether a start is sent a second time, before anything of the block came."""
+        return block.wire == wire and (block.kind != "tool" or not block.parts)
+
+    def _prose_start(self, block: OpenBlock) -> None:
+        wire = block.wire
+        if block.kind == "text":
+            self.out.append(TextStart(block.id))
+            self._text(block, wire.get("text"))
+            citations = wire.get("citations")
+            for citation in citations if isinstance(citations, list) else ():
+                self._cite(block, citation)
+            return
+        data = wire.get("data")
+        redacted = {KEY: {"redacted_data": data}} if block.type == "redacted_thinking" else None
+        self.out.append(ReasoningStart(block.id, redacted))
+        self._thinking(block, wire.get("thinking"))
+        self._sign(block, wire.get("signature"))
+
+    def _tool_start(self, block: OpenBlock) -> None:
+        if not block.tool_name:
+            self.defect(f"the tool call {block.id!r} has no name")
+        by_vendor = not block.is_client_call
+        self._tool_names.setdefault(str(block.wire.get("id")), block.tool_name)
+        dynamic = block.type == "mcp_tool_use"
+        self.out.append(
+            ToolInputStart(block.tool_name, block.id, by_vendor, dynamic, provider_metadata=block.metadata)
+        )
+
+    def _result(self, wire: dict[str, Any]) -> None:
+        """A tool that the vendor ran: the whole result comes in the block's start."""
+        given = wire.get("tool_use_id")
+        call_id = str(given) if given else self._fresh("result")
+        if call_id in self._settled:
+            self.defect(f"the call {call_id!r} got a second result, which was left out")
+            return
+        self._settled.add(call_id)
+        content = wire.get("content")
+        failed = wire.get("is_error") is True or (
+            isinstance(content, dict) and str(content.get("type")).endswith("_error")
+        )
+        name = self._tool_names.get(call_id) or wire["type"].removesuffix("_tool_result")
+        rest = {k: v for k, v in wire.items() if k not in ("tool_use_id", "content", "is_error")}
+        self.out.append(
+            ToolResult(content, call_id, name, failed, provider_executed=True, provider_metadata={KEY: rest})
+        )
+        if wire["type"] == "web_search_tool_result" and isinstance(content, list):
+            for hit in content:
+                source = source_of_hit(hit, self._source_id())
+                if source is not None:
+                    self.out.append(source)
+
+    def block_stop(self, index: Hashable) -> None:
+        """The wire says that a block is over.
+
+        A call without any input is held: the token limit may have come before its first
+        argument, which only the next block or the stop reason tells.
+        """
+        block = self.open_blocks.get(index)
+        if block is None:
+            if index not in self._seen:
+                self._orphan(index, "content_block_stop")
+        elif block.is_client_call and not block.parts and not block.wire.get("input"):
+            self._held.append(index)
+        else:
+            self.close_block(index)
+
+    def release_calls(self) -> None:
+        """The calls that were held are whole: they take no arguments."""
+        held, self._held = self._held, []
+        for index in held:
+            if index in self.open_blocks:
+                self.close_block(index)
+
+    def close_block(self, index: Hashable) -> None:
+        """Ends an open block: a call is complete, and what only this vendor knows is whole."""
+        block = self.open_blocks.pop(index)
+        self.let_go(block.held)
+        if block.kind == "text":
+            cited = {KEY: {"citations": block.citations}} if block.citations else None
+            self.out.append(TextEnd(block.id, provider_metadata=cited))
+        elif block.kind == "reasoning":
+            self.out.append(ReasoningEnd(block.id, provider_metadata=block.reasoning_metadata))
+        elif block.kind == "tool":
+            self._tool_stop(block)
+        elif block.kind == "custom":
+            self.out.append(Custom(f"{KEY}.{block.type}", {KEY: block.whole}))
+
+    def _tool_stop(self, block: OpenBlock) -> None:
+        given = block.wire.get("input")
+        if not block.parts and given:
+            whole = _COMPACT.encode(given).decode()
+            block.parts.append(whole)
+            self.out.append(ToolInputDelta(whole, block.id))
+        text = "".join(block.parts) or "{}"
+        by_vendor = not block.is_client_call
+        self.client_called = self.client_called or not by_vendor
+        self.out.append(ToolInputEnd(block.id))
+        self.out.append(
+            ToolCall(
+                block.tool_name,
+                text,
+                block.id,
+                provider_executed=by_vendor,
+                dynamic=block.type == "mcp_tool_use",
+                invalid=not block.tool_name or not is_json(text),
+                provider_metadata=block.metadata,
+            )
+        )
+
+    # deltas
+
+    def block_delta(self, index: Hashable, block: OpenBlock | None, delta: WireDelta) -> None:
+        """A delta of anything but text in its place."""
+        if block is None:
+            block = self._orphaned(index, delta)
+            if block is None:
+                return
+        match delta.type, block.kind:
+            case "input_json_delta", "tool":
+                self._input(block, delta.partial_json)
+            case "thinking_delta", "reasoning":
+                self._thinking(block, delta.thinking, delta.estimated_tokens)
+            case "text_delta", "text":
+                self._text(block, delta.text)
+            case "signature_delta", "reasoning":
+                self._sign(block, delta.signature)
+            case "citations_delta", "text":
+                self._cite(block, delta.citation)
+            case _, "custom":
+                self._extend(block)
+            case (("input_json_delta" | "thinking_delta" | "text_delta"), _):
+                self.defect(f"a {delta.type} came for block {index}, which is {block.type}")
+
+    def _input(self, block: OpenBlock, fragment: str | None) -> None:
+        if not fragment:
+            return
+        block.parts.append(fragment)
+        block.size += len(fragment)
+        self._keep(block, sys.getsizeof(fragment) + _SLOT_BYTES)
+        if block.size > self.limits.max_tool_input_bytes:
+            limit = self.limits.max_tool_input_bytes
+            self.fail(LimitExceeded(f"the input of {block.tool_name!r} is longer than {limit} bytes"))
+            return
+        self.out.append(ToolInputDelta(fragment, block.id))
+
+    def _text(self, block: OpenBlock, text: Any) -> None:
+        if isinstance(text, str) and text:
+            self.out.append(TextDelta(text, block.id))
+
+    def _thinking(self, block: OpenBlock, text: Any, tokens: Any = None) -> None:
+        """Where the text is left out, the vendor estimates its tokens, delta by delta.
+
+        The end tells their sum: a delta without text would be an event without news.
+        source: anthropic 2.12.0, `BetaThinkingDelta.estimated_tokens`
+        """
+        metadata = None
+        if tokens is not None and (estimate := count(tokens)):
+            block.thought += estimate
+            metadata = {KEY: {"estimated_tokens": estimate}}
+        if isinstance(text, str) and text:
+            self.out.append(ReasoningDelta(text, block.id, metadata))
+
+    def _sign(self, block: OpenBlock, signature: Any) -> None:
+        """An empty signature erases none."""
+        if isinstance(signature, str) and signature:
+            block.signature = signature
+
+    def _cite(self, block: OpenBlock, citation: Any) -> None:
+        if isinstance(citation, dict):
+            if self._joiner is not None:
+                citation = encodable_value(citation)
+            block.citations.append(citation)
+            self._keep(block, held_size(citation))
+            self.out.append(source_of_citation(citation, self._source_id()))
+
+    def _extend(self, block: OpenBlock) -> None:
+        """Blocks that only this vendor knows grow field by field, as compaction does."""
+        try:
+            delta = self.whole_payload()["delta"]
+        except RecursionError:
+            self.defect(f"a delta of a {block.type} block could not be read: it is nested too deeply")
+            return
+        for name, value in delta.items():
+            if name != "type" and value is not None:
+                known = block.wire.get(name)
+                if isinstance(known, str) and isinstance(value, str):
+                    # Joined at the end: what is there would be copied for each piece.
+                    block.grown.setdefault(name, [known]).append(value)
+                else:
+                    block.grown.pop(name, None)
+                    block.wire[name] = value
+                self._keep(block, held_size(value))
+
+    def _keep(self, block: OpenBlock, size: int) -> None:
+        block.held += size
+        self.hold(size)
+
+    # what has no place
+
+    def _orphaned(self, index: Hashable, delta: WireDelta) -> OpenBlock | None:
+        """A block for text that came without one, so that nothing is lost; the rest has none."""
+        known = ("input_json_delta", "signature_delta", "citations_delta")
+        if delta.type in known or delta.text or delta.thinking:
+            self._orphan(index, str(delta.type))
+        kind = "text" if delta.text else "thinking" if delta.thinking else None
+        if kind is None or delta.type in known:
+            return None
+        self.block_start(index, {"type": kind})
+        return self.open_blocks.get(index)
+
+    def _orphan(self, index: Hashable, what: str) -> None:
+        if index not in self._orphans:
+            self._orphans.add(index)
+            self.defect(f"a {what} came for block {index}, which is not open")
+
+    def _source_id(self) -> str:
+        self._sources += 1
+        return self._fresh(f"source-{self._sources}")
+
+    def _fresh(self, wish: Any) -> str:
+        """An id that nothing else in the answer has, as near to the wish as can be."""
+        return self._used.fresh(str(wish))
+
+
+def _number(index: Hashable) -> str:
+    """What a block is called: its index; blocks inside `message_start` count on their own."""
+    return str(index[-1] if isinstance(index, tuple) else 0 if index is None else index)
+
 
 _CUTTING: Final = frozenset({"length", "content-filter"})
 """Reasons after which an input may have been cut."""

@@ -2,28 +2,134 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.anthropic.blocks import KEY
-from llmstream.dialects.anthropic.conversation import Conversation
+from llmstream.dialects.anthropic.messages import Conversation
 from llmstream.dialects.anthropic.quirks import Quirks
-from llmstream.dialects.anthropic.tools import betas_of_tools, encode_tool_choice, encode_tools
+from llmstream.dialects.anthropic.wire import KEY
 from llmstream.dialects.base import Encoded
-from llmstream.dialects.cache_marks import keep_last_marks
-from llmstream.dialects.claude_schema import claude_strict_schema
-from llmstream.dialects.claude_thinking import encode_thinking, fitting_cap
-from llmstream.dialects.json_wishes import described_schema
-from llmstream.dialects.request_warnings import RequestWarnings
-from llmstream.errors import InvalidRequest
+from llmstream.dialects.claude import encode_thinking, fitting_cap
+from llmstream.dialects.history_parts import keep_last_marks
+from llmstream.dialects.requests import RequestWarnings, described_schema
+from llmstream.dialects.schemas import claude_strict_schema
+from llmstream.errors import BadRequest, InvalidRequest, LLMStreamError
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.exchange import HttpRequest
 from llmstream.model_rules.claude import CLAUDE, NO_SAMPLING_SINCE, ClaudeRules, sampling_refusal
-from llmstream.request import ProviderTool, Request, Settings
+from llmstream.request import NamedTool, ProviderTool, Request, Settings, ToolSpec
 
-__all__ = ["encode_request"]
+__all__ = ["betas_of_tools", "dropping_bound_thinking", "encode_request"]
+
+
+# Tools and the choice among them, on the way to the vendor.
+
+_MAX_STRICT_TOOLS: Final = 20
+_DATE: Final = re.compile(r"_20\d{6}$")
+_FIXED_NAMES: Final = {
+    "text_editor_20241022": "str_replace_editor",
+    "text_editor_20250124": "str_replace_editor",
+    "text_editor_20250429": "str_replace_based_edit_tool",
+    "text_editor_20250728": "str_replace_based_edit_tool",
+}
+_BETAS: Final = {
+    "code_execution_20250522": "code-execution-2025-05-22",
+    "code_execution_20250825": "code-execution-2025-08-25",
+    "computer_20241022": "computer-use-2024-10-22",
+    "computer_20250124": "computer-use-2025-01-24",
+    "computer_20251124": "computer-use-2025-11-24",
+    "text_editor_20241022": "computer-use-2024-10-22",
+    "bash_20241022": "computer-use-2024-10-22",
+    "web_fetch_20250910": "web-fetch-2025-09-10",
+    "memory_20250818": "context-management-2025-06-27",
+    "mcp_toolset": "mcp-client-2025-11-20",
+    "advisor_20260301": "advisor-tool-2026-03-01",
+}
+"""Beta features that a tool of the vendor needs; those that are generally available need none."""
+
+
+def encode_tools(
+    request: Request, warnings: list[Warning], *, strict_known: bool = True
+) -> list[dict[str, Any]]:
+    """The field `tools`.
+
+    strict_known: the model can be held to the schema of a tool
+    """
+    strict = 0
+    out = []
+    for tool in request.tools:
+        if isinstance(tool, ProviderTool):
+            out.append(_provider_tool(tool))
+            continue
+        wanted = tool.strict is True and strict_known
+        if tool.strict and not wanted:
+            words = f"the tool {tool.name!r} is not strict: the model cannot be held to its schema here"
+            warnings.append(OtherWarning(words))
+        strict += wanted
+        if wanted and strict > _MAX_STRICT_TOOLS:
+            words = f"the tool {tool.name!r} is not strict: the API takes {_MAX_STRICT_TOOLS} strict tools"
+            warnings.append(OtherWarning(words))
+        out.append(_tool(tool, strict=wanted and strict <= _MAX_STRICT_TOOLS))
+    return out
+
+
+def encode_tool_choice(
+    request: Request, *, refusal: str | None, warnings: list[Warning]
+) -> dict[str, Any] | None:
+    """The field `tool_choice`, which the API takes only beside tools.
+
+    refusal: why no tool can be forced in this request, or None
+    """
+    choice, parallel = request.tool_choice, request.settings.parallel_tool_calls
+    if choice is None and parallel is None:
+        return None
+    if not request.tools:
+        if choice not in (None, "none", "auto"):
+            warnings.append(OtherWarning("tool_choice was left out: the request has no tools"))
+        return None
+    if refusal is not None and (choice == "required" or isinstance(choice, NamedTool)):
+        warnings.append(OtherWarning(f"tool_choice became auto: {refusal}"))
+        choice = "auto"
+    out: dict[str, Any]
+    if isinstance(choice, NamedTool):
+        out = {"type": "tool", "name": choice.name}
+    else:
+        out = {"type": {"none": "none", "required": "any"}.get(choice or "auto", "auto")}
+    if parallel is not None and choice != "none":
+        out["disable_parallel_tool_use"] = not parallel
+    return out
+
+
+def betas_of_tools(request: Request) -> list[str]:
+    """The beta features that the vendor's own tools need."""
+    types = [tool.type for tool in request.tools if isinstance(tool, ProviderTool)]
+    return [_BETAS[kind] for kind in types if kind in _BETAS]
+
+
+def _tool(tool: ToolSpec, *, strict: bool) -> dict[str, Any]:
+    schema = tool.input_schema or {"type": "object", "properties": {}}
+    if "type" not in schema:
+        schema = {"type": "object", **schema}
+    out: dict[str, Any] = {"name": tool.name}
+    if tool.description:
+        out["description"] = tool.description
+    out["input_schema"] = claude_strict_schema(schema) if strict else schema
+    if strict:
+        out["strict"] = True
+    return out
+
+
+def _provider_tool(tool: ProviderTool) -> dict[str, Any]:
+    out: dict[str, Any] = {"type": tool.type}
+    stem = _DATE.sub("", tool.type)
+    name = tool.name or _FIXED_NAMES.get(tool.type) or (stem if stem != tool.type else "")
+    # Toolsets (computer_toolset_20260801, mcp_toolset) have no name: their calls carry it (anthropic 2.12).
+    if name and not stem.endswith("_toolset"):
+        out["name"] = name
+    return {**out, **tool.options}
 
 
 def encode_request(request: Request, *, provider: str, quirks: Quirks) -> Encoded:
@@ -202,3 +308,33 @@ def _drop_citations(turns: list[dict[str, Any]]) -> bool:
             if block["type"] == "document" and block.pop("citations", None) is not None:
                 found = True
     return found
+
+
+# Thinking blocks that Claude binds to the conversation they were made in, after that has changed.
+#
+# From 5.1 and 5.5 on the API refuses such blocks once the system prompt, tools or earlier messages are
+# others; asked to, it drops them.
+# source: platform.claude.com "Thinking troubleshooting";
+# pydantic-ai-slim 2.68 `_thinking_binding.py` (2026-11)
+
+_BOUND_ELSEWHERE: Final = "bound to a different conversation"
+_BETA: Final = "thinking-binding-controls-2026-08-01"
+
+
+def dropping_bound_thinking(
+    http: HttpRequest, error: LLMStreamError, *, betas_in_body: bool
+) -> HttpRequest | None:
+    """The request that lets such blocks be dropped; None where they are not what the error is about."""
+    if not isinstance(error, BadRequest) or _BOUND_ELSEWHERE not in error.message:
+        return None
+    body = http.json()
+    thinking: dict[str, Any] = {"type": "adaptive", **(body.get("thinking") or {})}
+    if thinking["type"] != "adaptive" or "block_binding" in thinking:
+        return None
+    body["thinking"] = {**thinking, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+    headers = dict(http.headers)
+    if betas_in_body:
+        body["anthropic_beta"] = [*body.get("anthropic_beta", ()), _BETA]
+    else:
+        headers["anthropic-beta"] = ",".join(filter(None, (headers.get("anthropic-beta"), _BETA)))
+    return msgspec.structs.replace(http, body=msgspec.json.encode(body), headers=headers)

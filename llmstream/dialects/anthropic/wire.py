@@ -6,13 +6,39 @@ against 0.26 us, measured side by side) but refuses every event it has not heard
 
 from __future__ import annotations
 
-from typing import Any
+import base64
+import binascii
+import dataclasses
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from llmstream.dialects.surrogates import encodable_value
+from llmstream.dialects.aws import exception_of
+from llmstream.dialects.json_text import encodable_value
+from llmstream.errors import LLMStreamError
+from llmstream.events import FinishReason, Metadata, Source, Usage
+from llmstream.framing.aws_event_stream import EventStreamDecoder, encode_message
 
-__all__ = ["WireDelta", "WireEvent", "WireMessage", "decode_event", "encodable", "encodable_value"]
+__all__ = [
+    "FINISH_REASONS",
+    "KEY",
+    "TOOL_USES",
+    "InvokeFrames",
+    "OpenBlock",
+    "WireDelta",
+    "WireEvent",
+    "WireMessage",
+    "block_kind",
+    "count",
+    "decode_event",
+    "encodable",
+    "encodable_value",
+    "invoke_frame",
+    "read_usage",
+    "source_of_citation",
+    "source_of_hit",
+    "write_usage",
+]
 
 
 class WireDelta(msgspec.Struct, gc=False, omit_defaults=True):
@@ -70,3 +96,249 @@ decode_event = msgspec.json.Decoder(WireEvent)
 def encodable(wire: WireEvent) -> WireEvent:
     """The same event without halves of characters."""
     return msgspec.convert(encodable_value(msgspec.to_builtins(wire)), WireEvent)
+
+
+# Token counts of the Messages API, in both directions.
+#
+# On the wire `input_tokens` leaves out what was read from or written to the cache, and the
+# top level leaves out the iterations that compacted the conversation.
+# source: "Prompt caching", "Compaction" in Anthropic's documents
+
+
+def read_usage(raw: dict[str, Any]) -> Usage:
+    """The vendor's usage object in our meaning.
+
+    An answer that compacted the conversation counts those iterations too, for the account is
+    billed for them. Tokens of an advisor model stand in `raw` only: they are another model's.
+    """
+    rounds = [raw, *_compactions(raw)]
+    uncached = _total(rounds, "input_tokens")
+    read = _total(rounds, "cache_read_input_tokens")
+    written = _total(rounds, "cache_creation_input_tokens")
+    made = _total(rounds, "output_tokens")
+    given = None if uncached is None else uncached + (read or 0) + (written or 0)
+    details = raw.get("output_tokens_details")
+    return Usage(
+        input_tokens=given,
+        output_tokens=made,
+        total_tokens=given + made if given is not None and made is not None else None,
+        reasoning_tokens=count(details.get("thinking_tokens")) if isinstance(details, dict) else None,
+        cached_input_tokens=read,
+        cache_write_tokens=written,
+        raw=raw or None,
+    )
+
+
+def write_usage(usage: Usage) -> dict[str, Any]:
+    """Our counts as the vendor's usage object; the vendor's own is given back as it came."""
+    if isinstance(usage.raw, dict) and read_usage(usage.raw) == usage:
+        return dict(usage.raw)
+    read, written = usage.cached_input_tokens, usage.cache_write_tokens
+    raw: dict[str, Any] = {
+        "input_tokens": max(0, (usage.input_tokens or 0) - (read or 0) - (written or 0)),
+        "output_tokens": usage.output_tokens or 0,
+    }
+    if written is not None:
+        raw["cache_creation_input_tokens"] = written
+    if read is not None:
+        raw["cache_read_input_tokens"] = read
+    if usage.reasoning_tokens is not None:
+        raw["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
+    return raw
+
+
+def count(value: Any) -> int | None:
+    """A number of tokens, however it was written; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return int(value) if value == value // 1 and abs(value) < 2**63 else None
+
+
+def _compactions(raw: dict[str, Any]) -> list[dict[str, Any]]:
+    rounds = raw.get("iterations")
+    if not isinstance(rounds, list):
+        return []
+    return [r for r in rounds if isinstance(r, dict) and r.get("type") == "compaction"]
+
+
+def _total(rounds: list[dict[str, Any]], key: str) -> int | None:
+    said = [n for r in rounds if (n := count(r.get(key))) is not None]
+    return sum(said) if said else None
+
+
+# What a content block of an answer is: its kind, what it carries on, and what it rests on.
+
+KEY: Final = "anthropic"
+"""The key of all metadata of this dialect, whoever serves it."""
+
+TOOL_USES: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
+
+FINISH_REASONS: Final[dict[str, FinishReason]] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool-calls",
+    "refusal": "content-filter",
+    "pause_turn": "other",
+    "compaction": "other",
+}
+
+BlockKind: TypeAlias = Literal["text", "reasoning", "tool", "result", "custom"]
+
+_MEDIA_TYPES: Final = {"char_location": "text/plain", "page_location": "application/pdf"}
+
+
+@dataclasses.dataclass(slots=True)
+class OpenBlock:
+    """A block between its start and its stop.
+
+    wire:    the block as `content_block_start` gave it, with the values that deltas set in a custom one
+    grown:   the texts of a custom one to which deltas add, piece by piece
+    parts:   fragments of a tool's input
+    size:    their length in characters
+    thought: tokens of reasoning whose text is left out, as far as the vendor has estimated them
+    grown:   what deltas added to the texts of a custom block, by field
+    held:    what deltas brought, in bytes of memory
+    """
+
+    kind: BlockKind
+    id: str
+    wire: dict[str, Any]
+    parts: list[str] = dataclasses.field(default_factory=list)
+    size: int = 0
+    signature: str = ""
+    thought: int = 0
+    citations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    grown: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    held: int = 0
+
+    @property
+    def whole(self) -> dict[str, Any]:
+        """The block with the texts that deltas added to it."""
+        return self.wire | {name: "".join(pieces) for name, pieces in self.grown.items()}
+
+    @property
+    def type(self) -> str:
+        """Its type on the wire."""
+        return str(self.wire.get("type"))
+
+    @property
+    def is_client_call(self) -> bool:
+        """Whether the caller has to run it."""
+        return self.type == "tool_use"
+
+    @property
+    def tool_name(self) -> str:
+        """The name of the tool that is called."""
+        name = self.wire.get("name")
+        return name if isinstance(name, str) else ""
+
+    @property
+    def reasoning_metadata(self) -> Metadata | None:
+        """What reasoning says at its end: the signature to echo, and how much there was of it."""
+        told: dict[str, Any] = {}
+        if self.signature:
+            told["signature"] = self.signature
+        if self.thought:
+            told["estimated_tokens"] = self.thought
+        return {KEY: told} if told else None
+
+    @property
+    def metadata(self) -> Metadata | None:
+        """What a tool's block says beyond id, name and input; a vendor's call also says its type."""
+        own = ("type", "id", "name", "input") if self.is_client_call else ("id", "name", "input")
+        rest = {key: value for key, value in self.wire.items() if key not in own}
+        return {KEY: rest} if rest else None
+
+
+def block_kind(block_type: str) -> BlockKind:
+    """What kind of events a block becomes."""
+    if block_type == "text":
+        return "text"
+    if block_type in ("thinking", "redacted_thinking"):
+        return "reasoning"
+    if block_type in TOOL_USES:
+        return "tool"
+    return "result" if block_type.endswith("_tool_result") else "custom"
+
+
+def source_of_hit(hit: Any, source_id: str) -> Source | None:
+    """A page that a web search found."""
+    if not isinstance(hit, dict) or not isinstance(hit.get("url"), str):
+        return None
+    told = {key: hit[key] for key in ("type", "page_age") if hit.get(key) is not None}
+    return Source("url", source_id, hit["url"], _text(hit.get("title")), provider_metadata={KEY: told})
+
+
+def source_of_citation(citation: dict[str, Any], source_id: str) -> Source:
+    """A page or document that the text cites; the metadata is the citation itself."""
+    title = _text(citation.get("title")) or _text(citation.get("document_title"))
+    url = _text(citation.get("url")) or _text(citation.get("source"))
+    metadata = {KEY: citation}
+    if url is not None and ("url" in citation or "://" in url):
+        return Source("url", source_id, url, title, provider_metadata=metadata)
+    media_type = _MEDIA_TYPES.get(str(citation.get("type")))
+    return Source(
+        "document", source_id, title=title or url, media_type=media_type, provider_metadata=metadata
+    )
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+# Bedrock's InvokeModel framing: AWS messages whose payload holds an event's JSON in base64.
+
+_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
+class _Chunk(msgspec.Struct):
+    bytes: str | None = None
+
+
+_decode_chunk = msgspec.json.Decoder(_Chunk).decode
+
+
+class InvokeFrames:
+    """A framing for `PayloadDecoder`: the payloads are those of the SSE stream.
+
+    error: set by an exception message, or once the bytes are beyond repair
+    """
+
+    def __init__(self, *, provider: str, max_bytes: int) -> None:
+        self.error: LLMStreamError | None = None
+        self._provider = provider
+        self._messages = EventStreamDecoder(max_bytes=max_bytes)
+
+    def feed_data(self, chunk: bytes) -> list[bytes]:
+        """The event payloads that a slice completes; none after an exception.
+
+        raises: ProtocolError, LimitExceeded where the frames are broken
+        """
+        payloads: list[bytes] = []
+        for message in self._messages.feed(chunk):
+            error = exception_of(message, provider=self._provider)
+            if error is not None:
+                self.error = error
+                return payloads
+            payloads.append(_payload(message.payload))
+        self.error = self._messages.error
+        return payloads
+
+
+def invoke_frame(payload: bytes) -> bytes:
+    """One event as a message: the reverse of `InvokeFrames`."""
+    body = msgspec.json.encode({"bytes": base64.b64encode(payload).decode()})
+    return encode_message(
+        {":event-type": "chunk", ":content-type": "application/json", ":message-type": "event"}, body
+    )
+
+
+def _payload(payload: bytes) -> bytes:
+    """The event inside; a payload without one is given as it is, for the decoder to judge."""
+    try:
+        inner = _decode_chunk(payload).bytes
+        return payload if inner is None else base64.b64decode(inner, validate=True)
+    except (*_UNREADABLE, binascii.Error):
+        return payload

@@ -11,18 +11,17 @@ from collections.abc import Mapping
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.dialects.aws_exceptions import answer_error, encode_answer
+from llmstream.dialects.aws import answer_error, encode_answer
 from llmstream.dialects.base import Encoded, OutputAbility, StreamLimits
-from llmstream.dialects.bedrock_converse.complete_response import complete_response
+from llmstream.dialects.bedrock_converse.content import accepts_url
 from llmstream.dialects.bedrock_converse.decoder import BedrockConverseDecoder
-from llmstream.dialects.bedrock_converse.event_encoder import BedrockConverseEventEncoder
-from llmstream.dialects.bedrock_converse.media import accepts_url
-from llmstream.dialects.bedrock_converse.models import traits
+from llmstream.dialects.bedrock_converse.quirks import traits
 from llmstream.dialects.bedrock_converse.request import encode_request, model_of
-from llmstream.dialects.bedrock_converse.request_reader import decode_request
 from llmstream.errors import ErrorInfo, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.request import Request
+from llmstream.serving.wires.bedrock_converse.reader import decode_request
+from llmstream.serving.wires.bedrock_converse.writer import BedrockConverseEventEncoder, complete_response
 
 __all__ = ["BedrockConverse"]
 

@@ -7,18 +7,35 @@ source: Amazon Bedrock API reference, ConverseStreamOutput
 
 from __future__ import annotations
 
-from typing import Any
+import base64
+import dataclasses
+import functools
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from llmstream.dialects.aws import exception_of
+from llmstream.dialects.json_text import is_json
+from llmstream.dialects.token_counts import token_count
+from llmstream.errors import LLMStreamError
+from llmstream.events import File, FinishReason, Metadata, Source, ToolCall, Usage
+from llmstream.framing.aws_event_stream import EventStreamDecoder, Message, encode_message
+
 __all__ = [
-    "WireBlock",
+    "FINISH_REASONS",
+    "KEY",
+    "SERVER_TOOL",
+    "ConverseFrames",
+    "OpenBlock",
     "WireDelta",
     "WireEvent",
     "WireReasoning",
     "WireStop",
-    "WireToolInput",
     "decode_event",
+    "event_frame",
+    "read_usage",
+    "source_of_citation",
+    "write_usage",
 ]
 
 
@@ -73,3 +90,254 @@ class WireEvent(msgspec.Struct, gc=False, rename="camel"):
 
 
 decode_event = msgspec.json.Decoder(WireEvent)
+
+
+# Token counts of Converse, in both directions.
+#
+# On the wire `inputTokens` leaves out what was read from or written to the cache; `totalTokens` does not.
+# Reasoning is not counted apart.
+# source: Amazon Bedrock API reference, TokenUsage
+
+
+def read_usage(raw: dict[str, Any]) -> Usage:
+    """The vendor's usage object in our meaning."""
+    uncached, made = token_count(raw.get("inputTokens")), token_count(raw.get("outputTokens"))
+    read, written = _cached(raw, "cacheReadInputToken"), _cached(raw, "cacheWriteInputToken")
+    given = None if uncached is None else uncached + (read or 0) + (written or 0)
+    total = token_count(raw.get("totalTokens"))
+    if total is None and given is not None and made is not None:
+        total = given + made
+    return Usage(
+        input_tokens=given,
+        output_tokens=made,
+        total_tokens=total,
+        cached_input_tokens=read,
+        cache_write_tokens=written,
+        raw=raw or None,
+    )
+
+
+def write_usage(usage: Usage) -> dict[str, Any]:
+    """Our counts as the vendor's usage object; the vendor's own is given back as it came."""
+    if isinstance(usage.raw, dict) and read_usage(usage.raw) == usage:
+        return dict(usage.raw)
+    read, written = usage.cached_input_tokens, usage.cache_write_tokens
+    given, made = usage.input_tokens or 0, usage.output_tokens or 0
+    raw: dict[str, Any] = {
+        "inputTokens": max(0, given - (read or 0) - (written or 0)),
+        "outputTokens": made,
+        "totalTokens": given + made if usage.total_tokens is None else usage.total_tokens,
+    }
+    if read is not None:
+        raw["cacheReadInputTokens"] = read
+    if written is not None:
+        raw["cacheWriteInputTokens"] = written
+    return raw
+
+
+def _cached(raw: dict[str, Any], stem: str) -> int | None:
+    """The count under its name, or under the name it had first."""
+    count = token_count(raw.get(f"{stem}s"))
+    return token_count(raw.get(f"{stem}Count")) if count is None else count
+
+
+# Converse's framing: AWS messages whose header names the event in the payload.
+
+
+class ConverseFrames:
+    """A framing for `PayloadDecoder`: each payload is one JSON object, `{EVENT: MEMBERS}`.
+
+    error: set by an exception message, or once the bytes are beyond repair
+    """
+
+    def __init__(self, *, provider: str, max_bytes: int) -> None:
+        self.error: LLMStreamError | None = None
+        self._provider = provider
+        self._messages = EventStreamDecoder(max_bytes=max_bytes)
+
+    def feed_data(self, chunk: bytes) -> list[bytes]:
+        """The events that a slice completes; none after an exception.
+
+        raises: ProtocolError, LimitExceeded for bytes that are no event stream
+        """
+        payloads: list[bytes] = []
+        for message in self._messages.feed(chunk):
+            error = exception_of(message, provider=self._provider)
+            if error is not None:
+                self.error = error
+                return payloads
+            payloads.append(_named(message))
+        self.error = self._messages.error
+        return payloads
+
+
+def event_frame(name: str, members: dict[str, Any]) -> bytes:
+    """One event as a message: the reverse of `ConverseFrames`."""
+    return encode_message(
+        {":event-type": name, ":content-type": "application/json", ":message-type": "event"},
+        msgspec.json.encode(members),
+    )
+
+
+def _named(message: Message) -> bytes:
+    """The event under its name; a message without one names itself, or says nothing."""
+    name = message.headers.get(":event-type")
+    if not isinstance(name, str):
+        return message.payload
+    return b"%b%b}" % (_opening(name), message.payload or b"{}")
+
+
+@functools.lru_cache(maxsize=64)
+def _opening(name: str) -> bytes:
+    return b"{" + msgspec.json.encode(name) + b":"
+
+
+# What a content block of an answer is: its kind, what it gathers, and what it rests on.
+
+KEY: Final = "bedrock"
+"""The key of all metadata of this dialect."""
+
+SERVER_TOOL: Final = "server_tool_use"
+"""The type of calls that the vendor runs itself."""
+
+FINISH_REASONS: Final[dict[str, FinishReason]] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool-calls",
+    "guardrail_intervened": "content-filter",
+    "content_filtered": "content-filter",
+    "malformed_model_output": "error",
+    "malformed_tool_use": "error",
+}
+
+BlockKind: TypeAlias = Literal["text", "reasoning", "tool", "result", "image"]
+
+
+@dataclasses.dataclass(slots=True)
+class OpenBlock:
+    """A block between its first word and its stop.
+
+    wire:      what `contentBlockStart` said of it
+    parts:     fragments of a tool's input
+    size:      what it has gathered, in characters
+    pieces:    of a result, as the wire has them
+    data:      bytes of an image in base64, piece by piece; or of redacted reasoning
+    url:       where an image lies instead
+    owner:     the account whose bucket that is
+    signatures, signature_size: pieces of the signature of reasoning, and their length together
+    citations: of a text
+    held:      what it has gathered, in bytes of memory
+    """
+
+    kind: BlockKind
+    id: str
+    wire: dict[str, Any] = dataclasses.field(default_factory=dict)
+    parts: list[str] = dataclasses.field(default_factory=list)
+    size: int = 0
+    pieces: list[Any] = dataclasses.field(default_factory=list)
+    data: list[str] = dataclasses.field(default_factory=list)
+    url: str = ""
+    owner: Any = None
+    signatures: list[str] = dataclasses.field(default_factory=list)
+    signature_size: int = 0
+    held: int = 0
+    citations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    def sign(self, piece: str) -> bool:
+        """Takes a piece of the signature of reasoning; False where it repeats all of it."""
+        if len(piece) == self.signature_size and piece == self.signature:
+            return False
+        self.signatures.append(piece)
+        self.signature_size += len(piece)
+        return True
+
+    @property
+    def signature(self) -> str:
+        """What the vendor wants back with reasoning, as far as it has come."""
+        return "".join(self.signatures)
+
+    @property
+    def by_vendor(self) -> bool:
+        """Whether the vendor runs this call itself."""
+        return self.wire.get("type") == SERVER_TOOL
+
+    @property
+    def tool_name(self) -> str:
+        """The name of the tool that is called."""
+        name = self.wire.get("name")
+        return name if isinstance(name, str) else ""
+
+    @property
+    def call_metadata(self) -> Metadata | None:
+        """What a call's start says beyond id and name."""
+        rest = {key: value for key, value in self.wire.items() if key not in ("toolUseId", "name")}
+        return {KEY: rest} if rest else None
+
+    @property
+    def end_metadata(self) -> Metadata | None:
+        """What the vendor wants back of a text or of reasoning."""
+        told: dict[str, Any] = {}
+        if self.citations:
+            told["citations"] = self.citations
+        if self.signatures:
+            told["signature"] = "".join(self.signatures)
+        if self.data:
+            told["redacted_data"] = _joined_base64(self.data)
+        return {KEY: told} if told else None
+
+    @property
+    def call(self) -> ToolCall:
+        """The call that a tool's block is, once it is whole."""
+        text = "".join(self.parts) or "{}"
+        return ToolCall(
+            self.tool_name,
+            text,
+            self.id,
+            provider_executed=self.by_vendor,
+            invalid=not self.tool_name or not is_json(text),
+            provider_metadata=self.call_metadata,
+        )
+
+    @property
+    def file(self) -> File | None:
+        """The image that a block is; None where nothing of it came.
+
+        raises: ValueError for bytes that are no base64
+        """
+        media_type = f"image/{self.wire.get('format') or 'png'}"
+        if self.url:
+            owned = None if self.owner is None else {KEY: {"bucket_owner": self.owner}}
+            return File(media_type, self.url, owned)
+        if not self.data:
+            return None
+        return File(media_type, base64.b64decode(_joined_base64(self.data), validate=True))
+
+
+def _joined_base64(pieces: list[str]) -> str:
+    """The base64 of what the pieces hold together; one piece stays as it is."""
+    if len(pieces) == 1:
+        return pieces[0]
+    try:
+        return base64.b64encode(b"".join(base64.b64decode(piece, validate=True) for piece in pieces)).decode()
+    except ValueError:
+        return "".join(pieces)
+
+
+def source_of_citation(citation: dict[str, Any], source_id: str) -> Source:
+    """A page or document that the text cites; the metadata is the citation itself."""
+    location = citation.get("location")
+    web = location.get("web") if isinstance(location, dict) else None
+    url = _text(web.get("url")) if isinstance(web, dict) else None
+    origin, title = _text(citation.get("source")), _text(citation.get("title"))
+    if url is None and origin is not None and "://" in origin:
+        url = origin
+    metadata = {KEY: citation}
+    if url is not None:
+        return Source("url", source_id, url, title, provider_metadata=metadata)
+    return Source("document", source_id, title=title or origin, provider_metadata=metadata)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None

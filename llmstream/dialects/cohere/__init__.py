@@ -14,21 +14,24 @@ import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Encoded, OutputAbility, StreamLimits
-from llmstream.dialects.cohere.complete_response import complete_response
 from llmstream.dialects.cohere.decoder import CohereDecoder
-from llmstream.dialects.cohere.error_words import answer_id, encode_error
-from llmstream.dialects.cohere.event_encoder import CohereEventEncoder
-from llmstream.dialects.cohere.finish import KEY
 from llmstream.dialects.cohere.messages import accepts_url
 from llmstream.dialects.cohere.request import PATH, encode_request
-from llmstream.dialects.cohere.request_reader import decode_request
+from llmstream.dialects.cohere.wire import KEY
+from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelPage
-from llmstream.dialects.options import options_of
-from llmstream.dialects.tool_fragments import mint_call_id
-from llmstream.dialects.vendor_errors import vendor_error
+from llmstream.dialects.requests import options_of
+from llmstream.dialects.tool_calls import mint_call_id
 from llmstream.errors import ErrorInfo, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.request import Request
+from llmstream.serving.wires.cohere.reader import decode_request
+from llmstream.serving.wires.cohere.writer import (
+    CohereEventEncoder,
+    answer_id,
+    complete_response,
+    encode_error,
+)
 
 __all__ = ["Cohere", "CohereDecoder"]
 

@@ -26,13 +26,11 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
-from llmstream.dialects.cohere.citations import told_citation
-from llmstream.dialects.cohere.finish import KEY
-from llmstream.dialects.custom_parts import without_custom_parts
-from llmstream.dialects.data_uris import data_uri
-from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, MessageVendors, is_foreign
-from llmstream.dialects.request_warnings import RequestWarnings
-from llmstream.dialects.result_text import told_result
+from llmstream.dialects.cohere.wire import KEY, told_citation
+from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
+from llmstream.dialects.history_parts import told_result, without_custom_parts
+from llmstream.dialects.media import data_uri
+from llmstream.dialects.requests import RequestWarnings
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, Warning
 

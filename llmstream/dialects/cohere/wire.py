@@ -5,11 +5,29 @@ source: Cohere's API reference, v2/chat, streaming
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
-__all__ = ["Call", "Content", "Delta", "Function", "MessageDelta", "WireEvent", "decode_event"]
+from llmstream.dialects.token_counts import token_count
+from llmstream.events import Custom, Finish, FinishReason, Metadata, Source
+from llmstream.usage import Usage
+
+__all__ = [
+    "KEY",
+    "Call",
+    "Content",
+    "WireEvent",
+    "citation_of",
+    "cited",
+    "decode_event",
+    "finish_reason",
+    "raw_reason",
+    "read_usage",
+    "told_citation",
+    "write_usage",
+]
 
 
 class Content(msgspec.Struct, gc=False):
@@ -73,3 +91,125 @@ class WireEvent(msgspec.Struct, gc=False):
 
 
 decode_event: Final = msgspec.json.Decoder(WireEvent)
+
+
+# Finish reasons and token counts of this wire, in both directions.
+
+KEY: Final = "cohere"
+"""The key of all metadata of this dialect, whoever serves it."""
+
+_REASONS: Final[Mapping[str, FinishReason]] = {
+    "COMPLETE": "stop",
+    "STOP_SEQUENCE": "stop",
+    "MAX_TOKENS": "length",
+    "TOOL_CALL": "tool-calls",
+    "ERROR": "error",
+    "TIMEOUT": "error",
+    # Words of the first version of the API, which clouds that serve these models still use.
+    "ERROR_LIMIT": "length",
+    "ERROR_TOXIC": "content-filter",
+    "USER_CANCEL": "other",
+}
+
+_RAW: Final[Mapping[FinishReason, str | None]] = {
+    "stop": "COMPLETE",
+    "length": "MAX_TOKENS",
+    "content-filter": "ERROR_TOXIC",
+    "tool-calls": "TOOL_CALL",
+    "error": "ERROR",
+    "other": "OTHER",
+    "unknown": None,
+}
+
+
+def finish_reason(raw: str | None) -> FinishReason:
+    """The reason in our words."""
+    return "unknown" if not raw else _REASONS.get(raw.upper(), "other")
+
+
+def raw_reason(event: Finish) -> str | None:
+    """The reason in the vendor's words: its own where it means the same; None where none was given."""
+    raw, reason = event.raw_finish_reason, event.finish_reason
+    meant = finish_reason(raw)
+    if raw and (meant == reason or (reason == "tool-calls" and meant in ("stop", "other"))):
+        return raw
+    return _RAW[reason]
+
+
+def read_usage(raw: dict[str, Any]) -> Usage:
+    """Counts of tokens, or where these are missing the billed ones.
+
+    The prompt includes what was read from the cache, the answer includes thinking.
+    """
+    tokens = raw.get("tokens")
+    counts = tokens if isinstance(tokens, dict) and tokens else raw.get("billed_units")
+    counts = counts if isinstance(counts, dict) else {}
+    given, made = token_count(counts.get("input_tokens")), token_count(counts.get("output_tokens"))
+    total = given + made if given is not None and made is not None else None
+    reasoning = token_count(counts.get("reasoning_tokens"))
+    return Usage(given, made, total, reasoning, token_count(raw.get("cached_tokens")), raw=raw)
+
+
+def write_usage(usage: Usage) -> dict[str, Any] | None:
+    """The vendor's own object where it says these counts, else one that does; None for none."""
+    own = usage.raw
+    if isinstance(own, dict) and own.keys() & {"tokens", "billed_units"} and read_usage(own) == usage:
+        return own
+    tokens = {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+    }
+    tokens = {name: count for name, count in tokens.items() if count is not None}
+    if not tokens:
+        return None
+    billed = {name: count for name, count in tokens.items() if name != "reasoning_tokens"}
+    out: dict[str, Any] = {"billed_units": billed, "tokens": tokens}
+    if usage.cached_input_tokens is not None:
+        out["cached_tokens"] = usage.cached_input_tokens
+    return out
+
+
+# Citations: a span of the answer and what it rests on, as sources and back.
+
+
+def cited(citation: dict[str, Any], new_id: Callable[[], str]) -> Iterator[Source | Custom]:
+    """A source for each document or tool output of a citation; the metadata holds the citation whole.
+
+    A citation of nothing is a part that only this vendor knows.
+    """
+    found = citation.get("sources")
+    sources = [source for source in found if isinstance(source, dict)] if isinstance(found, list) else []
+    if not sources:
+        yield Custom(f"{KEY}.citation", {KEY: {"citation": citation}})
+    for place, source in enumerate(sources):
+        kept: Metadata = {KEY: {"citation": citation, "source": place}}
+        held = source.get("document") or source.get("tool_output")
+        held = held if isinstance(held, dict) else {}
+        url = _text(held.get("url"))
+        title = _text(held.get("title")) or _text(source.get("id")) or _text(held.get("id"))
+        if url is not None and "://" in url:
+            yield Source("url", new_id(), url, title, provider_metadata=kept)
+        else:
+            yield Source("document", new_id(), title=title, provider_metadata=kept)
+
+
+def told_citation(metadata: Metadata | None) -> dict[str, Any] | None:
+    """The citation that a source stands for, with its first source only, so that each is told once."""
+    own = (metadata or {}).get(KEY) or {}
+    citation = own.get("citation")
+    return citation if isinstance(citation, dict) and own.get("source", 0) == 0 else None
+
+
+def citation_of(source: Source) -> dict[str, Any]:
+    """A citation of another vendor's source, which says no span."""
+    title = source.title or source.filename or source.url or source.id
+    document = {"id": source.id, "title": title}
+    if source.url is not None:
+        document["url"] = source.url
+    found = {"type": "document", "id": source.id, "document": document}
+    return {"start": 0, "end": 0, "text": "", "sources": [found], "type": "TEXT_CONTENT"}
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None

@@ -15,26 +15,22 @@ import msgspec
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Encoded, OutputAbility, Place, StreamLimits
 from llmstream.dialects.call_ids import mint_call_id
-from llmstream.dialects.gemini.complete_response import complete_response
+from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.gemini.decoder import GeminiDecoder
-from llmstream.dialects.gemini.event_encoder import GeminiEventEncoder
-from llmstream.dialects.gemini.finish import CONTINUATION
 from llmstream.dialects.gemini.part_decoder import KEY
-from llmstream.dialects.gemini.paths import model_of, path_for
 from llmstream.dialects.gemini.request import encode_request
-from llmstream.dialects.gemini.request_reader import decode_request
-from llmstream.dialects.google_continuation import asked_for, with_options, without_option
-from llmstream.dialects.google_errors import encode_error
-from llmstream.dialects.google_media import is_at_google
-from llmstream.dialects.google_settings import facts_of
+from llmstream.dialects.gemini.wire import CONTINUATION, model_of, path_for
+from llmstream.dialects.google import asked_for, encode_error, facts_of, with_options, without_option
+from llmstream.dialects.media import is_at_google
 from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
-from llmstream.dialects.options import options_of
-from llmstream.dialects.vendor_errors import vendor_error
+from llmstream.dialects.requests import options_of
 from llmstream.errors import ErrorInfo, LLMStreamError
 from llmstream.events import Finish, Usage
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.model_rules.gemini import GEMINI
 from llmstream.request import Request
+from llmstream.serving.wires.gemini.reader import decode_request
+from llmstream.serving.wires.gemini.writer import GeminiEventEncoder, complete_response
 
 __all__ = ["VERTEX", "Gemini", "GeminiDecoder"]
 

@@ -10,17 +10,24 @@ import msgspec
 
 from llmstream.dialects.base import Place, StreamLimits
 from llmstream.dialects.call_ids import mint_call_id
-from llmstream.dialects.gemini.array_framing import GeminiFraming
-from llmstream.dialects.gemini.finish import CONTINUATION, finish_reason, is_block_reason
-from llmstream.dialects.gemini.grounding import sources_of
+from llmstream.dialects.decoder import held_size
+from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.gemini.part_decoder import KEY, PartDecoder, holds_more, snake
-from llmstream.dialects.gemini.usage import Counts
-from llmstream.dialects.gemini.wire import Candidate, Chunk, Part, PlainChunk, decode_plain_chunk
-from llmstream.dialects.google_continuation import Responses
-from llmstream.dialects.google_sources import Sources
-from llmstream.dialects.held_size import held_size
+from llmstream.dialects.gemini.wire import (
+    CONTINUATION,
+    Candidate,
+    Chunk,
+    Counts,
+    GeminiFraming,
+    Part,
+    PlainChunk,
+    decode_plain_chunk,
+    finish_reason,
+    is_block_reason,
+    sources_of,
+)
+from llmstream.dialects.google import Responses, Sources
 from llmstream.dialects.json_text import encodable_value
-from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import LimitExceeded, LLMStreamError, ServerError
 from llmstream.events import (
     ErrorEvent,

@@ -14,7 +14,7 @@ from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.decoder import Framing
 from llmstream.dialects.gemini.call_decoder import CallDecoder
 from llmstream.dialects.gemini.wire import Blob, Part
-from llmstream.dialects.google_media import base64_bytes
+from llmstream.dialects.media import base64_bytes
 from llmstream.events import (
     Custom,
     File,

@@ -7,22 +7,281 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.base import Encoded
-from llmstream.dialects.gemini.conversation import Conversation
-from llmstream.dialects.gemini.openapi_schema import openapi_schema
+from llmstream.dialects.gemini.messages import Conversation, camel
 from llmstream.dialects.gemini.part_decoder import KEY
-from llmstream.dialects.gemini.paths import path_for
-from llmstream.dialects.gemini.tools import encode_tools
-from llmstream.dialects.google_settings import drop_ignored, thinking_budget, thinking_level
-from llmstream.dialects.json_wishes import described_schema
-from llmstream.dialects.options import merged, options_of
-from llmstream.dialects.request_warnings import RequestWarnings
+from llmstream.dialects.gemini.wire import path_for
+from llmstream.dialects.google import drop_ignored, thinking_budget, thinking_level
+from llmstream.dialects.requests import RequestWarnings, described_schema, merged, options_of
 from llmstream.errors import InvalidRequest
-from llmstream.events import OtherWarning, UnsupportedSetting, Warning
+from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
 from llmstream.exchange import HttpRequest
 from llmstream.model_rules.gemini import GEMINI, GeminiRules
-from llmstream.request import ReasoningOptions, Request, ResponseFormat, Settings
+from llmstream.request import (
+    NamedTool,
+    ProviderTool,
+    ReasoningOptions,
+    Request,
+    ResponseFormat,
+    Settings,
+    ToolSpec,
+)
 
-__all__ = ["encode_request"]
+__all__ = ["encode_request", "json_schema", "openapi_schema"]
+
+
+# JSON schemas in the OpenAPI subset that the older fields take, and back.
+#
+# `parameters` and `responseSchema` know no `$ref`, no `additionalProperties`, no list of types and
+# no enum of anything but strings. What has no place there moves into the description, where the
+# model still reads it.
+# source: Schema in the references of the Gemini API and of Vertex AI
+
+_KNOWN: Final = frozenset(
+    {
+        "type", "format", "title", "description", "nullable", "enum", "maxItems", "minItems", "properties",
+        "required", "minProperties", "maxProperties", "minLength", "maxLength", "pattern", "example", "anyOf",
+        "propertyOrdering", "default", "items", "minimum", "maximum",
+    }
+)  # fmt: skip
+_SILENT: Final = frozenset({"$schema", "$defs", "definitions", "$id", "$comment", "additionalProperties"})
+_FORMATS: Final = {
+    "string": frozenset({"date-time", "enum"}),
+    "number": frozenset({"float", "double"}),
+    "integer": frozenset({"int32", "int64"}),
+}
+_MAX_DEPTH: Final = 12  # to which a schema that holds itself is written out
+
+
+def openapi_schema(schema: dict[str, Any]) -> dict[str, Any] | None:
+    """A copy in the subset; None for an object without properties, which the API refuses."""
+    root = _converted(schema, schema, 0)
+    if root.get("type") == "object" and not root.get("properties"):
+        return None
+    return root
+
+
+def json_schema(schema: Any) -> Any:
+    """The reverse: a schema of the subset as JSON schema."""
+    if isinstance(schema, list):
+        return [json_schema(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    out: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key == "type" and isinstance(value, str):
+            out[key] = value.lower()
+        elif key == "properties" and isinstance(value, dict):
+            out[key] = {name: json_schema(item) for name, item in value.items()}
+        elif key in ("items", "anyOf", "additionalProperties"):
+            out[key] = json_schema(value)
+        elif key != "nullable":
+            out[key] = value
+    if schema.get("nullable") is True and isinstance(out.get("type"), str):
+        out["type"] = [out["type"], "null"]
+    return out
+
+
+def _converted(schema: Any, root: dict[str, Any], depth: int) -> dict[str, Any]:
+    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+        return {}
+    schema = _merged(_resolved(schema, root), root)
+    out: dict[str, Any] = {}
+    moved: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key == "properties" and isinstance(value, dict):
+            out[key] = {name: _converted(item, root, depth + 1) for name, item in value.items()}
+        elif key == "items":
+            out[key] = _converted(value, root, depth + 1)
+        elif key in ("anyOf", "oneOf") and isinstance(value, list):
+            out["anyOf"] = [_converted(item, root, depth + 1) for item in value]
+        elif key == "const":
+            out["enum"] = [value]
+        elif key in _KNOWN:
+            out[key] = value
+        elif key not in _SILENT:
+            moved[key] = value
+    _one_type(out)
+    _without_null(out)
+    _string_enum(out, moved)
+    kind = out.get("type")
+    if "format" in out and out["format"] not in _FORMATS.get(str(kind), ()):
+        moved["format"] = out.pop("format")
+    if kind == "array":
+        out.setdefault("items", {"type": "string"})
+    if moved:
+        words = msgspec.json.encode(moved).decode()
+        out["description"] = f"{out['description']} {words}" if out.get("description") else words
+    return out
+
+
+def _resolved(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
+    """The schema that a local `$ref` names, with what stands beside it."""
+    for _ in range(_MAX_DEPTH):
+        ref = schema.get("$ref")
+        if not isinstance(ref, str):
+            return schema
+        found: Any = root
+        for step in ref.removeprefix("#").strip("/").split("/"):
+            name = step.replace("~1", "/").replace("~0", "~")
+            found = found.get(name) if isinstance(found, dict) and name else found
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        schema = {**found, **beside} if isinstance(found, dict) else beside
+    return {key: value for key, value in schema.items() if key != "$ref"}
+
+
+def _merged(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
+    """`allOf` has no place: its parts become one."""
+    parts = schema.get("allOf")
+    if not isinstance(parts, list):
+        return schema
+    out = {key: value for key, value in schema.items() if key != "allOf"}
+    for part in parts:
+        for key, value in (_resolved(part, root) if isinstance(part, dict) else {}).items():
+            if key == "properties" and isinstance(value, dict):
+                out[key] = {**out.get(key, {}), **value}
+            elif key == "required" and isinstance(value, list):
+                out[key] = list(dict.fromkeys([*out.get(key, []), *value]))
+            else:
+                out.setdefault(key, value)
+    return out
+
+
+def _one_type(out: dict[str, Any]) -> None:
+    """A list of types becomes `anyOf`, with "null" as `nullable`."""
+    kinds = out.get("type")
+    if not isinstance(kinds, list):
+        return
+    if "null" in kinds:
+        out["nullable"] = True
+    rest = [kind for kind in kinds if kind != "null"]
+    del out["type"]
+    if len(rest) == 1:
+        out["type"] = rest[0]
+    elif rest:
+        inner = {
+            key: out.pop(key)
+            for key in list(out)
+            if key not in ("description", "title", "nullable", "default")
+        }
+        out["anyOf"] = [{"type": kind, **_fitting(kind, inner)} for kind in rest]
+
+
+def _fitting(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
+    owners = {
+        "items": "array",
+        "minItems": "array",
+        "maxItems": "array",
+        "properties": "object",
+        "required": "object",
+    }
+    return {key: value for key, value in fields.items() if owners.get(key, kind) == kind}
+
+
+def _without_null(out: dict[str, Any]) -> None:
+    """An alternative that is null becomes `nullable`; one that is left stands alone."""
+    choices = out.get("anyOf")
+    if not isinstance(choices, list):
+        return
+    rest = [choice for choice in choices if choice.get("type") != "null"]
+    if len(rest) < len(choices):
+        out["nullable"] = True
+    if len(rest) == 1:
+        del out["anyOf"]
+        for key, value in rest[0].items():
+            out.setdefault(key, value)
+    else:
+        out["anyOf"] = rest
+
+
+def _string_enum(out: dict[str, Any], moved: dict[str, Any]) -> None:
+    values = out.get("enum")
+    if not isinstance(values, list):
+        return
+    if None in values:
+        out["nullable"] = True
+        values = [value for value in values if value is not None]
+    if all(isinstance(value, str) for value in values):
+        out["enum"] = values
+        out.setdefault("type", "string")
+    else:
+        del out["enum"]
+        moved["enum"] = values
+        kinds = {bool: "boolean", int: "integer", float: "number"}
+        out.setdefault("type", kinds.get(type(values[0]), "string"))
+
+
+# Tools and the choice among them, on the way to the vendor.
+
+
+class EncodedTools(msgspec.Struct, frozen=True):
+    """The fields `tools` and `toolConfig`, and whether functions are among the tools."""
+
+    tools: list[dict[str, Any]]
+    config: dict[str, Any]
+    functions: bool
+
+
+def encode_tools(
+    request: Request, rules: GeminiRules, *, openapi: bool, vertex: bool, warnings: list[Warning]
+) -> EncodedTools:
+    """Functions become one entry of declarations, each of the vendor's tools an entry of its own."""
+    specs = [tool for tool in request.tools if isinstance(tool, ToolSpec)]
+    hosted = [tool for tool in request.tools if isinstance(tool, ProviderTool)]
+    if specs and hosted and rules.mixes_tools is False:
+        for tool in hosted:
+            words = "this model takes the vendor's tools or functions, not both"
+            warnings.append(UnsupportedTool(tool.name or tool.type, words))
+        hosted = []
+    tools: list[dict[str, Any]] = []
+    if specs:
+        tools.append({"functionDeclarations": [_declaration(spec, openapi) for spec in specs]})
+    tools.extend({camel(tool.type): tool.options} for tool in hosted)
+    config: dict[str, Any] = {}
+    calling = _calling_config(request, specs, warnings)
+    if calling is not None:
+        config["functionCallingConfig"] = calling
+    if specs and hosted and rules.mixes_tools and not vertex:
+        config["includeServerSideToolInvocations"] = True
+    if request.settings.parallel_tool_calls is False and specs:
+        warnings.append(OtherWarning("parallel_tool_calls was left out: the API cannot forbid several calls"))
+    return EncodedTools(tools, config, bool(specs))
+
+
+def _declaration(spec: ToolSpec, openapi: bool) -> dict[str, Any]:
+    out: dict[str, Any] = {"name": spec.name}
+    if spec.description:
+        out["description"] = spec.description
+    schema = spec.input_schema
+    if schema and "type" not in schema and "$ref" not in schema:
+        schema = {"type": "object", **schema}
+    if openapi:
+        converted = openapi_schema(schema) if schema else None
+        return {**out, "parameters": converted} if converted else out
+    if schema and (schema.get("properties") or set(schema) - {"type", "properties", "additionalProperties"}):
+        out["parametersJsonSchema"] = schema
+    return out
+
+
+def _calling_config(
+    request: Request, specs: list[ToolSpec], warnings: list[Warning]
+) -> dict[str, Any] | None:
+    """The API refuses a mode where no function is declared."""
+    choice = request.tool_choice
+    strict = any(spec.strict for spec in specs)
+    if not specs:
+        if choice == "required" or isinstance(choice, NamedTool):
+            warnings.append(OtherWarning("tool_choice was left out: the request declares no functions"))
+        return None
+    if isinstance(choice, NamedTool):
+        return {"mode": "ANY", "allowedFunctionNames": [choice.name]}
+    if choice == "required":
+        return {"mode": "ANY"}
+    if choice == "none":
+        return {"mode": "NONE"}
+    if strict:
+        return {"mode": "VALIDATED"}
+    return None if choice is None else {"mode": "AUTO"}
+
 
 _MAX_STOPS: Final = 5
 _PENALTIES: Final = {"presence_penalty": "presencePenalty", "frequency_penalty": "frequencyPenalty"}

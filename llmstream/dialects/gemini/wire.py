@@ -6,22 +6,43 @@ source: "GenerateContentResponse" in Google's references of the Gemini API and o
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import quote, unquote
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from llmstream.dialects.google import Sources, document_uri
+from llmstream.dialects.token_counts import UsageCounts, added, token_count
+from llmstream.errors import InvalidRequest, LimitExceeded, LLMStreamError
+from llmstream.events import FinishReason, Source, Usage
+from llmstream.framing.sse import SSEDecoder
+
 __all__ = [
+    "CONTINUATION",
+    "FINISH_REASONS",
+    "ArrayElements",
     "Blob",
     "Candidate",
     "Chunk",
-    "Content",
+    "Counts",
     "FunctionCall",
+    "GeminiFraming",
     "Part",
     "PartialArg",
     "PlainChunk",
     "decode_chunk",
     "decode_plain_chunk",
+    "finish_reason",
+    "grounding_of",
+    "is_block_reason",
+    "model_of",
+    "path_for",
+    "raw_reason",
+    "sources_of",
+    "write_usage",
 ]
 
 
@@ -152,3 +173,326 @@ class PlainChunk(msgspec.Struct, rename="camel", gc=False, forbid_unknown_fields
 
 decode_chunk = msgspec.json.Decoder(Chunk)
 decode_plain_chunk = msgspec.json.Decoder(PlainChunk)
+
+
+# The paths of the API, and the models they name.
+
+METHOD: Final = "streamGenerateContent"
+
+_COLLECTIONS: Final = ("models", "tunedModels", "endpoints")
+_PATH: Final = re.compile(
+    rf"/(?P<collection>models|tunedModels|endpoints)/(?P<name>[^/]+?)(:|%3A){METHOD}/?$", re.IGNORECASE
+)
+
+
+def path_for(model: str) -> str:
+    """The path of a request to a model, whose name may say its collection: `tunedModels/x`.
+
+    A whole resource name, as Vertex AI writes them, is cut to its end.
+
+    raises: InvalidRequest for a name that is no Unicode text
+    """
+    steps = model.split("/")
+    collection, name = "models", model
+    if len(steps) > 1 and steps[-2] in _COLLECTIONS:
+        collection, name = steps[-2], steps[-1]
+    try:
+        return f"/{collection}/{quote(name, safe='@.-_~')}:{METHOD}?alt=sse"
+    except UnicodeEncodeError:
+        raise InvalidRequest(f"{model!r} cannot be the name of a model") from None
+
+
+def model_of(url: str) -> str | None:
+    """The model that a URL names, None where its path is another."""
+    match = _PATH.search(url.partition("?")[0].partition("#")[0])
+    if match is None:
+        return None
+    name = unquote(match["name"])
+    return name if match["collection"] == "models" else f"{match['collection']}/{name}"
+
+
+# Token counts of a Gemini answer, in both directions.
+#
+# On the wire `candidatesTokenCount` leaves out thoughts, and `promptTokenCount` what the vendor's
+# tools added to the prompt. Counts are cumulative; a later chunk may leave some out.
+# source: UsageMetadata in the references of the Gemini API and of Vertex AI
+
+_MOST_HELD: Final = 64
+"""Chunks whose counts wait to be put together."""
+_MOST_FIELDS: Final = 200
+"""The vendor has 12; all that are known are copied for each chunk."""
+
+
+class Counts:
+    """The counts of all chunks. As every chunk says them, they are put together only when asked for.
+
+    said: what chunks say goes to its end; anything but an object says nothing. It stays the same list.
+    """
+
+    def __init__(self) -> None:
+        self.said: list[Any] = []
+        self._known = UsageCounts(read_usage)
+
+    def settle(self) -> bool:
+        """Puts together what is there, if it has become much; False where it has too many fields."""
+        if len(self.said) >= _MOST_HELD:
+            self._put_together()
+        return len(self._known) <= _MOST_FIELDS
+
+    @property
+    def usage(self) -> Usage:
+        """Each count as it was last stated."""
+        self._put_together()
+        return self._known.usage
+
+    def _put_together(self) -> None:
+        last: dict[str, Any] = {}
+        for counts in self.said:
+            if isinstance(counts, dict):
+                if None in counts.values():  # null states nothing: what came before it counts
+                    self._known.add(last)
+                    self._known.add(counts)
+                    last = {}
+                else:
+                    last.update(counts)
+        self.said.clear()
+        self._known.add(last)
+
+
+def read_usage(raw: dict[str, Any]) -> Usage:
+    """The vendor's usage object in our meaning."""
+    thoughts = token_count(raw.get("thoughtsTokenCount"))
+    given = added(token_count(raw.get("promptTokenCount")), token_count(raw.get("toolUsePromptTokenCount")))
+    made = added(token_count(raw.get("candidatesTokenCount")), thoughts)
+    total = token_count(raw.get("totalTokenCount"))
+    return Usage(
+        input_tokens=given,
+        output_tokens=made,
+        total_tokens=added(given, made) if total is None and None not in (given, made) else total,
+        reasoning_tokens=thoughts,
+        cached_input_tokens=token_count(raw.get("cachedContentTokenCount")),
+        raw=raw or None,
+    )
+
+
+def write_usage(usage: Usage) -> dict[str, Any] | None:
+    """Our counts as the vendor's usage object; the vendor's own is given back as it came."""
+    if isinstance(usage.raw, dict) and read_usage(usage.raw) == usage:
+        return dict(usage.raw)
+    out: dict[str, Any] = {}
+    if usage.input_tokens is not None:
+        out["promptTokenCount"] = usage.input_tokens
+    if usage.cached_input_tokens is not None:
+        out["cachedContentTokenCount"] = usage.cached_input_tokens
+    if usage.output_tokens is not None:
+        out["candidatesTokenCount"] = max(0, usage.output_tokens - (usage.reasoning_tokens or 0))
+    if usage.reasoning_tokens is not None:
+        out["thoughtsTokenCount"] = usage.reasoning_tokens
+    if usage.total_tokens is not None:
+        out["totalTokenCount"] = usage.total_tokens
+    return out or None
+
+
+# The framing of an answer: SSE, or the JSON array that comes where `alt=sse` was left out.
+
+_MARKS: Final = re.compile(rb'["{}\[\]]')
+_STRING_ENDS: Final = re.compile(rb'["\\]')
+
+
+class ArrayElements:
+    """Objects of a JSON array, or one object alone, each as soon as it is whole.
+
+    max_bytes: cap of one object
+    """
+
+    def __init__(self, *, max_bytes: int) -> None:
+        self.error: LLMStreamError | None = None
+        self._max_bytes = max_bytes
+        self._tail = bytearray()
+        self._at = 0  # how far the tail has been looked at
+        self._begin: int | None = None  # where the object begins
+        self._depth = 0
+        self._in_string = False
+
+    def feed_data(self, chunk: bytes) -> list[bytes]:
+        """The objects that a slice completes."""
+        if self.error is not None:
+            return []
+        self._tail += chunk
+        out: list[bytes] = []
+        while self._step(out):
+            pass
+        done = self._at if self._begin is None else self._begin
+        del self._tail[:done]
+        self._at -= done
+        if self._begin is not None:
+            self._begin = 0
+        if len(self._tail) > self._max_bytes:
+            self.error = LimitExceeded(f"an element of the answer is longer than {self._max_bytes} bytes")
+            self._tail.clear()
+        return out
+
+    def _step(self, out: list[bytes]) -> bool:
+        """Goes to the next mark; False where there is none yet."""
+        found = (_STRING_ENDS if self._in_string else _MARKS).search(self._tail, self._at)
+        if found is None:
+            self._at = len(self._tail)
+            return False
+        place, mark = found.start(), found.group()
+        if mark == b"\\":
+            if place + 1 >= len(self._tail):
+                self._at = place
+                return False
+            self._at = place + 2
+            return True
+        self._at = place + 1
+        if mark == b'"':
+            self._in_string = not self._in_string
+        elif self._begin is None:
+            if mark == b"{":
+                self._begin, self._depth = place, 1
+        elif mark in b"{[":
+            self._depth += 1
+        else:
+            self._depth -= 1
+            if self._depth == 0:
+                out.append(bytes(self._tail[self._begin : self._at]))
+                self._begin = None
+        return True
+
+
+class GeminiFraming:
+    """Either form, told by the first byte that is no white space."""
+
+    def __init__(self, *, max_bytes: int) -> None:
+        self.error: LLMStreamError | None = None
+        self._max_bytes = max_bytes
+        self._form: SSEDecoder | ArrayElements = SSEDecoder(max_bytes=max_bytes)
+        self._known = False
+
+    def feed_data(self, chunk: bytes) -> list[bytes]:
+        """The payloads that a slice completes."""
+        if not self._known:
+            begin = chunk.removeprefix(b"\xef\xbb\xbf").lstrip()
+            self._known = bool(begin)
+            if begin[:1] in (b"[", b"{"):
+                self._form = ArrayElements(max_bytes=self._max_bytes)
+        payloads = self._form.feed_data(chunk)
+        self.error = self._form.error
+        return payloads
+
+
+# Finish reasons of a Gemini answer, in both directions.
+
+CONTINUATION: Final = "CONTINUATION"
+"""The reason of a response that another one continues."""
+
+FINISH_REASONS: Final[dict[str, FinishReason]] = {
+    "STOP": "stop",
+    "MAX_TOKENS": "length",
+    "CONTINUATION": "length",
+    "SAFETY": "content-filter",
+    "RECITATION": "content-filter",
+    "BLOCKLIST": "content-filter",
+    "PROHIBITED_CONTENT": "content-filter",
+    "SPII": "content-filter",
+    "MODEL_ARMOR": "content-filter",
+    "IMAGE_SAFETY": "content-filter",
+    "IMAGE_PROHIBITED_CONTENT": "content-filter",
+    "IMAGE_RECITATION": "content-filter",
+    "ESCALATION": "content-filter",
+    "PUP_LIMITED_DISABLED": "content-filter",
+    "MALFORMED_FUNCTION_CALL": "error",
+    "UNEXPECTED_TOOL_CALL": "error",
+    "TOO_MANY_TOOL_CALLS": "error",
+    "MISSING_THOUGHT_SIGNATURE": "error",
+    "MALFORMED_RESPONSE": "error",
+    "LANGUAGE": "error",
+    "NO_IMAGE": "error",
+    "IMAGE_OTHER": "error",
+}
+"""source: Candidate.FinishReason in the references of the Gemini API and of Vertex AI; google-genai 3.4.0
+
+ESCALATION is a filter's rule; PUP_LIMITED_DISABLED an account that is limited for prohibited use.
+"""
+
+
+_RAW_REASONS: Final[dict[FinishReason, str]] = {
+    "stop": "STOP",
+    "tool-calls": "STOP",
+    "length": "MAX_TOKENS",
+    "content-filter": "SAFETY",
+    "other": "OTHER",
+    "unknown": "FINISH_REASON_UNSPECIFIED",
+}
+
+
+def finish_reason(raw: str | None) -> FinishReason:
+    """The reason in our words."""
+    if not raw or raw.endswith("_UNSPECIFIED"):
+        return "unknown"
+    return FINISH_REASONS.get(raw, "other")
+
+
+def is_block_reason(raw: object) -> bool:
+    """Whether `promptFeedback.blockReason` says that the prompt was refused."""
+    return isinstance(raw, str) and bool(raw) and not raw.endswith("_UNSPECIFIED")
+
+
+def raw_reason(reason: FinishReason, raw: str | None) -> str:
+    """The reason in the vendor's words: its own where it means the same."""
+    if raw and raw.isupper():
+        meant = finish_reason(raw)
+        if meant == reason or (reason == "tool-calls" and meant in ("stop", "other", "unknown")):
+            return raw
+    return _RAW_REASONS.get(reason, "OTHER")
+
+
+# What a candidate says it rests on: search results, fetched pages, recited texts.
+#
+# They stand in the metadata of a chunk, usually of the last one, after the text they belong to.
+# source: GroundingMetadata, UrlContextMetadata and CitationMetadata in Google's references
+
+
+def sources_of(candidate: Candidate, sources: Sources) -> Iterator[Source]:
+    """The sources that a chunk names and no earlier one did."""
+    for chunk in _list(candidate.grounding_metadata, "groundingChunks"):
+        yield from _grounding(chunk, sources)
+    for page in _list(candidate.url_context_metadata, "urlMetadata"):
+        status = str(page.get("urlRetrievalStatus") or "SUCCESS")
+        if status.endswith("SUCCESS"):
+            yield from sources.page(page.get("retrievedUrl"))
+    recited = candidate.citation_metadata
+    for citation in [*_list(recited, "citationSources"), *_list(recited, "citations")]:
+        yield from sources.page(citation.get("uri"), citation.get("title"))
+
+
+def grounding_of(sources: list[Source]) -> dict[str, Any]:
+    """The reverse: grounding metadata that names these sources."""
+    return {"groundingChunks": [_chunk(source) for source in sources]}
+
+
+def _grounding(chunk: dict[str, Any], sources: Sources) -> Iterator[Source]:
+    match chunk:
+        case {"web": dict(web)}:
+            yield from sources.page(web.get("uri"), web.get("title"))
+        case {"image": dict(image)}:
+            yield from sources.page(image.get("sourceUri"), image.get("title"))
+        case {"maps": dict(place)}:
+            yield from sources.page(place.get("uri"), place.get("title"))
+        case {"retrievedContext": dict(context)}:
+            name = context.get("uri") or context.get("fileSearchStore") or context.get("title")
+            yield from sources.document(name, context.get("title"))
+
+
+def _chunk(source: Source) -> dict[str, Any]:
+    if source.source_type == "url":
+        page = {"uri": source.url or ""}
+        return {"web": {**page, "title": source.title} if source.title else page}
+    document = {"uri": document_uri(source)}
+    return {"retrievedContext": {**document, "title": source.title} if source.title else document}
+
+
+def _list(holder: Any, key: str) -> list[dict[str, Any]]:
+    found = holder.get(key) if isinstance(holder, dict) else None
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []

@@ -15,23 +15,20 @@ import msgspec
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Encoded, Place, StreamLimits
 from llmstream.dialects.call_ids import mint_call_id
-from llmstream.dialects.gemini_interactions.complete_response import complete_response
+from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.gemini_interactions.decoder import InteractionsDecoder
-from llmstream.dialects.gemini_interactions.event_encoder import InteractionsEventEncoder
 from llmstream.dialects.gemini_interactions.request import PATH, encode_request
-from llmstream.dialects.gemini_interactions.request_reader import decode_request
-from llmstream.dialects.gemini_interactions.steps import CONTINUATION, KEY
-from llmstream.dialects.google_continuation import asked_for, with_options, without_option
-from llmstream.dialects.google_errors import encode_error
-from llmstream.dialects.google_media import is_at_google
-from llmstream.dialects.google_settings import facts_of
+from llmstream.dialects.gemini_interactions.wire import CONTINUATION, KEY
+from llmstream.dialects.google import asked_for, encode_error, facts_of, with_options, without_option
+from llmstream.dialects.media import is_at_google
 from llmstream.dialects.model_facts import ModelFacts, ModelPage
-from llmstream.dialects.options import options_of
-from llmstream.dialects.vendor_errors import vendor_error
+from llmstream.dialects.requests import options_of
 from llmstream.errors import ErrorInfo, LLMStreamError
 from llmstream.events import Finish, Usage
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.request import Request
+from llmstream.serving.wires.gemini_interactions.reader import decode_request
+from llmstream.serving.wires.gemini_interactions.writer import InteractionsEventEncoder, complete_response
 
 __all__ = ["GeminiInteractions", "InteractionsDecoder"]
 

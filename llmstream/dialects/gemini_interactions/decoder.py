@@ -10,20 +10,20 @@ import msgspec
 
 from llmstream.dialects.base import Place, StreamLimits
 from llmstream.dialects.call_ids import mint_call_id
+from llmstream.dialects.decoder import held_size
 from llmstream.dialects.gemini_interactions.step_decoder import StepDecoder
-from llmstream.dialects.gemini_interactions.steps import (
+from llmstream.dialects.gemini_interactions.wire import (
+    ALIASES,
     CONTINUATION,
     FINISH_REASONS,
     KEY,
     OpenStep,
+    WireEvent,
+    read_usage,
 )
-from llmstream.dialects.gemini_interactions.usage import read_usage
-from llmstream.dialects.gemini_interactions.wire import ALIASES, WireEvent
-from llmstream.dialects.google_continuation import Responses
-from llmstream.dialects.google_errors import failure
-from llmstream.dialects.held_size import held_size
+from llmstream.dialects.google import Responses, failure
 from llmstream.dialects.json_text import encodable_value, is_json
-from llmstream.dialects.usage_counts import UsageCounts
+from llmstream.dialects.token_counts import UsageCounts
 from llmstream.errors import LLMStreamError, ProviderError
 from llmstream.events import ErrorEvent, Finish, FinishReason, Metadata, ResponseMetadata, Usage
 from llmstream.framing.sse import SSEDecoder

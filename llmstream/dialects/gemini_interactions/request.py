@@ -7,12 +7,10 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.base import Encoded
-from llmstream.dialects.gemini_interactions.conversation import Conversation
-from llmstream.dialects.gemini_interactions.steps import KEY
-from llmstream.dialects.google_settings import drop_ignored, thinking_level
-from llmstream.dialects.json_wishes import described_schema
-from llmstream.dialects.options import merged, options_of
-from llmstream.dialects.request_warnings import RequestWarnings
+from llmstream.dialects.gemini_interactions.messages import Conversation
+from llmstream.dialects.gemini_interactions.wire import KEY
+from llmstream.dialects.google import drop_ignored, thinking_level
+from llmstream.dialects.requests import RequestWarnings, described_schema, merged, options_of
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.exchange import HttpRequest

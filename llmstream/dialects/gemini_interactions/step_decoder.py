@@ -10,23 +10,23 @@ import msgspec
 
 from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.call_ids import mint_call_id
-from llmstream.dialects.decoder import PayloadDecoder
-from llmstream.dialects.gemini_interactions.steps import (
+from llmstream.dialects.decoder import PayloadDecoder, held_size
+from llmstream.dialects.gemini_interactions.wire import (
     CONTENT,
     KEY,
     OpenStep,
     Recording,
+    WireEvent,
+    decode_event,
     is_citation,
     media_of_piece,
     sources_of_annotation,
     sources_of_result,
     step_kind,
 )
-from llmstream.dialects.gemini_interactions.wire import WireEvent, decode_event
-from llmstream.dialects.google_media import base64_bytes
-from llmstream.dialects.google_sources import Sources
-from llmstream.dialects.held_size import held_size
+from llmstream.dialects.google import Sources
 from llmstream.dialects.json_text import is_json
+from llmstream.dialects.media import base64_bytes
 from llmstream.errors import LimitExceeded
 from llmstream.events import (
     Custom,

@@ -6,11 +6,36 @@ step, grows it by deltas and closes it; the SSE event name says the same as `eve
 
 from __future__ import annotations
 
-from typing import Any, Final
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-__all__ = ["ALIASES", "WireEvent", "decode_event"]
+from llmstream.dialects.google import Sources
+from llmstream.dialects.media import sampled_type
+from llmstream.dialects.token_counts import added, token_count
+from llmstream.events import File, FinishReason, Metadata, Source, Usage
+
+__all__ = [
+    "ALIASES",
+    "CONTENT",
+    "CONTINUATION",
+    "FINISH_REASONS",
+    "KEY",
+    "OpenStep",
+    "Recording",
+    "WireEvent",
+    "decode_event",
+    "is_citation",
+    "media_of_piece",
+    "read_usage",
+    "sources_of_annotation",
+    "sources_of_result",
+    "step_kind",
+    "write_usage",
+]
+
 
 ALIASES: Final = {
     "interaction.start": "interaction.created",
@@ -47,3 +72,207 @@ class WireEvent(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 decode_event = msgspec.json.Decoder(WireEvent)
+
+
+# Token counts of an interaction, in both directions.
+#
+# On the wire `total_output_tokens` leaves out thoughts. What the vendor's tools added to the prompt
+# stands apart in `total_tool_use_tokens`, is in the total, and stays in `raw`.
+
+
+def read_usage(raw: dict[str, Any]) -> Usage:
+    """The vendor's usage object in our meaning."""
+    thoughts = token_count(raw.get("total_thought_tokens"))
+    given = token_count(raw.get("total_input_tokens"))
+    made = added(token_count(raw.get("total_output_tokens")), thoughts)
+    total = token_count(raw.get("total_tokens"))
+    return Usage(
+        input_tokens=given,
+        output_tokens=made,
+        total_tokens=added(given, made) if total is None and None not in (given, made) else total,
+        reasoning_tokens=thoughts,
+        cached_input_tokens=token_count(raw.get("total_cached_tokens")),
+        raw=raw or None,
+    )
+
+
+def write_usage(usage: Usage) -> dict[str, Any]:
+    """Our counts as the vendor's usage object; the vendor's own is given back as it came."""
+    if isinstance(usage.raw, dict) and read_usage(usage.raw) == usage:
+        return dict(usage.raw)
+    thoughts = usage.reasoning_tokens
+    counts = {
+        "total_tokens": usage.total_tokens,
+        "total_input_tokens": usage.input_tokens,
+        "total_cached_tokens": usage.cached_input_tokens,
+        "total_output_tokens": None
+        if usage.output_tokens is None
+        else max(0, usage.output_tokens - (thoughts or 0)),
+        "total_thought_tokens": thoughts,
+    }
+    return {name: count for name, count in counts.items() if count is not None}
+
+
+# What a step of an interaction is, and what it rests on.
+
+KEY: Final = "google"
+"""The key of all metadata of this dialect."""
+
+CONTENT: Final = f"{KEY}.content."
+"""How the kinds of custom parts begin that are a piece of an output, not a step."""
+
+FINISH_REASONS: Final[dict[str, FinishReason]] = {
+    "completed": "stop",
+    "requires_action": "tool-calls",
+    "incomplete": "length",
+    "requires_continuation": "length",
+    "budget_exceeded": "length",
+    "failed": "error",
+    "cancelled": "other",
+}
+
+CONTINUATION: Final = "requires_continuation"
+"""The status of an interaction that another one continues."""
+
+StepKind: TypeAlias = Literal["output", "thought", "call", "vendor-call", "vendor-result", "custom"]
+
+
+@dataclasses.dataclass(slots=True)
+class Recording:
+    """Audio that comes in pieces.
+
+    told: what they say beside their data, later ones over earlier ones
+    """
+
+    pieces: list[bytes] = dataclasses.field(default_factory=list)
+    told: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def file(self, mime_type: str) -> File:
+        """All of it."""
+        media_type, metadata = media_of_piece(self.told, mime_type, inline=True)
+        return File(media_type, b"".join(self.pieces), metadata)
+
+
+@dataclasses.dataclass(slots=True)
+class OpenStep:
+    """A step between its start and its stop.
+
+    wire:        the step as it is known: its start, with what deltas said
+    id:          of its block or call; "" until there is one
+    inputs:      fragments of a call's arguments
+    audio:       recordings, by their type on the wire
+    annotations: what is said of its text, as the wire has it
+    unsourced:   whether any of them is no citation
+    held:        what it has gathered, in bytes of memory
+    """
+
+    kind: StepKind
+    wire: dict[str, Any]
+    id: str = ""
+    inputs: list[str] = dataclasses.field(default_factory=list)
+    size: int = 0
+    audio: dict[str, Recording] = dataclasses.field(default_factory=dict)
+    annotations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    unsourced: bool = False
+    held: int = 0
+
+    @property
+    def type(self) -> str:
+        """Its type on the wire."""
+        return str(self.wire.get("type"))
+
+    @property
+    def name(self) -> str:
+        """The name of the tool: said by calls, else the type without its ending."""
+        said = self.wire.get("name")
+        if isinstance(said, str) and said:
+            return said
+        return "" if self.kind == "call" else self.type.removesuffix("_call").removesuffix("_result")
+
+    @property
+    def signature(self) -> Metadata | None:
+        """The signature, as metadata."""
+        signature = self.wire.get("signature")
+        return {KEY: {"signature": signature}} if isinstance(signature, str) and signature else None
+
+    @property
+    def end_metadata(self) -> Metadata | None:
+        """What the end of a text or thought says: its signature, and what it rests on."""
+        told = dict((self.signature or {}).get(KEY, {}))
+        if self.annotations:
+            told["annotations"] = self.annotations
+        return {KEY: told} if told else None
+
+    def rest(self, *own: str) -> Metadata:
+        """What the step says beyond our fields, its type included; empty signatures say nothing."""
+        told = {key: value for key, value in self.wire.items() if key not in own}
+        if told.get("signature") == "":
+            del told["signature"]
+        return {KEY: told}
+
+
+def step_kind(step_type: str) -> StepKind:
+    """What kind of events a step becomes. `text` and `image` are steps of former times."""
+    if step_type in ("model_output", "text", "image", "audio", "video", "document"):
+        return "output"
+    if step_type == "thought":
+        return "thought"
+    if step_type == "function_call":
+        return "call"
+    if step_type.endswith("_call"):
+        return "vendor-call"
+    return "vendor-result" if step_type.endswith("_result") else "custom"
+
+
+def media_of_piece(piece: dict[str, Any], usual: str, *, inline: bool) -> tuple[str, Metadata | None]:
+    """The media type of a picture, a recording and the like, and its other metadata.
+
+    usual:  its type where it says none
+    inline: its bytes are there; an address beside them is one of the things said of it
+    """
+    plain = str(piece.get("mime_type") or usual)
+    rate = "sample_rate" if piece.get("sample_rate") is not None else "rate"
+    media_type = sampled_type(plain, piece.get(rate), piece.get("channels"))
+    own = {"type", "data", "mime_type"}
+    if media_type != plain:
+        own |= {rate, "channels"}
+    if not inline:
+        own.add("uri")
+    told = {key: value for key, value in piece.items() if key not in own and value is not None}
+    return media_type, {KEY: told} if told else None
+
+
+def is_citation(annotation: dict[str, Any]) -> bool:
+    """Whether an annotation names something that becomes a source."""
+    return annotation.get("type") == "file_citation" or isinstance(annotation.get("url"), str)
+
+
+def sources_of_annotation(annotation: Any, sources: Sources) -> Iterator[Source]:
+    """The page or document that a piece of text cites; the metadata is the annotation itself."""
+    metadata = {KEY: annotation}
+    match annotation:
+        case {"type": "file_citation"}:
+            name = annotation.get("document_uri") or annotation.get("source") or annotation.get("file_name")
+            title = annotation.get("file_name")
+            yield from sources.document(name or annotation.get("url"), title, metadata)
+        case {"url": str(url)}:
+            yield from sources.page(url, annotation.get("title") or annotation.get("name"), metadata)
+
+
+def sources_of_result(step: OpenStep, sources: Sources) -> Iterator[Source]:
+    """The pages and documents that one of the vendor's tools found."""
+    found = step.wire.get("result")
+    for entry in found if isinstance(found, list) else ():
+        if not isinstance(entry, dict):
+            continue
+        if step.type == "url_context_result" and entry.get("status") not in (None, "success"):
+            continue
+        if step.type == "file_search_result":
+            name = entry.get("document_uri") or entry.get("source") or entry.get("file_name")
+            yield from sources.document(name, entry.get("title"))
+            continue
+        yield from sources.page(entry.get("url"), entry.get("title"))
+        places = entry.get("places")
+        for place in places if isinstance(places, list) else ():
+            if isinstance(place, dict):
+                yield from sources.page(place.get("url"), place.get("name"))

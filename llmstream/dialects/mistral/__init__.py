@@ -13,20 +13,23 @@ import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Encoded, StreamLimits
-from llmstream.dialects.mistral.complete_response import complete_response
+from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.mistral.decoder import MistralDecoder
-from llmstream.dialects.mistral.error_words import encode_error, places
-from llmstream.dialects.mistral.event_encoder import MistralEventEncoder
-from llmstream.dialects.mistral.media import accepts_url
+from llmstream.dialects.mistral.messages import accepts_url
 from llmstream.dialects.mistral.request import PATH, encode_request
-from llmstream.dialects.mistral.request_reader import decode_request
 from llmstream.dialects.model_facts import ModelFacts, ModelPage
-from llmstream.dialects.tool_fragments import mint_call_id
-from llmstream.dialects.vendor_errors import vendor_error
+from llmstream.dialects.tool_calls import mint_call_id
 from llmstream.errors import ErrorInfo, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.model_rules.mistral import MISTRAL
 from llmstream.request import Request
+from llmstream.serving.wires.mistral.reader import decode_request
+from llmstream.serving.wires.mistral.writer import (
+    MistralEventEncoder,
+    complete_response,
+    encode_error,
+    places,
+)
 
 __all__ = ["Mistral", "MistralDecoder"]
 

@@ -10,11 +10,10 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.base import Encoded
-from llmstream.dialects.inline_refs import inlined
-from llmstream.dialects.mistral.finish import KEY
 from llmstream.dialects.mistral.messages import MessageWriter
-from llmstream.dialects.options import merged, options_of
-from llmstream.dialects.request_warnings import RequestWarnings
+from llmstream.dialects.mistral.wire import KEY
+from llmstream.dialects.requests import RequestWarnings, merged, options_of
+from llmstream.dialects.schemas import inlined
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
 from llmstream.exchange import HttpRequest

@@ -5,11 +5,27 @@ source: Mistral's API reference, chat completion (streaming)
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
-__all__ = ["CallFragment", "Choice", "Chunk", "Delta", "Function", "decode_chunk"]
+from llmstream.dialects.token_counts import token_count
+from llmstream.events import Finish, FinishReason
+from llmstream.usage import Usage
+
+__all__ = [
+    "KEY",
+    "OWN_KEY",
+    "CallFragment",
+    "Choice",
+    "Chunk",
+    "decode_chunk",
+    "finish_reason",
+    "raw_reason",
+    "read_usage",
+    "write_usage",
+]
 
 
 class Function(msgspec.Struct, gc=False):
@@ -70,3 +86,74 @@ class Chunk(msgspec.Struct, gc=False):
 
 
 decode_chunk: Final = msgspec.json.Decoder(Chunk)
+
+
+# Finish reasons and token counts of this wire, in both directions.
+
+KEY: Final = "mistral"
+"""The key of all metadata of this dialect, whoever serves it."""
+
+OWN_KEY: Final = "llmstream"
+"""The key of what the library keeps in a message's metadata."""
+
+_REASONS: Final[Mapping[str, FinishReason]] = {
+    "stop": "stop",
+    "length": "length",
+    "model_length": "length",
+    "tool_calls": "tool-calls",
+    "content_filter": "content-filter",
+    "error": "error",
+}
+
+_RAW: Final[Mapping[FinishReason, str | None]] = {
+    "stop": "stop",
+    "length": "length",
+    "content-filter": "content_filter",
+    "tool-calls": "tool_calls",
+    "error": "error",
+    "other": "other",
+    "unknown": None,
+}
+
+
+def finish_reason(raw: str | None) -> FinishReason:
+    """The reason in our words."""
+    return "unknown" if not raw else _REASONS.get(raw.lower(), "other")
+
+
+def raw_reason(event: Finish) -> str | None:
+    """The reason in the vendor's words: its own where it means the same; None where none was given."""
+    raw, reason = event.raw_finish_reason, event.finish_reason
+    meant = finish_reason(raw)
+    if raw and (meant == reason or (reason == "tool-calls" and meant in ("stop", "other"))):
+        return raw
+    return _RAW[reason]
+
+
+def read_usage(raw: dict[str, Any]) -> Usage:
+    """Counts from a usage object; seconds of audio are counted nowhere but in the total."""
+    prompt, completion = token_count(raw.get("prompt_tokens")), token_count(raw.get("completion_tokens"))
+    total = token_count(raw.get("total_tokens"))
+    if total is None and prompt is not None and completion is not None:
+        total = prompt + completion
+    cached = token_count(raw.get("num_cached_tokens"))
+    for name in ("prompt_tokens_details", "prompt_token_details"):
+        if cached is None and isinstance(raw.get(name), dict):
+            cached = token_count(raw[name].get("cached_tokens"))
+    made = raw.get("completion_tokens_details")
+    reasoning = token_count(made.get("reasoning_tokens")) if isinstance(made, dict) else None
+    return Usage(prompt, completion, total, reasoning, cached, raw=raw)
+
+
+def write_usage(usage: Usage) -> dict[str, Any]:
+    """The vendor's own object where it says these counts, else one that does; 0 for what is not known."""
+    if isinstance(usage.raw, dict) and "prompt_tokens" in usage.raw and read_usage(usage.raw) == usage:
+        return usage.raw
+    prompt, completion = usage.input_tokens or 0, usage.output_tokens or 0
+    total = usage.total_tokens if usage.total_tokens is not None else prompt + completion
+    raw: dict[str, Any] = {"prompt_tokens": prompt, "total_tokens": total, "completion_tokens": completion}
+    if usage.cached_input_tokens is not None:
+        raw["prompt_tokens_details"] = {"cached_tokens": usage.cached_input_tokens}
+    if usage.reasoning_tokens is not None:
+        raw["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
+    return raw

@@ -9,16 +9,15 @@ import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Encoded, OutputAbility, StreamLimits
+from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelPage
-from llmstream.dialects.ollama.complete_response import complete_response
 from llmstream.dialects.ollama.decoder import OllamaDecoder
-from llmstream.dialects.ollama.event_encoder import OllamaEventEncoder, encode_error
 from llmstream.dialects.ollama.request import PATH, encode_request, is_inline
-from llmstream.dialects.ollama.request_reader import decode_request
-from llmstream.dialects.vendor_errors import vendor_error
 from llmstream.errors import ErrorInfo, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.request import Request
+from llmstream.serving.wires.ollama.reader import decode_request
+from llmstream.serving.wires.ollama.writer import OllamaEventEncoder, complete_response, encode_error
 
 __all__ = ["Ollama"]
 

@@ -12,11 +12,11 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.base import StreamLimits
-from llmstream.dialects.lazy_blocks import LazyBlocks
-from llmstream.dialects.media_type import image_type
+from llmstream.dialects.blocks import LazyBlocks
+from llmstream.dialects.errors import error_from_value
+from llmstream.dialects.json_text import without_lone_surrogates
+from llmstream.dialects.media import image_type
 from llmstream.dialects.ollama.wire import Call, Fragment, Line, LooseLine, decode_fragment, decode_line
-from llmstream.dialects.surrogates import without_lone_surrogates
-from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.errors import LimitExceeded
 from llmstream.events import (
     File,

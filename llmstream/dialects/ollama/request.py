@@ -23,11 +23,10 @@ from llmstream.chats.content import (
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
 from llmstream.dialects.base import Encoded
-from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, MessageVendors, is_foreign
-from llmstream.dialects.json_wishes import ANSWER_IN_JSON, described_schema, says_json
+from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
+from llmstream.dialects.history_parts import told_result
 from llmstream.dialects.ollama.wire import object_text
-from llmstream.dialects.request_warnings import RequestWarnings
-from llmstream.dialects.result_text import told_result
+from llmstream.dialects.requests import ANSWER_IN_JSON, RequestWarnings, described_schema, says_json
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
 from llmstream.exchange import HttpRequest

@@ -14,22 +14,20 @@ import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Encoded, OutputAbility, StreamLimits
+from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelFacts, ModelPage
-from llmstream.dialects.openai_chat.complete_response import complete_response
 from llmstream.dialects.openai_chat.decoder import OpenAIChatDecoder
-from llmstream.dialects.openai_chat.event_encoder import ChunkWriter
-from llmstream.dialects.openai_chat.media import accepts_url
+from llmstream.dialects.openai_chat.messages import accepts_url
 from llmstream.dialects.openai_chat.presets import hosted
 from llmstream.dialects.openai_chat.quirks import ModelQuirks, Quirks
 from llmstream.dialects.openai_chat.request import encode_request, output_abilities
-from llmstream.dialects.openai_chat.request_reader import read_request
 from llmstream.dialects.openai_chat.thinking import facts_of
-from llmstream.dialects.openai_chat.vendor_answers import error_response
-from llmstream.dialects.tool_fragments import mint_call_id
-from llmstream.dialects.vendor_errors import vendor_error
+from llmstream.dialects.tool_calls import mint_call_id
 from llmstream.errors import ErrorInfo, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.request import Request
+from llmstream.serving.wires.openai_chat.reader import read_request
+from llmstream.serving.wires.openai_chat.writer import ChunkWriter, complete_response, error_response
 
 __all__ = ["ModelQuirks", "OpenAIChat", "OpenAIChatDecoder", "Quirks", "hosted"]
 

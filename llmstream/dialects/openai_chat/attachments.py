@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from llmstream.dialects.base64_pieces import Base64Pieces
-from llmstream.dialects.tool_fragments import json_text
+from llmstream.dialects.media import Base64Pieces
+from llmstream.dialects.tool_calls import json_text
 from llmstream.errors import DecodeError
 from llmstream.events import (
     Event,

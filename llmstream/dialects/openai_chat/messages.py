@@ -6,8 +6,10 @@ files of results follow all results of a turn in a user message, since tool mess
 
 from __future__ import annotations
 
+import base64
 import hashlib
-from collections.abc import Iterable
+import mimetypes
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from llmstream.chats.content import (
@@ -25,21 +27,167 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message
 from llmstream.chats.role import Role
-from llmstream.dialects.custom_parts import without_custom_parts
-from llmstream.dialects.foreign_reasoning import FOREIGN_REASONING, MessageVendors, is_foreign
-from llmstream.dialects.openai_chat.media import own, write_media
+from llmstream.dialects.call_ids import ShortCallIds
+from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
+from llmstream.dialects.history_parts import told_result, without_custom_parts
+from llmstream.dialects.media import data_uri
+from llmstream.dialects.openai_chat.delta_reader import joined
 from llmstream.dialects.openai_chat.quirks import Quirks
-from llmstream.dialects.openai_chat.reasoning_details import joined
-from llmstream.dialects.openai_chat.reasoning_echo import fields_of_request
-from llmstream.dialects.openai_chat.result_order import in_call_order
-from llmstream.dialects.request_warnings import RequestWarnings
-from llmstream.dialects.result_text import told_result
-from llmstream.dialects.short_call_ids import ShortCallIds
-from llmstream.dialects.tool_fragments import CUSTOM_CALL, json_input
+from llmstream.dialects.requests import RequestWarnings
+from llmstream.dialects.tool_calls import CUSTOM_CALL, json_input
 from llmstream.errors import InvalidRequest, Unsupported
-from llmstream.events import OtherWarning, Warning
+from llmstream.events import Metadata, OtherWarning, Warning
 
-__all__ = ["MessageWriter"]
+__all__ = ["MessageWriter", "accepts_url", "sent_as"]
+
+
+# Images, recordings and files as parts of a message's content.
+
+_AUDIO_FORMATS: Final = {
+    "audio/wav": "wav",
+    "audio/x-wav": "wav",
+    "audio/wave": "wav",
+    "audio/mpeg": "mp3",
+    "audio/mp3": "mp3",
+}
+
+
+def own(part: object, provider: str) -> dict[str, Any]:
+    """What a provider wants back with a part."""
+    metadata = getattr(part, "metadata", None) or {}
+    found: dict[str, Any] = metadata.get(provider) or {}
+    return found
+
+
+def accepts_url(part: Image | Audio | Document | File, quirks: Quirks) -> bool:
+    """Whether a part may be given by its URL."""
+    if quirks.string_only_content:
+        return True  # no file is taken, whatever holds it
+    if isinstance(part, Audio):
+        return quirks.audio_urls or quirks.audio_formats == frozenset()  # refused all the same
+    if _is_image(part):
+        return quirks.image_urls or part.url.startswith("data:")
+    kind = part.media_type or mimetypes.guess_type(part.url.partition("?")[0])[0] or "text/plain"
+    return quirks.file_urls if quirks.files else not kind.startswith("text/")
+
+
+def write_media(
+    part: Image | Audio | Document | File, quirks: Quirks, *, provider: str, told: dict[str, Any]
+) -> dict[str, Any]:
+    """The part of the content.
+
+    told:   what the part's metadata holds for the vendor
+    raises: Unsupported for what the vendor does not take
+    """
+    if isinstance(part, Audio):
+        return {"type": "input_audio", "input_audio": _audio(part, quirks, provider)}
+    if _is_image(part):
+        detail = {"detail": told["detail"]} if told.get("detail") else {}
+        return {"type": "image_url", "image_url": {"url": _image_url(part, quirks, provider), **detail}}
+    return _document(part, quirks, provider, told.get("file_id"))
+
+
+def _is_image(part: Image | Audio | Document | File) -> bool:
+    return isinstance(part, Image) or (isinstance(part, File) and part.media_type.startswith("image/"))
+
+
+def _image_url(part: Image | Audio | Document | File, quirks: Quirks, provider: str) -> str:
+    if part.data:
+        return data_uri(part.data, part.media_type or "image/png")
+    if quirks.image_urls or part.url.startswith("data:"):
+        return part.url
+    raise Unsupported(f"{provider} takes images as bytes only. Pass data and media_type.")
+
+
+def _audio(part: Audio, quirks: Quirks, provider: str) -> dict[str, Any]:
+    allowed = quirks.audio_formats
+    if allowed == frozenset():
+        raise Unsupported(f"{provider} takes no audio. Send a transcript instead.")
+    if not part.data and not quirks.audio_urls:
+        raise Unsupported(f"{provider} takes audio as bytes only. Pass data and media_type.")
+    kind = part.media_type.lower()
+    name = _AUDIO_FORMATS.get(kind, kind.rpartition("/")[2])
+    if not part.data:
+        return {"data": part.url, "format": name}
+    if allowed is not None and name not in allowed:
+        raise Unsupported(
+            f"{provider} takes no audio of type {part.media_type!r}, only {', '.join(sorted(allowed))}."
+        )
+    data = base64.b64encode(part.data).decode()
+    return {"data": f"data:;base64,{data}" if quirks.audio_urls else data, "format": name}
+
+
+def _document(
+    part: Image | Document | File, quirks: Quirks, provider: str, file_id: object
+) -> dict[str, Any]:
+    name = getattr(part, "filename", "")
+    kind = part.media_type or "application/pdf"
+    if file_id:
+        return {"type": "file", "file": {"file_id": file_id}}
+    if part.data and kind.startswith("text/"):
+        return {"type": "text", "text": part.data.decode("utf-8", "replace")}
+    if not quirks.files:
+        raise Unsupported(f"{provider} takes no files of type {kind!r}. Send the text, or pages as images.")
+    if not part.data and not quirks.file_urls:
+        raise Unsupported(f"{provider} takes documents as bytes only. Pass data and media_type.")
+    data = data_uri(part.data, kind) if part.data else part.url
+    name = name or f"document{mimetypes.guess_extension(kind) or ''}"
+    return {"type": "file", "file": {"filename": name, "file_data": data}}
+
+
+# Which thoughts of earlier answers go back to the server, and under which name.
+#
+# A provider's quirks say what its server wants. Of a server that nobody knows, a request that was
+# read from the wire says it: the fields in which it gave thoughts to that server are those to use again.
+# The mark `{"llmstream": {"sent_as": {PROVIDER: [FIELD]}}}` in a thought's metadata keeps the names.
+
+_OURS: Final = "llmstream"
+_SENT_AS: Final = "sent_as"
+_FIELDS: Final = ("reasoning_content", "reasoning", "reasoning_text")
+
+
+def sent_as(provider: str, message: Mapping[str, Any]) -> tuple[str, Metadata]:
+    """The thoughts of a message as its text fields say them, and their mark; empty where none does."""
+    text = next((str(message[name]) for name in _FIELDS if message.get(name)), "")
+    fields = [name for name in _FIELDS if text and message.get(name) == text]
+    return text, {_OURS: {_SENT_AS: {provider: fields}}} if fields else {}
+
+
+def fields_of_request(thoughts: Iterable[Reasoning], provider: str) -> tuple[str, ...]:
+    """The fields under which all these thoughts went to this provider before; none where not all did."""
+    fields = {_fields(part, provider) for part in thoughts if part.text}
+    return fields.pop() if len(fields) == 1 else ()
+
+
+def _fields(part: Reasoning, provider: str) -> tuple[str, ...]:
+    ours = part.metadata.get(_OURS) if isinstance(part.metadata, dict) else None
+    marks = ours.get(_SENT_AS) if isinstance(ours, dict) else None
+    said = marks.get(provider) if isinstance(marks, dict) else None
+    return tuple(name for name in _FIELDS if name in said) if isinstance(said, list) else ()
+
+
+# The order of messages: results as their calls.
+
+
+def in_call_order(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same messages; results in the order of their calls, as xAI wants them."""
+    out: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []  # behind the latest message of another role
+    places: dict[str, int] = {}
+    for message in messages:
+        if message["role"] == "tool":
+            results.append(message)
+            continue
+        out += _sorted(results, places)
+        out.append(message)
+        results = []
+        places = {call["id"]: place for place, call in enumerate(message.get("tool_calls") or ())}
+    return out + _sorted(results, places)
+
+
+def _sorted(results: list[dict[str, Any]], places: dict[str, int]) -> list[dict[str, Any]]:
+    return sorted(results, key=lambda result: places.get(result["tool_call_id"], len(places)))
+
 
 _ECHOED: Final = (".reasoning_details", ".reasoning_opaque")
 """Parts without text whose metadata goes back with the message."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from llmstream.dialects.model_quirks import ModelQuirks, changes_for
+from llmstream.dialects.requests import ModelQuirks, changes_for
 from llmstream.events import FinishReason
 
 if TYPE_CHECKING:

@@ -21,14 +21,10 @@ import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Encoded, OutputAbility, Position, StreamLimits
+from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
-from llmstream.dialects.openai_answers import error_response
-from llmstream.dialects.openai_responses.complete_response import complete_response
-from llmstream.dialects.openai_responses.content_parts import may_stay
-from llmstream.dialects.openai_responses.decoder import OpenAIResponsesDecoder
-from llmstream.dialects.openai_responses.event_encoder import ResponseWriter
-from llmstream.dialects.openai_responses.following_decoder import FollowingResponsesDecoder
-from llmstream.dialects.openai_responses.kept_answers import (
+from llmstream.dialects.openai_responses.background import (
+    FollowingResponsesDecoder,
     KeptRequest,
     cancel_request,
     is_kept,
@@ -38,17 +34,22 @@ from llmstream.dialects.openai_responses.kept_answers import (
     resume_request,
     whole_request,
 )
+from llmstream.dialects.openai_responses.content import may_stay
+from llmstream.dialects.openai_responses.decoder import OpenAIResponsesDecoder
 from llmstream.dialects.openai_responses.quirks import ModelQuirks, Quirks
-from llmstream.dialects.openai_responses.repeated import repeated_settings
 from llmstream.dialects.openai_responses.request import encode_request
-from llmstream.dialects.openai_responses.request_reader import read_request
-from llmstream.dialects.openai_responses.socket_decoder import SocketResponsesDecoder
-from llmstream.dialects.openai_responses.socket_talk import SocketRequest, SocketTalk
-from llmstream.dialects.vendor_errors import vendor_error
+from llmstream.dialects.openai_responses.sockets import SocketRequest, SocketResponsesDecoder, SocketTalk
 from llmstream.errors import ErrorInfo, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.model_rules.gpt import GPT
 from llmstream.request import Request
+from llmstream.serving.wires.openai_errors import error_response
+from llmstream.serving.wires.openai_responses.reader import read_request
+from llmstream.serving.wires.openai_responses.writer import (
+    ResponseWriter,
+    complete_response,
+    repeated_settings,
+)
 
 __all__ = ["ModelQuirks", "OpenAIResponses", "OpenAIResponsesDecoder", "Quirks"]
 

@@ -10,16 +10,19 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.base import StreamLimits
-from llmstream.dialects.base64_pieces import Base64Pieces
+from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.json_text import encodable_value
-from llmstream.dialects.media_type import audio_type
-from llmstream.dialects.openai_responses.finish import TERMINAL, reason_of, said_beside
+from llmstream.dialects.media import Base64Pieces, audio_type
 from llmstream.dialects.openai_responses.item_decoder import ITEM_EVENTS, ItemDecoder
-from llmstream.dialects.openai_responses.open_item import OpenItem
-from llmstream.dialects.openai_responses.sources import KEY
-from llmstream.dialects.openai_responses.token_usage import read_usage
-from llmstream.dialects.openai_responses.wire import WireEvent
-from llmstream.dialects.vendor_errors import error_from_value
+from llmstream.dialects.openai_responses.wire import (
+    KEY,
+    TERMINAL,
+    OpenItem,
+    WireEvent,
+    read_usage,
+    reason_of,
+    said_beside,
+)
 from llmstream.errors import NotAStream
 from llmstream.events import (
     File,

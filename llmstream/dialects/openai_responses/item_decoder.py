@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from llmstream.dialects.held_size import held_size
+from llmstream.dialects.decoder import held_size
 from llmstream.dialects.json_text import is_json
-from llmstream.dialects.openai_responses.open_item import OpenItem, Slot
-from llmstream.dialects.openai_responses.sources import KEY, pages_of
+from llmstream.dialects.openai_responses.items import RESULT_ITEMS, is_call_item, layout_of
 from llmstream.dialects.openai_responses.tool_decoder import INPUT, ToolDecoder
-from llmstream.dialects.openai_responses.tool_items import RESULT_ITEMS, is_call_item, layout_of
-from llmstream.dialects.openai_responses.wire import WireEvent
+from llmstream.dialects.openai_responses.wire import KEY, OpenItem, Slot, WireEvent, pages_of
 from llmstream.events import Custom
 
 __all__ = ["ITEM_EVENTS", "ItemDecoder"]

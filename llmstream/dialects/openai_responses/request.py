@@ -7,13 +7,12 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.base import Encoded
-from llmstream.dialects.openai_responses.input_writer import InputWriter
-from llmstream.dialects.openai_responses.plain_items import plain_items
+from llmstream.dialects.openai_responses.content import plain_items
+from llmstream.dialects.openai_responses.messages import InputWriter
 from llmstream.dialects.openai_responses.quirks import Quirks
-from llmstream.dialects.openai_responses.sources import KEY
-from llmstream.dialects.openai_schema import openai_strict_schema
-from llmstream.dialects.options import options_of
-from llmstream.dialects.request_warnings import RequestWarnings
+from llmstream.dialects.openai_responses.wire import KEY
+from llmstream.dialects.requests import RequestWarnings, options_of
+from llmstream.dialects.schemas import openai_strict_schema
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
 from llmstream.exchange import HttpRequest

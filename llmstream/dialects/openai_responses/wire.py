@@ -6,11 +6,35 @@ them share one Struct, so that an event is decoded once and harmless looseness i
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
-__all__ = ["WireEvent", "events"]
+from llmstream.events import FinishReason, ResponseMetadata, Source
+from llmstream.usage import Usage
+
+__all__ = [
+    "KEY",
+    "LISTED",
+    "TERMINAL",
+    "Frames",
+    "OpenItem",
+    "Slot",
+    "WireEvent",
+    "annotation_of",
+    "ending",
+    "events",
+    "extras_of",
+    "listed_sources",
+    "pages_of",
+    "read_usage",
+    "reason_of",
+    "said_beside",
+    "source_of",
+    "write_usage",
+]
 
 
 Place: TypeAlias = int | float | str | None
@@ -61,3 +85,381 @@ class WireEvent(msgspec.Struct, gc=False):
 
 
 events: Final = msgspec.json.Decoder(WireEvent)
+
+
+# How a response ended, in the wire's words and in ours.
+#
+# The wire has no finish reason: a status says whether the response is complete, and where it is
+# not, `incomplete_details.reason` says why.
+
+TERMINAL: Final = {
+    "response.completed": "completed",
+    "response.incomplete": "incomplete",
+    "response.failed": "failed",
+    "response.cancelled": "cancelled",
+    "response.done": "completed",  # ChatGPT's backend and some gateways
+}
+"""Last events, and the status of a response that does not say its own."""
+
+_STATUSES: Final = frozenset({"completed", "incomplete", "failed", "cancelled"})
+_INCOMPLETE: Final[dict[str, FinishReason]] = {
+    "max_output_tokens": "length",
+    "max_tokens": "length",
+    "content_filter": "content-filter",
+    "max_messages": "length",
+}
+_TOLD: Final = frozenset(
+    {"id", "object", "created_at", "model", "status", "output", "output_text", "usage", "error"}
+    | {"incomplete_details", "background"}
+)
+"""Fields of a response that other events hold, or nobody misses."""
+_ASKED: Final = frozenset(
+    {"input", "instructions", "max_output_tokens", "max_tool_calls", "metadata", "parallel_tool_calls"}
+    | {"previous_response_id", "prompt", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"}
+    | {"reasoning", "safety_identifier", "store", "temperature", "text", "tool_choice", "tools"}
+    | {"top_logprobs", "top_p", "truncation", "user", "frequency_penalty", "presence_penalty"}
+    | {"include", "stream", "stream_options", "context_management", "max_tokens", "seed", "stop"}
+)
+"""Fields that repeat the request; its tools alone may be longer than the answer."""
+
+
+def said_beside(response: dict[str, Any]) -> dict[str, Any]:
+    """What a last event says of the answer beyond it, such as `service_tier`, `tool_usage`, `moderation`."""
+    return {
+        name: value
+        for name, value in response.items()
+        if name not in _TOLD and name not in _ASKED and value not in (None, [], {})
+    }
+
+
+def reason_of(event_type: str, response: dict[str, Any]) -> tuple[FinishReason, str]:
+    """Our reason and the wire's own word, as a last event says them; "error" where it failed."""
+    status = response.get("status")
+    if not isinstance(status, str) or status not in _STATUSES:
+        status = TERMINAL[event_type]
+    details = response.get("incomplete_details")
+    why = details.get("reason") if isinstance(details, dict) else None
+    if status == "failed":
+        return "error", status
+    if isinstance(why, str) and why:
+        return _INCOMPLETE.get(why, "other"), why
+    if status == "completed":
+        return "stop", status
+    return "other", status
+
+
+def ending(reason: FinishReason, raw: str | None) -> tuple[str, str | None]:
+    """Status and incomplete reason that say how a response ended; the wire's own word wins."""
+    if reason == "length":
+        return "incomplete", raw if _INCOMPLETE.get(raw or "") == "length" else "max_output_tokens"
+    if reason == "content-filter" and raw != "completed":
+        return "incomplete", "content_filter"
+    if reason == "other":
+        if raw in ("cancelled", "incomplete"):
+            return raw, None
+        return ("incomplete", raw) if raw and raw not in _STATUSES else ("cancelled", None)
+    return "completed", None
+
+
+# Token counts of a response: input includes cached tokens, output includes reasoning.
+
+
+def read_usage(raw: object) -> Usage:
+    """Counts from a usage object; what it does not say is None."""
+    if not isinstance(raw, dict) or not raw:
+        return Usage()
+    given, made = _details(raw, "input_tokens_details"), _details(raw, "output_tokens_details")
+    input_tokens, output_tokens = _count(raw, "input_tokens"), _count(raw, "output_tokens")
+    total = _count(raw, "total_tokens")
+    if total is None and input_tokens is not None and output_tokens is not None:
+        total = input_tokens + output_tokens
+    return Usage(
+        input_tokens,
+        output_tokens,
+        total,
+        _count(made, "reasoning_tokens"),
+        _count(given, "cached_tokens"),
+        _count(given, "cache_write_tokens"),
+        raw,
+    )
+
+
+def write_usage(usage: Usage) -> dict[str, Any]:
+    """The usage object that says these counts, 0 for those unknown; the vendor's own where it says them."""
+    if isinstance(usage.raw, dict) and read_usage(usage.raw) == usage:
+        return dict(usage.raw)
+    given, made = usage.input_tokens or 0, usage.output_tokens or 0
+    total = usage.total_tokens if usage.total_tokens is not None else given + made
+    cached = {"cached_tokens": usage.cached_input_tokens, "cache_write_tokens": usage.cache_write_tokens}
+    return {
+        "input_tokens": given,
+        "input_tokens_details": {name: count or 0 for name, count in cached.items()},
+        "output_tokens": made,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
+        "total_tokens": total,
+    }
+
+
+def _details(raw: dict[str, Any], name: str) -> dict[str, Any]:
+    details = raw.get(name)
+    return details if isinstance(details, dict) else {}
+
+
+def _count(raw: dict[str, Any], name: str) -> int | None:
+    value = raw.get(name)
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value // 1:
+        return int(value)
+    return None
+
+
+# One output item of a response, as far as it has come.
+
+Slot: TypeAlias = tuple[str, Any]
+"""A piece of an item: ("summary" | "content", its index)."""
+
+_ORDINARY = frozenset(
+    {"id", "type", "status", "role", "content", "summary", "encrypted_content"}
+    | {"call_id", "name", "arguments", "input"}
+)
+
+
+class OpenItem:
+    """An item and what was said of it.
+
+    kind:     type of the item, such as "message"
+    wire:     its latest form
+    block:    id of the open text or reasoning, or None
+    call_id:  id of the call whose input has started, or None
+    first_id: the wire's id of that call when its input started
+    slot:     the piece of reasoning that the open block is
+    told:     pieces of which something was given
+    parts:    fragments of a tool's input, as they were given
+    whole:    the input as a whole that they were last compared with
+    done:     the wire has closed it
+    ended:    the input of the call has ended (and the call was given)
+    """
+
+    __slots__ = (
+        "annotations",
+        "block",
+        "call_id",
+        "done",
+        "ended",
+        "first_id",
+        "kind",
+        "logprobs",
+        "parts",
+        "size",
+        "slot",
+        "told",
+        "whole",
+        "wire",
+    )
+
+    def __init__(self, wire: dict[str, Any]) -> None:
+        self.kind = str(wire.get("type"))
+        self.wire = wire
+        self.block: str | None = None
+        self.call_id: str | None = None
+        self.first_id: str | None = None
+        self.slot: Slot | None = None
+        self.told: set[Slot] = set()
+        self.parts: list[str] = []
+        self.size = 0
+        self.whole: str | None = None
+        self.annotations: list[dict[str, Any]] = []
+        self.logprobs: list[Any] = []
+        self.done = False
+        self.ended = False
+
+    @property
+    def item_id(self) -> str | None:
+        """The item's own id, which is not the call's."""
+        value = self.wire.get("id")
+        return str(value) if isinstance(value, (str, int)) and value != "" else None
+
+
+def extras_of(wire: dict[str, Any]) -> dict[str, Any]:
+    """What an item says beyond the usual fields, and wants back: phase, namespace, caller, format."""
+    return {k: v for k, v in wire.items() if k not in _ORDINARY and v is not None}
+
+
+# The frame of a written response: numbered events, the response around its items, its last word.
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Frames:
+    """Writes events as frames, each with its number; items get their place in the output.
+
+    background: the response is made in the background and kept
+    repeated:   fields of the request that the response says again
+
+    output: the items that are done, by their place
+    """
+
+    def __init__(
+        self, model: str, *, background: bool = False, repeated: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        self.output: dict[int, dict[str, Any]] = {}
+        self._background = background
+        self._repeated = repeated
+        self._number = 0
+        self._places = 0
+        self._begun = False
+        self._names: dict[str, Any] = {"id": "resp_llmstream", "created_at": 0, "model": model}
+
+    def event(self, kind: str, **fields: Any) -> bytes:
+        """One event."""
+        data = {"type": kind, "sequence_number": self._number, **fields}
+        self._number += 1
+        return b"event: " + kind.encode() + b"\ndata: " + _encode(data) + b"\n\n"
+
+    def begin(self, names: ResponseMetadata | None = None) -> bytes:
+        """The first two events, once."""
+        if self._begun:
+            return b""
+        self._begun = True
+        if names is not None:
+            self._names |= {"id": names.id, "model": names.model_id}
+            if names.timestamp is not None:
+                self._names["created_at"] = int(names.timestamp.timestamp())
+        response = self._response("in_progress")
+        return self.event("response.created", response=response) + self.event(
+            "response.in_progress", response=response
+        )
+
+    def add(self, item: dict[str, Any]) -> tuple[int, bytes]:
+        """An item opens: its place, and the event."""
+        place = self._places
+        self._places += 1
+        started = self.begin()
+        return place, started + self.event("response.output_item.added", output_index=place, item=item)
+
+    def done(self, place: int, item: dict[str, Any]) -> bytes:
+        """An item is whole."""
+        self.output[place] = item
+        return self.event("response.output_item.done", output_index=place, item=item)
+
+    def whole(self, item: dict[str, Any], opened: dict[str, Any]) -> bytes:
+        """An item that opens and is whole at once."""
+        place, data = self.add(opened)
+        return data + self.done(place, item)
+
+    def end(self, status: str, **said: Any) -> bytes:
+        """The last event."""
+        response = self._response(status) | {"output": [self.output[i] for i in sorted(self.output)]}
+        kind = "completed" if status == "cancelled" else status
+        return self.begin() + self.event(f"response.{kind}", response=response | said)
+
+    def item_id(self, prefix: str, block_id: str) -> str:
+        """The id of an item that has none of the vendor's.
+
+        Ids of blocks count from 0 in every answer; those of items are unique in a conversation, and
+        the tool runner of openai-node 7.57 refuses one that comes again.
+        """
+        if not block_id[:1].isdigit():  # the vendor's begin with their kind, such as `msg_`
+            return block_id
+        return f"{prefix}_{str(self._names['id']).removeprefix('resp_')}_{block_id}"
+
+    def _response(self, status: str) -> dict[str, Any]:
+        plain = self._plain_response(status)
+        inside = {
+            name: {**plain[name], **self._repeated[name]}
+            for name in ("reasoning", "text")
+            if name in self._repeated
+        }
+        return {**plain, **self._repeated, **inside}
+
+    def _plain_response(self, status: str) -> dict[str, Any]:
+        return {
+            "id": self._names["id"],
+            "object": "response",
+            "created_at": self._names["created_at"],
+            "status": status,
+            "background": self._background,
+            "error": None,
+            "incomplete_details": None,
+            "instructions": None,
+            "max_output_tokens": None,
+            "model": self._names["model"],
+            "output": [],
+            "parallel_tool_calls": True,
+            "previous_response_id": None,
+            "reasoning": {"effort": None, "summary": None},
+            "store": self._background,
+            "temperature": 1.0,
+            "text": {"format": {"type": "text"}},
+            "tool_choice": "auto",
+            "tools": [],
+            "top_p": 1.0,
+            "truncation": "disabled",
+            "usage": None,
+            "user": None,
+            "metadata": {},
+        }
+
+
+# Annotations of a text, as sources.
+
+KEY = "openai"
+"""Metadata key of this dialect, whatever the provider: what it wants back is the dialect's own."""
+
+LISTED: Final = "web_search_source"
+"""Type in the metadata of a source that a search lists; it stands in the search's own item."""
+
+_PAGES: Final = {
+    "search_results": "results",
+    "people_search_results": "results",
+    "fetch_url_results": "contents",
+}
+"""Items that hold pages, and where."""
+
+
+def source_of(annotation: dict[str, Any], source_id: str) -> Source | None:
+    """The page or document that an annotation names; None for kinds that name none."""
+    kind, metadata = annotation.get("type"), {KEY: annotation}
+    if kind == "url_citation" and isinstance(annotation.get("url"), str):
+        return Source("url", source_id, annotation["url"], _text(annotation, "title"), None, None, metadata)
+    if kind in ("file_citation", "container_file_citation", "file_path"):
+        name = _text(annotation, "filename")
+        title = name or _text(annotation, "file_id")
+        media_type = "application/octet-stream" if kind == "file_path" else "text/plain"
+        return Source("document", source_id, None, title, media_type, name, metadata)
+    return None
+
+
+def pages_of(item: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The pages that an item of a search found, as annotations (Perplexity)."""
+    found = item.get(_PAGES.get(str(item.get("type")), ""))
+    for page in found if isinstance(found, list) else ():
+        if isinstance(page, dict) and isinstance(page.get("url"), str):
+            told = {name: page[name] for name in ("url", "title", "date") if page.get(name)}
+            number = {} if page.get("id") is None else {"result_id": page["id"]}
+            yield {"type": "url_citation", **told, **number}
+
+
+def listed_sources(item: dict[str, Any]) -> Iterator[str]:
+    """The addresses that a web search lists in its action, where `include` asked for them."""
+    action = item.get("action") if item.get("type") == "web_search_call" else None
+    found = action.get("sources") if isinstance(action, dict) else None
+    for source in found if isinstance(found, list) else ():
+        if isinstance(source, dict) and isinstance(source.get("url"), str):
+            yield source["url"]
+
+
+def annotation_of(source: Source) -> dict[str, Any]:
+    """The annotation that names a source: the wire's own where it came from there."""
+    kept = (source.provider_metadata or {}).get(KEY, {})
+    if isinstance(kept.get("type"), str):
+        return dict(kept)
+    if source.source_type == "url":
+        page = {"type": "url_citation", "url": source.url or "", "title": source.title or ""}
+        return {**page, "start_index": 0, "end_index": 0}
+    name = source.filename or source.title or ""
+    return {"type": "file_citation", "file_id": source.id, "filename": name, "index": 0}
+
+
+def _text(annotation: dict[str, Any], name: str) -> str | None:
+    value = annotation.get(name)
+    return value if isinstance(value, str) and value else None

@@ -11,7 +11,7 @@ import pytest
 
 from llmstream.dialects.anthropic import Anthropic
 from llmstream.dialects.base import StreamLimits
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.events import Event
 from llmstream.grammar import check
 

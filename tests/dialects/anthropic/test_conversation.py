@@ -9,7 +9,7 @@ import pytest
 from llmstream.chats import content as c
 from llmstream.chats.message import Message
 from llmstream.dialects.anthropic import BEDROCK_INVOKE, Anthropic, Quirks
-from llmstream.dialects.anthropic.conversation import Conversation
+from llmstream.dialects.anthropic.messages import Conversation
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning
 from llmstream.request import Request

@@ -10,7 +10,7 @@ import pytest
 
 from llmstream import events as ev
 from llmstream.dialects.anthropic import BEDROCK_INVOKE, VERTEX, Anthropic
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.exchange import HttpRequest
 from llmstream.grammar import check
 from llmstream.request import Request

@@ -8,8 +8,8 @@ import pytest
 
 from llmstream import errors
 from llmstream.dialects.anthropic import Anthropic
-from llmstream.dialects.anthropic.error_words import exception_type
 from llmstream.errors import ErrorInfo
+from llmstream.serving.wires.anthropic.writer import exception_type
 
 DIALECT = Anthropic()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 from llmstream.dialects.anthropic import Anthropic
-from llmstream.dialects.anthropic.event_encoder import AnthropicEventEncoder
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,
@@ -29,6 +28,7 @@ from llmstream.events import (
     Usage,
 )
 from llmstream.request import Request
+from llmstream.serving.wires.anthropic.writer import AnthropicEventEncoder
 
 
 def write(*events):

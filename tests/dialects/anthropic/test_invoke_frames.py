@@ -8,8 +8,8 @@ import json
 import pytest
 
 from llmstream.dialects.anthropic import BEDROCK_INVOKE
-from llmstream.dialects.anthropic.invoke_frames import invoke_frame
-from llmstream.dialects.aws_exceptions import exception_frame
+from llmstream.dialects.anthropic.wire import invoke_frame
+from llmstream.dialects.aws import exception_frame
 from llmstream.events import ErrorEvent, TextDelta
 from llmstream.framing.aws_event_stream import encode_message
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llmstream import events as ev
 from llmstream.dialects.anthropic import BEDROCK_INVOKE
-from llmstream.dialects.anthropic.invoke_frames import invoke_frame
+from llmstream.dialects.anthropic.wire import invoke_frame
 from llmstream.events import ErrorEvent, Finish
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.bedrock_converse import BedrockConverse
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.events import Event
 from llmstream.framing.aws_event_stream import encode_message
 from llmstream.grammar import check

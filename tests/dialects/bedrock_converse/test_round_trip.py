@@ -12,8 +12,8 @@ from llmstream import events as ev
 from llmstream.chats import content as c
 from llmstream.chats.message import Message
 from llmstream.dialects.bedrock_converse import BedrockConverse
-from llmstream.dialects.bedrock_converse.frames import event_frame
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.bedrock_converse.wire import event_frame
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.grammar import check
 from llmstream.request import (
     NamedTool,

@@ -12,7 +12,7 @@ import pytest
 
 from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.cohere import Cohere
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.events import Event
 from llmstream.grammar import check
 

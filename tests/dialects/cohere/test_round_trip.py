@@ -10,7 +10,7 @@ from llmstream import events as ev
 from llmstream.chats import content as c
 from llmstream.chats.message import Message
 from llmstream.dialects.cohere import Cohere
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.grammar import check
 from llmstream.request import ReasoningOptions, Request, ResponseFormat, Settings, ToolSpec
 

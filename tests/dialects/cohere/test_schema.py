@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from llmstream.dialects.cohere.schema import cohere_schema
+from llmstream.dialects.cohere.request import cohere_schema
 
 
 def test_a_schema_that_fits_stays() -> None:

@@ -13,7 +13,7 @@ import pytest
 from llmstream import grammar
 from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.gemini import Gemini
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.events import (
     ErrorEvent,
     Event,

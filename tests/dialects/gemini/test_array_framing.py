@@ -7,7 +7,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmstream.dialects.gemini.array_framing import ArrayElements, GeminiFraming
+from llmstream.dialects.gemini.wire import ArrayElements, GeminiFraming
 from llmstream.errors import LimitExceeded
 
 TRICKY = [{"a": '}]"\\'}, {"b": [{"c": "{"}, []], "d": "\\\\"}, {}]

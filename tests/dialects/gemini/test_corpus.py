@@ -13,7 +13,7 @@ import pytest
 
 from llmstream import events as ev
 from llmstream.dialects.gemini import VERTEX, Gemini
-from llmstream.dialects.google_media import base64_bytes
+from llmstream.dialects.media import base64_bytes
 from llmstream.exchange import HttpRequest
 
 DIFFERENT: dict[str, str] = {}

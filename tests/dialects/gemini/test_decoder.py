@@ -8,7 +8,7 @@ import pytest
 
 from llmstream import errors
 from llmstream.dialects.base import StreamLimits
-from llmstream.dialects.gemini.finish import FINISH_REASONS
+from llmstream.dialects.gemini.wire import FINISH_REASONS
 from llmstream.events import Finish, Raw, ResponseMetadata, Source, Usage
 
 NAMES = {"modelVersion": "gemini-2.5-flash", "responseId": "r1", "createTime": "2026-03-12T18:06:04Z"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.dialects.gemini.openapi_schema import json_schema, openapi_schema
+from llmstream.dialects.gemini.request import json_schema, openapi_schema
 
 
 def prop(schema, **root):

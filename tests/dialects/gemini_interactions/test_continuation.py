@@ -11,7 +11,7 @@ from llmstream import grammar
 from llmstream.chats.message import Message
 from llmstream.dialects.base import Place
 from llmstream.dialects.gemini_interactions import GeminiInteractions
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.errors import BadRequest, Overloaded
 from llmstream.events import (
     ErrorEvent,

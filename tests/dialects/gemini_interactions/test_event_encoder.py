@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from llmstream import grammar
 from llmstream.dialects.gemini_interactions import GeminiInteractions
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,

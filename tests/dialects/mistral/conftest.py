@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from llmstream.dialects.base import StreamLimits
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.mistral import Mistral
-from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.events import Event
 from llmstream.grammar import check
 

@@ -9,8 +9,8 @@ import random
 import pytest
 
 from llmstream import events as ev
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.mistral import Mistral
-from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.exchange import HttpRequest
 from llmstream.grammar import check
 from llmstream.request import Request

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from llmstream import events as ev
 from llmstream.chats import content as c
 from llmstream.chats.message import Message
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.mistral import Mistral
-from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.grammar import check
 from llmstream.request import NamedTool, ReasoningOptions, Request, ResponseFormat, Settings, ToolSpec
 

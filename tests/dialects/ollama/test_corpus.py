@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from llmstream import events, grammar
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.ollama import Ollama
-from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.exchange import HttpRequest
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from llmstream import errors, grammar
 from llmstream.dialects.base import StreamLimits
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.ollama import Ollama
-from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.events import (
     ErrorEvent,
     Event,

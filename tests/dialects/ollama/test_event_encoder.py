@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmstream import grammar
+from llmstream.dialects.errors import error_from_value
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.ollama import Ollama
-from llmstream.dialects.sentence import GuardedDecoder
-from llmstream.dialects.vendor_errors import error_from_value
 from llmstream.events import (
     ErrorEvent,
     Event,

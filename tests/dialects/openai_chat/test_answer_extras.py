@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.openai_chat import OpenAIChat
-from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.events import Finish
 from llmstream.request import Request
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmstream.dialects.openai_chat.moonshot_schema import moonshot_schema
+from llmstream.dialects.openai_chat.request import moonshot_schema
 
 TYPES = {"null", "boolean", "object", "array", "number", "integer", "string"}
 KEYWORDS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llmstream.dialects.openai_chat import Quirks
-from llmstream.dialects.openai_chat.token_usage import read_usage, write_usage
+from llmstream.dialects.openai_chat.wire import read_usage, write_usage
 from llmstream.usage import Usage
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from llmstream import grammar
 from llmstream.dialects.base import FollowingDecoder, Position
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.openai_responses import OpenAIResponses
-from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.errors import ProtocolError
 from llmstream.events import (
     ErrorEvent,

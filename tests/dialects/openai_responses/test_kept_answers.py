@@ -8,7 +8,7 @@ from llmstream.chats import Message
 from llmstream.dialects.base import KeepsAnswers, Position
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
-from llmstream.dialects.openai_responses.kept_answers import KeptRequest
+from llmstream.dialects.openai_responses.background import KeptRequest
 from llmstream.errors import InvalidRequest
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.dialects.openai_responses.plain_items import plain_items
+from llmstream.dialects.openai_responses.content import plain_items
 from llmstream.errors import Unsupported
 
 CALL = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}

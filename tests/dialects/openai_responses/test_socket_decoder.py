@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from llmstream import grammar
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.openai_responses import OpenAIResponses
-from llmstream.dialects.sentence import GuardedDecoder
 from llmstream.errors import BadRequest, IncompleteStream, RateLimited
 from llmstream.events import (
     Custom,

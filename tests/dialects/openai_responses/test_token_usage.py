@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.dialects.openai_responses.token_usage import read_usage, write_usage
+from llmstream.dialects.openai_responses.wire import read_usage, write_usage
 from llmstream.usage import Usage
 
 

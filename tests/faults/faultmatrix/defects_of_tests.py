@@ -17,8 +17,8 @@ from faultmatrix.patching import AIOHTTPS_ERRORS, NOTHING, both, follows, put
 from llmstream.agent.journal import Journal
 from llmstream.chats.content import ToolCall
 from llmstream.cli.terminal import TerminalFilter
-from llmstream.dialects.gemini import paths
-from llmstream.dialects.openai_responses.following_decoder import FollowingResponsesDecoder
+from llmstream.dialects.gemini import wire as paths
+from llmstream.dialects.openai_responses.background import FollowingResponsesDecoder
 from llmstream.framing.sse import SSEDecoder
 from llmstream.providers.bedrock.clock import Clock
 from llmstream.simulator import server

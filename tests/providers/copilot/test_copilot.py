@@ -6,7 +6,7 @@ import json
 
 from llmstream.accumulate import accumulate
 from llmstream.chats.message import Message
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.providers.copilot import COPILOT
 from llmstream.request import Request
 

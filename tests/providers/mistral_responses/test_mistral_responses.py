@@ -8,7 +8,7 @@ import pytest
 
 from llmstream.accumulate import Accumulator
 from llmstream.chats.message import Message
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.events import OtherWarning
 from llmstream.grammar import check
 from llmstream.providers.registry import find_provider

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from llmstream import grammar
-from llmstream.dialects.sentence import GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.events import Custom, ErrorEvent, Event, Finish, ReasoningDelta, Source, TextDelta, ToolCall
 from llmstream.providers.perplexity import PERPLEXITY
 

@@ -1,0 +1,361 @@
+"""Messages of ours as the system prompt and the turns of the Messages API.
+
+Neighbours of one role become one turn. In a user's turn the tool results stand first, in an
+assistant's turn the calls stand last: the API refuses every other order.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import mimetypes
+import re
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.chats.content import (
+    Audio,
+    Custom,
+    Document,
+    File,
+    Image,
+    Metadata,
+    Part,
+    Reasoning,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+    part_kind,
+)
+from llmstream.chats.message import Message
+from llmstream.chats.role import Role
+from llmstream.dialects.anthropic.quirks import Quirks
+from llmstream.dialects.anthropic.wire import KEY
+from llmstream.dialects.history_parts import result_text
+from llmstream.errors import InvalidRequest, Unsupported
+from llmstream.events import OtherWarning, Warning
+from llmstream.unique_ids import UniqueIds
+
+__all__ = ["Conversation", "accepts_url", "read_media"]
+
+
+# Images and documents as content blocks, and back.
+
+_MAGIC: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+)
+_TEXTS: Final = ("text/", "application/json", "application/xml", "application/yaml")
+
+
+def accepts_url(part: Image | Audio | Document | File, *, quirks: Quirks) -> bool:
+    """Whether a part may be given by its URL; a document that is text has to be given as text."""
+    if not isinstance(part, (Image, Document)):
+        return True  # audio is refused and files are left out, whatever holds them
+    if part.url[:5].lower() == "data:":
+        return part.url.startswith("data:") and part.url.partition(",")[0].endswith(";base64")
+    if not quirks.url_sources:
+        return False
+    kind = part.media_type or mimetypes.guess_type(part.url.partition("?")[0])[0] or ""
+    return isinstance(part, Image) or not kind.startswith(_TEXTS)
+
+
+def encode_media(part: Image | Document, *, provider: str, quirks: Quirks) -> dict[str, Any]:
+    """The block of an image or document, with what its metadata adds (title, context, citations ...).
+
+    raises: Unsupported for media types and sources that the server does not take
+    """
+    told = dict((part.metadata or {}).get(KEY, {}))
+    file_id = told.pop("file_id", None)
+    kind = "image" if isinstance(part, Image) else "document"
+    block: dict[str, Any] = {"type": kind, "source": _source(part, file_id, provider, quirks)}
+    if isinstance(part, Document) and part.filename:
+        block["title"] = part.filename
+    return {**block, **told}
+
+
+def read_media(block: dict[str, Any]) -> Image | Document | None:
+    """The part that a block describes; None for sources that our parts do not know."""
+    source = block.get("source")
+    if not isinstance(source, dict):
+        return None
+    told = {k: v for k, v in block.items() if k not in ("type", "source", "title")}
+    fields: dict[str, Any] = {}
+    match source:
+        case {"type": "base64", "media_type": str(media_type), "data": str(data)}:
+            try:
+                fields = {"data": base64.b64decode(data, validate=True), "media_type": media_type}
+            except (binascii.Error, ValueError):
+                return None
+        case {"type": "url", "url": str(url)}:
+            fields = {"url": url}
+        case {"type": "text", "data": str(text)}:
+            fields = {"data": text.encode("utf-8", "replace"), "media_type": "text/plain"}
+        case {"type": "file", "file_id": str(file_id)}:
+            told["file_id"] = file_id
+        case _:
+            return None
+    metadata: Metadata | None = {KEY: told} if told else None
+    if block.get("type") == "image":
+        return Image(**fields, metadata=metadata)
+    title = block.get("title")
+    return Document(**fields, filename=title if isinstance(title, str) else "", metadata=metadata)
+
+
+def _source(part: Image | Document, file_id: Any, provider: str, quirks: Quirks) -> dict[str, Any]:
+    if part.url.startswith("data:"):
+        media_type, data = _data_url(part.url, provider)
+        return _inline(part, media_type or part.media_type, data, provider)
+    if part.data:
+        return _inline(part, part.media_type, part.data, provider)
+    if not file_id and not part.url:
+        raise Unsupported(f"{_name(part)} holds neither bytes nor a URL", provider=provider)
+    if not quirks.url_sources:
+        raise Unsupported(
+            f"{_name(part)}: this server takes no URLs and file ids. Fetch it and pass its bytes.",
+            provider=provider,
+        )
+    return {"type": "file", "file_id": file_id} if file_id else {"type": "url", "url": part.url}
+
+
+def _inline(part: Image | Document, media_type: str, data: bytes, provider: str) -> dict[str, Any]:
+    media_type = media_type.split(";")[0].strip().lower() or _sniffed(data)
+    if media_type == "image/jpg":
+        media_type = "image/jpeg"
+    image = media_type.startswith("image/")
+    if isinstance(part, Document) and media_type.startswith(_TEXTS):
+        return {"type": "text", "media_type": "text/plain", "data": data.decode("utf-8", "replace")}
+    if image != isinstance(part, Image) or not (image or media_type == "application/pdf"):
+        raise Unsupported(
+            f"{_name(part)} of media type {media_type or 'unknown'!r} cannot be sent: the API takes images "
+            "(JPEG, PNG, GIF, WebP), PDF and plain text. Convert it, or set media_type.",
+            provider=provider,
+        )
+    return {"type": "base64", "media_type": media_type, "data": base64.b64encode(data).decode()}
+
+
+def _data_url(url: str, provider: str) -> tuple[str, bytes]:
+    head, _, data = url.partition(",")
+    try:
+        return head[5:].removesuffix(";base64"), base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        raise Unsupported("a data URL is not base64", provider=provider) from None
+
+
+def _sniffed(data: bytes) -> str:
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((name for magic, name in _MAGIC if data.startswith(magic)), "")
+
+
+def _name(part: Image | Document) -> str:
+    return "an image" if isinstance(part, Image) else f"the document {part.filename!r}"
+
+
+_ROLES: Final = {
+    Role.SYSTEM.value: "system",
+    "developer": "system",
+    Role.USER.value: "user",
+    Role.TOOL.value: "user",
+    Role.ASSISTANT.value: "assistant",
+}
+_NO_ID: Final = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+class Conversation:
+    """Gathers blocks turn by turn.
+
+    system:   the blocks of the system prompt
+    messages: the turns, as the body has them
+
+    system_turns: system messages inside the conversation stay there, as turns of their own
+    """
+
+    def __init__(
+        self, *, provider: str, quirks: Quirks, warnings: list[Warning], system_turns: bool = False
+    ) -> None:
+        self.system: list[dict[str, Any]] = []
+        self.messages: list[dict[str, Any]] = []
+        self._system_turns = system_turns
+        self._waiting: list[dict[str, Any]] = []  # instructions that came between a call and its result
+        self._ids: dict[str, str] = {}
+        self._wire_ids = UniqueIds("_")
+        self._provider = provider
+        self._quirks = quirks
+        self._warnings = warnings
+
+    def read(self, messages: tuple[Message, ...]) -> None:
+        """Takes in a whole conversation.
+
+        raises: InvalidRequest for unknown roles and empty conversations, Unsupported for audio
+        """
+        for message in messages:
+            role = _ROLES.get(message.role)
+            if role is None:
+                raise InvalidRequest(
+                    f"no role {message.role!r} is known. Use system, user, assistant or tool."
+                )
+            for part in message.parts:
+                self._part(role, part)
+            self._place_waiting()
+        if self._waiting:
+            self._move_up(self._waiting)
+        for turn in self.messages:
+            turn["content"].sort(key=_rank)
+        if self.messages and self.messages[-1]["role"] == "assistant":
+            self._trim(self.messages[-1]["content"])
+        self.messages = [turn for turn in self.messages if turn["content"]]
+        if not self.messages:
+            raise InvalidRequest("the conversation is empty: the API wants at least one message with content")
+
+    def _part(self, role: str, part: Part) -> None:
+        if role == "system":
+            self._system(part)
+            return
+        block = self._block(role, part)
+        if block is None:
+            return
+        by_vendor = isinstance(part, (ToolCall, ToolResult)) and part.provider_executed
+        self._turn("assistant" if by_vendor else role).append(block)
+
+    def _turn(self, role: str) -> list[dict[str, Any]]:
+        if not self.messages or self.messages[-1]["role"] != role:
+            self.messages.append({"role": role, "content": []})
+        content: list[dict[str, Any]] = self.messages[-1]["content"]
+        return content
+
+    def _system(self, part: Part) -> None:
+        if not isinstance(part, Text):
+            self._warn(f"a {part_kind(part)} part in a system message was left out: the API takes text there")
+            return
+        blocks = [{"type": "text", "text": part.text, **_told(part)}] if part.text.strip() else []
+        if not self.messages:
+            self.system += blocks
+        elif self._system_turns:
+            self._waiting += blocks
+        else:
+            self._move_up(blocks)
+
+    def _move_up(self, blocks: list[dict[str, Any]]) -> None:
+        words = "a system message inside the conversation was moved to the top: the API has no other place"
+        self._warn(words)
+        self.system += blocks
+
+    def _place_waiting(self) -> None:
+        """Instructions follow the last turn, unless it has calls, whose results come next."""
+        last = self.messages[-1] if self.messages else None
+        if self._waiting and last and not any(block["type"] == "tool_use" for block in last["content"]):
+            self._turn("system").extend(self._waiting)
+            self._waiting = []
+
+    def _block(self, role: str, part: Part) -> dict[str, Any] | None:
+        match part:
+            case Text():
+                return {"type": "text", "text": part.text, **_told(part)} if part.text.strip() else None
+            case Image() | Document():
+                return encode_media(part, provider=self._provider, quirks=self._quirks)
+            case Reasoning():
+                return self._reasoning(role, part)
+            case ToolCall():
+                return self._call(part)
+            case ToolResult():
+                return self._result(part)
+            case Custom(type=kind) if kind.startswith(f"{KEY}."):
+                return {"type": kind.removeprefix(f"{KEY}."), **_told(part)}
+            case Source():
+                return None  # told by the citations of the text, or for the reader alone
+            case Audio():
+                raise Unsupported(
+                    "the Messages API takes no audio. Send a transcript instead.", provider=self._provider
+                )
+            case File():
+                self._warn(f"a file of type {part.media_type!r} was left out: the API takes no files back")
+            case _:
+                self._warn(f"a part of kind {part_kind(part)!r} was left out: the API has no block for it")
+        return None
+
+    def _reasoning(self, role: str, part: Reasoning) -> dict[str, Any] | None:
+        told = _told(part)
+        if role == "assistant":
+            if "redacted_data" in told:
+                return {"type": "redacted_thinking", "data": told["redacted_data"]}
+            if told.get("signature"):
+                return {"type": "thinking", "thinking": part.text, "signature": told["signature"]}
+            if self._quirks.unsigned_thinking == "keep":
+                return {"type": "thinking", "thinking": part.text, "signature": ""}
+            if self._quirks.unsigned_thinking == "text" and part.text.strip():
+                self._warn("reasoning without a signature was sent as text: the API takes only its own")
+                return {"type": "text", "text": part.text}
+        self._warn("reasoning without a signature was left out: the API takes only its own")
+        return None
+
+    def _call(self, part: ToolCall) -> dict[str, Any] | None:
+        told = _told(part)
+        if part.provider_executed and "type" not in told:
+            self._warn(f"the call {part.id!r}, which another vendor ran, was left out")
+            return None
+        block = {"type": "tool_use", "id": self._wire_id(part.id), "name": part.name}
+        return {**block, **told, "input": _input(part.arguments)}
+
+    def _result(self, part: ToolResult) -> dict[str, Any] | None:
+        told = _told(part)
+        if part.provider_executed:
+            if "type" not in told:
+                self._warn(f"the result of {part.tool_call_id!r}, which another vendor ran, was left out")
+                return None
+            block = {**told, "tool_use_id": self._wire_id(part.tool_call_id), "content": part.result}
+            return {**block, "is_error": part.is_error} if told["type"] == "mcp_tool_result" else block
+        text = result_text(part)
+        content: Any = text
+        if part.parts:
+            content = [{"type": "text", "text": text}] if text.strip() else []
+            for piece in part.parts:
+                content.append(self._block("user", piece))
+        block = {"type": "tool_result", "tool_use_id": self._wire_id(part.tool_call_id), "content": content}
+        if part.is_error:
+            block["is_error"] = True
+        return {**block, **told}
+
+    def _wire_id(self, call_id: str) -> str:
+        """Another vendor's id in the letters that the API takes; the same for call and result.
+
+        Two ids that differ in other letters only stay two.
+        """
+        if call_id not in self._ids:
+            self._ids[call_id] = self._wire_ids.fresh(_NO_ID.sub("_", call_id) or "call")
+        return self._ids[call_id]
+
+    def _trim(self, content: list[dict[str, Any]]) -> None:
+        """The beginning of an answer may not end in white space."""
+        if content and content[-1]["type"] == "text":
+            content[-1]["text"] = content[-1]["text"].rstrip()
+
+    def _warn(self, message: str) -> None:
+        warning = OtherWarning(message)
+        if warning not in self._warnings:
+            self._warnings.append(warning)
+
+
+def _rank(block: dict[str, Any]) -> int:
+    return {"tool_result": 0, "tool_use": 2}.get(block["type"], 1)
+
+
+def _told(part: Any) -> dict[str, Any]:
+    """What the metadata holds for this vendor: cache_control, citations, signatures and the like."""
+    return dict((part.metadata or {}).get(KEY, {}))
+
+
+def _input(arguments: str) -> Any:
+    """The input of a call: the JSON text as it stands where it is an object, else wrapped in one."""
+    text = arguments.strip()
+    if text in ("", "null"):
+        return {}
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        value = arguments
+    return msgspec.Raw(text.encode()) if isinstance(value, dict) else {"input": value}

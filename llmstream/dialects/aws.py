@@ -1,0 +1,213 @@
+"""What AWS says went wrong: exception messages inside an event stream, and answers that refuse.
+
+AWS names an error by its exception, in `:exception-type` or `:error-code` of a message, or in the
+header `x-amzn-errortype` of an answer, where a colon and an address may follow the name.
+source: Amazon Bedrock API reference, ConverseStream and InvokeModelWithResponseStream, Errors
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.dialects.errors import error_from_value, vendor_error
+from llmstream.errors import AuthenticationError, ErrorInfo, LLMStreamError, ProviderError, ServerError
+from llmstream.exchange import HttpResponse
+from llmstream.framing.aws_event_stream import Message, encode_message
+
+__all__ = ["answer_error", "encode_answer", "exception_frame", "exception_of", "exception_type"]
+
+
+_MESSAGE_CHARS: Final = 4096
+"""How much of an exception's message an error holds; a frame may have megabytes of it."""
+
+_NAME_CHARS: Final = 128
+
+_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+
+_STATUS: Final = {
+    "accessdenied": 403,
+    "conflict": 400,
+    "expiredtoken": 403,
+    "internalfailure": 500,
+    "internalserver": 500,
+    "internalservererror": 500,
+    "modelerror": 424,
+    "modelnotready": 429,
+    "modelstreamerror": 424,
+    "modeltimeout": 408,
+    "resourcenotfound": 404,
+    "servicequotaexceeded": 400,
+    "serviceunavailable": 503,
+    "throttling": 429,
+    "toomanyrequests": 429,
+    "unrecognizedclient": 403,
+    "validation": 400,
+}
+"""HTTP status by the exception's name in lower case, without "exception"."""
+
+_TYPE_OF_STATUS: Final = {
+    400: "ValidationException",
+    401: "UnrecognizedClientException",
+    402: "AccessDeniedException",
+    403: "AccessDeniedException",
+    404: "ResourceNotFoundException",
+    408: "ModelTimeoutException",
+    424: "ModelErrorException",
+    429: "ThrottlingException",
+    503: "ServiceUnavailableException",
+    504: "ModelTimeoutException",
+    529: "ServiceUnavailableException",
+}
+
+_STATUS_OF_CODE: Final = {
+    "bad-request": 400,
+    "context-too-long": 400,
+    "content-filtered": 400,
+    "invalid-request": 400,
+    "unsupported": 400,
+    "authentication": 403,
+    "missing-key": 403,
+    "permission-denied": 403,
+    "not-found": 404,
+    "rate-limited": 429,
+    "overloaded": 503,
+    "deadline-exceeded": 408,
+}
+
+_CREDENTIALS: Final = frozenset(
+    {
+        "expiredtoken",
+        "incompletesignature",
+        "invalidclienttokenid",
+        "invalidsignature",
+        "missingauthenticationtoken",
+        "signaturedoesnotmatch",
+        "unrecognizedclient",
+    }
+)
+"""Answered with 403, though it is the key that is wrong."""
+
+_RETRYABLE_ORIGINALS: Final = frozenset({408, 409, 424, 425, 429})
+
+
+def exception_of(message: Message, *, provider: str) -> LLMStreamError | None:
+    """The error that a message of the stream is; None for events.
+
+    Older senders name an exception in `:event-type` alone.
+    """
+    headers = message.headers
+    kind = headers.get(":exception-type") or headers.get(":error-code")
+    if headers.get(":message-type") not in ("exception", "error"):
+        kind = headers.get(":event-type")
+        if not isinstance(kind, str) or not kind.endswith("Exception"):
+            return None
+    name = str(kind or "exception")[:_NAME_CHARS]
+    said = _said(message.payload) or {"message": str(headers.get(":error-message", ""))}
+    return _typed(name, said, status=_status(name), headers={}, provider=provider)
+
+
+def answer_error(status: int, headers: Mapping[str, str], body: bytes, *, provider: str) -> LLMStreamError:
+    """The error that a whole answer means; header names are lower case."""
+    said = _said(body)
+    name = _plain_name(headers.get("x-amzn-errortype") or str((said or {}).get("__type", "")))
+    if status < 400 or said is None or not name:
+        return vendor_error(status, headers, body, provider=provider)
+    return _typed(name, said, status=status, headers=headers, provider=provider)
+
+
+def exception_type(info: ErrorInfo) -> str:
+    """AWS's word for an error, such as "ThrottlingException": its own where it came from there."""
+    reason = info.reason or ""
+    if _key(reason) in _STATUS or _key(reason) in _CREDENTIALS:
+        return reason[:1].upper() + reason[1:]
+    status = info.status or _STATUS_OF_CODE.get(info.code, 500)
+    return _TYPE_OF_STATUS.get(status, "InternalServerException")
+
+
+def exception_frame(kind: str, message: str) -> bytes:
+    """An exception as a message of the stream; its name begins in lower case there."""
+    return encode_message(
+        {
+            ":exception-type": kind[:1].lower() + kind[1:],
+            ":content-type": "application/json",
+            ":message-type": "exception",
+        },
+        msgspec.json.encode({"message": message}),
+    )
+
+
+def encode_answer(info: ErrorInfo) -> HttpResponse:
+    """The answer that a refused request gets: the reverse of `answer_error`."""
+    kind = exception_type(info)
+    status = info.status if info.status is not None and info.status >= 400 else _status(kind)
+    headers = {"content-type": "application/json", "x-amzn-errortype": kind}
+    if info.request_id is not None:
+        headers["x-amzn-requestid"] = info.request_id
+    if info.retry_after_s is not None:
+        headers["retry-after"] = f"{info.retry_after_s:g}"
+    return HttpResponse(status or 500, msgspec.json.encode({"message": info.message}), headers)
+
+
+def _typed(
+    name: str, said: dict[str, Any], *, status: int | None, headers: Mapping[str, str], provider: str
+) -> ProviderError:
+    message = str(said.get("message") or said.get("Message") or "")[:_MESSAGE_CHARS]
+    original = said.get("originalMessage")
+    if isinstance(original, str):
+        original = original[:_MESSAGE_CHARS]
+    if isinstance(original, str) and original not in message:
+        message = f"{message} ({original})" if message else original
+    value = {"message": message, "type": name} if message else {**said, "type": name}
+    error = error_from_value(value, provider=provider, status=status, headers=headers)
+    error.reason = name
+    key = _key(name)
+    if key in _CREDENTIALS:
+        return _as(AuthenticationError, error, retryable=False)
+    if key == "modelstreamerror":
+        cause = said.get("originalStatusCode")
+        if isinstance(cause, int):
+            error.details = {**(error.details or {}), "originalStatusCode": cause}
+        final = isinstance(cause, int) and 400 <= cause < 500 and cause not in _RETRYABLE_ORIGINALS
+        return _as(ServerError, error, retryable=not final)
+    return _as(ServerError, error, retryable=False) if key == "modelerror" else error
+
+
+def _as(kind: type[ProviderError], error: ProviderError, *, retryable: bool) -> ProviderError:
+    return kind(
+        error.message,
+        provider=error.provider,
+        status=error.status,
+        retryable=retryable,
+        retry_after_s=error.retry_after_s,
+        request_id=error.request_id,
+        reason=error.reason,
+        param=error.param,
+        details=error.details,
+    )
+
+
+def _said(body: bytes) -> dict[str, Any] | None:
+    try:
+        value = msgspec.json.decode(body)
+    except _UNREADABLE:
+        text = body.decode("utf-8", "replace").strip()
+        return {"message": text} if text else None
+    return value if isinstance(value, dict) else {"message": body.decode("utf-8", "replace")}
+
+
+def _plain_name(name: str) -> str:
+    """The name without the namespace before `#` and the address after `:`."""
+    return name.partition(":")[0].rpartition("#")[2].strip()
+
+
+def _key(name: str) -> str:
+    return name.lower().removesuffix("exception")
+
+
+def _status(name: str) -> int | None:
+    if name.isdecimal():
+        return int(name) if 400 <= int(name) < 600 else None
+    return _STATUS.get(_key(name))

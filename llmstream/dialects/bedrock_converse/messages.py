@@ -1,0 +1,419 @@
+"""Messages of ours as the system prompt and the turns of Converse."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import re
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.chats.content import (
+    Audio,
+    Custom,
+    Document,
+    File,
+    Image,
+    Part,
+    Reasoning,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+    part_kind,
+)
+from llmstream.chats.message import Message
+from llmstream.chats.role import Role
+from llmstream.dialects.bedrock_converse.content import DocumentNames, encode_media, encode_result
+from llmstream.dialects.bedrock_converse.quirks import Traits
+from llmstream.dialects.bedrock_converse.wire import KEY, SERVER_TOOL
+from llmstream.dialects.json_text import object_text
+from llmstream.errors import InvalidRequest, Unsupported
+from llmstream.events import OtherWarning, Warning
+
+__all__ = ["Conversation"]
+
+
+# The order that Bedrock demands of turns, and what has to be added for it.
+#
+# The user begins, roles alternate, results of tools stand first in the turn after their calls,
+# every call has one, and a document stands beside a text.
+# source: answers of the API that refuse everything else
+
+_BEGINNING: Final = "(The conversation begins with your words.)"
+_BESIDE_DOCUMENT: Final = "(See the document.)"
+_NOTED: Final = "(I have read the results.)"
+_EMPTY: Final = "(no output)"
+_NO_RESULT: Final = "There is no result: the call was not run."
+
+
+@dataclasses.dataclass(slots=True)
+class Group:
+    """Blocks that stay together: a block and the cache point after it."""
+
+    blocks: list[dict[str, Any]]
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """The block that says what the group is."""
+        return self.blocks[0]
+
+
+@dataclasses.dataclass(slots=True)
+class Turn:
+    """What one side says before the other answers."""
+
+    role: str
+    groups: list[Group] = dataclasses.field(default_factory=list)
+
+
+def ordered(turns: list[Turn], *, can: Traits, warn: Callable[[str], None]) -> list[dict[str, Any]]:
+    """The turns as the body has them; `warn` takes what had to be changed."""
+    turns = _joined(turns)
+    if turns and turns[0].role == "assistant":
+        warn("a user's turn was put before the first one: the API wants the user to begin")
+        turns.insert(0, Turn("user", [Group([{"text": _BEGINNING}])]))
+    _answer_calls(turns, warn)
+    for turn in turns:
+        turn.groups.sort(key=lambda group: _rank(turn.role, group))
+        _stand_by_documents(turn, warn)
+    if can.lone_results:
+        turns = _with_lone_results(turns, warn)
+    if turns and turns[-1].role == "assistant":
+        _trim(turns[-1])
+    return [
+        {"role": turn.role, "content": [block for group in turn.groups for block in group.blocks]}
+        for turn in turns
+    ]
+
+
+def _joined(turns: list[Turn]) -> list[Turn]:
+    """Turns with content, neighbours of one role as one."""
+    out: list[Turn] = []
+    for turn in turns:
+        if not turn.groups:
+            continue
+        if out and out[-1].role == turn.role:
+            out[-1].groups.extend(turn.groups)
+        else:
+            out.append(turn)
+    return out
+
+
+def _answer_calls(turns: list[Turn], warn: Callable[[str], None]) -> None:
+    """Gives each call its one result, and turns results without a call into text."""
+    waiting: dict[str, None] = {}
+    for number, turn in enumerate(list(turns)):
+        if turn.role == "assistant":
+            waiting = {
+                group.head["toolUse"]["toolUseId"]: None
+                for group in turn.groups
+                if "toolUse" in group.head and group.head["toolUse"].get("type") != SERVER_TOOL
+            }
+            if waiting and number + 1 == len(turns):
+                turns.append(Turn("user", _invented(waiting, warn)))
+            continue
+        for group in turn.groups:
+            result = group.head.get("toolResult")
+            if result is None:
+                continue
+            if result["toolUseId"] in waiting:
+                del waiting[result["toolUseId"]]
+            else:
+                warn(f"the result of {result['toolUseId']!r}, which answers no call, was sent as text")
+                group.blocks[:1] = [_as_text(p) for p in result["content"] or [{"text": _EMPTY}]]
+        turn.groups.extend(_invented(waiting, warn))
+        waiting = {}
+
+
+def _invented(calls: Iterable[str], warn: Callable[[str], None]) -> list[Group]:
+    groups = []
+    for call_id in calls:
+        warn(f"the call {call_id!r} got a result that says it was not run: the API wants one for each")
+        result = {"toolUseId": call_id, "content": [{"text": _NO_RESULT}]}
+        groups.append(Group([{"toolResult": result}]))
+    return groups
+
+
+def _as_text(piece: dict[str, Any]) -> dict[str, Any]:
+    """A piece of a result as a block of a turn; only JSON has none of its own."""
+    return {"text": msgspec.json.encode(piece["json"]).decode()} if "json" in piece else piece
+
+
+def _rank(role: str, group: Group) -> int:
+    """In a user's turn results stand first, in an assistant's turn the calls stand last."""
+    if role == "user":
+        return 0 if "toolResult" in group.head else 1
+    tool_use = group.head.get("toolUse")
+    return 1 if tool_use is not None and tool_use.get("type") != SERVER_TOOL else 0
+
+
+def _stand_by_documents(turn: Turn, warn: Callable[[str], None]) -> None:
+    heads = [group.head for group in turn.groups]
+    lacks_text = any("document" in head for head in heads) and not any("text" in head for head in heads)
+    if turn.role == "user" and lacks_text:
+        warn("a text was put beside a document: the API wants one")
+        turn.groups.append(Group([{"text": _BESIDE_DOCUMENT}]))
+
+
+def _with_lone_results(turns: list[Turn], warn: Callable[[str], None]) -> list[Turn]:
+    """Splits turns that hold results and more; an assistant's turn goes between the halves."""
+    out: list[Turn] = []
+    for turn in turns:
+        results = [group for group in turn.groups if "toolResult" in group.head]
+        if turn.role == "user" and 0 < len(results) < len(turn.groups):
+            warn("an assistant's turn was put after a tool's result: this model wants one there")
+            rest = [group for group in turn.groups if "toolResult" not in group.head]
+            out += [Turn("user", results), Turn("assistant", [Group([{"text": _NOTED}])]), Turn("user", rest)]
+        else:
+            out.append(turn)
+    return out
+
+
+def _trim(turn: Turn) -> None:
+    """The beginning of an answer may not end in white space."""
+    last = turn.groups[-1].head
+    if "text" in last:
+        last["text"] = last["text"].rstrip()
+
+
+# Ids of calls in the letters that Bedrock and the model behind it take.
+
+_FITTING: Final = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
+_SHORT: Final = re.compile(r"[a-zA-Z0-9]{9}")
+_FOREIGN: Final = re.compile(r"[^a-zA-Z0-9_.:-]")
+_MAX_CHARS: Final = 64  # of `toolUseId`, from the API reference
+
+
+class CallIds:
+    """Maps ids of any vendor, in the order of the conversation: a call, then its result.
+
+    Some servers use an id again in a later turn; each call gets a name of its own all the same,
+    and a result has that of the first call of its id that has none.
+
+    short: the model takes nine letters and digits only
+    """
+
+    def __init__(self, *, short: bool) -> None:
+        self._short = short
+        self._waiting: dict[str, deque[str]] = {}
+        self._latest: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self._turns: dict[str, int] = {}
+
+    def of_call(self, call_id: str) -> str:
+        """The id of one more call on the wire."""
+        name = self._fitted(call_id)
+        while name in self._taken:
+            turn = self._turns[call_id] = self._turns.get(call_id, 0) + 1
+            name = self._digest(f"{call_id}#{turn}")
+        self._taken.add(name)
+        self._latest[call_id] = name
+        self._waiting.setdefault(call_id, deque()).append(name)
+        return name
+
+    def of_result(self, call_id: str) -> str:
+        """The id of the call that a result answers; of none where there is no such call."""
+        waiting = self._waiting.get(call_id)
+        return waiting.popleft() if waiting else self._latest.get(call_id) or self._fitted(call_id)
+
+    def _fitted(self, call_id: str) -> str:
+        if (_SHORT if self._short else _FITTING).fullmatch(call_id):
+            return call_id
+        return self._digest(call_id)
+
+    def _digest(self, call_id: str) -> str:
+        digest = hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()
+        if self._short:
+            return digest[:9]
+        stem = _FOREIGN.sub("_", call_id)[: _MAX_CHARS - 17]
+        return f"{stem}-{digest[:16]}" if stem else f"call-{digest[:16]}"
+
+
+_ROLES: Final = {
+    Role.SYSTEM.value: "system",
+    "developer": "system",
+    Role.USER.value: "user",
+    Role.TOOL.value: "user",
+    Role.ASSISTANT.value: "assistant",
+}
+_NO_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+class Conversation:
+    """Gathers blocks turn by turn.
+
+    system:     the blocks of the system prompt
+    messages:   the turns, as the body has them
+    tool_names: of the calls in it, each once, as the keys
+    """
+
+    def __init__(self, *, can: Traits, provider: str, warnings: list[Warning]) -> None:
+        self.system: list[dict[str, Any]] = []
+        self.messages: list[dict[str, Any]] = []
+        self.tool_names: dict[str, None] = {}
+        self._can = can
+        self._provider = provider
+        self._warnings = warnings
+        self._ids = CallIds(short=can.short_ids)
+        self._names = DocumentNames()
+        self._turns: list[Turn] = []
+
+    def read(self, messages: tuple[Message, ...]) -> None:
+        """Takes in a whole conversation.
+
+        raises: InvalidRequest for unknown roles and empty conversations, Unsupported for media that
+            the API does not take
+        """
+        for message in messages:
+            role = _ROLES.get(message.role)
+            if role is None:
+                raise InvalidRequest(
+                    f"no role {message.role!r} is known. Use system, user, assistant or tool."
+                )
+            for part in message.parts:
+                self._part(role, part)
+        self.messages = ordered(self._turns, can=self._can, warn=self._warn)
+        if not self.messages:
+            raise InvalidRequest("the conversation is empty: the API wants at least one message with content")
+
+    def _part(self, role: str, part: Part) -> None:
+        if role == "system":
+            self._system(part)
+            return
+        blocks = self._blocks(role, part)
+        by_vendor = isinstance(part, (ToolCall, ToolResult)) and part.provider_executed
+        turn = self._turn("assistant" if by_vendor else role)
+        mark = self._cache_point(part)
+        if blocks:
+            turn.groups.append(Group([*blocks, *mark]))
+        elif mark and turn.groups:
+            turn.groups[-1].blocks.extend(mark)
+
+    def _turn(self, role: str) -> Turn:
+        if not self._turns or self._turns[-1].role != role:
+            self._turns.append(Turn(role))
+        return self._turns[-1]
+
+    def _system(self, part: Part) -> None:
+        if isinstance(part, Custom) and part.type.startswith(f"{KEY}."):
+            self.system.append({part.type.removeprefix(f"{KEY}."): _told(part)})
+            return
+        if not isinstance(part, Text):
+            self._warn(f"a {part_kind(part)} part in a system message was left out: the API takes text there")
+            return
+        if self._turns:
+            self._warn(
+                "a system message inside the conversation was moved to the top: the API has no other place"
+            )
+        if part.text.strip():
+            self.system.append({"text": part.text})
+            self.system.extend(self._cache_point(part))
+
+    def _blocks(self, role: str, part: Part) -> list[dict[str, Any]]:
+        match part:
+            case Text():
+                return self._text(role, part)
+            case Audio() if not self._can.audio:
+                raise Unsupported(
+                    "this model on Bedrock takes no audio. Send a transcript, or ask a model that hears.",
+                    provider=self._provider,
+                )
+            case Image() | Document() | Audio():
+                return [encode_media(part, self._names, provider=self._provider)]
+            case Reasoning():
+                return self._reasoning(role, part)
+            case ToolCall():
+                return self._call(part)
+            case ToolResult():
+                return self._result(part)
+            case Custom(type=kind) if kind.startswith(f"{KEY}."):
+                return [{kind.removeprefix(f"{KEY}."): _told(part)}]
+            case Source():
+                return []  # told by the citations of the text, or for the reader alone
+            case File():
+                self._warn(f"a file of type {part.media_type!r} was left out: the API takes no files back")
+            case _:
+                self._warn(f"a part of kind {part_kind(part)!r} was left out: the API has no block for it")
+        return []
+
+    def _text(self, role: str, part: Text) -> list[dict[str, Any]]:
+        if not part.text.strip():
+            return []
+        citations = _told(part).get("citations")
+        if role == "assistant" and citations and self._can.citations:
+            return [{"citationsContent": {"content": [{"text": part.text}], "citations": citations}}]
+        return [{"text": part.text}]
+
+    def _reasoning(self, role: str, part: Reasoning) -> list[dict[str, Any]]:
+        """What is signed or encrypted goes back; signatures of Anthropic's own API hold here as well."""
+        told = _told(part)
+        theirs = (part.metadata or {}).get("anthropic", {}) if self._can.reasoning == "claude" else {}
+        signature = told.get("signature") or theirs.get("signature")
+        redacted = told.get("redacted_data")
+        if redacted is None and isinstance(theirs.get("redacted_data"), str):
+            redacted = base64.b64encode(theirs["redacted_data"].encode()).decode()
+        blocks: list[dict[str, Any]] = []
+        if role == "assistant" and signature:
+            signed = {"text": part.text, "signature": signature}
+            blocks.append({"reasoningContent": {"reasoningText": signed}})
+        if role == "assistant" and redacted:
+            blocks.append({"reasoningContent": {"redactedContent": redacted}})
+        if not blocks and (part.text or part.metadata):
+            self._warn("reasoning without a signature was left out: the API takes only its own")
+        return blocks
+
+    def _call(self, part: ToolCall) -> list[dict[str, Any]]:
+        told = _told(part)
+        if part.provider_executed and told.get("type") != SERVER_TOOL:
+            self._warn(f"the call {part.id!r}, which another vendor ran, was left out")
+            return []
+        name = _NO_NAME.sub("_", part.name)[:64] or "tool"
+        self.tool_names[name] = None
+        block: dict[str, Any] = {"toolUseId": self._ids.of_call(part.id), "name": name}
+        block["input"] = object_text(part.arguments, key="input")
+        if part.provider_executed:
+            block["type"] = SERVER_TOOL
+        return [{"toolUse": block}]
+
+    def _result(self, part: ToolResult) -> list[dict[str, Any]]:
+        told = _told(part)
+        block: dict[str, Any] = {"toolUseId": self._ids.of_result(part.tool_call_id)}
+        if part.provider_executed:
+            if "type" not in told:
+                self._warn(f"the result of {part.tool_call_id!r}, which another vendor ran, was left out")
+                return []
+            content = part.result if isinstance(part.result, list) else [{"json": part.result}]
+            return [{"toolResult": {**block, "content": content, **told}}]
+        block["content"] = encode_result(part, self._names, provider=self._provider)
+        if not self._can.result_status:
+            if part.is_error:
+                block["content"] = [{"text": "The tool failed:"}, *block["content"]]
+        elif part.is_error or told.get("status") == "success":
+            block["status"] = "error" if part.is_error else "success"
+        return [{"toolResult": block}]
+
+    def _cache_point(self, part: Part) -> list[dict[str, Any]]:
+        """A mark after which the prompt so far is cached; Anthropic's mark says the same."""
+        mark = _told(part).get("cache_point")
+        if mark:
+            return [{"cachePoint": {"type": "default", **(mark if isinstance(mark, dict) else {})}}]
+        theirs = (getattr(part, "metadata", None) or {}).get("anthropic", {}).get("cache_control")
+        if not isinstance(theirs, dict) or not self._can.caching:
+            return []
+        ttl = {"ttl": theirs["ttl"]} if theirs.get("ttl") else {}
+        return [{"cachePoint": {"type": "default", **ttl}}]
+
+    def _warn(self, message: str) -> None:
+        warning = OtherWarning(message)
+        if warning not in self._warnings:
+            self._warnings.append(warning)
+
+
+def _told(part: Any) -> dict[str, Any]:
+    """What the metadata holds for this vendor."""
+    return dict((getattr(part, "metadata", None) or {}).get(KEY, {}))

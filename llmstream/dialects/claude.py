@@ -1,0 +1,179 @@
+"""Reasoning of Claude and the length of its answer, which the vendor counts together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.errors import InvalidRequest
+from llmstream.events import OtherWarning, UnsupportedSetting, Warning
+from llmstream.model_rules.claude import CLAUDE, ClaudeRules
+from llmstream.model_rules.efforts import nearest_effort
+from llmstream.request import ReasoningOptions
+
+__all__ = ["claude_refusal", "encode_thinking", "fitting_cap"]
+
+
+_MIN_BUDGET: Final = 1024  # from the vendor's reference of `thinking.budget_tokens`
+_ROOM_FOR_ANSWER: Final = 4096
+_BUDGETS: Final = {
+    "minimal": 1_024,
+    "low": 4_096,
+    "medium": 8_192,
+    "high": 16_384,
+    "xhigh": 24_576,
+    "max": 27_904,
+}
+"""Tokens for models that know budgets only; the largest leaves room below 32,000."""
+
+
+class Thinking(msgspec.Struct, frozen=True):
+    """What a request says about it.
+
+    max_tokens: of thinking and answer together
+    thinking:   the field `thinking`, or None
+    effort:     `output_config.effort`, or None
+    """
+
+    max_tokens: int
+    thinking: dict[str, Any] | None = None
+    effort: str | None = None
+
+
+def encode_thinking(
+    reasoning: ReasoningOptions | None,
+    cap: int | None,
+    default: int,
+    rules: ClaudeRules,
+    warnings: list[Warning],
+) -> Thinking:
+    """Fits effort or budget to what the model knows.
+
+    cap:     `max_output_tokens` of the request
+    default: where it has none; grows so that an answer fits after the budget
+    raises:  InvalidRequest where the cap leaves no room for the budget that was asked for
+    """
+    plain = Thinking(default if cap is None else cap)
+    if reasoning is None or (reasoning.effort is None and reasoning.budget_tokens is None):
+        return plain
+    if rules.thinking == "none":
+        if reasoning.effort != "none":
+            warnings.append(UnsupportedSetting("reasoning", "this model does not reason"))
+        return plain
+    if reasoning.effort == "none":
+        return _off(plain.max_tokens, rules, warnings)
+    if reasoning.budget_tokens is not None and rules.thinking != "adaptive":
+        effort = _effort(reasoning.effort, rules, warnings)
+        if reasoning.effort is not None and effort is None:
+            words = "this model takes a budget, which was sent"
+            warnings.append(UnsupportedSetting("reasoning.effort", words))
+        plan = _by_budget(reasoning.budget_tokens, cap, default, effort, warnings)
+        return msgspec.structs.replace(plan, thinking={**(plan.thinking or {}), **_display(rules)})
+    if rules.thinking == "budget":
+        return _by_effort(reasoning.effort or "medium", cap, default, warnings)
+    if reasoning.budget_tokens is not None:
+        words = "this model chooses its budget itself; give an effort instead"
+        warnings.append(UnsupportedSetting("reasoning.budget_tokens", words))
+    thinking = {"type": "adaptive", **_display(rules)}
+    return Thinking(plain.max_tokens, thinking, _effort(reasoning.effort, rules, warnings))
+
+
+def fitting_cap(cap: int | None, rules: ClaudeRules, warnings: list[Warning]) -> int | None:
+    """`max_output_tokens`, or the most that the model writes: the API refuses more."""
+    most = rules.max_output_tokens
+    if cap is None or most is None or cap <= most:
+        return cap
+    warnings.append(OtherWarning(f"max_output_tokens={cap} became {most}: this model writes no more"))
+    return most
+
+
+def _off(max_tokens: int, rules: ClaudeRules, warnings: list[Warning]) -> Thinking:
+    """No thinking, or as little as the model allows."""
+    if rules.off != "never":
+        return Thinking(max_tokens, {"type": rules.off})
+    least = nearest_effort("none", rules.efforts)
+    words = f"this model always thinks; the effort {least} was sent"
+    warnings.append(UnsupportedSetting("reasoning.effort", words))
+    return Thinking(max_tokens, None, least)
+
+
+def _display(rules: ClaudeRules) -> dict[str, str]:
+    """Without it, models that choose their budget themselves send thinking blocks without text."""
+    return {"display": "summarized"} if rules.display else {}
+
+
+def _by_budget(
+    budget: int, cap: int | None, default: int, effort: str | None, warnings: list[Warning]
+) -> Thinking:
+    if budget < _MIN_BUDGET:
+        warnings.append(OtherWarning(f"the reasoning budget of {budget} tokens was raised to {_MIN_BUDGET}"))
+        budget = _MIN_BUDGET
+    if cap is not None and cap <= budget:
+        raise InvalidRequest(
+            f"max_output_tokens={cap} leaves no room for an answer after a reasoning budget of {budget} "
+            "tokens, for the API counts both together. Raise it, or lower the budget."
+        )
+    max_tokens = max(default, budget + _ROOM_FOR_ANSWER) if cap is None else cap
+    return Thinking(max_tokens, {"type": "enabled", "budget_tokens": budget}, effort)
+
+
+def _by_effort(effort: str, cap: int | None, default: int, warnings: list[Warning]) -> Thinking:
+    budget = _BUDGETS[effort]
+    if cap is None:
+        return _by_budget(budget, None, default, None, warnings)
+    if cap <= _MIN_BUDGET:
+        words = f"max_output_tokens={cap} leaves no room for the smallest budget of {_MIN_BUDGET} tokens"
+        warnings.append(UnsupportedSetting("reasoning", words))
+        return Thinking(cap)
+    return _by_budget(min(budget, max(_MIN_BUDGET, cap // 2)), cap, default, None, warnings)
+
+
+def _effort(effort: str | None, rules: ClaudeRules, warnings: list[Warning]) -> str | None:
+    """The vendor's word for it; None where the model takes no efforts, or none was asked for."""
+    if effort is None or not rules.efforts:
+        return None
+    known = nearest_effort(effort, rules.efforts)
+    if known != effort:
+        warnings.append(OtherWarning(f"the effort {effort} became {known}: this model does not know it"))
+    return known
+
+
+# What a Claude refuses by its model's rules, with the vendor's messages, for the server side.
+
+
+def claude_refusal(
+    model: str, *, thinking: Mapping[str, Any], effort: object, forced: bool, sampling: Iterable[str]
+) -> str | None:
+    """Why the model would not take a request; None where it would, or where its name says nothing.
+
+    thinking: the field of that name, {} where there is none
+    effort:   `output_config.effort`, or None
+    forced:   the tool choice leaves the model none
+    sampling: names of the sampling settings that are set
+    """
+    rules = CLAUDE.find(model)
+    if rules is CLAUDE.unknown:
+        return None
+    kind = thinking.get("type")
+    taken = {rules.off, "enabled" if rules.thinking != "adaptive" else None}
+    taken |= {"adaptive"} if rules.thinking in ("either", "adaptive") else set()
+    if rules.thinking == "none":
+        taken = {"disabled"}
+    if kind is not None and kind not in taken:
+        instead = f'Use "thinking.type.{"adaptive" if "adaptive" in taken else "enabled"}"'
+        if rules.efforts:
+            instead += ' and "output_config.effort" to control thinking behavior'
+        return f'"thinking.type.{kind}" is not supported for this model. {instead}.'
+    if effort is not None and effort not in rules.efforts:
+        if not rules.efforts:
+            return "This model does not support the effort parameter."
+        known = ", ".join(f"'{name}'" for name in rules.efforts)
+        return f"output_config.effort: Input should be {known} for this model."
+    if forced and not rules.forced_tools:
+        return "tool_choice: this model does not support forced tool use. Use 'auto' or 'none'."
+    for name in sampling:
+        if not rules.sampling:
+            return f"`{name}` is deprecated for this model."
+    return None

@@ -1,0 +1,423 @@
+"""What vendors say went wrong, in any of their shapes, as our typed errors.
+
+Seen on the wire: `{error: {message, type, code, param}}`, `{error: "s"}`, `{message}`,
+`{detail: "s" | [...]}`, `{code, error: "s"}`, `{code, message, type}`,
+`{object: "error", message}`, `[{error}]`, HTML and plain text.
+"""
+
+from __future__ import annotations
+
+import datetime
+import email.utils
+import logging
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from llmstream import errors
+from llmstream.dialects.json_text import encodable_value, without_lone_surrogates
+
+__all__ = [
+    "decoded_error",
+    "error_from_value",
+    "is_error_body",
+    "is_json",
+    "request_id",
+    "retry_after_s",
+    "vendor_error",
+]
+
+
+_log: Final = logging.getLogger("llmstream")
+
+_EXCERPT_CHARS: Final = 2048
+_REQUEST_ID_HEADERS: Final = (
+    "x-request-id",
+    "request-id",
+    "x-amzn-requestid",
+    "mistral-correlation-id",
+    "x-generation-id",
+    "apim-request-id",
+)
+
+_STATUS_OF_WORD: Final[tuple[tuple[str, int], ...]] = (
+    # OpenAI's own codes first: the words beside them may hold any of the others (openai-node 7.57).
+    ("bio_policy", 400),
+    ("cyber_policy", 400),
+    ("misalignment_policy", 400),
+    ("content_policy", 400),
+    ("data_residency_mismatch", 400),
+    ("slow_down", 429),
+    ("rate_limit", 429),
+    ("insufficient_quota", 429),
+    ("throttling", 429),
+    ("resource_exhausted", 429),
+    ("authentication", 401),
+    ("invalid_api_key", 401),
+    ("billing", 402),
+    ("permission", 403),
+    ("not_found", 404),
+    ("request_too_large", 413),
+    ("capacity_exceeded", 429),
+    ("overloaded_error", 529),
+    ("overload", 503),
+    ("unavailable", 503),
+    ("timeout", 504),
+    ("context_length", 400),
+    ("exceed_context", 400),
+    ("tool_use_failed", 400),
+    ("content_filter", 400),
+    ("invalid", 400),
+    ("bad_request", 400),
+)
+"""What the vendors' words mean as a status, where an error arrives inside a 200; 529 is Anthropic's."""
+
+_STATUS_OF_ZAI: Final[tuple[tuple[str, int], ...]] = (
+    (r"100[0-4]", 401),
+    (r"1113", 402),
+    (r"1220", 403),
+    (r"1211|1222", 404),
+    (r"121[02-5]|1261|1301", 400),
+    (r"130[2-58]", 429),
+)
+"""Z.ai's own numbers, which stand inside a 200 too; source: docs.z.ai/api-reference/api-code, 2026-11."""
+
+_ANSWER_KEYS: Final = frozenset(
+    {"choices", "content", "candidates", "output", "delta", "message_id", "steps"}
+)
+"""What an answer has and an error has not."""
+
+_CONTEXT_WORDS: Final = re.compile(
+    r"context.{0,20}(length|window|size)|prompt is too long|too many (input )?tokens|"
+    r"maximum.{0,30}tokens|input (is|length).{0,20}(too long|exceed)|exceeds? the (available )?context|"
+    r"reduce the length|context_length|exceed_context|too_many_(prompt_)?tokens|input tokens exceeds",
+    re.IGNORECASE | re.DOTALL,
+)
+_FILTER_WORDS: Final = re.compile(
+    r"content[_ -]?(filter|policy)|(bio|cyber|misalignment)_policy|responsibleai|moderation", re.IGNORECASE
+)
+"""OpenAI's policy blocks end a request for good: what is asked again is refused again (openai-node 7.57)."""
+_SLOW_DOWN: Final = "slow_down"
+"""OpenAI: this account sends faster than before, also where the status is 503."""
+_DETAILS: Final = ("misalignment",)
+"""Fields of an error object beside its message, stored as they came."""
+_CLASS_TYPES: Final = re.compile(
+    r"(invalid_request|authentication|permission|not_found|rate_limit|overloaded|timeout|server|api"
+    r"|service_unavailable)?_?error"
+)
+"""Types of errors that say no more than the status does."""
+_QUOTA_WORDS: Final = ("insufficient_quota", "billing", "credit", "balance", "spend_limit")
+_KEY_WORDS: Final = re.compile(
+    r"api[_ ]?key[_ ](in|not )?valid|incorrect api key|invalid api key", re.IGNORECASE
+)
+_PLAIN_NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
+_RETRYABLE_STATUS: Final = frozenset({408, 409, 425, 429})
+_CODE_DIGITS: Final = 9
+"""The longest number that is read as a status or a vendor's own code."""
+
+
+def vendor_error(
+    status: int, headers: Mapping[str, str], body: bytes, *, provider: str
+) -> errors.LLMStreamError:
+    """The error that a whole answer means.
+
+    status:  of the answer; below 400 where a stream was asked for and something else came
+    headers: names in lower case
+    body:    any bytes; at most the first 64 KiB matter
+    """
+    text = body[: 64 * 1024].decode("utf-8", "replace")
+    value = _parsed(text)
+    if status < 400 and not _is_error(value):
+        return errors.NotAStream(
+            f"the answer is no event stream (content type {headers.get('content-type', 'not given')!r}). "
+            "Check base_url and the model's name. "
+            + (f"It begins: {text[:_EXCERPT_CHARS]!r}" if text else "Its body is empty."),
+            provider=provider,
+            status=status,
+            request_id=request_id(headers),
+        )
+    if value is None:
+        value = {"message": _plain(text) or f"HTTP {status} without a word"}
+    return error_from_value(
+        value, provider=provider, status=status if status >= 400 else None, headers=headers
+    )
+
+
+def decoded_error(
+    decode: Callable[[int, dict[str, str], bytes], errors.LLMStreamError],
+    status: int,
+    headers: dict[str, str],
+    body: bytes,
+    *,
+    provider: str,
+) -> errors.LLMStreamError:
+    """The error that `decode` makes of an answer; the error of its status where `decode` itself fails.
+
+    A body may hold anything, and a dialect may be somebody else's: whatever is wrong with them, the
+    caller learns of the refusal in a typed way.
+    """
+    try:
+        found = decode(status, headers, body)
+        if isinstance(found, errors.LLMStreamError):
+            return found
+        kind = f"{type(found).__name__} in place of an error"
+    except errors.LLMStreamError as error:
+        return error
+    except Exception as error:
+        # The type alone: the message and the frames may hold what the body holds.
+        kind = type(error).__name__
+    _log.error("%s: the body of HTTP %d met a bug in llmstream (%s)", provider, status, kind)
+    message = (
+        f"HTTP {status}, with a body that could not be read ({kind}). "
+        "This is a bug in llmstream; please report it."
+    )
+    if status < 400:
+        return errors.DecodeError(message, provider=provider, status=status)
+    return error_from_value({"message": message}, provider=provider, status=status, headers=headers)
+
+
+def is_error_body(body: bytes) -> bool:
+    """Whether a body is a JSON error object, whatever its status said."""
+    return _is_error(_parsed(body.decode("utf-8", "replace")))
+
+
+def is_json(body: bytes) -> bool:
+    """Whether a body is one JSON object or list."""
+    return isinstance(_parsed(body.decode("utf-8", "replace")), dict | list)
+
+
+def error_from_value(
+    value: object, *, provider: str, status: int | None = None, headers: Mapping[str, str] = {}
+) -> errors.ProviderError:
+    """The error that a vendor's error object means, whatever its shape.
+
+    status: where HTTP gave one; inside a 200 it is read from the object's own words
+    """
+    said = _Said.read(value)
+    number = status or said.status or _status_inside(said, provider)
+    wait = retry_after_s(headers)
+    if wait is None:
+        wait = said.retry_after_s
+    kind = _class_of(number, said)
+    retryable = kind.default_retryable or number in _RETRYABLE_STATUS or number >= 500
+    reason = said.error_code or said.reason
+    if any(word in (reason or "").lower() for word in _QUOTA_WORDS):
+        retryable = False
+    wish = headers.get("x-should-retry", "").lower()
+    if wish in ("true", "false"):
+        retryable = wish == "true"
+    return kind(
+        said.message or f"HTTP {number} without a word",
+        provider=provider,
+        status=number,
+        retryable=retryable,
+        retry_after_s=wait,
+        request_id=request_id(headers) or said.request_id,
+        reason=reason,
+        param=said.param,
+        details=said.details or None,
+    )
+
+
+def retry_after_s(
+    headers: Mapping[str, str], *, now: Callable[[], datetime.datetime] | None = None
+) -> float | None:
+    """Seconds the vendor asks to wait: `retry-after-ms`, or `retry-after` as a number or a date.
+
+    None where it says nothing, or nothing sensible (negative, nan, inf, garbage).
+    """
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        text = headers.get(name, "").strip()
+        wait = float(text) * scale if _PLAIN_NUMBER.fullmatch(text) else math.inf
+        if math.isfinite(wait):
+            return wait
+    try:
+        date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
+    except (ValueError, OverflowError, IndexError, TypeError):  # the last two of odd dates, by version
+        return None
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=datetime.UTC)
+    today = now() if now is not None else datetime.datetime.now(datetime.UTC)
+    return max(0.0, (date - today).total_seconds())
+
+
+class _Said(msgspec.Struct):
+    """What an error object says, in whatever shape."""
+
+    message: str = ""
+    reason: str | None = None
+    error_code: str | None = None
+    words: str = ""
+    status: int | None = None
+    request_id: str | None = None
+    retry_after_s: float | None = None
+    param: str | None = None
+    details: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @classmethod
+    def read(cls, value: object) -> _Said:
+        said = cls()
+        said._take(value, depth=0)
+        return said
+
+    def _take(self, value: object, depth: int) -> None:
+        if isinstance(value, list) and value and depth < 4:
+            self._take(value[0], depth + 1)
+        elif isinstance(value, str):
+            self.message = self.message or without_lone_surrogates(value)
+        elif isinstance(value, dict) and depth < 4:
+            self._take_dict(value, depth)
+
+    def _take_dict(self, value: dict[str, Any], depth: int) -> None:
+        for key in ("error", "errors"):
+            if value.get(key):
+                self._take(value[key], depth + 1)
+        place, words = value.get("loc"), value.get("msg")
+        if isinstance(place, list) and place[1:] and isinstance(words, str):  # FastAPI: "body", then where
+            self._take(f"{'.'.join(map(str, place[1:]))}: {words}", depth + 1)
+        for key in ("message", "msg", "detail", "error_description"):
+            self._take(value.get(key), depth + 1)
+        for key in ("code", "type", "status", "error_type", "reason"):
+            self._take_code(key, value.get(key))
+        for key in ("status_code", "status", "http_status"):
+            if isinstance(value.get(key), int) and 400 <= value[key] < 600:
+                self.status = self.status or value[key]
+        if isinstance(value.get("request_id"), str):
+            self.request_id = self.request_id or without_lone_surrogates(value["request_id"])
+        if isinstance(value.get("param"), str) and value["param"]:
+            self.param = self.param or without_lone_surrogates(value["param"])
+        self._take_details(value)
+        details = value.get("details")
+        for detail in details if isinstance(details, list) else ():
+            self._take_detail(detail)
+        if isinstance(details, dict):
+            self._take_error_code(details)
+        failed = value.get("failed_generation")
+        if isinstance(failed, str) and failed not in self.message:
+            self.message += f" The model had written: {failed}"
+        raw = (value.get("metadata") or {}).get("raw") if isinstance(value.get("metadata"), dict) else None
+        if isinstance(raw, str) and raw and raw not in self.message:
+            self.message += f" ({raw})"
+
+    def _take_code(self, key: str, code: object) -> None:
+        # More digits than a status has are a reason; `int` refuses more than 4300 of them.
+        if isinstance(code, str) and len(code) <= _CODE_DIGITS and code.isdecimal():
+            code = int(code)
+        if isinstance(code, int) and not isinstance(code, bool):
+            if 400 <= code < 600:
+                self.status = self.status or code
+            else:
+                self.reason = self.reason or str(code)
+        elif isinstance(code, str) and code and code != "error":
+            self.reason = self.reason or without_lone_surrogates(code)
+            self.words += f"{code} "
+
+    def _take_details(self, value: dict[str, Any]) -> None:
+        """What stands beside message and code; the type where it says more than status and code."""
+        for name in _DETAILS:
+            if value.get(name):
+                self.details.setdefault(name, encodable_value(value[name]))
+        kind = value.get("type")
+        if isinstance(kind, str) and kind != self.reason and not _CLASS_TYPES.fullmatch(kind):
+            self.details.setdefault("type", without_lone_surrogates(kind))
+
+    def _take_error_code(self, details: dict[str, Any]) -> None:
+        """Anthropic's details: a code finer than the error's type, and what it is about.
+
+        The type still decides the class of the error. source: anthropic 2.12.0, `ErrorDetails`
+        """
+        code = details.get("error_code")
+        if not isinstance(code, str) or not code:
+            return
+        self.error_code = self.error_code or without_lone_surrogates(code)
+        rest = [f"{key}: {value}" for key, value in details.items() if key != "error_code" and value]
+        if rest:
+            self.message = f"{self.message} ({without_lone_surrogates(', '.join(rest))})".lstrip()
+
+    def _take_detail(self, detail: object) -> None:
+        """Google's details: ErrorInfo with a reason, RetryInfo with a delay such as "37s"."""
+        if not isinstance(detail, dict):
+            return
+        if isinstance(detail.get("reason"), str):
+            self.reason = detail["reason"]
+        delay = detail.get("retryDelay")
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)s", delay) if isinstance(delay, str) else None
+        if match and math.isfinite(wait := float(match.group(1))):
+            self.retry_after_s = wait
+
+
+def _parsed(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+def _is_error(value: object) -> bool:
+    if isinstance(value, list):
+        return bool(value) and _is_error(value[0])
+    if not isinstance(value, dict):
+        return False
+    if value.get("error") or value.get("type") == "error" or value.get("object") == "error":
+        return True
+    told = value.get("message") or value.get("detail")
+    return isinstance(told, (str, list)) and bool(told) and _ANSWER_KEYS.isdisjoint(value)
+
+
+def _status_inside(said: _Said, provider: str) -> int:
+    """What HTTP would have said of an error that came inside a 200."""
+    if provider == "zai":
+        for numbers, status in _STATUS_OF_ZAI:
+            if re.fullmatch(numbers, said.reason or ""):
+                return status
+    return _status_of(f"{said.words}{said.reason} {said.message}")
+
+
+def _status_of(words: str) -> int:
+    lower = words.lower()
+    return next((status for word, status in _STATUS_OF_WORD if word in lower), 500)
+
+
+def _class_of(status: int, said: _Said) -> type[errors.ProviderError]:
+    words = f"{said.reason or ''} {said.message}"
+    if said.reason == _SLOW_DOWN and status in (429, 503):
+        return errors.RateLimited
+    if status == 403 and _FILTER_WORDS.search(said.reason or ""):
+        return errors.ContentFiltered
+    if status in (400, 413, 422):
+        if _CONTEXT_WORDS.search(words):
+            return errors.ContextTooLong
+        if _FILTER_WORDS.search(said.reason or ""):
+            return errors.ContentFiltered
+        if _KEY_WORDS.search(words):
+            return errors.AuthenticationError
+        return errors.BadRequest
+    by_status: dict[int, type[errors.ProviderError]] = {
+        401: errors.AuthenticationError,
+        498: errors.AuthenticationError,
+        402: errors.PermissionDenied,
+        403: errors.PermissionDenied,
+        404: errors.NotFound,
+        429: errors.RateLimited,
+        503: errors.Overloaded,
+        529: errors.Overloaded,
+    }
+    if status in by_status:
+        return by_status[status]
+    return errors.ServerError if status >= 500 or status in _RETRYABLE_STATUS else errors.BadRequest
+
+
+def request_id(headers: Mapping[str, str]) -> str | None:
+    """What the vendor calls this exchange, for its support; None where it says nothing."""
+    return next((headers[name] for name in _REQUEST_ID_HEADERS if headers.get(name)), None)
+
+
+def _plain(text: str) -> str:
+    """The words of an HTML or plain text answer."""
+    # No class takes what begins the next match: a page of "<" or of titles without end is read once.
+    title = re.search(r"<title[^<>]*>([^<]*)</title>", text, re.IGNORECASE)
+    words = (title and title.group(1)) or re.sub(r"<[^<>]*>", " ", text)
+    return " ".join(words.split())[:_EXCERPT_CHARS]

@@ -1,0 +1,403 @@
+"""Messages of ours as the system instruction and the contents of a Gemini request.
+
+Neighbours of one role become one content. The results of a turn's calls stand in call order and
+alone in theirs; each call has exactly one result there, or the API refuses the request.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.chats.content import (
+    Audio,
+    Custom,
+    Document,
+    File,
+    Image,
+    Metadata,
+    Part,
+    Reasoning,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+    part_kind,
+)
+from llmstream.chats.message import Message
+from llmstream.chats.role import Role
+from llmstream.dialects.call_ids import is_minted
+from llmstream.dialects.gemini.part_decoder import CODE_EXECUTION, KEY, SIDE_FIELDS, TRANSCRIPTION
+from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
+from llmstream.dialects.history_parts import result_text
+from llmstream.dialects.json_text import object_text
+from llmstream.dialects.media import media_of
+from llmstream.errors import InvalidRequest, Unsupported
+from llmstream.events import OtherWarning, Warning
+from llmstream.model_rules.gemini import GeminiRules
+
+__all__ = ["SIDE_FIELDS", "Conversation", "camel", "read_response"]
+
+
+# Single parts of a conversation as parts of the wire; signatures go back on the part they came on.
+
+
+def camel(name: str) -> str:
+    """A name of ours as the wire writes it."""
+    head, *rest = name.split("_")
+    return head + "".join(word[:1].upper() + word[1:] for word in rest)
+
+
+class PartWriter:
+    """Writes parts; what the API has no form for is left out with a warning."""
+
+    def __init__(self, *, provider: str, vertex: bool, rules: GeminiRules, warnings: list[Warning]) -> None:
+        self._provider = provider
+        self._vertex = vertex
+        self._rules = rules
+        self._warnings = warnings
+
+    def user_part(self, part: Part) -> dict[str, Any] | None:
+        """A part of the user's turn; None where there is nothing to say.
+
+        raises: Unsupported for media that cannot be sent
+        """
+        match part:
+            case Text(text=text):
+                return {"text": text, **_beside(part)} if text else None
+            case Image() | Audio() | Document() | File():
+                return self.media(part)
+            case Source():
+                return None
+            case Custom(type=kind) if kind.startswith(f"{KEY}."):
+                return _custom(part)
+        self._left_out(part)
+        return None
+
+    def model_part(self, part: Part) -> dict[str, Any] | None:
+        """A part of the model's turn; None where there is nothing to say."""
+        match part:
+            case Text() | Reasoning():
+                return self._prose(part)
+            case ToolCall():
+                return self._vendor_call(part) if part.provider_executed else self._call(part)
+            case ToolResult():
+                return self._vendor_result(part)
+            case File():
+                return self._file(part)
+            case Image() | Audio() | Document():
+                return self.media(part)
+            case Source():
+                return None  # told by the grounding of the text, or for the reader alone
+            case Custom(type=kind) if kind.startswith(f"{KEY}."):
+                return _custom(part)
+        self._left_out(part)
+        return None
+
+    def media(self, part: Image | Audio | Document | File) -> dict[str, Any]:
+        """`inlineData` for bytes, `fileData` for an address.
+
+        raises: Unsupported
+        """
+        media = media_of(part, fetches_urls=self._rules.fetches_urls, provider=self._provider)
+        if media.url is None:
+            data = base64.b64encode(media.data or b"").decode()
+            return {"inlineData": {"mimeType": media.media_type, "data": data}, **_beside(part)}
+        if self._vertex and not media.media_type:
+            raise Unsupported(
+                f"the media type of {media.url!r} is unknown, and Vertex AI wants it. Set media_type.",
+                provider=self._provider,
+            )
+        kind = {"mimeType": media.media_type} if media.media_type else {}
+        return {"fileData": {**kind, "fileUri": media.url}, **_beside(part)}
+
+    def id_of(self, call_id: str) -> dict[str, str]:
+        """The field `id`: Vertex AI refuses it, and a minted one says nothing to the vendor."""
+        return {} if self._vertex or is_minted(call_id) else {"id": call_id}
+
+    def _prose(self, part: Text | Reasoning) -> dict[str, Any] | None:
+        beside = _beside(part)
+        if not part.text and "thoughtSignature" not in beside:
+            return None
+        thought = {"thought": True} if isinstance(part, Reasoning) else {}
+        return {"text": part.text, **thought, **beside}
+
+    def _call(self, part: ToolCall) -> dict[str, Any]:
+        args = object_text(part.arguments, key="input")
+        return {"functionCall": {**self.id_of(part.id), "name": part.name, "args": args}, **_beside(part)}
+
+    def _vendor_call(self, part: ToolCall) -> dict[str, Any] | None:
+        args = object_text(part.arguments, key="input")
+        told = _told(part)
+        if part.name == CODE_EXECUTION and b'"code"' in bytes(args):
+            code = {**msgspec.json.decode(args), **self.id_of(part.id)}
+            return {"executableCode": code, **_beside(part)}
+        if told.get("tool_type"):
+            call = {"toolType": told["tool_type"], **self.id_of(part.id), "args": args}
+            return {"toolCall": call, **_beside(part)}
+        self._warn(f"the call {part.id!r}, which another vendor ran, was left out")
+        return None
+
+    def _vendor_result(self, part: ToolResult) -> dict[str, Any] | None:
+        told = _told(part)
+        if isinstance(part.result, dict) and "outcome" in part.result:
+            return {"codeExecutionResult": {**part.result, **self.id_of(part.tool_call_id)}, **_beside(part)}
+        if told.get("tool_type"):
+            response = {"toolType": told["tool_type"], **self.id_of(part.tool_call_id)}
+            return {"toolResponse": {**response, "response": part.result}, **_beside(part)}
+        self._warn(f"the result of {part.tool_call_id!r}, which another vendor ran, was left out")
+        return None
+
+    def _file(self, part: File) -> dict[str, Any] | None:
+        """A file the model made goes back, for the next edit of it; drafts are thoughts."""
+        try:
+            written = self.media(part)
+        except Unsupported as error:
+            self._warn(f"a file of type {part.media_type!r} was left out: {error.message}")
+            return None
+        if (part.metadata or {}).get("llmstream", {}).get("reasoning"):
+            written["thought"] = True
+        return written
+
+    def _left_out(self, part: Part) -> None:
+        self._warn(f"a part of kind {part_kind(part)!r} was left out: the API has no form for it")
+
+    def _warn(self, message: str) -> None:
+        warning = OtherWarning(message)
+        if warning not in self._warnings:
+            self._warnings.append(warning)
+
+
+def _told(part: Any) -> dict[str, Any]:
+    """What the metadata holds for this vendor."""
+    return dict((part.metadata or {}).get(KEY, {}))
+
+
+def _beside(part: Any) -> dict[str, Any]:
+    told = _told(part)
+    return {camel(name): told[name] for name in SIDE_FIELDS if name in told}
+
+
+def _custom(part: Custom) -> dict[str, Any] | None:
+    """A part that only this vendor knows, as it came; None for what only answers have."""
+    told = _told(part)
+    if part.type == f"{KEY}.{TRANSCRIPTION}":
+        return None
+    beside = _beside(part)
+    inner = {key: value for key, value in told.items() if key not in SIDE_FIELDS}
+    return {camel(part.type.removeprefix(f"{KEY}.")): inner, **beside}
+
+
+# The result of a function as the object the wire wants, and back.
+#
+# `{"output": ...}` and `{"error": ...}` mean what they say; any other object is the output itself.
+# source: FunctionResponse in the references of the Gemini API and of Vertex AI
+
+
+def encode_response(part: ToolResult) -> dict[str, Any]:
+    """The field `response`. What the metadata holds of it goes back as it came."""
+    own = (part.metadata or {}).get(KEY, {}).get("response")
+    if isinstance(own, dict):
+        return own
+    return _plain(result_text(part), part.is_error)
+
+
+def read_response(response: dict[str, Any]) -> tuple[str, bool, Metadata | None]:
+    """Content, whether it is an error, and metadata where the content alone would not say it again."""
+    failed = set(response) == {"error"}
+    inner: Any = response["error"] if failed else response
+    if set(response) == {"output"}:
+        inner = response["output"]
+    content = inner if isinstance(inner, str) else msgspec.json.encode(inner).decode()
+    exact = _plain(content, failed) == response
+    return content, failed, None if exact else {KEY: {"response": response}}
+
+
+def _plain(content: str, failed: bool) -> dict[str, Any]:
+    if failed:
+        return {"error": content}
+    value: Any = content
+    if content.lstrip()[:1] in ("{", "["):
+        try:
+            value = msgspec.json.decode(content)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            value = content
+    if isinstance(value, dict) and not value.keys() & {"output", "error"}:
+        return value
+    return {"output": value}
+
+
+_ROLES: Final = {
+    Role.SYSTEM.value: "system",
+    "developer": "system",
+    Role.USER.value: "user",
+    Role.TOOL.value: "user",
+    Role.ASSISTANT.value: "model",
+}
+_SKIP_SIGNATURE: Final = "skip_thought_signature_validator"
+"""Stands for a signature that was lost. source: "Thought signatures" in Google's documents"""
+
+_OPENING: Final = "(The conversation begins with the assistant.)"
+_NO_RESULT: Final = "The tool was not run."
+
+
+class Conversation:
+    """Gathers contents turn by turn.
+
+    system:   the parts of the system instruction
+    contents: the turns, as the body has them
+    """
+
+    def __init__(self, *, provider: str, vertex: bool, rules: GeminiRules, warnings: list[Warning]) -> None:
+        self.system: list[dict[str, Any]] = []
+        self.contents: list[dict[str, Any]] = []
+        self._provider = provider
+        self._rules = rules
+        self._warnings = warnings
+        self._writer = PartWriter(provider=provider, vertex=vertex, rules=rules, warnings=warnings)
+        self._open_calls: list[ToolCall] = []
+        self._open_ids: set[str] = set()
+        self._answered: dict[str, Any] | None = None  # the latest turn of results
+        self._results: dict[str, ToolResult] = {}
+        self._to_come: dict[str, int] = {}
+
+    def read(self, messages: Iterable[Message]) -> None:
+        """Takes in a whole conversation.
+
+        raises: InvalidRequest for unknown roles and empty conversations, Unsupported for media
+        """
+        messages = list(messages)
+        for message in messages:
+            for result in message.tool_results:
+                if not result.provider_executed:
+                    self._to_come[result.tool_call_id] = self._to_come.get(result.tool_call_id, 0) + 1
+        for message in messages:
+            role = _ROLES.get(message.role)
+            if role is None:
+                raise InvalidRequest(
+                    f"no role {message.role!r} is known. Use system, user, assistant or tool."
+                )
+            vendors = MessageVendors(message)
+            for part in message.parts:
+                if isinstance(part, Reasoning) and is_foreign(part, vendors, KEY, self._provider):
+                    self._warn(FOREIGN_REASONING)
+                else:
+                    self._part(role, part)
+        self._settle()
+        if self.contents and self.contents[0]["role"] == "model":
+            self._warn("the conversation begins with the assistant: a turn of the user was put before it")
+            self.contents.insert(0, {"role": "user", "parts": [{"text": _OPENING}]})
+        if not self._rules.system:
+            self._move_system()
+        if not self.contents:
+            raise InvalidRequest("the conversation is empty: the API wants at least one turn with content")
+
+    def _part(self, role: str, part: Part) -> None:
+        if role == "system":
+            self._system(part)
+        elif isinstance(part, ToolResult) and not part.provider_executed:
+            self._result(part)
+        elif role == "model" or (isinstance(part, (ToolCall, ToolResult)) and part.provider_executed):
+            self._model_part(part)
+        else:
+            written = self._writer.user_part(part)
+            if written is not None:
+                self._settle()
+                self._turn("user").append(written)
+
+    def _system(self, part: Part) -> None:
+        if not isinstance(part, Text):
+            self._warn(f"a {part_kind(part)} part in a system message was left out: the API takes text there")
+            return
+        if self.contents:
+            self._warn(
+                "a system message inside the conversation was moved to the top: the API has no other place"
+            )
+        if part.text.strip():
+            self.system.append({"text": part.text})
+
+    def _model_part(self, part: Part) -> None:
+        written = self._writer.model_part(part)
+        if written is None:
+            return
+        if self._results or (not isinstance(part, ToolCall) and not self._waits()):
+            self._settle()
+        content = self._turn("model")
+        if isinstance(part, ToolCall) and not part.provider_executed:
+            follows = bool(content) and "functionCall" in content[-1]
+            if self._rules.signs_calls and not follows:
+                written.setdefault("thoughtSignature", _SKIP_SIGNATURE)
+            self._open_calls.append(part)
+            self._open_ids.add(part.id)
+        content.append(written)
+
+    # calls and their results
+
+    def _waits(self) -> bool:
+        """Whether the result of an open call is still to come."""
+        return any(self._to_come.get(call.id) for call in self._open_calls)
+
+    def _result(self, part: ToolResult) -> None:
+        self._to_come[part.tool_call_id] -= 1
+        if part.tool_call_id in self._open_ids:
+            self._results[part.tool_call_id] = part
+            return
+        self._settle()
+        self._warn(f"the result of {part.tool_call_id!r}, which nobody called, was sent as text")
+        text = f"Result of the tool {part.name or part.tool_call_id}: {result_text(part)}"
+        self._turn("user").extend([{"text": text}, *self._files(part.parts)])
+
+    def _settle(self) -> None:
+        """Writes the results of the open calls, in call order, and closes the calls that have none."""
+        calls, self._open_calls, self._open_ids = self._open_calls, [], set()
+        results, self._results = self._results, {}
+        if not calls:
+            return
+        responses: list[dict[str, Any]] = []
+        files: list[dict[str, Any]] = []
+        for call in calls:
+            result = results.get(call.id)
+            if result is None:
+                self._warn(f"the call {call.id!r} has no result; it was closed with an error")
+                result = ToolResult(call.id, _NO_RESULT, is_error=True)
+            response: dict[str, Any] = {"name": result.name or call.name, "response": encode_response(result)}
+            media = self._files(result.parts)
+            inside = [part for part in media if self._rules.result_media and "inlineData" in part]
+            beside = [part for part in media if not (self._rules.result_media and "inlineData" in part)]
+            if inside:
+                response["parts"] = inside
+            if beside:
+                files.extend([{"text": f"This belongs to the result of {call.name}:"}, *beside])
+            responses.append({"functionResponse": {**self._writer.id_of(call.id), **response}})
+        self._answered = {"role": "user", "parts": responses}
+        self.contents.append(self._answered)
+        if files:
+            self.contents.append({"role": "user", "parts": files})
+
+    def _files(self, parts: Iterable[Image | Document | Audio]) -> list[dict[str, Any]]:
+        return [self._writer.media(part) for part in parts]
+
+    def _turn(self, role: str) -> list[dict[str, Any]]:
+        last = self.contents[-1] if self.contents else None
+        if last is None or last["role"] != role or last is self._answered:
+            last = {"role": role, "parts": []}
+            self.contents.append(last)
+        parts: list[dict[str, Any]] = last["parts"]
+        return parts
+
+    def _move_system(self) -> None:
+        """Models without a place for instructions read them at the begin of the first turn."""
+        if self.system:
+            text = "\n\n".join(part["text"] for part in self.system)
+            if not self.contents:
+                self.contents.append({"role": "user", "parts": []})
+            self.contents[0]["parts"].insert(0, {"text": f"{text}\n\n"})
+            self.system = []
+
+    def _warn(self, message: str) -> None:
+        warning = OtherWarning(message)
+        if warning not in self._warnings:
+            self._warnings.append(warning)

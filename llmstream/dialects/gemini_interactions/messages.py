@@ -1,0 +1,262 @@
+"""Messages of ours as the steps and the system instruction of an interaction.
+
+A user's turn is one step of contents; what the model did is a step for each thought, output, call
+and result. Results of functions are steps of their own.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from typing import Any, Final
+
+from llmstream.chats.content import (
+    Audio,
+    Custom,
+    Document,
+    File,
+    Image,
+    Part,
+    Reasoning,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+    part_kind,
+)
+from llmstream.chats.message import Message
+from llmstream.chats.role import Role
+from llmstream.dialects.gemini_interactions.wire import CONTENT, KEY
+from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
+from llmstream.dialects.history_parts import result_text
+from llmstream.dialects.json_text import object_text
+from llmstream.dialects.media import Media, media_of, sampling_of
+from llmstream.errors import InvalidRequest, Unsupported
+from llmstream.events import OtherWarning, Warning
+
+__all__ = ["Conversation"]
+
+
+_ROLES: Final = {
+    Role.SYSTEM.value: "system",
+    "developer": "system",
+    Role.USER.value: "user_input",
+    Role.TOOL.value: "user_input",
+    Role.ASSISTANT.value: "model_output",
+}
+_OF_THE_OTHER_WIRE: Final = frozenset(
+    {
+        "thought_signature",
+        "part_metadata",
+        "speech_metadata",
+        "video_metadata",
+        "audio_metadata",
+        "document_metadata",
+        "spreadsheet_metadata",
+        "media_resolution",
+        "media_processing",
+        "audio_transcription",
+        "display_name",
+        "tool_type",
+        "response",
+    }
+)
+"""Metadata of conversations that were begun through generateContent."""
+
+_NO_RESULT: Final = "The tool was not run."
+
+
+class Conversation:
+    """Gathers steps.
+
+    system: texts of the system instruction
+    steps:  the input, as the body has it
+    """
+
+    def __init__(self, *, provider: str, fetches_urls: bool, warnings: list[Warning]) -> None:
+        self.system: list[str] = []
+        self.steps: list[dict[str, Any]] = []
+        self._provider = provider
+        self._fetches_urls = fetches_urls
+        self._warnings = warnings
+        self._open_calls: dict[str, ToolCall] = {}
+        self._to_come: set[str] = set()
+        self._known: dict[str, str] = {}
+
+    def read(self, messages: Iterable[Message]) -> None:
+        """Takes in a whole conversation.
+
+        raises: InvalidRequest for unknown roles and empty conversations, Unsupported for media
+        """
+        messages = list(messages)
+        self._to_come = {result.tool_call_id for message in messages for result in message.tool_results}
+        for message in messages:
+            role = _ROLES.get(message.role)
+            if role is None:
+                raise InvalidRequest(
+                    f"no role {message.role!r} is known. Use system, user, assistant or tool."
+                )
+            if role == "user_input" and self.steps and self.steps[-1]["type"] == "user_input":
+                self._begin(role)
+            vendors = MessageVendors(message)
+            for part in message.parts:
+                if isinstance(part, Reasoning) and is_foreign(part, vendors, KEY, self._provider):
+                    self._warn(FOREIGN_REASONING)
+                else:
+                    self._part(role, part)
+        self._close_calls()
+        self.steps = [step for step in self.steps if step.get("content") != []]
+        if not self.steps:
+            raise InvalidRequest("the conversation is empty: the API wants at least one turn with content")
+
+    def _part(self, role: str, part: Part) -> None:
+        if role == "system":
+            self._system(part)
+        elif isinstance(part, ToolResult) and not part.provider_executed:
+            self._result(part)
+        elif isinstance(part, (Reasoning, ToolCall, ToolResult)):
+            step = self._step(role, part)
+            if step is not None:
+                self.steps.append(step)
+        elif isinstance(part, Custom) and part.type.startswith(f"{KEY}.") and not _is_content(part):
+            self.steps.append({"type": part.type.removeprefix(f"{KEY}."), **_told(part)})
+        else:
+            content = self._content(part)
+            if content is not None:
+                if role == "user_input":
+                    self._close_calls()
+                if not self.steps or self.steps[-1]["type"] != role:
+                    self._begin(role)
+                self.steps[-1]["content"].append(content)
+
+    def _begin(self, role: str) -> None:
+        self.steps.append({"type": role, "content": []})
+
+    def _system(self, part: Part) -> None:
+        if not isinstance(part, Text):
+            self._warn(f"a {part_kind(part)} part in a system message was left out: the API takes text there")
+            return
+        if self.steps:
+            self._warn(
+                "a system message inside the conversation was moved to the top: the API has no other place"
+            )
+        if part.text.strip():
+            self.system.append(part.text)
+
+    def _content(self, part: Part) -> dict[str, Any] | None:
+        match part:
+            case Text(text=text):
+                return {"type": "text", "text": text} if text else None
+            case Image() | Audio() | Document() | File():
+                return self._media(part)
+            case Custom(type=kind) if _is_content(part):
+                return {"type": kind.removeprefix(CONTENT), **_told(part)}
+            case Source():
+                return None
+        self._warn(f"a part of kind {part_kind(part)!r} was left out: the API has no form for it")
+        return None
+
+    def _media(self, part: Image | Audio | Document | File) -> dict[str, Any]:
+        media = media_of(part, fetches_urls=self._fetches_urls, provider=self._provider)
+        out: dict[str, Any] = {"type": _content_type(media, part)}
+        if media.url is not None:
+            out["uri"] = media.url
+        else:
+            out["data"] = base64.b64encode(media.data or b"").decode()
+        if media.media_type:
+            out["mime_type"] = media.media_type
+        told = _told(part)
+        if "data" in out:
+            told.pop("uri", None)  # where the bytes lie too
+        return {**out, **sampling_of(part.media_type), **told}
+
+    def _step(self, role: str, part: Reasoning | ToolCall | ToolResult) -> dict[str, Any] | None:
+        told = _told(part)
+        if isinstance(part, Reasoning):
+            if role != "model_output" or not (part.text or told.get("signature")):
+                return None
+            step: dict[str, Any] = {"type": "thought"}
+            if told.get("signature"):
+                step["signature"] = told["signature"]
+            return {**step, "summary": [{"type": "text", "text": part.text}]} if part.text else step
+        if part.provider_executed:
+            return self._vendor_step(part, told)
+        return self._call(part, told) if isinstance(part, ToolCall) else None
+
+    def _call(self, part: ToolCall, told: dict[str, Any]) -> dict[str, Any]:
+        self._open_calls.setdefault(part.id, part)
+        self._known[part.id] = part.name
+        call: dict[str, Any] = {"type": "function_call", "id": part.id, "name": part.name}
+        call["arguments"] = object_text(part.arguments, key="input")
+        return {**call, "signature": told["signature"]} if told.get("signature") else call
+
+    def _vendor_step(self, part: ToolCall | ToolResult, told: dict[str, Any]) -> dict[str, Any] | None:
+        if "type" not in told:
+            what = part.id if isinstance(part, ToolCall) else part.tool_call_id
+            self._warn(f"what another vendor ran as {what!r} was left out")
+            return None
+        if isinstance(part, ToolCall):
+            return {**told, "id": part.id, "arguments": object_text(part.arguments, key="input")}
+        step = {**told, "call_id": part.tool_call_id, "result": part.result}
+        return {**step, "is_error": True} if part.is_error else step
+
+    # results of functions
+
+    def _result(self, part: ToolResult) -> None:
+        self._to_come.discard(part.tool_call_id)
+        if part.tool_call_id not in self._known:
+            self._warn(f"the result of {part.tool_call_id!r}, which nobody called, was sent all the same")
+        self._open_calls.pop(part.tool_call_id, None)
+        name = part.name or self._known.get(part.tool_call_id, "")
+        step: dict[str, Any] = {"type": "function_result", "call_id": part.tool_call_id}
+        if name:
+            step["name"] = name
+        step["result"] = self._result_content(part)
+        self.steps.append({**step, "is_error": True} if part.is_error else step)
+
+    def _result_content(self, part: ToolResult) -> Any:
+        text = result_text(part)
+        told = _told(part)
+        if "result" in told:
+            return told["result"]
+        if not part.parts:
+            return text
+        content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
+        for piece in part.parts:
+            media = self._media(piece)
+            if media["type"] != "image":
+                raise Unsupported(
+                    "the result of a function may hold text and images only. Send the file as the user's.",
+                    provider=self._provider,
+                )
+            content.append(media)
+        return content
+
+    def _close_calls(self) -> None:
+        """Calls whose result never comes get one that says so, before the user goes on."""
+        for call in [call for call in self._open_calls.values() if call.id not in self._to_come]:
+            self._warn(f"the call {call.id!r} has no result; it was closed with an error")
+            self._result(ToolResult(call.id, _NO_RESULT, is_error=True, name=call.name))
+
+    def _warn(self, message: str) -> None:
+        warning = OtherWarning(message)
+        if warning not in self._warnings:
+            self._warnings.append(warning)
+
+
+def _is_content(part: Part) -> bool:
+    """Whether a custom part is a piece of an output."""
+    return isinstance(part, Custom) and part.type.startswith(CONTENT)
+
+
+def _told(part: Any) -> dict[str, Any]:
+    """What the metadata holds for this wire of the vendor's."""
+    told = (part.metadata or {}).get(KEY, {})
+    return {name: value for name, value in told.items() if name not in _OF_THE_OTHER_WIRE}
+
+
+def _content_type(media: Media, part: Image | Audio | Document | File) -> str:
+    head = media.media_type.partition("/")[0]
+    if head in ("image", "audio", "video"):
+        return head
+    return {Image: "image", Audio: "audio"}.get(type(part), "document")

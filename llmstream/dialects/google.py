@@ -1,0 +1,391 @@
+"""Errors as Google's APIs say them, and refusals of requests in their words.
+
+source: google.rpc.Code and google.rpc.RetryInfo; "Troubleshooting" in the documents of the Gemini API
+"""
+
+from __future__ import annotations
+
+import mimetypes
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.dialects.base import Place
+from llmstream.dialects.errors import error_from_value
+from llmstream.dialects.json_text import without_lone_surrogates
+from llmstream.dialects.model_facts import ModelFacts
+from llmstream.dialects.requests import options_of
+from llmstream.errors import BadRequest, ErrorInfo, ProviderError
+from llmstream.events import Metadata, OtherWarning, Source, UnsupportedSetting, Usage, Warning
+from llmstream.exchange import HttpResponse
+from llmstream.model_rules.efforts import nearest_effort
+from llmstream.model_rules.gemini import GEMINI, GeminiRules
+from llmstream.request import ReasoningOptions, Request
+
+__all__ = [
+    "Responses",
+    "Sources",
+    "asked_for",
+    "document_uri",
+    "drop_ignored",
+    "encode_error",
+    "error_object",
+    "facts_of",
+    "failure",
+    "refusal",
+    "status_of",
+    "thinking_budget",
+    "thinking_level",
+    "with_options",
+    "without_option",
+]
+
+
+_STATUS_WORDS: Final = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    409: "ABORTED",
+    429: "RESOURCE_EXHAUSTED",
+    499: "CANCELLED",
+    500: "INTERNAL",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+_STATUS_OF_WORD: Final = {word: status for status, word in _STATUS_WORDS.items()} | {
+    "FAILED_PRECONDITION": 400,
+    "OUT_OF_RANGE": 400,
+    "ALREADY_EXISTS": 409,
+    "UNKNOWN": 500,
+    "DATA_LOSS": 500,
+}
+_WORD_OF_NUMBER: Final = (
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+)
+"""By the number of google.rpc.Code."""
+
+_STATUS_OF_KIND: Final = {
+    "invalid_request": 400,
+    "parameter_unknown": 400,
+    "authentication": 401,
+    "payment_required": 402,
+    "model_not_found": 404,
+    "rate_limit_exceeded": 429,
+    "quota_exceeded": 429,
+}
+"""Codes of the Interactions API that are no word of google.rpc; source: ai.google.dev api-errors, 2026-11."""
+
+_NOT_AGAIN: Final = frozenset({"UNIMPLEMENTED", "quota_exceeded"})
+"""What stays so however often one asks, though its status may mean otherwise: the quota is a day's."""
+_STATUS_OF_CODE: Final = {
+    "bad-request": 400,
+    "context-too-long": 400,
+    "content-filtered": 400,
+    "invalid-request": 400,
+    "unsupported": 400,
+    "authentication": 401,
+    "missing-key": 403,
+    "permission-denied": 403,
+    "not-found": 404,
+    "rate-limited": 429,
+    "overloaded": 503,
+    "deadline-exceeded": 504,
+}
+
+
+def status_of(info: ErrorInfo) -> int:
+    """The HTTP status that the vendor would give an error."""
+    if info.status is not None and info.status >= 400:
+        return info.status
+    return _STATUS_OF_WORD.get(info.reason or "", _STATUS_OF_CODE.get(info.code, 500))
+
+
+def failure(told: object, *, provider: str) -> ProviderError:
+    """The error that an interaction or a step of it ended in.
+
+    told: `{code, message, details}`; the code is a number of google.rpc or of HTTP, a word, or a
+          URI that ends in one
+    """
+    code = told.get("code") if isinstance(told, dict) else None
+    word = code.rstrip("/").rpartition("/")[2] if isinstance(code, str) else ""
+    if isinstance(told, dict) and isinstance(code, int) and 0 < code < len(_WORD_OF_NUMBER):
+        word = _WORD_OF_NUMBER[code]
+        told = {**told, "code": word}
+    status = _STATUS_OF_WORD.get(word.upper()) or _STATUS_OF_KIND.get(word.lower())
+    error = error_from_value({"error": told}, provider=provider, status=status)
+    if word in _NOT_AGAIN:
+        error.retryable = False
+    return error
+
+
+def error_object(info: ErrorInfo) -> dict[str, Any]:
+    """`{"error": ...}`, the same in a whole answer and inside a stream."""
+    code = status_of(info)
+    word = info.reason if info.reason in _STATUS_OF_WORD else _STATUS_WORDS.get(code)
+    details: list[dict[str, Any]] = []
+    if info.reason is not None and info.reason != word:
+        kind = "type.googleapis.com/google.rpc.ErrorInfo"
+        details.append({"@type": kind, "reason": info.reason, "domain": "googleapis.com"})
+    if info.retry_after_s is not None:
+        kind = "type.googleapis.com/google.rpc.RetryInfo"
+        details.append({"@type": kind, "retryDelay": f"{info.retry_after_s:g}s"})
+    error: dict[str, Any] = {
+        "code": code,
+        "message": info.message,
+        "status": word or ("INVALID_ARGUMENT" if code < 500 else "INTERNAL"),
+    }
+    if details:
+        error["details"] = details
+    return {"error": error}
+
+
+def encode_error(info: ErrorInfo) -> HttpResponse:
+    """The answer that a refused request gets. The wire has no field for a request id."""
+    body = msgspec.json.encode(error_object(info))
+    return HttpResponse(status_of(info), body, {"content-type": "application/json; charset=UTF-8"})
+
+
+def refusal(message: str) -> BadRequest:
+    """The error of a request that the vendor does not take."""
+    return BadRequest(message, provider="google", status=400, reason="INVALID_ARGUMENT")
+
+
+# Settings as a model of Google's takes them: how much to think, and what of sampling has an effect.
+
+_BUDGETS: Final = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24_576}
+
+
+def thinking_budget(reasoning: ReasoningOptions, rules: GeminiRules, warnings: list[Warning]) -> int | None:
+    """Tokens to think with, on a model that takes a budget; 0 switches thinking off."""
+    budget = reasoning.budget_tokens
+    if budget is not None and reasoning.effort is not None:
+        words = "this model takes a budget, which was sent"
+        warnings.append(UnsupportedSetting("reasoning.effort", words))
+    if budget is not None and budget > rules.max_budget:
+        warnings.append(OtherWarning(f"the reasoning budget of {budget} tokens became {rules.max_budget}"))
+        return rules.max_budget
+    if budget is not None:
+        return budget
+    if reasoning.effort is None:
+        return None
+    if reasoning.effort != "none":
+        if reasoning.effort == "xhigh":
+            words = f"the effort xhigh became the largest budget of {rules.max_budget} tokens"
+            warnings.append(OtherWarning(words))
+        return _BUDGETS.get(reasoning.effort, rules.max_budget)
+    if rules.always_thinks:
+        warnings.append(
+            UnsupportedSetting("reasoning.effort", "this model always thinks; it gets 128 tokens")
+        )
+        return 128
+    return 0
+
+
+def thinking_level(reasoning: ReasoningOptions, rules: GeminiRules, warnings: list[Warning]) -> str | None:
+    """How much to think, on a model that takes a level; the nearest it knows."""
+    effort = reasoning.effort
+    if effort is None:
+        return None
+    level = nearest_effort(effort, rules.levels)
+    if effort == "none":
+        words = f"this model always thinks; its level became {level}"
+        warnings.append(UnsupportedSetting("reasoning.effort", words))
+    elif level != effort:
+        warnings.append(OtherWarning(f"the effort {effort} became {level}: this model does not know it"))
+    return level
+
+
+def drop_ignored(sampling: dict[str, Any], rules: GeminiRules, warnings: list[Warning]) -> None:
+    """Sets to None, with a warning, what the model would ignore.
+
+    sampling: temperature, top_p and top_k, each a number or None
+    """
+    for name, value in sampling.items():
+        if value is not None and not rules.sampling:
+            warnings.append(UnsupportedSetting(name, "this model ignores it"))
+            sampling[name] = None
+
+
+def facts_of(model: str) -> ModelFacts:
+    """What is known of a model."""
+    rules = GEMINI.find(model)
+    off = () if rules.always_thinks else ("none",)
+    return ModelFacts(
+        reasoning=rules.thinking != "none",
+        efforts=(*off, *rules.levels) if rules.thinking == "level" else (),
+        context_tokens=rules.context_tokens,
+        max_output_tokens=rules.max_output_tokens,
+    )
+
+
+# Pages and documents that an answer of Google's rests on, each once.
+
+KEY: Final = "google"
+
+_PLACE_BYTES: Final = 160  # a pair, in a set
+_OCTETS: Final = "application/octet-stream"
+
+
+def document_uri(source: Source) -> str:
+    """The path or name that a document came with."""
+    told = (source.provider_metadata or {}).get(KEY, {})
+    named = next((told[key] for key in ("uri", "document_uri") if isinstance(told.get(key), str)), None)
+    return named or source.filename or source.title or source.id
+
+
+class Sources:
+    """Makes sources and forgets none it has made.
+
+    new_id: gives the id of each
+    hold:   is told how many bytes each takes
+    """
+
+    def __init__(self, new_id: Callable[[], str], hold: Callable[[int], None] = lambda size: None) -> None:
+        self._new_id = new_id
+        self._hold = hold
+        self._seen: set[tuple[str, str]] = set()
+
+    def page(self, url: object, title: object = None, metadata: Metadata | None = None) -> Iterator[Source]:
+        """A page, if it is new and has an address."""
+        if _text(url) and self._is_new("url", str(url)):
+            yield Source("url", self._new_id(), _text(url), _text(title), provider_metadata=metadata)
+
+    def document(
+        self, name: object, title: object = None, metadata: Metadata | None = None
+    ) -> Iterator[Source]:
+        """A document by its path or name; a web address makes it a page."""
+        path = _text(name)
+        if path is None:
+            return
+        if path.startswith(("http://", "https://")):
+            yield from self.page(path, title, metadata)
+            return
+        filename = path.rstrip("/").rpartition("/")[2] or path
+        if self._is_new("document", f"{path}\n{_text(title) or ''}"):
+            media_type = mimetypes.guess_type(filename)[0] or _OCTETS
+            if metadata is None and path != filename:
+                metadata = {KEY: {"uri": path}}
+            yield Source("document", self._new_id(), None, _text(title), media_type, filename, metadata)
+
+    def _is_new(self, kind: str, key: str) -> bool:
+        if (kind, key) in self._seen:
+            return False
+        self._seen.add((kind, key))
+        self._hold(sys.getsizeof(key) + _PLACE_BYTES)
+        return True
+
+
+def _text(value: Any) -> str | None:
+    return without_lone_surrogates(value) if isinstance(value, str) and value else None
+
+
+# Long answers of Google's models, which come in several responses: what both of its APIs share.
+#
+# Gemini 4 writes at most 65,536 tokens a response. An answer that is longer ends in the middle, with a
+# token; the next request sends the token and gets what follows.
+# source: google-genai 3.4.0, `_extra_utils.StreamContinuation` and `_interactions_continuation`
+
+OPTION: Final = "automatic_continuation"
+"""The provider option that switches it off; google-genai's name. It never goes to the vendor."""
+
+
+class Responses:
+    """The responses that one answer is made of: counted, added up, and where the next one begins.
+
+    last:   the latest place that the vendor gave
+    spoken: content came after it, so that a response from there would repeat some
+    count:  of the responses that continue the first
+    """
+
+    def __init__(self) -> None:
+        self.last: Place | None = None
+        self.spoken = False
+        self.count = 0
+        self._asked: Place | None = None
+        self._usages: list[Usage] = []
+
+    @property
+    def next(self) -> Place | None:
+        """What asks for exactly what follows the content so far."""
+        return None if self.spoken else self.last
+
+    def place(self, token: Any, response_id: str | None = None) -> None:
+        """The vendor gave a token; anything but a text says nothing."""
+        if isinstance(token, str) and token:
+            self.last = Place(token, response_id)
+            self.spoken = False
+
+    def forget(self) -> None:
+        """The vendor ended the answer for another reason than its length."""
+        self.last = None
+
+    def go_on(self, usage: Usage) -> None:
+        """A response is over, and another follows. One that is asked for again is counted once.
+
+        usage: of the response that is over
+        """
+        if self.last != self._asked:
+            self._asked = self.last
+            self.count += 1
+        if usage != Usage():
+            self._usages.append(usage)
+
+    def usage(self, current: Usage) -> Usage:
+        """The sum, with the response that is read now. Google bills each with the whole prompt.
+
+        `raw` is a list of the vendor's objects then, one for each request.
+        """
+        if not self._usages:
+            return current
+        parts = [*self._usages, current] if current != Usage() else self._usages
+        total = sum(parts[1:], parts[0])
+        return msgspec.structs.replace(total, raw=[part.raw for part in parts])
+
+    def metadata(self) -> dict[str, Any]:
+        """What the finish says of all this: nothing for an answer of one response."""
+        told: dict[str, Any] = {"continuations": self.count} if self.count else {}
+        return told | ({"continuation_token": self.last.token} if self.last is not None else {})
+
+
+def asked_for(request: Request, key: str, provider: str) -> bool:
+    """Whether answers are to be continued; yes, unless the option says no."""
+    return options_of(request, key, provider).get(OPTION) is not False
+
+
+def without_option(request: Request, key: str, provider: str) -> Request:
+    """The same request without the option, which is for us and not for the vendor."""
+    given = request.provider_options
+    if not any(OPTION in given.get(name, {}) for name in (key, provider)):
+        return request
+    cleaned = {
+        name: {k: v for k, v in options.items() if k != OPTION} if name in (key, provider) else options
+        for name, options in given.items()
+    }
+    return msgspec.structs.replace(request, provider_options=cleaned)
+
+
+def with_options(request: Request, provider: str, options: dict[str, Any]) -> Request:
+    """The same request with options that win over the caller's."""
+    given = request.provider_options
+    merged = {**given, provider: {**given.get(provider, {}), **options}}
+    return msgspec.structs.replace(request, provider_options=merged)

@@ -1,0 +1,121 @@
+"""What a tool gave, as text; that it failed, too, on wires that have no field for that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.chats.content import (
+    Audio,
+    Custom,
+    Document,
+    File,
+    Image,
+    Reasoning,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+    part_kind,
+)
+from llmstream.chats.message import Message
+from llmstream.chats.role import Role
+from llmstream.events import OtherWarning, Warning
+
+__all__ = [
+    "MOST_MARKS",
+    "failure_text",
+    "keep_last_marks",
+    "result_text",
+    "told_result",
+    "too_many_marks",
+    "without_custom_parts",
+]
+
+
+_SAYS_SO: Final = re.compile(
+    r"(?:\b|_)(?:\w*error|\w*exception|fail(?:ed|s|ure)?|no result|not run|denied|refused|rejected|cancell?ed"
+    r"|timed out|ended while|invalid)\b",
+    re.IGNORECASE,
+)
+_BEGINNING: Final = 100
+
+
+def result_text(part: ToolResult) -> str:
+    """The text of a result, or the JSON of its value where it has no text."""
+    if part.content or part.result is None:
+        return part.content
+    return msgspec.json.encode(part.result).decode()
+
+
+def told_result(part: ToolResult) -> str:
+    """The same, and a failure says so in it."""
+    text = result_text(part)
+    return failure_text(text) if part.is_error else text
+
+
+def failure_text(content: str) -> str:
+    """The words of a failure, which say at once that it is one."""
+    if not content:
+        return "Error"
+    return content if _SAYS_SO.search(content[:_BEGINNING]) else f"Error: {content}"
+
+
+# Parts that no wire has a word for: those of kinds that an application has added, and `Custom`.
+
+_CONTENT = (Text, Reasoning, Image, Audio, Document, File, ToolCall, ToolResult, Source)
+_OF_ANSWERS = (*_CONTENT, Custom)
+"""A `Custom` of an answer may be the vendor's own, so its dialect decides about that."""
+
+
+def without_custom_parts(messages: Iterable[Message], warn: Callable[[str], object]) -> list[Message]:
+    """The messages as a wire can say them. One that has nothing else to say is left out.
+
+    warn: is told of each part that is left out
+    """
+    kept = []
+    for message in messages:
+        known = _OF_ANSWERS if message.role == Role.ASSISTANT else _CONTENT
+        parts = tuple([part for part in message.parts if isinstance(part, known)])
+        if len(parts) == len(message.parts):
+            kept.append(message)
+            continue
+        for part in message.parts:
+            if not isinstance(part, known):
+                warn(_left_out(part))
+        if parts:
+            kept.append(msgspec.structs.replace(message, parts=parts))
+    return kept
+
+
+def _left_out(part: object) -> str:
+    named = f"type {part.type!r}" if isinstance(part, Custom) else f"kind {part_kind(part)!r}"
+    return f"a part of {named} was left out: the API has no word for it"
+
+
+# Marks of the prompt cache, of which vendors take four in a request and refuse a fifth.
+#
+# source: "Prompt caching" in the documents of Anthropic, Amazon Bedrock and Alibaba Cloud
+
+MOST_MARKS: Final = 4
+
+
+def keep_last_marks(blocks: Iterable[Any], warnings: list[Warning], name: str = "cache_control") -> None:
+    """Takes the mark off all but the last four blocks that have one: these hold the longest prompts.
+
+    blocks: in the order of the prompt, those within results of tools as well
+    """
+    marked = [block for block in blocks if isinstance(block, dict) and name in block]
+    for block in marked[:-MOST_MARKS]:
+        del block[name]
+    if len(marked) > MOST_MARKS:
+        warnings.append(too_many_marks(len(marked)))
+
+
+def too_many_marks(count: int) -> Warning:
+    """What is said of marks that were left out."""
+    words = f"only the last {MOST_MARKS} of {count} cache marks were sent: the API takes no more"
+    return OtherWarning(words)

@@ -1,0 +1,324 @@
+"""Events of a kept answer, by their numbers: what is said again, what is missing, what is not wanted."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import deque
+from typing import Any, Final, Literal
+from urllib.parse import parse_qsl, quote
+
+import msgspec
+
+from llmstream.dialects.base import Position, StreamLimits
+from llmstream.dialects.openai_responses.decoder import OpenAIResponsesDecoder
+from llmstream.dialects.openai_responses.wire import KEY, OpenItem, WireEvent, extras_of
+from llmstream.dialects.requests import options_of
+from llmstream.errors import DecodeError, InvalidRequest, LLMStreamError, ProtocolError
+from llmstream.events import (
+    Event,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseMetadata,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolInputDelta,
+)
+from llmstream.exchange import HttpRequest
+from llmstream.framing.sse import SSEDecoder
+from llmstream.request import Request
+
+__all__ = [
+    "FollowingResponsesDecoder",
+    "KeptRequest",
+    "cancel_request",
+    "is_kept",
+    "is_made",
+    "kept",
+    "read_kept_request",
+    "resume_request",
+    "whole_request",
+]
+
+
+_SLOT_BYTES: Final = 8
+
+
+class _NumberedEvent(WireEvent, gc=False):
+    """An event with its place in the answer, from 0."""
+
+    sequence_number: Any = None
+
+
+_numbered: Final = msgspec.json.Decoder(_NumberedEvent)
+
+
+class FollowingResponsesDecoder(OpenAIResponsesDecoder):
+    """A decoder that goes on over several bodies of one answer; see `dialects.base.FollowingDecoder`.
+
+    Numbers are trusted here only, where they are promised: servers of the API that keep no answers
+    count as they like, or not at all.
+    """
+
+    def __init__(
+        self,
+        *,
+        provider: str,
+        include_raw: bool = False,
+        limits: StreamLimits = StreamLimits(),
+        after: Position | None = None,
+    ) -> None:
+        super().__init__(provider=provider, include_raw=include_raw, limits=limits)
+        self._decode = _numbered.decode
+        self._type = _NumberedEvent
+        self.gap: LLMStreamError | None = None
+        self._last = -1
+        self._told = -1 if after is None else after.sequence_number
+        self._names: ResponseMetadata | None = None
+        self._refused = False
+        self._counted = False
+        self._catching_up = False
+        self._given: dict[str, list[str]] = {}
+        self._waiting: deque[bytes] = deque()
+
+    @property
+    def position(self) -> Position | None:
+        """How far the answer is read; None without a name, or where the vendor says it is not kept."""
+        if self._response_id is None or self._refused:
+            return None
+        return Position(self._response_id, self._last)
+
+    @property
+    def held(self) -> bool:
+        """Whether `feed(b"")` has more to give."""
+        return bool(self._waiting) and not self.done
+
+    def reconnect(self) -> None:
+        """Another body follows; what was half read of the last one is dropped."""
+        self._framing = SSEDecoder(max_bytes=self.limits.max_event_bytes)
+        self._waiting.clear()
+        self.gap = None
+
+    def catch_up(self, body: bytes) -> None:
+        """The whole response has come: its items end now, each with what was not given of it."""
+        try:
+            response = msgspec.json.decode(body)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            response = None
+        if not isinstance(response, dict):
+            self.fail(DecodeError("the answer that was kept could not be read", provider=self.provider))
+            return
+        self._catching_up = True
+        output = response.get("output")
+        for place, item in enumerate(output if isinstance(output, list) else ()):
+            self._wait_for({"type": "response.output_item.done", "output_index": place, "item": item})
+        self._wait_for({"type": f"response.{response.get('status')}", "response": response})
+
+    def end_message(self, item: OpenItem, wire: dict[str, Any]) -> None:
+        """The item is whole; of one that was cut off, the text goes on where it was."""
+        content = [part for part in wire.get("content") or () if isinstance(part, dict)]
+        if self._catching_up and item.block is not None:
+            whole = "".join(str(part.get("text") or part.get("refusal") or "") for part in content)
+            self.text(item, self._missing(item.block, whole), ("content", 0))
+            item.told |= {("content", place) for place in range(len(content))}
+            for annotation in (note for part in content for note in part.get("annotations") or ()):
+                if isinstance(annotation, dict) and annotation not in item.annotations:
+                    self.cite(item, annotation)
+        super().end_message(item, wire)
+
+    def end_reasoning(self, item: OpenItem, wire: dict[str, Any]) -> None:
+        """The item is whole; of one that was cut off, the summary goes on where it was."""
+        if self._catching_up and item.block is not None and item.slot is not None:
+            kind, place = item.slot
+            pieces = [str(p.get("text") or "") for p in wire.get(kind) or () if isinstance(p, dict)]
+            whole = "".join(pieces) if kind == "content" else "".join(pieces[place : place + 1])
+            self.reasoning(item, item.slot, self._missing(item.block, whole))
+        super().end_reasoning(item, wire)
+
+    def _missing(self, block: str, whole: str) -> str:
+        """What was not given yet of the text of a block that is open."""
+        given = "".join(self._given.get(block, ()))
+        return whole[len(given) :] if whole.startswith(given) else ""
+
+    def _note(self) -> None:
+        """Keeps what was said of open blocks, for the time when the rest comes in one piece."""
+        for event in self.out:
+            if isinstance(event, TextDelta | ReasoningDelta):
+                self._given.setdefault(event.id, []).append(event.delta)
+                self.hold(sys.getsizeof(event.delta) + _SLOT_BYTES)
+            elif isinstance(event, TextEnd | ReasoningEnd):
+                given = self._given.pop(event.id, ())
+                self.let_go(sum(sys.getsizeof(delta) + _SLOT_BYTES for delta in given))
+
+    def _wait_for(self, wire: dict[str, Any]) -> None:
+        self._waiting.append(msgspec.json.encode(wire))
+
+    def on(self, wire: WireEvent) -> None:
+        """Reads an event in its turn: once, and none after one that is missing."""
+        self._counted = True
+        number = getattr(wire, "sequence_number", None)
+        if not isinstance(number, int) or isinstance(number, bool) or wire.type == "error":
+            super().on(wire)  # an error ends the answer, whatever its number
+            return
+        if number <= self._last:
+            self.out.clear()
+            return
+        if number > self._last + 1 and (self._last >= 0 or self._response_id is not None):
+            self._miss(number)
+            return
+        if self._last == self._told and self._told >= 0:
+            self.out[:0] = self._begun()
+        if wire.response is not None and wire.response.get("background") is False:
+            self._refused = True
+        super().on(wire)
+        self._note()
+        self._last = number
+        if number <= self._told and not self.done:
+            self._names = next((e for e in self.out if isinstance(e, ResponseMetadata)), self._names)
+            self.out.clear()
+
+    def end(self) -> None:
+        """The body is over."""
+        while self.held and not self.done and self.gap is None:
+            self._read_next()
+        if self.gap is not None and not self.done:
+            self.fail(self.gap)
+
+    def _read(self, payloads: list[bytes]) -> None:
+        """As many payloads as it takes for one to say something; the others wait in a body that is whole."""
+        self._waiting.extend(payloads)
+        broken = self._framing.error is not None
+        while self.held and self.gap is None and (broken or not self.out):
+            self._read_next()
+
+    def _read_next(self) -> None:
+        """One payload; what cannot be read has taken its place in the answer all the same."""
+        before, defects = self._last, self._defects
+        self._counted = False
+        super()._read([self._waiting.popleft()])
+        if not self._counted and self._defects > defects:
+            self._last = before + 1
+
+    def _miss(self, number: int) -> None:
+        self.out.clear()
+        self._waiting.clear()
+        self.gap = ProtocolError(
+            f"events {self._last + 1} to {number - 1} of the answer are missing",
+            provider=self.provider,
+            reason="sequence-gap",
+            retryable=True,
+        )
+
+    def _begun(self) -> list[Event]:
+        """What was under way when the reader left: names, blocks that go on, and inputs from their beginning.
+
+        An input is of use as a whole only, so what had come of it is said once more.
+        """
+        events: list[Event] = [] if self._names is None else [self._names]
+        self._names = None
+        for item in self.items.values():
+            if item.call_id is not None and not item.ended:
+                events.append(self.input_start(item, item.call_id))
+                if item.parts:
+                    events.append(ToolInputDelta("".join(item.parts), item.call_id))
+            elif item.block is not None and item.kind == "reasoning":
+                events.append(ReasoningStart(item.block, {KEY: self.origin(item)}))
+            elif item.block is not None:
+                said = {**self.origin(item), **extras_of(item.wire)}
+                events.append(TextStart(item.block, {KEY: said}))
+        return events
+
+
+# Answers that OpenAI makes in the background and keeps for a while: asked for, read on, ended.
+#
+# source: "Background mode" in OpenAI's documents: `background` wants `store`; an event has a
+# `sequence_number`, and `starting_after` gives those behind it
+
+_ID: Final = re.compile(r"[^/?#]+")
+
+
+class _Response(msgspec.Struct):
+    status: str | None = None
+
+
+class KeptRequest(msgspec.Struct, frozen=True):
+    """What a client wants of an answer that is kept."""
+
+    wish: Literal["stream", "whole", "cancel"]
+    position: Position
+
+
+def kept(request: Request, *, provider: str) -> Request:
+    """The request with the fields that make the vendor keep its answer.
+
+    raises: InvalidRequest where the request wants nothing stored
+    """
+    said = options_of(request, KEY, provider)
+    for name in ("background", "store"):
+        if said.get(name) is False:
+            raise InvalidRequest(
+                f"resume=True needs the answer to be kept at {provider}, but provider_options say "
+                f"{name}=False. Leave out one of the two."
+            )
+    ours = {**request.provider_options.get(KEY, {}), "background": True, "store": True}
+    return msgspec.structs.replace(request, provider_options={**request.provider_options, KEY: ours})
+
+
+def is_kept(request: Request, *, provider: str) -> bool:
+    """Whether a request asks for an answer in the background."""
+    return options_of(request, KEY, provider).get("background") is True
+
+
+def resume_request(path: str, position: Position) -> HttpRequest:
+    """The request for what comes after a position, as a stream."""
+    after = f"&starting_after={position.sequence_number}" if position.sequence_number >= 0 else ""
+    url = f"{path}/{_segment(position.response_id)}?stream=true{after}"
+    return HttpRequest(url, b"", {"accept": "text/event-stream"}, "GET")
+
+
+def cancel_request(path: str, response_id: str) -> HttpRequest:
+    """The request that ends the making of an answer."""
+    return HttpRequest(f"{path}/{_segment(response_id)}/cancel", b"", {"accept": "application/json"})
+
+
+def whole_request(path: str, response_id: str) -> HttpRequest:
+    """The request for an answer in one piece, as far as it is made."""
+    return HttpRequest(f"{path}/{_segment(response_id)}", b"", {"accept": "application/json"}, "GET")
+
+
+def is_made(body: bytes) -> bool:
+    """Whether a response is over; what is none will not change by waiting either."""
+    try:
+        response = msgspec.json.decode(body, type=_Response)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return True
+    return response.status not in ("queued", "in_progress")
+
+
+def read_kept_request(http: HttpRequest, path: str) -> KeptRequest | None:
+    """The reverse of both; None for any other request."""
+    where, _, query = http.url.partition("?")
+    _, found, rest = where.partition(f"{path}/")
+    response_id, _, action = rest.partition("/")
+    if not found or not _ID.fullmatch(response_id):
+        return None
+    if http.method == "POST" and action == "cancel":
+        return KeptRequest("cancel", Position(response_id))
+    if http.method != "GET" or action:
+        return None
+    fields: dict[str, Any] = dict(parse_qsl(query))
+    after = fields.get("starting_after", "-1")
+    number = int(after) if re.fullmatch(r"-?\d{1,9}", after) else -1
+    return KeptRequest("stream" if fields.get("stream") == "true" else "whole", Position(response_id, number))
+
+
+def _segment(response_id: str) -> str:
+    """An id as one segment of a path; it comes from a vendor or a saved token, and is not trusted.
+
+    raises: InvalidRequest
+    """
+    if response_id in ("", ".", ".."):
+        raise InvalidRequest(f"{response_id!r} is no id of a response")
+    return quote(response_id, safe="-_.~")

@@ -1,0 +1,248 @@
+"""Which output items are tool calls, whose they are, and how their input is laid out as JSON.
+
+Functions stream JSON. A custom tool's input is plain text. All other tools say their input in
+fields of the item; its JSON begins the same while it streams and once it is whole.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import msgspec
+
+__all__ = [
+    "RESULT_ITEMS",
+    "as_text",
+    "call_id_of",
+    "is_call_item",
+    "is_hosted",
+    "is_whole",
+    "layout_of",
+    "may_wrap",
+    "quoted",
+    "tool_name_of",
+    "wrapped_calls",
+]
+
+
+_NAMES: Final = {
+    "web_search_call": "web_search",
+    "file_search_call": "file_search",
+    "code_interpreter_call": "code_interpreter",
+    "image_generation_call": "image_generation",
+    "computer_call": "computer",
+    "local_shell_call": "local_shell",
+    "shell_call": "shell",
+    "apply_patch_call": "apply_patch",
+    "tool_search_call": "tool_search",
+    "program": "programmatic_tool_calling",
+    "x_search_call": "x_search",
+    "code_execution_call": "code_execution",
+    "view_image_call": "view_image",
+    "view_x_video_call": "view_x_video",
+}
+"""Item types whose tool has one name; function, custom and MCP calls bring theirs."""
+
+_NAMED: Final = frozenset({"function_call", "custom_tool_call", "mcp_call", "mcp_approval_request"})
+_XAI_CALLS: Final = frozenset(
+    {"x_search_call", "code_execution_call", "view_image_call", "view_x_video_call"}
+)
+"""Calls of xAI's own tools, beside those that it has in common with OpenAI; their input is `arguments`."""
+
+_HOSTED: Final = _XAI_CALLS | frozenset(
+    {
+        "web_search_call",
+        "file_search_call",
+        "code_interpreter_call",
+        "image_generation_call",
+        "mcp_call",
+        "mcp_approval_request",
+        "program",
+    }
+)
+RESULT_ITEMS: Final = {
+    "shell_call_output": "shell",
+    "tool_search_output": "tool_search",
+    "program_output": "programmatic_tool_calling",
+}
+"""Items that are the result of a call that the vendor ran, and the name of its tool."""
+
+_WHOLE: Final = _XAI_CALLS | frozenset(
+    {"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call"}
+)
+"""Items that hold a call and its result."""
+
+_XAI_NAMES: Final = {
+    "x_keyword_search": "x_search",
+    "x_semantic_search": "x_search",
+    "x_user_search": "x_search",
+    "x_thread_fetch": "x_search",
+    "web_search_with_snippets": "web_search",
+    "browse_page": "web_search",
+}
+"""What xAI calls the parts of a tool, and the tool as it was asked for."""
+_WRAPPERS: Final = frozenset({"parallel", "multi_tool_use.parallel"})
+
+
+def is_call_item(item: dict[str, Any]) -> bool:
+    """Whether an item is a call of a tool."""
+    kind = item.get("type")
+    return isinstance(kind, str) and (kind in _NAMED or kind in _NAMES)
+
+
+def is_hosted(item: dict[str, Any]) -> bool:
+    """Whether the vendor runs the call itself."""
+    kind = item.get("type")
+    if kind == "shell_call":
+        where = item.get("environment")
+        return isinstance(where, dict) and str(where.get("type")).startswith("container")
+    if kind == "tool_search_call":
+        return item.get("execution") != "client"
+    return kind in _HOSTED or _is_of_xai(item)
+
+
+def is_whole(item: dict[str, Any]) -> bool:
+    """Whether the item of a hosted call also holds what the call gave."""
+    return item.get("type") in _WHOLE or _is_of_xai(item)
+
+
+def tool_name_of(item: dict[str, Any]) -> str:
+    """The name of the tool; "" where it is not known yet."""
+    kind, name = str(item.get("type")), item.get("name")
+    if kind in _NAMES:
+        return _NAMES[kind]
+    if not isinstance(name, str):
+        return ""
+    return _XAI_NAMES.get(name, name) if _is_of_xai(item) else name
+
+
+def call_id_of(item: dict[str, Any]) -> str | None:
+    """The id under which the result goes back, or the item's own where the vendor runs the call."""
+    kind = item.get("type")
+    own = kind in _HOSTED and kind != "program"
+    for name in ("id", "call_id") if own or _is_of_xai(item) else ("call_id", "id"):
+        value = item.get(name)
+        if isinstance(value, (str, int)) and value != "":
+            return str(value)
+    return None
+
+
+def _is_of_xai(item: dict[str, Any]) -> bool:
+    """xAI's own tools come as custom calls too; the item's id is made of the call's (seen 2025-12)."""
+    item_id, call_id = item.get("id"), item.get("call_id")
+    return (
+        item.get("type") == "custom_tool_call"
+        and isinstance(item_id, str)
+        and isinstance(call_id, str)
+        and not call_id.startswith("call_")
+        and item_id.endswith(f"_{call_id}")
+    )
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """The input of a call as JSON text, and what frames the fragments that stream.
+
+    text: the whole input, as far as the item says it
+    head: what stands before the first fragment
+    tail: what closes it, where the whole turns out to be another than what streamed
+    """
+
+    text: str
+    head: str = ""
+    tail: str = ""
+
+
+def layout_of(item: dict[str, Any]) -> Layout:
+    """The input as far as the item says it."""
+    match item.get("type"):
+        case "function_call" | "mcp_call" | "mcp_approval_request":
+            return Layout(as_text(item.get("arguments")))
+        case "custom_tool_call":
+            return Layout(as_text(item.get("input")))
+        case "code_interpreter_call":
+            code = item.get("code")
+            return Layout(_json({"code": code if isinstance(code, str) else ""}), '{"code":"', '"}')
+        case "apply_patch_call":
+            return _patch(item.get("operation"))
+        case "shell_call":
+            return Layout(_json({"action": _shell(item.get("action"))}), '{"action":{"commands":[', "]}}")
+        case "web_search_call" if isinstance(item.get("arguments"), str) and item["arguments"]:
+            return Layout(item["arguments"])  # xAI
+        case kind if kind in _XAI_CALLS and isinstance(item.get("arguments"), str):
+            return Layout(item["arguments"])
+        case "web_search_call":
+            return Layout(_json(_without_sources(item.get("action"))))
+        case "tool_search_call":
+            return Layout(_json(item.get("arguments") or {}))
+        case "image_generation_call":
+            return Layout("")
+    names = ("queries", "action", "actions", "pending_safety_checks", "code", "fingerprint")
+    return Layout(_json({name: item[name] for name in names if item.get(name)}))
+
+
+def _patch(operation: object) -> Layout:
+    """Type and path stand before the diff, which streams."""
+    known = operation if isinstance(operation, dict) else {}
+    ordered = {name: known[name] for name in ("type", "path") if name in known}
+    ordered |= {name: value for name, value in known.items() if name not in ("type", "path", "diff")}
+    head = _json({"operation": {**ordered, "diff": ""}})[: -len('"}}')]
+    diff = {"diff": known["diff"]} if "diff" in known else {}
+    return Layout(_json({"operation": {**ordered, **diff}}), head, '"}}')
+
+
+def _shell(action: object) -> dict[str, Any]:
+    """Commands stand first: they stream before the rest is known."""
+    known = action if isinstance(action, dict) else {}
+    return {"commands": known.get("commands") or [], **{k: v for k, v in known.items() if k != "commands"}}
+
+
+def _without_sources(action: object) -> dict[str, Any]:
+    """What was searched for; what was found is the result."""
+    known = action if isinstance(action, dict) else {}
+    return {name: value for name, value in known.items() if name != "sources"}
+
+
+def quoted(text: str) -> str:
+    """Text as it stands inside a JSON string."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def as_text(value: object) -> str:
+    """JSON text as it is; some servers send the JSON value itself."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else _json(value)
+
+
+def wrapped_calls(item: dict[str, Any]) -> list[tuple[str, str]] | None:
+    """Names and inputs of the calls inside a call of `parallel`, which no caller declares.
+
+    Azure's gpt-5.4 now and then sends its own wrapper as a function (vercel/ai #19067, 2026-08).
+    None where the item is anything else.
+    """
+    if not may_wrap(item):
+        return None
+    try:
+        value = msgspec.json.decode(as_text(item.get("arguments")))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    uses = value.get("tool_uses") if isinstance(value, dict) and set(value) == {"tool_uses"} else None
+    if not isinstance(uses, list) or not uses:
+        return None
+    calls = []
+    for use in uses:
+        name = use.get("recipient_name") if isinstance(use, dict) else None
+        if not isinstance(name, str) or not isinstance(use.get("parameters"), dict):
+            return None
+        calls.append((name.removeprefix("functions."), _json(use["parameters"])))
+    return calls
+
+
+def may_wrap(item: dict[str, Any]) -> bool:
+    """Whether an item could turn out to be a wrapper, so that its input has to wait."""
+    return item.get("type") == "function_call" and tool_name_of(item) in _WRAPPERS
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

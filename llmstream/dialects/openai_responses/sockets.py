@@ -1,0 +1,444 @@
+"""The messages over one WebSocket of the Responses API: requests, and what the server remembers.
+
+The server keeps the last response of a socket in memory, also where nothing is stored. A request that goes
+on from it needs to say only what is new. Whether it does is proved here, item by item: everything that the
+request has of the last answer has to be what the server sent. What cannot be proved goes out whole.
+
+source: developers.openai.com/api/docs/guides/websocket-mode, read 2026-11
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.chats.content import Part
+from llmstream.dialects.base import StreamLimits
+from llmstream.dialects.errors import error_from_value
+from llmstream.dialects.openai_responses.content import write_part
+from llmstream.dialects.openai_responses.decoder import OpenAIResponsesDecoder
+from llmstream.dialects.openai_responses.quirks import Quirks
+from llmstream.dialects.openai_responses.request import CONTINUING
+from llmstream.dialects.openai_responses.wire import KEY, TERMINAL, WireEvent, read_usage
+from llmstream.errors import LLMStreamError, Unsupported
+from llmstream.events import Custom, FinishReason, Usage
+from llmstream.exchange import Heard
+
+__all__ = ["KIND", "SocketRequest", "SocketResponsesDecoder", "SocketTalk"]
+
+
+# User input that is sent into an answer under way, and what becomes of it.
+#
+# Input that the server has accepted waits until a successor of the answer begins, which takes all of it.
+# The answer may end early for that, as `incomplete` with the reason `steered`, or in its own time. Where it
+# ends with calls for the client to run, the input waits for their results, and the next request takes it.
+#
+# source: `response.steer` and its events in openai 3.54 (types/responses), read 2026-11
+
+KIND: Final = f"{KEY}.steering"
+"""The `custom` event at whose place in the answer the input takes effect."""
+
+STEERED: Final = "steered"
+"""Why an answer is incomplete that made room for its successor."""
+
+
+class Submission:
+    """One input; see `exchange.Steering`.
+
+    items: of the input, as the wire has them
+    """
+
+    def __init__(self, items: list[dict[str, Any]], message: bytes = b"") -> None:
+        self.items = items
+        self.message = message
+        self.settled = False
+        self.error: LLMStreamError | None = None
+
+
+class Steerings:
+    """The input that one side of a socket has sent. Acknowledgements come in the order of the submissions.
+
+    waiting: the answer has ended with calls to run, whose results the accepted input waits for
+    """
+
+    def __init__(self, provider: str) -> None:
+        self.waiting = False
+        self._provider = provider
+        self._unanswered: deque[Submission] = deque()
+        self._accepted: dict[str, Submission] = {}
+
+    @property
+    def due(self) -> bool:
+        """Whether something more will come of it, though the answer itself is over."""
+        return bool(self._unanswered) or (bool(self._accepted) and not self.waiting)
+
+    @property
+    def items(self) -> list[dict[str, Any]]:
+        """What was accepted and has not taken effect."""
+        return [item for submission in self._accepted.values() for item in submission.items]
+
+    def sent(self, submission: Submission) -> None:
+        """Input is on its way."""
+        self._unanswered.append(submission)
+
+    def hear(self, kind: str, said: object, error: object) -> None:
+        """What the server says of it: `response.steer.accepted`, `.pending` or `.failed`."""
+        found = said.get("id") if isinstance(said, dict) else None
+        number = found if isinstance(found, str) else ""
+        if kind == "response.steer.pending":
+            self.waiting = True
+        elif kind == "response.steer.accepted":
+            submission = self._settled()
+            if submission is not None and number:
+                self._accepted[number] = submission
+        elif kind == "response.steer.failed" and self._accepted.pop(number, None) is None:
+            submission = self._settled()
+            if submission is not None:
+                submission.error = error_from_value({"error": error}, provider=self._provider, status=400)
+
+    def take(self) -> list[dict[str, Any]]:
+        """A successor begins: the items that it takes."""
+        items = self.items
+        self._accepted.clear()
+        self.waiting = False
+        return items
+
+    def _settled(self) -> Submission | None:
+        if not self._unanswered:
+            return None
+        submission = self._unanswered.popleft()
+        submission.settled = True
+        return submission
+
+
+def steering_event(item: dict[str, Any], provider: str) -> Custom:
+    """The event that says where input took effect; it goes back to the API as a message of the user."""
+    return Custom(KIND, {KEY: {"type": "steering", "provider": provider, "item": item}})
+
+
+class SteerMessage(msgspec.Struct, tag="response.steer", tag_field="type"):
+    """The client's message."""
+
+    previous_response_id: str
+    input: list[dict[str, Any]]
+
+
+_NOT_OVER_SOCKETS: Final = ("stream", "background")
+_OF_THE_SOCKET: Final = frozenset({"previous_response_not_found", "websocket_connection_limit_reached"})
+"""Codes of errors after which the same request succeeds over another socket, as a whole."""
+
+
+class _Message(msgspec.Struct):
+    """Of a server's message, what matters to the talk."""
+
+    type: Any = None
+    response: msgspec.Raw = msgspec.Raw()
+    output_index: Any = None
+    item: Any = None
+    steer: Any = None
+    error: Any = None
+
+
+class _Response(msgspec.Struct):
+    id: Any = None
+    status: Any = None
+    output: Any = None
+
+
+class _Remembered(msgspec.Struct, frozen=True):
+    """What the server has in memory: the input of the last request, as length and digest, and the answer."""
+
+    response_id: str
+    model: bytes
+    count: int
+    digest: bytes
+    output: list[Any]
+
+
+_message: Final = msgspec.json.Decoder(_Message)
+_response: Final = msgspec.json.Decoder(_Response)
+_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_items: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class SocketRequest:
+    """A request as its HTTP body says it, field by field and undecoded.
+
+    items: of its input; none where that is a text
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self.fields = _fields.decode(body)
+        self.model = bytes(self.fields.get("model", b""))
+        try:
+            self.items = _items.decode(self.fields.get("input", b"[]"))
+        except msgspec.MsgspecError:
+            self.items = []
+
+
+class SocketTalk:
+    """The talk of one socket, one answer at a time; see `exchange.Talk`."""
+
+    def __init__(self, quirks: Quirks, *, provider: str) -> None:
+        self.at_rest = True
+        self._quirks = quirks
+        self._provider = provider
+        self._last: _Remembered | None = None
+        self._asked: _Remembered | None = None  # the request under way, with its answer as it comes
+        self._response_id: str | None = None
+        self._over = False
+        self._done: list[tuple[int, Any]] = []  # items that are whole, with their places
+        self._steerings = Steerings(provider)
+
+    @property
+    def named(self) -> bool:
+        """Whether the answer under way has a name."""
+        return self._response_id is not None
+
+    def continues(self, request: SocketRequest) -> bool:
+        """Whether a request goes on from the last answer."""
+        return self._new_items(request) is not None
+
+    def ask(self, request: SocketRequest) -> bytes:
+        """The message that asks for an answer: with what is new, where it goes on from the last one."""
+        items, new = request.items, self._new_items(request)
+        last, self._last = self._last, None
+        self._asked = _Remembered("", request.model, len(items), _digest(items), []) if items else None
+        self._response_id, self._over, self.at_rest = None, False, False
+        message: dict[str, Any] = {"type": "response.create"}
+        message |= {name: value for name, value in request.fields.items() if name not in _NOT_OVER_SOCKETS}
+        if new is not None and last is not None:
+            message |= {"previous_response_id": last.response_id, "input": new}
+        else:
+            self._steerings = Steerings(self._provider)  # what waits is in the whole input too
+        return msgspec.json.encode(message)
+
+    def hear(self, message: bytes) -> Heard:
+        """Takes note of a message from the server."""
+        try:
+            said = _message.decode(message)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return "answer"  # the decoder says what is wrong with it
+        kind = said.type
+        if not isinstance(kind, str):
+            return "answer"
+        if kind == "error":
+            code = said.error.get("code") if isinstance(said.error, dict) else None
+            return "moved" if code in _OF_THE_SOCKET else "answer"
+        if kind == "response.output_item.done":
+            place = said.output_index if isinstance(said.output_index, int) else len(self._done)
+            self._done.append((place, said.item))
+        elif kind == "response.created":
+            self._created(said.response)
+        elif kind in TERMINAL:
+            self._ended(kind, said.response)
+        elif kind.startswith("response.steer."):
+            self._steerings.hear(kind, said.steer, said.error)
+            self._rest()
+        return "answer" if kind.startswith("response.") else "beside"
+
+    def steer(self, content: list[Part]) -> Submission:
+        """User input for the answer under way.
+
+        raises: Unsupported, where this server takes none
+        """
+        if not self._quirks.steering:
+            raise Unsupported(
+                f"{self._provider} takes no input while it answers. Leave the stream and ask again.",
+                provider=self._provider,
+            )
+        parts = [write_part(part, self._quirks, provider=self._provider) for part in content]
+        items = [{"type": "message", "role": "user", "content": parts}]
+        submission = Submission(items, msgspec.json.encode(SteerMessage(self._response_id or "", items)))
+        self._steerings.sent(submission)
+        return submission
+
+    def _created(self, raw: msgspec.Raw) -> None:
+        response = _read(raw)
+        self._response_id = response.id if isinstance(response.id, str) else None
+        items = self._steerings.take() if self._over or self._steerings.waiting else []
+        if self._over and self._asked is not None:
+            self._asked.output.extend(items)
+        self._over, self._done = False, []
+
+    def _ended(self, kind: str, raw: msgspec.Raw) -> None:
+        response = _read(raw)
+        self._over = True
+        output = _output(response.output, self._done)
+        if output is None:
+            self._asked = None
+        elif self._asked is not None:
+            self._asked.output.extend(output)
+            if kind == "response.completed" and isinstance(response.id, str):
+                # A response that is not complete cannot be gone on from.
+                self._last = msgspec.structs.replace(self._asked, response_id=response.id)
+        self._rest()
+
+    def _rest(self) -> None:
+        self.at_rest = self._over and not self._steerings.due
+
+    def _new_items(self, request: SocketRequest) -> list[msgspec.Raw] | None:
+        """The items that the server does not have; None where it is not proved that it has the others."""
+        last, items = self._last, request.items
+        if last is None or last.model != request.model:
+            return None
+        if any(name in request.fields for name in CONTINUING):
+            return None
+        said = last.output + self._steerings.items  # which the server puts before the new items itself
+        end = last.count + len(said)
+        if len(items) <= end:
+            return None
+        theirs = zip(items[last.count : end], said, strict=True)
+        if not all(_is_within(msgspec.json.decode(ours), item) for ours, item in theirs):
+            return None
+        # Last, as it is the one step that reads the whole conversation, and a pool asks many talks.
+        return items[end:] if _digest(items[: last.count]) == last.digest else None
+
+
+def _read(raw: msgspec.Raw) -> _Response:
+    try:
+        return _response.decode(raw)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return _Response()
+
+
+def _output(said: object, done: list[tuple[int, Any]]) -> list[Any] | None:
+    """The items of an answer; None where it is not clear which they are.
+
+    Those that were streamed are what a conversation is made of: the last event may encrypt reasoning anew,
+    or, of ChatGPT's backend, have no output at all.
+    """
+    output = said if isinstance(said, list) else []
+    if len(output) in (0, len(done)):
+        return [item for _, item in sorted(done, key=lambda each: each[0])]
+    return None if done else output
+
+
+def _digest(items: list[msgspec.Raw]) -> bytes:
+    """Of items as they are sent: one side writes them all, so equal items are equal bytes."""
+    digest = hashlib.blake2b(digest_size=32)
+    for item in items:
+        digest.update(item)
+        digest.update(b"\n")  # JSON that we write has none
+    return digest.digest()
+
+
+def _is_within(ours: Any, theirs: Any) -> bool:
+    """Whether all that we would send of an item is what the server sent; it may have sent more."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        return all(name in theirs and _is_within(value, theirs[name]) for name, value in ours.items())
+    if isinstance(ours, list) and isinstance(theirs, list):
+        return len(ours) == len(theirs) and all(map(_is_within, ours, theirs))
+    return bool(ours == theirs)
+
+
+# An answer over a WebSocket: as over HTTP, but that it may be steered, and then goes on in a successor.
+
+
+class _SocketEvent(WireEvent, gc=False):
+    """An event with what only sockets say.
+
+    steer:  of the events of steering, which one
+    status: of an error, as HTTP would have it
+    """
+
+    steer: Any = None
+    status: Any = None
+
+
+_socket: Final = msgspec.json.Decoder(_SocketEvent)
+
+
+class SocketResponsesDecoder(OpenAIResponsesDecoder):
+    """Reads an answer and its successors as one: their blocks follow each other, and the last one finishes.
+
+    Besides the server's messages it is fed the client's `response.steer`, where it was sent. A `custom` event
+    stands where the input took effect, so that the conversation has it in its place.
+    """
+
+    def __init__(
+        self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
+    ) -> None:
+        super().__init__(provider=provider, include_raw=include_raw, limits=limits)
+        self._decode = _socket.decode
+        self._type = _SocketEvent
+        self._steerings = Steerings(provider)
+        self._over: tuple[str, dict[str, Any] | None] | None = None  # the last event of a response, held
+        self._earlier: Usage | None = None
+
+    def on(self, wire: WireEvent) -> None:
+        """Turns one event into ours."""
+        kind = wire.type
+        if kind in _ON_STEERING:
+            self._on_steering(wire, kind)
+        elif kind in TERMINAL and self._steerings.due:
+            self._over = (kind, wire.response)
+        elif kind == "response.created" and self._over is not None:
+            self._go_on(wire)
+        else:
+            super().on(wire)
+
+    def end(self) -> None:
+        """The body is over; a response that is, too, needs no successor, unless input was taken for one."""
+        if not self._steerings.items:
+            self._end_held()
+        super().end()
+
+    def _on_steering(self, wire: WireEvent, kind: str) -> None:
+        if kind == "response.steer":
+            items = wire.input if isinstance(wire.input, list) else []
+            self._steerings.sent(Submission(items))
+            return
+        self._steerings.hear(kind, getattr(wire, "steer", None), wire.error)
+        if self._over is not None and not self._steerings.due:
+            self._take_effect()
+            self._end_held()
+
+    def _end_held(self) -> None:
+        held, self._over = self._over, None
+        if held is not None:
+            self._on_terminal(*held)
+
+    def _go_on(self, wire: WireEvent) -> None:
+        """The successor begins: what the last response left open is closed, and places count anew."""
+        held, self._over = self._over, None
+        response = (held[1] if held is not None else None) or {}
+        for item in list(self.items.values()):
+            self.settle(item, cut=True)
+        self._end_audio()
+        self.broken = False
+        self._earlier = (self._earlier or Usage()) + read_usage(response.get("usage"))
+        self._take_effect()
+        self.items.clear()
+        self._named = False
+        self._spoken = None
+        super().on(wire)
+
+    def _take_effect(self) -> None:
+        self.out += [steering_event(item, self.provider) for item in self._steerings.take()]
+
+    def _on_error(self, wire: WireEvent) -> None:
+        """An error event; over a socket it says what HTTP says in the head of an answer."""
+        status, error = getattr(wire, "status", None), wire.error
+        if not (isinstance(status, int) and 400 <= status < 600 and isinstance(error, dict)):
+            super()._on_error(wire)
+            return
+        headers = error.get("headers")
+        told = {str(k).lower(): str(v) for k, v in headers.items()} if isinstance(headers, dict) else {}
+        failure = error_from_value({"error": error}, provider=self.provider, status=status, headers=told)
+        if error.get("code") == "websocket_connection_limit_reached":
+            failure.retryable = True  # over another socket
+        self.fail(failure)
+
+    def _finish(self, reason: FinishReason, raw: str, response: dict[str, Any]) -> None:
+        if self._earlier is not None:
+            self.usage = self._earlier + self.usage
+        super()._finish(reason, raw, response)
+
+
+_ON_STEERING: Final = frozenset(
+    {"response.steer", "response.steer.accepted", "response.steer.pending", "response.steer.failed"}
+)

@@ -1,0 +1,72 @@
+"""Errors as OpenAI answers them, on all of its wires: the reverse of reading them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.errors import BadRequest, ErrorInfo
+from llmstream.exchange import HttpResponse
+
+__all__ = ["check_effort", "error_object", "error_response", "refused"]
+
+
+_ANSWERS: Final[dict[str, tuple[int, str, str | None]]] = {
+    "bad-request": (400, "invalid_request_error", None),
+    "context-too-long": (400, "invalid_request_error", "context_length_exceeded"),
+    "content-filtered": (400, "invalid_request_error", "content_filter"),
+    "authentication": (401, "invalid_request_error", "invalid_api_key"),
+    "permission-denied": (403, "permission_error", None),
+    "not-found": (404, "invalid_request_error", "model_not_found"),
+    "rate-limited": (429, "rate_limit_error", "rate_limit_exceeded"),
+    "overloaded": (503, "service_unavailable_error", "service_unavailable"),
+    "deadline-exceeded": (504, "timeout_error", "timeout"),
+    "invalid-request": (400, "invalid_request_error", None),
+    "unsupported": (400, "invalid_request_error", None),
+}
+_ELSE: Final = (500, "server_error", "server_error")
+
+
+def refused(message: str, code: str | None = None, param: str | None = None) -> BadRequest:
+    """The vendor's answer to a request that is wrong. `param` names the field."""
+    return BadRequest(message, status=400, reason=code, param=param)
+
+
+def check_effort(param: str, effort: str, known: tuple[str, ...] | None) -> None:
+    """Refuses an effort that the model does not know.
+
+    known:  those of the model, () where it takes none; None where its name does not say
+    raises: BadRequest with the vendor's message
+    """
+    if known == ():
+        raise refused(
+            f"Unsupported parameter: '{param}' is not supported with this model.",
+            "unsupported_parameter",
+            param,
+        )
+    if known is not None and effort not in known:
+        names = ", ".join(f"'{name}'" for name in known)
+        raise refused(
+            f"Unsupported value: '{effort}' is not supported with the model. Supported values are: {names}.",
+            "unsupported_value",
+            param,
+        )
+
+
+def error_object(error: ErrorInfo) -> dict[str, Any]:
+    """The `error` object of an answer."""
+    _, kind, code = _ANSWERS.get(error.code, _ELSE)
+    named = {"message": error.message, "type": kind, "param": error.param, "code": error.reason or code}
+    return named | (error.details or {})
+
+
+def error_response(error: ErrorInfo) -> HttpResponse:
+    """The answer with which OpenAI would refuse or fail."""
+    status = error.status or _ANSWERS.get(error.code, _ELSE)[0]
+    headers = {"content-type": "application/json"}
+    if error.retry_after_s is not None:
+        headers["retry-after"] = f"{error.retry_after_s:g}"
+    if error.request_id:
+        headers["x-request-id"] = error.request_id
+    return HttpResponse(status, msgspec.json.encode({"error": error_object(error)}), headers)

@@ -1,0 +1,132 @@
+"""The reverse of `answer_writer.py`: items of a model's answer, found in the input, as parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llmstream.chats.content import Custom, Metadata, Part, Reasoning, Text, ToolCall, ToolResult
+from llmstream.dialects.openai_responses.items import (
+    RESULT_ITEMS,
+    as_text,
+    call_id_of,
+    is_call_item,
+    is_hosted,
+    is_whole,
+    layout_of,
+    tool_name_of,
+)
+from llmstream.dialects.openai_responses.wire import KEY, extras_of
+from llmstream.serving.wires.openai_errors import refused
+
+__all__ = ["read_answer_item", "read_answer_message"]
+
+
+def read_answer_message(where: str, item: dict[str, Any]) -> list[Part]:
+    """The text of an assistant's message; more than one piece of content is kept as it is.
+
+    raises: BadRequest with the vendor's message
+    """
+    content = item.get("content")
+    if isinstance(content, str):
+        content = [{"type": "output_text", "text": content}]
+    if not isinstance(content, list):
+        raise refused(f"Missing required parameter: '{where}.content'.", "missing_required_parameter")
+    kept = _kept(item)
+    words = []
+    for place, piece in enumerate(content):
+        kind = piece.get("type") if isinstance(piece, dict) else None
+        if kind not in ("output_text", "refusal"):
+            raise refused(
+                f"Invalid value: {kind!r}. Supported values are: 'output_text' and 'refusal'.",
+                "invalid_value",
+            )
+        text = piece.get("refusal" if kind == "refusal" else "text")
+        if not isinstance(text, str):
+            name = f"{where}.content[{place}].text"
+            raise refused(f"Missing required parameter: '{name}'.", "missing_required_parameter")
+        words.append(text)
+    if len(content) != 1:
+        kept["content"] = content
+    elif content[0]["type"] == "refusal":
+        kept["refusal"] = True
+    elif content[0].get("annotations"):
+        kept["annotations"] = content[0]["annotations"]
+    return [Text("".join(words), _metadata(kept))]
+
+
+def read_answer_item(where: str, item: dict[str, Any]) -> list[Part]:
+    """Reasoning, calls, the vendor's own results and whatever else an answer holds.
+
+    raises: BadRequest with the vendor's message
+    """
+    kind = str(item.get("type"))
+    if kind == "reasoning":
+        return _reasoning(item)
+    if is_call_item(item):
+        return _call(where, item)
+    if kind in RESULT_ITEMS:
+        return [_result(item, str(item.get("call_id") or ""), RESULT_ITEMS[kind])]
+    return [Custom(f"{KEY}.{kind}", {KEY: {"type": kind, "item": item}})]
+
+
+def _reasoning(item: dict[str, Any]) -> list[Part]:
+    """A part for each summary where the item has an id by which they are joined again."""
+    summary, content = _texts(item.get("summary")), _texts(item.get("content"))
+    last = _kept(item)
+    if item.get("encrypted_content"):
+        last["encrypted_content"] = item["encrypted_content"]
+    pieces: list[tuple[str, dict[str, Any]]] = [(text, {}) for text in summary]
+    pieces += [(text, {"part": "reasoning_text"}) for text in content]
+    if "item_id" not in last and len(pieces) > 1:
+        joined = {"summary": item["summary"]} if summary else {"part": "reasoning_text"}
+        return [Reasoning("\n\n".join(text for text, _ in pieces), _metadata({**last, **joined}))]
+    if not pieces:
+        pieces = [("", {})]
+    shared = {"item_id": last["item_id"]} if "item_id" in last else {}
+    *before, (text, mark) = pieces
+    parts: list[Part] = [Reasoning(words, _metadata({**shared, **own})) for words, own in before]
+    return [*parts, Reasoning(text, _metadata({**last, **mark}))]
+
+
+def _call(where: str, item: dict[str, Any]) -> list[Part]:
+    kind, call_id = str(item["type"]), call_id_of(item)
+    if call_id is None:
+        raise refused(f"Missing required parameter: '{where}.call_id'.", "missing_required_parameter")
+    name = tool_name_of(item)
+    if not name:
+        raise refused(f"Missing required parameter: '{where}.name'.", "missing_required_parameter")
+    if kind == "function_call":
+        if not isinstance(item.get("arguments"), str):
+            raise refused(f"Missing required parameter: '{where}.arguments'.", "missing_required_parameter")
+        return [ToolCall(call_id, name, item["arguments"], metadata=_metadata(_kept(item)))]
+    hosted, kept = is_hosted(item), {"type": kind, **_kept(item)}
+    if kind == "custom_tool_call" and not hosted:
+        text = as_text(item.get("input"))
+        return [ToolCall(call_id, name, text, metadata=_metadata(kept))]
+    if is_whole(item):
+        call = ToolCall(call_id, name, layout_of(item).text or "{}", True, {KEY: {"type": kind}})
+        return [call, _result(item, call_id, name)]
+    return [ToolCall(call_id, name, layout_of(item).text, hosted, {KEY: {"type": kind, "item": item}})]
+
+
+def _result(item: dict[str, Any], call_id: str, name: str) -> ToolResult:
+    failed = item.get("status") in ("failed", "incomplete") or bool(item.get("error"))
+    metadata: Metadata = {KEY: {"type": item["type"]}}
+    return ToolResult(call_id, "", failed, name, result=item, provider_executed=True, metadata=metadata)
+
+
+def _kept(item: dict[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {"item_id": item["id"]} if isinstance(item.get("id"), str) else {}
+    if item.get("status") is not None:
+        kept["status"] = item["status"]
+    return kept | extras_of(item)
+
+
+def _metadata(kept: dict[str, Any]) -> Metadata | None:
+    return {KEY: kept} if kept else None
+
+
+def _texts(pieces: object) -> list[str]:
+    if not isinstance(pieces, list):
+        return []
+    return [str(piece.get("text") or "") for piece in pieces if isinstance(piece, dict)]

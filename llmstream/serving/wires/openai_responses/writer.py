@@ -1,0 +1,224 @@
+"""Writes events as a Responses stream, item by item as OpenAI does."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.chats.message import Message
+from llmstream.chats.role import Role
+from llmstream.dialects.openai_responses.quirks import Quirks
+from llmstream.dialects.openai_responses.request import encode_request
+from llmstream.dialects.openai_responses.sockets import KIND as STEERING
+from llmstream.dialects.openai_responses.wire import KEY, Frames, ending, write_usage
+from llmstream.errors import CallerError, ErrorInfo
+from llmstream.events import (
+    Custom,
+    ErrorEvent,
+    Event,
+    File,
+    Finish,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseMetadata,
+    Source,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCall,
+    ToolInputDelta,
+    ToolInputEnd,
+    ToolInputStart,
+    ToolResult,
+    Usage,
+)
+from llmstream.request import Request
+from llmstream.serving.wires.complete_responses import sse_objects
+from llmstream.serving.wires.openai_errors import error_object
+from llmstream.serving.wires.openai_responses.item_writer import CallEncoder, ProseEncoder, told_of
+
+__all__ = ["ResponseWriter", "complete_response", "repeated_settings"]
+
+
+_CUT: Final = frozenset({"incomplete-stream", "connection-lost"})
+"""Errors that a body says by stopping."""
+
+
+class ResponseWriter:
+    """Events of one response in, server-sent events out; see `dialects.base.EventEncoder`.
+
+    background, repeated: see `Frames`
+
+    What the wire has no word for is left out: warnings, and results of tools that the caller
+    ran. An error event is written where it ends the stream.
+    """
+
+    def __init__(
+        self, *, model: str, background: bool = False, repeated: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        self._frames = Frames(model, background=background, repeated=repeated)
+        self._calls = CallEncoder(self._frames)
+        self._prose = ProseEncoder(self._frames)
+        self._error: ErrorInfo | None = None
+
+    def feed(self, event: Event) -> bytes:
+        """The bytes that say this event; b"" where the wire has no word for it."""
+        return self._prose.settle(event) + self._write(event)
+
+    def close(self) -> bytes:
+        """Nothing: the last event ends the body."""
+        return b""
+
+    def _write(self, event: Event) -> bytes:
+        match event:
+            case TextDelta():
+                return self._prose.text_delta(event)
+            case ReasoningDelta():
+                return self._prose.reasoning_delta(event)
+            case ToolInputDelta():
+                return self._calls.delta(event)
+            case ResponseMetadata():
+                return self._frames.begin(event)
+            case TextStart():
+                return self._prose.text_start(event)
+            case TextEnd():
+                return self._prose.text_end(event)
+            case ReasoningStart():
+                return self._prose.reasoning_start(event)
+            case ReasoningEnd():
+                return self._prose.reasoning_end(event)
+            case ToolInputStart():
+                return self._calls.start(event, event.id)
+            case ToolInputEnd():
+                return self._calls.end(event)
+            case ToolCall():
+                return self._calls.call(event)
+            case ToolResult():
+                return self._calls.result(event)
+            case _:
+                return self._beside(event)
+
+    def _beside(self, event: Event) -> bytes:
+        match event:
+            case Source():
+                return self._prose.source(event)
+            case File():
+                return self._file(event)
+            case Custom():
+                item = told_of(event.provider_metadata).get("item")
+                if (
+                    event.kind == STEERING
+                    or not event.kind.startswith(f"{KEY}.")
+                    or not isinstance(item, dict)
+                ):
+                    return b""
+                return self._frames.whole(item, item)
+            case ErrorEvent():
+                self._error = self._error or event.error
+                return b""
+            case Finish():
+                return self._finish(event)
+            case _:
+                return b""
+
+    def _file(self, event: File) -> bytes:
+        if not isinstance(event.data, bytes):
+            return b""
+        data = base64.b64encode(event.data).decode()
+        if event.media_type.startswith("audio/"):
+            return (
+                self._frames.begin()
+                + self._frames.event("response.audio.delta", delta=data)
+                + self._frames.event("response.audio.done")
+            )
+        if not event.media_type.startswith("image/"):
+            return b""
+        item = {"id": f"ig_{len(self._frames.output)}", "type": "image_generation_call"}
+        made = {"status": "completed", "result": data, "output_format": event.media_type[len("image/") :]}
+        return self._frames.whole({**item, **made}, {**item, "status": "in_progress"})
+
+    def _finish(self, event: Finish) -> bytes:
+        if self._error is not None and self._error.code in _CUT:
+            return b""
+        told = {k: v for k, v in told_of(event.provider_metadata).items() if k != "response_id"}
+        if event.finish_reason == "error":
+            info = self._error or ErrorInfo("server-error", "The model failed.", retryable=True)
+            error = error_object(info)
+            status = {} if info.status is None else {"status_code": info.status}
+            data = self._frames.begin()
+            if not told:  # who reads an error reads on no further
+                data += self._frames.event("error", error={**error, **status})
+            said = {**error, "code": error["code"] or "server_error"}
+            usage = None if event.usage == Usage() else write_usage(event.usage)
+            return data + self._frames.end("failed", **told, error=said, usage=usage)
+        status_, why = ending(event.finish_reason, event.raw_finish_reason)
+        details = {"incomplete_details": {"reason": why}} if why else {}
+        return self._frames.end(status_, **told, **details, usage=write_usage(event.usage))
+
+
+# A Responses stream as one `response` object: the last event has all of it.
+
+
+def complete_response(body: bytes) -> dict[str, Any]:
+    """The response as far as it is made, without the stream."""
+    last: dict[str, Any] = {}
+    for event in sse_objects(body):
+        last = event.get("response", last)
+    return last
+
+
+# What an answer repeats of its request: OpenAI's response object holds the settings it was made with.
+#
+# Clients read them: langchain-openai parses an answer only where the response says that a schema was
+# asked for, and openai-node compares the tools.
+
+_SETTINGS: Final = (
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "parallel_tool_calls",
+    "previous_response_id",
+    "prompt_cache_key",
+    "safety_identifier",
+    "store",
+    "temperature",
+    "tool_choice",
+    "tools",
+    "top_logprobs",
+    "top_p",
+    "truncation",
+    "user",
+)
+_INSIDE: Final = ("reasoning", "text")
+"""Fields whose parts are filled up with what the vendor sets by itself."""
+
+_PROMPT: Final = Message.user("Answer as json.")
+"""In place of the conversation, which no answer repeats; JSON mode wants the word."""
+
+
+def repeated_settings(request: Request, quirks: Quirks, *, provider: str) -> dict[str, Any]:
+    """The fields of the response object that say how it was asked for.
+
+    provider: under which fields of the vendor's own are found in the request
+    """
+    leading = []
+    for message in request.messages:
+        if message.role != Role.SYSTEM:
+            break
+        leading.append(message)
+    try:
+        short = msgspec.structs.replace(request, messages=(*leading, _PROMPT))
+        body = encode_request(short, quirks, provider=provider).http.json()
+    except CallerError:  # a request that did not come over this wire
+        return {}
+    out = {name: body[name] for name in _SETTINGS if body.get(name) is not None}
+    out |= {name: body[name] for name in _INSIDE if isinstance(body.get(name), dict)}
+    if "tools" in out:
+        out["tools"] = [{"strict": True, **t} if t.get("type") == "function" else t for t in out["tools"]]
+    return out
