@@ -13,6 +13,7 @@ from fuzz.targets import DIALECTS, TARGETS
 from llmstream.cli.dialects import wire_of
 from llmstream.framing.aws_event_stream import encode_message
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 from llmstream.simulator import Break, Call, Turn
 from llmstream.simulator.utterance import utter
 
@@ -100,7 +101,7 @@ def _written(name: str) -> Iterator[bytes]:
     dialect, _, _ = wire_of(name, None)
     request = Request(model="m")
     for turn in _TURNS:
-        encoder = dialect.event_encoder(request)
+        encoder = server_side(dialect).event_encoder(request)
         yield b"".join([encoder.feed(beat.event) for beat in utter(turn, request)]) + encoder.close()
 
 

@@ -11,6 +11,7 @@ import msgspec
 from llmstream.cli.dialects import DIALECTS, wire_of
 from llmstream.dialects.base import Dialect
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 from llmstream.simulator import Turn
 from llmstream.simulator.utterance import utter
 from llmstream.testing import Do, Step, answered, chaos, head
@@ -122,7 +123,7 @@ class Answers:
 
 def _pieces(case: Case, dialect: Dialect) -> list[bytes]:
     request = Request(model="m")
-    encoder = dialect.event_encoder(request)
+    encoder = server_side(dialect).event_encoder(request)
     pieces = [encoder.feed(beat.event) for beat in utter(Turn(text=case.text), request)]
     return [piece for piece in [*pieces, encoder.close()] if piece]
 

@@ -13,11 +13,15 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.errors import error_from_value, vendor_error
-from llmstream.errors import AuthenticationError, ErrorInfo, LLMStreamError, ProviderError, ServerError
-from llmstream.exchange import HttpResponse
-from llmstream.framing.aws_event_stream import Message, encode_message
+from llmstream.errors import AuthenticationError, LLMStreamError, ProviderError, ServerError
+from llmstream.framing.aws_event_stream import Message
 
-__all__ = ["answer_error", "encode_answer", "exception_frame", "exception_of", "exception_type"]
+__all__ = [
+    "answer_error",
+    "exception_of",
+    "is_exception_type",
+    "status_of",
+]
 
 
 _MESSAGE_CHARS: Final = 4096
@@ -48,34 +52,6 @@ _STATUS: Final = {
 }
 """HTTP status by the exception's name in lower case, without "exception"."""
 
-_TYPE_OF_STATUS: Final = {
-    400: "ValidationException",
-    401: "UnrecognizedClientException",
-    402: "AccessDeniedException",
-    403: "AccessDeniedException",
-    404: "ResourceNotFoundException",
-    408: "ModelTimeoutException",
-    424: "ModelErrorException",
-    429: "ThrottlingException",
-    503: "ServiceUnavailableException",
-    504: "ModelTimeoutException",
-    529: "ServiceUnavailableException",
-}
-
-_STATUS_OF_CODE: Final = {
-    "bad-request": 400,
-    "context-too-long": 400,
-    "content-filtered": 400,
-    "invalid-request": 400,
-    "unsupported": 400,
-    "authentication": 403,
-    "missing-key": 403,
-    "permission-denied": 403,
-    "not-found": 404,
-    "rate-limited": 429,
-    "overloaded": 503,
-    "deadline-exceeded": 408,
-}
 
 _CREDENTIALS: Final = frozenset(
     {
@@ -106,7 +82,7 @@ def exception_of(message: Message, *, provider: str) -> LLMStreamError | None:
             return None
     name = str(kind or "exception")[:_NAME_CHARS]
     said = _said(message.payload) or {"message": str(headers.get(":error-message", ""))}
-    return _typed(name, said, status=_status(name), headers={}, provider=provider)
+    return _typed(name, said, status=status_of(name), headers={}, provider=provider)
 
 
 def answer_error(status: int, headers: Mapping[str, str], body: bytes, *, provider: str) -> LLMStreamError:
@@ -116,39 +92,6 @@ def answer_error(status: int, headers: Mapping[str, str], body: bytes, *, provid
     if status < 400 or said is None or not name:
         return vendor_error(status, headers, body, provider=provider)
     return _typed(name, said, status=status, headers=headers, provider=provider)
-
-
-def exception_type(info: ErrorInfo) -> str:
-    """AWS's word for an error, such as "ThrottlingException": its own where it came from there."""
-    reason = info.reason or ""
-    if _key(reason) in _STATUS or _key(reason) in _CREDENTIALS:
-        return reason[:1].upper() + reason[1:]
-    status = info.status or _STATUS_OF_CODE.get(info.code, 500)
-    return _TYPE_OF_STATUS.get(status, "InternalServerException")
-
-
-def exception_frame(kind: str, message: str) -> bytes:
-    """An exception as a message of the stream; its name begins in lower case there."""
-    return encode_message(
-        {
-            ":exception-type": kind[:1].lower() + kind[1:],
-            ":content-type": "application/json",
-            ":message-type": "exception",
-        },
-        msgspec.json.encode({"message": message}),
-    )
-
-
-def encode_answer(info: ErrorInfo) -> HttpResponse:
-    """The answer that a refused request gets: the reverse of `answer_error`."""
-    kind = exception_type(info)
-    status = info.status if info.status is not None and info.status >= 400 else _status(kind)
-    headers = {"content-type": "application/json", "x-amzn-errortype": kind}
-    if info.request_id is not None:
-        headers["x-amzn-requestid"] = info.request_id
-    if info.retry_after_s is not None:
-        headers["retry-after"] = f"{info.retry_after_s:g}"
-    return HttpResponse(status or 500, msgspec.json.encode({"message": info.message}), headers)
 
 
 def _typed(
@@ -203,11 +146,17 @@ def _plain_name(name: str) -> str:
     return name.partition(":")[0].rpartition("#")[2].strip()
 
 
+def is_exception_type(name: str) -> bool:
+    """Whether a name is one of AWS's exceptions."""
+    return _key(name) in _STATUS or _key(name) in _CREDENTIALS
+
+
 def _key(name: str) -> str:
     return name.lower().removesuffix("exception")
 
 
-def _status(name: str) -> int | None:
+def status_of(name: str) -> int | None:
+    """HTTP status of an exception by its name, or of a status in decimal; None for any other name."""
     if name.isdecimal():
         return int(name) if 400 <= int(name) < 600 else None
     return _STATUS.get(_key(name))

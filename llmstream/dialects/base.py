@@ -13,20 +13,18 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, runtime_checkab
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.errors import ErrorInfo, LLMStreamError
+from llmstream.errors import LLMStreamError
 from llmstream.events import Event, Finish, Metadata, Usage, Warning
-from llmstream.exchange import HttpRequest, HttpResponse, Talk
+from llmstream.exchange import HttpRequest, Talk
 from llmstream.request import Request
 
 __all__ = [
     "ChoosesUrls",
-    "CompletesResponses",
     "ContinuesAnswers",
     "ContinuingDecoder",
     "Decoder",
     "Dialect",
     "Encoded",
-    "EventEncoder",
     "FollowingDecoder",
     "KeepsAnswers",
     "KnowsOutput",
@@ -96,18 +94,6 @@ class Decoder(Protocol):
         ...
 
 
-class EventEncoder(Protocol):
-    """The reverse of a decoder: events in, bytes of a response body out."""
-
-    def feed(self, event: Event) -> bytes:
-        """The bytes that say this event; b"" where they come later or the wire has no word for it."""
-        ...
-
-    def close(self) -> bytes:
-        """The bytes that end the body."""
-        ...
-
-
 class Dialect(Protocol):
     """The shape of an API. `provider` names who is spoken to: in errors and as metadata key."""
 
@@ -140,25 +126,6 @@ class Dialect(Protocol):
         """The typed error of an answer that is no stream; header names are lower case."""
         ...
 
-    def accepts(self, http: HttpRequest) -> bool:
-        """Whether a request is of this dialect, by its method and path."""
-        ...
-
-    def decode_request(self, http: HttpRequest) -> Request:
-        """The reverse of `encode`: what a client asks for, checked as the vendor checks it.
-
-        raises: ProviderError as the vendor would answer (BadRequest with the vendor's words)
-        """
-        ...
-
-    def event_encoder(self, request: Request) -> EventEncoder:
-        """The reverse of `decoder`, for the answer to one request."""
-        ...
-
-    def encode_error(self, error: ErrorInfo) -> HttpResponse:
-        """The reverse of `decode_error`: the answer a vendor would give."""
-        ...
-
 
 @runtime_checkable
 class ChoosesUrls(Protocol):
@@ -175,15 +142,6 @@ class ChoosesUrls(Protocol):
 def takes_url(dialect: Dialect, part: Image | Audio | Document | File) -> bool:
     """Whether a part may stay a URL: yes, unless the dialect says no."""
     return dialect.accepts_url(part) if isinstance(dialect, ChoosesUrls) else True
-
-
-@runtime_checkable
-class CompletesResponses(Protocol):
-    """The optional part of a dialect whose vendor also responds without a stream."""
-
-    def complete_response(self, streamed: bytes) -> bytes:
-        """The JSON of the response that says what a streamed body says, up to its end."""
-        ...
 
 
 OutputAbility: TypeAlias = Literal["json_schema", "tool", "json_object"]

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
-from llmstream.model_rules.claude import CLAUDE, ClaudeRules
+from llmstream.model_rules.claude import ClaudeRules
 from llmstream.model_rules.efforts import nearest_effort
 from llmstream.request import ReasoningOptions
 
-__all__ = ["claude_refusal", "encode_thinking", "fitting_cap"]
+__all__ = ["encode_thinking", "fitting_cap"]
 
 
 _MIN_BUDGET: Final = 1024  # from the vendor's reference of `thinking.budget_tokens`
@@ -138,42 +137,3 @@ def _effort(effort: str | None, rules: ClaudeRules, warnings: list[Warning]) -> 
     if known != effort:
         warnings.append(OtherWarning(f"the effort {effort} became {known}: this model does not know it"))
     return known
-
-
-# What a Claude refuses by its model's rules, with the vendor's messages, for the server side.
-
-
-def claude_refusal(
-    model: str, *, thinking: Mapping[str, Any], effort: object, forced: bool, sampling: Iterable[str]
-) -> str | None:
-    """Why the model would not take a request; None where it would, or where its name says nothing.
-
-    thinking: the field of that name, {} where there is none
-    effort:   `output_config.effort`, or None
-    forced:   the tool choice leaves the model none
-    sampling: names of the sampling settings that are set
-    """
-    rules = CLAUDE.find(model)
-    if rules is CLAUDE.unknown:
-        return None
-    kind = thinking.get("type")
-    taken = {rules.off, "enabled" if rules.thinking != "adaptive" else None}
-    taken |= {"adaptive"} if rules.thinking in ("either", "adaptive") else set()
-    if rules.thinking == "none":
-        taken = {"disabled"}
-    if kind is not None and kind not in taken:
-        instead = f'Use "thinking.type.{"adaptive" if "adaptive" in taken else "enabled"}"'
-        if rules.efforts:
-            instead += ' and "output_config.effort" to control thinking behavior'
-        return f'"thinking.type.{kind}" is not supported for this model. {instead}.'
-    if effort is not None and effort not in rules.efforts:
-        if not rules.efforts:
-            return "This model does not support the effort parameter."
-        known = ", ".join(f"'{name}'" for name in rules.efforts)
-        return f"output_config.effort: Input should be {known} for this model."
-    if forced and not rules.forced_tools:
-        return "tool_choice: this model does not support forced tool use. Use 'auto' or 'none'."
-    for name in sampling:
-        if not rules.sampling:
-            return f"`{name}` is deprecated for this model."
-    return None

@@ -17,25 +17,22 @@ from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.json_text import without_lone_surrogates
 from llmstream.dialects.model_facts import ModelFacts
 from llmstream.dialects.requests import options_of
-from llmstream.errors import BadRequest, ErrorInfo, ProviderError
+from llmstream.errors import ProviderError
 from llmstream.events import Metadata, OtherWarning, Source, UnsupportedSetting, Usage, Warning
-from llmstream.exchange import HttpResponse
 from llmstream.model_rules.efforts import nearest_effort
 from llmstream.model_rules.gemini import GEMINI, GeminiRules
 from llmstream.request import ReasoningOptions, Request
 
 __all__ = [
+    "STATUS_OF_WORD",
+    "STATUS_WORDS",
     "Responses",
     "Sources",
     "asked_for",
     "document_uri",
     "drop_ignored",
-    "encode_error",
-    "error_object",
     "facts_of",
     "failure",
-    "refusal",
-    "status_of",
     "thinking_budget",
     "thinking_level",
     "with_options",
@@ -43,7 +40,7 @@ __all__ = [
 ]
 
 
-_STATUS_WORDS: Final = {
+STATUS_WORDS: Final = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
@@ -56,7 +53,7 @@ _STATUS_WORDS: Final = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
-_STATUS_OF_WORD: Final = {word: status for status, word in _STATUS_WORDS.items()} | {
+STATUS_OF_WORD: Final = {word: status for status, word in STATUS_WORDS.items()} | {
     "FAILED_PRECONDITION": 400,
     "OUT_OF_RANGE": 400,
     "ALREADY_EXISTS": 409,
@@ -97,27 +94,6 @@ _STATUS_OF_KIND: Final = {
 
 _NOT_AGAIN: Final = frozenset({"UNIMPLEMENTED", "quota_exceeded"})
 """What stays so however often one asks, though its status may mean otherwise: the quota is a day's."""
-_STATUS_OF_CODE: Final = {
-    "bad-request": 400,
-    "context-too-long": 400,
-    "content-filtered": 400,
-    "invalid-request": 400,
-    "unsupported": 400,
-    "authentication": 401,
-    "missing-key": 403,
-    "permission-denied": 403,
-    "not-found": 404,
-    "rate-limited": 429,
-    "overloaded": 503,
-    "deadline-exceeded": 504,
-}
-
-
-def status_of(info: ErrorInfo) -> int:
-    """The HTTP status that the vendor would give an error."""
-    if info.status is not None and info.status >= 400:
-        return info.status
-    return _STATUS_OF_WORD.get(info.reason or "", _STATUS_OF_CODE.get(info.code, 500))
 
 
 def failure(told: object, *, provider: str) -> ProviderError:
@@ -131,43 +107,11 @@ def failure(told: object, *, provider: str) -> ProviderError:
     if isinstance(told, dict) and isinstance(code, int) and 0 < code < len(_WORD_OF_NUMBER):
         word = _WORD_OF_NUMBER[code]
         told = {**told, "code": word}
-    status = _STATUS_OF_WORD.get(word.upper()) or _STATUS_OF_KIND.get(word.lower())
+    status = STATUS_OF_WORD.get(word.upper()) or _STATUS_OF_KIND.get(word.lower())
     error = error_from_value({"error": told}, provider=provider, status=status)
     if word in _NOT_AGAIN:
         error.retryable = False
     return error
-
-
-def error_object(info: ErrorInfo) -> dict[str, Any]:
-    """`{"error": ...}`, the same in a whole answer and inside a stream."""
-    code = status_of(info)
-    word = info.reason if info.reason in _STATUS_OF_WORD else _STATUS_WORDS.get(code)
-    details: list[dict[str, Any]] = []
-    if info.reason is not None and info.reason != word:
-        kind = "type.googleapis.com/google.rpc.ErrorInfo"
-        details.append({"@type": kind, "reason": info.reason, "domain": "googleapis.com"})
-    if info.retry_after_s is not None:
-        kind = "type.googleapis.com/google.rpc.RetryInfo"
-        details.append({"@type": kind, "retryDelay": f"{info.retry_after_s:g}s"})
-    error: dict[str, Any] = {
-        "code": code,
-        "message": info.message,
-        "status": word or ("INVALID_ARGUMENT" if code < 500 else "INTERNAL"),
-    }
-    if details:
-        error["details"] = details
-    return {"error": error}
-
-
-def encode_error(info: ErrorInfo) -> HttpResponse:
-    """The answer that a refused request gets. The wire has no field for a request id."""
-    body = msgspec.json.encode(error_object(info))
-    return HttpResponse(status_of(info), body, {"content-type": "application/json; charset=UTF-8"})
-
-
-def refusal(message: str) -> BadRequest:
-    """The error of a request that the vendor does not take."""
-    return BadRequest(message, provider="google", status=400, reason="INVALID_ARGUMENT")
 
 
 # Settings as a model of Google's takes them: how much to think, and what of sampling has an effect.

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The server side: what reads clients' requests and writes responses to them."""

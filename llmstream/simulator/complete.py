@@ -8,11 +8,11 @@ from typing import Final
 
 import msgspec
 
-from llmstream.dialects.base import CompletesResponses, Dialect
 from llmstream.errors import BadRequest, ErrorInfo
 from llmstream.events import ErrorEvent, Finish
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request
+from llmstream.serving.wires import ServerSide
 from llmstream.simulator.script import Cut, Stall, Turn
 from llmstream.simulator.utterance import Beat
 
@@ -45,7 +45,7 @@ def as_streamed(http: HttpRequest) -> HttpRequest | None:
     return None
 
 
-def complete_asked(dialect: Dialect, http: HttpRequest) -> bool:
+def complete_asked(side: ServerSide, http: HttpRequest) -> bool:
     """Whether the body asks for a response without a stream, at a path that has both."""
     try:
         body = http.json()
@@ -54,24 +54,24 @@ def complete_asked(dialect: Dialect, http: HttpRequest) -> bool:
     wanted = body.get("stream") if isinstance(body, dict) else None
     if wanted is None:
         action = http.url.partition("?")[0].rpartition("/")[2].lower()
-        wanted = dialect.name not in _COMPLETE_BY_DEFAULT or "stream" in action
+        wanted = side.name not in _COMPLETE_BY_DEFAULT or "stream" in action
     return not wanted
 
 
-def complete_body(dialect: Dialect, request: Request, beats: Sequence[Beat]) -> bytes:
+def complete_body(side: ServerSide, request: Request, beats: Sequence[Beat]) -> bytes:
     """The JSON of a response.
 
     raises: BadRequest where the dialect only streams
     """
-    if not isinstance(dialect, CompletesResponses):
+    if side.complete_response is None:
         raise BadRequest(
-            f'the simulator only streams {dialect.name}: ask with "stream": true',
+            f'the simulator only streams {side.name}: ask with "stream": true',
             status=400,
             reason="invalid_request",
         )
-    encoder = dialect.event_encoder(request)
+    encoder = side.event_encoder(request)
     streamed = [encoder.feed(beat.event) for beat in beats]
-    return dialect.complete_response(b"".join((*streamed, encoder.close())))
+    return side.complete_response(b"".join((*streamed, encoder.close())))
 
 
 def failure_of(beats: Sequence[Beat]) -> ErrorInfo | None:

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.base import Dialect
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.serving.wires import ServerSide
 from llmstream.simulator.utterance import tokens_of
 
 __all__ = ["count_tokens"]
@@ -56,7 +56,7 @@ _PAGES: Final = (
 )
 
 
-def count_tokens(http: HttpRequest, dialects: Iterable[Dialect]) -> HttpResponse | None:
+def count_tokens(http: HttpRequest, sides: Iterable[ServerSide]) -> HttpResponse | None:
     """The answer to a request for a count, or None for any other request.
 
     raises: BadRequest with the vendor's message
@@ -74,10 +74,10 @@ def count_tokens(http: HttpRequest, dialects: Iterable[Dialect]) -> HttpResponse
     asked = msgspec.structs.replace(
         http, url=page.path.sub(page.answer_path, path), body=msgspec.json.encode(page.asked(body))
     )
-    dialect = next((dialect for dialect in dialects if dialect.accepts(asked)), None)
-    if dialect is None:
+    side = next((side for side in sides if side.accepts(asked)), None)
+    if side is None:
         return None
-    said = page.said(tokens_of(dialect.decode_request(asked)))
+    said = page.said(tokens_of(side.decode_request(asked)))
     return HttpResponse(200, msgspec.json.encode(said), {"content-type": "application/json"})
 
 

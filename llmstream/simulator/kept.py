@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.base import Dialect
 from llmstream.dialects.openai_responses import OpenAIResponses
-from llmstream.dialects.openai_responses.background import KeptRequest
 from llmstream.errors import NotFound
 from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.serving.wires import ServerSide
+from llmstream.serving.wires.openai_responses.kept_requests import KeptRequest, read_kept_request
 from llmstream.simulator.script import Cut, Stall, Turn
 
 __all__ = ["KeptAnswer", "KeptAnswers", "uncut"]
@@ -133,12 +133,15 @@ class KeptAnswers:
         return found
 
     @staticmethod
-    def wish(http: HttpRequest, dialects: Iterable[Dialect]) -> tuple[Dialect, KeptRequest] | None:
+    def wish(http: HttpRequest, sides: Iterable[ServerSide]) -> tuple[ServerSide, KeptRequest] | None:
         """What a request wants of an answer that is kept; None for any other request."""
-        for dialect in dialects:
-            wish = dialect.read_kept_request(http) if isinstance(dialect, OpenAIResponses) else None
+        for side in sides:
+            dialect = side.dialect
+            if not isinstance(dialect, OpenAIResponses):
+                continue
+            wish = read_kept_request(http, dialect.quirks.path)
             if wish is not None:
-                return dialect, wish
+                return side, wish
         return None
 
     def page(self, wish: KeptRequest) -> HttpResponse:

@@ -11,13 +11,14 @@ from types import TracebackType
 import msgspec
 from aiohttp import HttpVersion11, web
 
-from llmstream.dialects.base import Dialect, EventEncoder, KeepsAnswers, continues_answers
+from llmstream.dialects.base import Dialect, KeepsAnswers, continues_answers
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.openai_responses import OpenAIResponses
-from llmstream.dialects.openai_responses.background import KeptRequest
 from llmstream.errors import BadRequest, ErrorInfo, LLMStreamError, ServerError, error_from_info
 from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
 from llmstream.request import Request
+from llmstream.serving.wires import EventEncoder, ServerSide, server_side
+from llmstream.serving.wires.openai_responses.kept_requests import KeptRequest
 from llmstream.simulator.catalogue import is_public, lookup
 from llmstream.simulator.complete import (
     as_streamed,
@@ -121,7 +122,7 @@ class Simulator:
         *,
         recordings: Recording | Iterable[Recording] = (),
         speed: float | None = 1.0,
-        dialects: Iterable[Dialect] | None = None,
+        dialects: Iterable[Dialect | ServerSide] | None = None,
         api_keys: Collection[str] | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -141,7 +142,10 @@ class Simulator:
         self._script = as_script(script) if script is not None else Demo()
         self._recordings = [recordings] if isinstance(recordings, Recording) else list(recordings)
         self._speed = speed
-        self._dialects = list(dialects) if dialects is not None else default_dialects()
+        self._sides = [
+            given if isinstance(given, ServerSide) else server_side(given)
+            for given in (default_dialects() if dialects is None else dialects)
+        ]
         self._strict_paths = strict_paths
         self._api_keys = api_keys
         self._host, self._port, self._allow_remote = host, port, allow_remote
@@ -250,12 +254,12 @@ class Simulator:
                 )
         if wants_socket(http):
             return await self._talk(incoming, http, received)
-        dialect = self._dialect_of(http)
-        received.dialect = dialect.name if dialect is not None else ""
+        side = self._side_of(http)
+        received.dialect = side.name if side is not None else ""
         try:
             if self._strict_paths and not self._recordings and not is_known_path(http.url):
                 received.dialect = ""
-                raise no_such_path(http, usual_path(dialect.name) if dialect else None)
+                raise no_such_path(http, usual_path(side.name) if side else None)
             page = lookup(http, self._models)
             if page is None or not is_public(http):
                 check_key(http.headers, self._api_keys)
@@ -263,23 +267,23 @@ class Simulator:
                 return _whole(page)
             http = msgspec.structs.replace(http, body=await self._body(incoming))
             self._log.body(received, masked(http))
-            page = count_tokens(http, self._dialects)
+            page = count_tokens(http, self._sides)
             if page is not None:
                 return _whole(page)
-            found = self._kept.wish(http, self._dialects)
+            found = self._kept.wish(http, self._sides)
             if found is not None:
-                dialect, wish = found
-                received.dialect = dialect.name
+                side, wish = found
+                received.dialect = side.name
                 if wish.wish != "stream":
                     return _whole(self._kept.page(wish))
-                return await self._read_on(incoming, dialect, wish, received)
+                return await self._read_on(incoming, side, wish, received)
             if self._recordings:
                 return await self._replay(incoming, received)
-            if dialect is None:
+            if side is None:
                 raise no_such_path(http, None)
-            return await self._say(incoming, dialect, http, received)
+            return await self._say(incoming, side, http, received)
         except LLMStreamError as error:
-            return _whole(_refusal(dialect or self._likely(http), error.info, received))
+            return _whole(_refusal(side or self._likely(http), error.info, received))
 
     async def _body(self, incoming: web.Request) -> bytes:
         try:
@@ -292,40 +296,40 @@ class Simulator:
             ) from None
 
     async def _say(
-        self, incoming: web.Request, dialect: Dialect, http: HttpRequest, received: Received
+        self, incoming: web.Request, side: ServerSide, http: HttpRequest, received: Received
     ) -> web.StreamResponse:
         """The answer of the script: as a stream, or complete where the request asks for that."""
         streamed = as_streamed(http)
-        complete = streamed is not None or complete_asked(dialect, http)
+        complete = streamed is not None or complete_asked(side, http)
         try:
-            request = dialect.decode_request(streamed or http)
+            request = side.decode_request(streamed or http)
             received.request = msgspec.structs.replace(request, headers=redact_headers(request.headers))
-            turn, number = self._turn(dialect, request)
-            kept = isinstance(dialect, KeepsAnswers) and dialect.is_kept(request, provider=_VENDOR)
+            turn, number = self._turn(side, request)
+            kept = isinstance(side.dialect, KeepsAnswers) and side.dialect.is_kept(request, provider=_VENDOR)
             said = uncut(turn) if kept or complete else turn  # what is kept is made to its end
             beats = utter(said, request, number=number, pace=self._pace, now=self._now())
-            encoder = dialect.event_encoder(request)
-            body = complete_body(dialect, request, beats) if complete and not kept else b""
+            encoder = side.event_encoder(request)
+            body = complete_body(side, request, beats) if complete and not kept else b""
         except LLMStreamError:
             raise
         except Exception as error:
             _log.exception("the simulator failed")
             raise ServerError(f"the simulator failed: {error!r}", status=500) from error
         if body:
-            return await self._say_complete(incoming, dialect, body, beats, turn, received)
+            return await self._say_complete(incoming, side, body, beats, turn, received)
         pieces = _pieces(beats, encoder, said)
         if kept and complete:
             return _whole(self._kept.begin_unread(list(pieces)))
         if kept:
             pieces = self._kept.begin(list(pieces), turn)
-        response = await self._open(incoming, 200, dialect.content_type, received)
+        response = await self._open(incoming, 200, side.content_type, received)
         await self._player.play(response, pieces)
         return await self._end(incoming, response, turn)
 
     async def _say_complete(
         self,
         incoming: web.Request,
-        dialect: Dialect,
+        side: ServerSide,
         body: bytes,
         beats: list[Beat],
         turn: Turn,
@@ -336,7 +340,7 @@ class Simulator:
         if beats and beats[-1].due_s:
             await self._player.sleep(beats[-1].due_s)
         if failure is not None:
-            return _whole(_refusal(dialect, failure, received))
+            return _whole(_refusal(side, failure, received))
         share = shown_share(turn, beats)
         if not isinstance(turn.fault, Cut | Stall):
             return _whole(_complete(body, received))
@@ -344,12 +348,12 @@ class Simulator:
         await response.write(body[: int(len(body) * share)])
         return await self._end(incoming, response, turn)
 
-    def _turn(self, dialect: Dialect, request: Request) -> tuple[Turn, int]:
+    def _turn(self, side: ServerSide, request: Request) -> tuple[Turn, int]:
         """What is answered, and its number: the next of the script, or the rest of an earlier one.
 
         raises: LLMStreamError where the script refuses
         """
-        continuing = dialect if continues_answers(dialect) else None
+        continuing = side.dialect if continues_answers(side.dialect) else None
         place = continuing.place_of(request) if continuing is not None else None
         if place is not None:
             (turn, request), number = self._continued.rest(place), self._answered
@@ -366,23 +370,23 @@ class Simulator:
 
     async def _talk(self, incoming: web.Request, http: HttpRequest, received: Received) -> web.StreamResponse:
         """A WebSocket, at the path where answers come over HTTP."""
-        dialect = self._dialect_of(msgspec.structs.replace(http, method="POST"))
-        if not isinstance(dialect, OpenAIResponses):
+        side = self._side_of(msgspec.structs.replace(http, method="POST"))
+        if side is None or not isinstance(side.dialect, OpenAIResponses):
             return _whole(_refusal(self._likely(http), no_such_path(http, None).info, received))
-        received.dialect = dialect.name
+        received.dialect = side.name
         try:
             check_key(http.headers, self._api_keys)
             if self._recordings:
                 raise BadRequest("recordings are played over HTTP only", status=400)
         except LLMStreamError as error:
-            return _whole(_refusal(dialect, error.info, received))
+            return _whole(_refusal(side, error.info, received))
 
         def speak(request: Request) -> tuple[Turn, list[Beat]]:
-            turn, number = self._turn(dialect, request)
+            turn, number = self._turn(side, request)
             return turn, utter(turn, request, number=number, pace=self._pace, now=self._now())
 
         server = SocketServer(
-            dialect, http, self._player, speak, self._note, max_message_bytes=self._max_body_bytes
+            side, http, self._player, speak, self._note, max_message_bytes=self._max_body_bytes
         )
         try:
             return await server.serve(incoming)
@@ -399,11 +403,11 @@ class Simulator:
         return response
 
     async def _read_on(
-        self, incoming: web.Request, dialect: Dialect, wish: KeptRequest, received: Received
+        self, incoming: web.Request, side: ServerSide, wish: KeptRequest, received: Received
     ) -> web.StreamResponse:
         """The rest of an answer that is kept."""
         pieces = self._kept.find(wish).rest(wish.position.sequence_number)
-        response = await self._open(incoming, 200, dialect.content_type, received)
+        response = await self._open(incoming, 200, side.content_type, received)
         await self._player.play(response, pieces)
         await response.write_eof()
         return response
@@ -434,16 +438,16 @@ class Simulator:
         await response.write_eof()
         return response
 
-    def _dialect_of(self, http: HttpRequest) -> Dialect | None:
+    def _side_of(self, http: HttpRequest) -> ServerSide | None:
         """Who takes a request: first the one whose name its path begins with."""
         asked = as_streamed(http) or http
-        willing = [dialect for dialect in self._dialects if dialect.accepts(asked)]
-        named = (dialect for dialect in willing if http.url.startswith(f"/{dialect.name}/"))
+        willing = [side for side in self._sides if side.accepts(asked)]
+        named = (side for side in willing if http.url.startswith(f"/{side.name}/"))
         return next(named, willing[0] if willing else None)
 
-    def _likely(self, http: HttpRequest) -> Dialect:
+    def _likely(self, http: HttpRequest) -> ServerSide:
         """Whose client sent a request that no dialect takes, by its marks."""
-        by_name = {dialect.name: dialect for dialect in reversed(self._dialects)}  # the vendor's own first
+        by_name = {side.name: side for side in reversed(self._sides)}  # the vendor's own first
         name = "openai-chat"
         if "anthropic-version" in http.headers:
             name = "anthropic"
@@ -455,13 +459,13 @@ class Simulator:
             name = "bedrock-converse"
         elif "rawPredict" in http.url:
             name = "anthropic"
-        return by_name.get(name, self._dialects[0])
+        return by_name.get(name, self._sides[0])
 
 
-def _refusal(dialect: Dialect, error: ErrorInfo, received: Received) -> HttpResponse:
+def _refusal(side: ServerSide, error: ErrorInfo, received: Received) -> HttpResponse:
     if error.request_id is None:  # some vendors repeat it in the body
         error = msgspec.structs.replace(error, request_id=received.request_id)
-    answer = dialect.encode_error(error)
+    answer = side.encode_error(error)
     headers = {**_id_headers(received), **answer.headers}
     if error.retry_after_s is not None:
         headers.setdefault("retry-after", f"{error.retry_after_s:g}")

@@ -13,7 +13,6 @@ from typing import Any, Final
 import msgspec
 from aiohttp import WSMsgType, web
 
-from llmstream.dialects.base import Dialect
 from llmstream.dialects.openai_responses.wire import TERMINAL
 from llmstream.errors import BadRequest, ErrorInfo, LLMStreamError, ServerError
 from llmstream.events import (
@@ -29,6 +28,7 @@ from llmstream.events import (
 from llmstream.exchange import HttpRequest, redact_headers
 from llmstream.framing.sse import SSEDecoder
 from llmstream.request import Request
+from llmstream.serving.wires import ServerSide
 from llmstream.simulator.gate import masked
 from llmstream.simulator.player import Player
 from llmstream.simulator.received import Received
@@ -60,7 +60,7 @@ class SocketServer:
 
     def __init__(
         self,
-        dialect: Dialect,
+        side: ServerSide,
         handshake: HttpRequest,
         player: Player,
         speak: Speak,
@@ -68,7 +68,7 @@ class SocketServer:
         *,
         max_message_bytes: int,
     ) -> None:
-        self._dialect = dialect
+        self._side = side
         self._handshake = handshake
         self._player = player
         self._speak = speak
@@ -131,7 +131,7 @@ class SocketServer:
                 self._handshake.url, msgspec.json.encode(message), self._handshake.headers, _METHOD
             )
             self._received = received = self._note(masked(http))
-            received.dialect = self._dialect.name
+            received.dialect = self._side.name
             lane = message.get("stream_id")
             self._lane = {} if lane is None else {"stream_id": lane}
             try:
@@ -174,7 +174,7 @@ class SocketServer:
             turn, beats = Turn(), [names, Beat(Finish("stop", Usage()))]
         else:
             turn, beats = self._speak(request)
-        encoder = self._dialect.event_encoder(request)
+        encoder = self._side.event_encoder(request)
         pieces = ((beat.due_s, encoder.feed(beat.event)) for beat in self._until_steered(beats))
         await self._player.play(self, pieces)
         match turn.fault:
@@ -194,7 +194,7 @@ class SocketServer:
     def _request(self, body: dict[str, Any]) -> Request:
         http = HttpRequest(self._handshake.url, msgspec.json.encode(body), self._handshake.headers)
         try:
-            return self._dialect.decode_request(http)
+            return self._side.decode_request(http)
         except LLMStreamError:
             raise
         except Exception as error:
@@ -301,7 +301,7 @@ class SocketServer:
 
     async def _refuse(self, info: ErrorInfo) -> None:
         """An error as HTTP would answer it: its status and headers are in the message."""
-        answer = self._dialect.encode_error(info)
+        answer = self._side.encode_error(info)
         error = msgspec.json.decode(answer.body)["error"]
         if info.retry_after_s is not None:
             error["headers"] = {"retry-after": f"{info.retry_after_s:g}"}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from llmstream import grammar
-from llmstream.dialects.base import Dialect, EventEncoder
+from llmstream.dialects.base import Dialect
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.errors import IncompleteStream, Unsupported
 from llmstream.events import (
@@ -21,10 +21,13 @@ from llmstream.events import (
     TextStart,
 )
 from llmstream.request import Request
+from llmstream.serving.wires import EventEncoder, server_side
 from llmstream.testing.bodies import decode_body
 from llmstream.testing.gist import gist, with_numbered_ids
 
 __all__ = ["assert_dialect_conforms"]
+
+MakeEncoder: TypeAlias = Callable[[Request], EventEncoder]
 
 _AWKWARD: Final = 'a\u2028b\u2029c\x85d\x0be\x1cf\r\ng\n\nh\tdata: i "j" \\k é 你好 🙂 \ufeff\x00'
 """Characters at which `str.splitlines` cuts and `json` does not, and others that get lost on the way."""
@@ -33,7 +36,12 @@ _SEED: Final = 0
 
 
 def assert_dialect_conforms(
-    dialect: Dialect, recordings: Iterable[bytes], *, provider: str = "test", max_cuts: int = 4000
+    dialect: Dialect,
+    recordings: Iterable[bytes],
+    *,
+    provider: str = "test",
+    max_cuts: int = 4000,
+    event_encoder: MakeEncoder | None = None,
 ) -> None:
     """Holds a dialect to what every consumer may rely on.
 
@@ -42,29 +50,34 @@ def assert_dialect_conforms(
     - The events are a sentence, and the decoder has said nothing that had to be taken back.
     - Cut off anywhere it is still a sentence: one finish, and at most one `IncompleteStream`.
       Nothing at all is always an `IncompleteStream`.
-    - Where the dialect has the reverse, what an answer says survives events to bytes to events.
+    - Where the dialect has a server side, what a response says survives events to bytes to events.
 
     recordings: whole bodies of answers; those that end in an error are welcome
     max_cuts:   longer bodies are cut and cut off at so many places, always the same ones
+    event_encoder: of the dialect's server side; that of llmstream's own dialects is known
     raises:     AssertionError that says which recording, where it was cut, and what differs
     """
+    event_encoder = event_encoder or _known_encoder(dialect)
     count = 0
     for number, body in enumerate(recordings):
-        _Recording(dialect, body, provider, f"recording {number}").check(max_cuts)
+        _Recording(dialect, body, provider, f"recording {number}", event_encoder).check(max_cuts)
         count += 1
     if not count:
         raise AssertionError("there are no recordings: a dialect without one is not tested at all")
     empty = decode_body(b"", dialect, provider=provider)
     if [e.error.code for e in empty if isinstance(e, ErrorEvent)] != [IncompleteStream.code]:
         raise AssertionError("an empty body is no IncompleteStream")
-    _awkward_text_survives(dialect, provider)
+    _awkward_text_survives(dialect, provider, event_encoder)
 
 
 class _Recording:
     """The checks of one body."""
 
-    def __init__(self, dialect: Dialect, body: bytes, provider: str, name: str) -> None:
+    def __init__(
+        self, dialect: Dialect, body: bytes, provider: str, name: str, event_encoder: MakeEncoder | None
+    ) -> None:
         self.dialect = dialect
+        self.event_encoder = event_encoder
         self.body = body
         self.provider = provider
         self.name = name
@@ -126,7 +139,7 @@ class _Recording:
     def survives_the_way_back(self) -> None:
         if any(isinstance(event, ErrorEvent) for event in self.whole):
             return
-        written = _written(self.dialect, self.whole)
+        written = _written(self.event_encoder, self.whole)
         if written is None:
             return
         where = "written as bytes and read again"
@@ -141,20 +154,26 @@ def _positions(length: int, most: int) -> Iterator[int]:
     return iter(sorted(random.Random(_SEED).sample(range(length + 1), most)))  # noqa: S311  # a choice, no secret
 
 
-def _written(dialect: Dialect, events: list[Event]) -> bytes | None:
-    """The body that says the events; None where the dialect has no reverse."""
-    model = next((e.model_id for e in events if isinstance(e, ResponseMetadata) and e.model_id), "model")
-    make: Callable[[Request], EventEncoder] | None = getattr(dialect, "event_encoder", None)
-    if make is None:
-        return None
+def _known_encoder(dialect: Dialect) -> MakeEncoder | None:
     try:
-        encoder = make(Request(model=model))
+        return server_side(dialect).event_encoder
+    except Unsupported:
+        return None
+
+
+def _written(event_encoder: MakeEncoder | None, events: list[Event]) -> bytes | None:
+    """The body that holds the events; None where there is no server side."""
+    if event_encoder is None:
+        return None
+    model = next((e.model_id for e in events if isinstance(e, ResponseMetadata) and e.model_id), "model")
+    try:
+        encoder = event_encoder(Request(model=model))
     except (NotImplementedError, Unsupported):
         return None
     return b"".join([encoder.feed(event) for event in events]) + encoder.close()
 
 
-def _awkward_text_survives(dialect: Dialect, provider: str) -> None:
+def _awkward_text_survives(dialect: Dialect, provider: str, event_encoder: MakeEncoder | None) -> None:
     events: list[Event] = [
         StreamStart(),
         ResponseMetadata("model", "id"),
@@ -163,7 +182,7 @@ def _awkward_text_survives(dialect: Dialect, provider: str) -> None:
         TextEnd("0"),
         Finish("stop"),
     ]
-    written = _written(dialect, events)
+    written = _written(event_encoder, events)
     if written is None:
         return
     text = "".join(

@@ -7,6 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from llmstream.dialects.base import Dialect
 from llmstream.errors import ErrorInfo, InvalidRequest
+from llmstream.serving.wires import server_side
 from llmstream.testing.faults import Do, Step
 
 __all__ = ["Chaos", "chaos"]
@@ -63,7 +64,7 @@ def _end_of_event(body: bytes, at: int, dialect: Dialect) -> int:
 def _overload(dialect: Dialect) -> bytes:
     """The vendor's own words for an overload, framed as an event."""
     info = ErrorInfo("overloaded", "Overloaded", True, status=529, reason="overloaded_error")
-    said = b" ".join(dialect.encode_error(info).body.split(b"\n"))
+    said = b" ".join(server_side(dialect).encode_error(info).body.split(b"\n"))
     if dialect.content_type == _NDJSON:
         return said + b"\n"
     return b"event: error\ndata: " + said + b"\n\n"

@@ -14,6 +14,7 @@ import llmstream as ls
 from llmstream import dialects
 from llmstream.agent import Hooks
 from llmstream.chats.content import ToolCall
+from llmstream.serving.wires import server_side
 from llmstream.simulator import Call, Turn
 from llmstream.testing import ScriptedModel
 
@@ -148,7 +149,7 @@ def assert_whole(messages: list[ls.Message]) -> None:
 def assert_accepted(dialect: Any, messages: list[ls.Message]) -> None:
     request = ls.Request(model="m", messages=(*messages, ls.Message.user("Go on.")))
     encoded = dialect.encode(request, provider="x")
-    read = dialect.decode_request(encoded.http)
+    read = server_side(dialect).decode_request(encoded.http)
     calls = [call.id for message in read.messages for call in message.tool_calls]
     results = [result.tool_call_id for message in read.messages for result in message.tool_results]
     assert len(calls) == len(results) == sum(len(m.tool_calls) for m in messages)

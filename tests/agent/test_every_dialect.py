@@ -15,6 +15,7 @@ import llmstream as ls
 from llmstream.dialects.base import Dialect
 from llmstream.providers.base import Provider
 from llmstream.providers.registry import find_provider
+from llmstream.serving.wires import server_side
 from llmstream.simulator import Call, Simulator, Turn
 from llmstream.testing import no_leaks
 from llmstream.transport.sessions import current_session
@@ -217,7 +218,7 @@ def assert_every_dialect_takes(messages: list[ls.Message], where: object) -> Non
     asked = ls.Request(model="m", messages=(*messages, ls.Message.user("Go on.")))
     count = sum(len(message.tool_calls) for message in messages)
     for dialect in every_dialect():
-        found = dialect.decode_request(dialect.encode(asked, provider="x").http)
+        found = server_side(dialect).decode_request(dialect.encode(asked, provider="x").http)
         calls = [call.id for message in found.messages for call in message.tool_calls]
         results = [result.tool_call_id for message in found.messages for result in message.tool_results]
         assert len(calls) == count, (dialect.name, where)

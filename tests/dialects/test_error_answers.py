@@ -14,6 +14,7 @@ from llmstream import errors
 from llmstream.cli.dialects import wire_of
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.grammar import check
+from llmstream.serving.wires import server_side
 
 BY_STATUS: dict[int, tuple[type[errors.LLMStreamError], ...]] = {
     400: (errors.BadRequest,),
@@ -111,7 +112,7 @@ def test_an_error_survives_its_way_through_the_simulator(cases: list[tuple[Path,
     for folder, meta in cases:
         error, _, _ = read(folder, meta)
         dialect = wire_of(meta["of_family"], None).dialect
-        answer = dialect.encode_error(error.info)
+        answer = server_side(dialect).encode_error(error.info)
         headers = {name.lower(): value for name, value in answer.headers.items()}
         again = dialect.decode_error(answer.status, headers, answer.body, provider=meta["dialect"])
         assert (type(again), again.status) == (type(error), error.status), folder.name

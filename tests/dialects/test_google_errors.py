@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from llmstream import errors
-from llmstream.dialects.google import failure, status_of
+from llmstream.dialects.google import failure
+from llmstream.serving.wires.google_errors import status_of
 
 
 @pytest.mark.parametrize(

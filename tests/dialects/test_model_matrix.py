@@ -14,6 +14,7 @@ from llmstream.dialects.mistral import Mistral
 from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.model_rules.efforts import ORDER
 from llmstream.request import ReasoningOptions, Request, ResponseFormat, Settings, ToolSpec
+from llmstream.serving.wires import server_side
 
 CLAUDE = [f"claude-{name}" for name in ("fable-5", "fable-5-2", "mythos-5-1", "mythos-preview", "opus-5-5")]
 CLAUDE += [f"claude-{name}" for name in ("sonnet-5-5", "haiku-5-5", "opus-5", "sonnet-5", "opus-4-7")]
@@ -69,4 +70,4 @@ def test_no_request_of_ours_is_refused(dialect, model):
             settings=settings,
         )
         http = dialect.encode(request, provider=dialect.name).http
-        assert dialect.decode_request(http).model in (model, f"models/{model}")
+        assert server_side(dialect).decode_request(http).model in (model, f"models/{model}")

@@ -12,6 +12,7 @@ from llmstream.chats.copying import copy_messages
 from llmstream.errors import LLMStreamError
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 from llmstream.streams.history import Repairs, mended
 
 N = 100
@@ -56,7 +57,7 @@ def test_a_reader_of_a_long_request(provider, name):
     def reading(n):
         request = Request(model=PROVIDERS[provider], messages=tuple(mended(HISTORIES[name](n))[0]))
         http = dialect.encode(request, provider=provider).http
-        return lambda: dialect.decode_request(http)
+        return lambda: server_side(dialect).decode_request(http)
 
     assert_linear(reading, N)
 

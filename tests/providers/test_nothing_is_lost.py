@@ -43,6 +43,7 @@ from llmstream.request import (
     Settings,
     ToolSpec,
 )
+from llmstream.serving.wires import server_side
 
 MODELS: dict[str, tuple[str, ...]] = {
     "anthropic": (
@@ -190,7 +191,7 @@ def send(name: str, model: str, *messages: Message, **fields: Any) -> Sent:
     provider = find_provider(name)
     request = Request(model=model, messages=messages or (Message.user("Hi."),), **fields)
     encoded = provider.dialect.encode(request, provider=name)
-    provider.dialect.decode_request(encoded.http)  # raises what the vendor would refuse it with
+    server_side(provider.dialect).decode_request(encoded.http)  # raises what the vendor would refuse it with
     return Sent(encoded.http.json(), encoded.warnings)
 
 

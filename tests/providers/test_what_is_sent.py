@@ -13,6 +13,7 @@ from llmstream.events import Event
 from llmstream.grammar import check
 from llmstream.providers.base import Provider
 from llmstream.providers.registry import all_providers
+from llmstream.serving.wires import server_side
 
 KEY = "key-0123456789"
 REGION = "eu-west-1"
@@ -23,7 +24,7 @@ PROVIDERS = [p for p in all_providers() if not p.name.startswith("sim")]
 
 def body_of(provider: Provider, model: ls.Model) -> bytes:
     """How this vendor would say "Hello"."""
-    encoder = provider.dialect.event_encoder(model.request("Hi"))
+    encoder = server_side(provider.dialect).event_encoder(model.request("Hi"))
     events = [*SAID, ls.Finish("stop", ls.Usage(1, 1, 2))]
     return b"".join(encoder.feed(event) for event in events) + encoder.close()
 

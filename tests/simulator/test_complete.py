@@ -14,6 +14,7 @@ from llmstream.dialects.ollama import Ollama
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 from llmstream.simulator import Break, Call, Cut, Pace, Script, Simulator, Stall, Turn
 from llmstream.simulator.complete import as_streamed, complete_asked, complete_body
 from llmstream.simulator.utterance import utter
@@ -151,14 +152,11 @@ def test_input_that_is_no_object_is_wrapped() -> None:
     """Vendors whose calls hold objects cannot say `[1`."""
     request = Request(model="m")
     turn = Turn(calls=(Call("f", "[1"),))
-    body = msgspec.json.decode(complete_body(Anthropic(), request, utter(turn, request)))
+    body = msgspec.json.decode(complete_body(server_side(Anthropic()), request, utter(turn, request)))
     assert body["content"][0]["input"] == {"INVALID_JSON": "[1"}
 
 
 def test_a_dialect_that_only_streams_says_so() -> None:
-    class Streams:
-        name = "mine"
-
-    dialect: Any = Streams()
-    with pytest.raises(BadRequest, match="only streams mine"):
-        complete_body(dialect, Request(model="m"), [])
+    side = msgspec.structs.replace(server_side(Anthropic()), complete_response=None)
+    with pytest.raises(BadRequest, match="only streams anthropic"):
+        complete_body(side, Request(model="m"), [])

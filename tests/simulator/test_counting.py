@@ -9,6 +9,7 @@ import pytest
 
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.serving.wires import server_side
 from llmstream.simulator.counting import count_tokens
 from llmstream.simulator.server import default_dialects
 
@@ -19,7 +20,9 @@ CONVERSED = [{"role": "user", "content": [{"text": WORDS}]}]
 
 
 def count(path: str, body: Any, method: str = "POST") -> HttpResponse | None:
-    return count_tokens(HttpRequest(path, msgspec.json.encode(body), {}, method), default_dialects())
+    return count_tokens(
+        HttpRequest(path, msgspec.json.encode(body), {}, method), map(server_side, default_dialects())
+    )
 
 
 @pytest.mark.parametrize(

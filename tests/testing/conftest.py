@@ -11,6 +11,7 @@ from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.errors import LLMStreamError
 from llmstream.events import Event, Usage
+from llmstream.serving.wires import server_side
 
 BODY = b"""\
 data: {"id":"c1","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"Hel"}}]}
@@ -65,7 +66,7 @@ class Spoilt:
 
     def __init__(self, decoder: Callable[[str], Any] = SpoiltDecoder, encoder: Any = None) -> None:
         self._decoder = decoder
-        self.event_encoder = encoder or OpenAIChat().event_encoder
+        self.event_encoder = encoder or server_side(OpenAIChat()).event_encoder
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()

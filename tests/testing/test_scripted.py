@@ -111,7 +111,7 @@ async def test_events_of_ones_own_are_mended_into_a_sentence() -> None:
         "TextStart",
         "TextDelta",
         "TextEnd",
-        "Error",
+        "ErrorEvent",
         "Finish",
     ]
 

@@ -29,6 +29,7 @@ from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.exchange import HttpRequest
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request, ToolSpec
+from llmstream.serving.wires import server_side
 from llmstream.streams.history import mended
 
 SIGNED = base64.b64encode(b"signed by the model that thought").decode()
@@ -82,7 +83,7 @@ def heard(name: str) -> Message:
         said += [ToolInputEnd(call), ToolCallEvent("weather", text, call, provider_metadata=told)]
     said.append(Finish("tool-calls", Usage(3, 5, 8)))
     dialect = dialect_of(name)
-    encoder = dialect.event_encoder(Request(model=model, messages=(Message.user("Hi"),)))
+    encoder = server_side(dialect).event_encoder(Request(model=model, messages=(Message.user("Hi"),)))
     body = b"".join([encoder.feed(event) for event in said]) + encoder.close()
     sentence = GuardedDecoder(dialect.decoder(provider=name), provider=name)
     fold = Accumulator()
@@ -118,7 +119,7 @@ def sent(messages: list[Message], name: str) -> HttpRequest:
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_a_conversation_goes_on_elsewhere(first: str, second: str) -> None:
-    read = dialect_of(second).decode_request(sent(conversation(first), second))
+    read = server_side(dialect_of(second)).decode_request(sent(conversation(first), second))
     calls = [call for message in read.messages for call in message.tool_calls]
     assert [call.name for call in calls] == ["weather", "weather"]
     assert [r.tool_call_id for m in read.messages for r in m.tool_results] == [call.id for call in calls]
@@ -152,7 +153,7 @@ def test_files_by_bytes_get_through_or_are_refused_in_words(name: str) -> None:
     dialect, model = dialect_of(name), PLACES[name][0]
     for part in (Image(data=b"\x89PNG\r\n\x1a\n" + bytes(9)), Document(data=b"%PDF-1.7\n%%EOF")):
         request = Request(model=model, messages=(Message.user("What is this?", part),))
-        read = dialect.decode_request(dialect.encode(request, provider=name).http)
+        read = server_side(dialect).decode_request(dialect.encode(request, provider=name).http)
         assert read.messages[-1].parts[-1].data == part.data
     recording = Request(model=model, messages=(Message.user(Audio(data=b"RIFF", media_type="audio/wav")),))
     if PLACES[name][1] is CLAUDE:
@@ -172,5 +173,5 @@ def test_vertex_is_sent_no_ids_of_calls() -> None:
 def test_calls_left_open_are_closed_in_the_cloud() -> None:
     broken = [Message.user("Hi."), Message.assistant(ToolCall("a", "weather", "{}")), Message.user("Stop.")]
     for name in CLOUDS:
-        read = dialect_of(name).decode_request(sent(broken, name))
+        read = server_side(dialect_of(name)).decode_request(sent(broken, name))
         assert len([r for m in read.messages for r in m.tool_results]) == 1

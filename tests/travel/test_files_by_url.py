@@ -12,6 +12,7 @@ from llmstream.chats import Audio, Document, Image, Message, ToolCall, ToolResul
 from llmstream.cli.dialects import DIALECTS, wire_of
 from llmstream.dialects.base import takes_url
 from llmstream.request import Request, ToolSpec
+from llmstream.serving.wires import server_side
 from llmstream.streams.inlining import Inliner
 
 FILES = {
@@ -81,7 +82,7 @@ async def test_a_file_in_the_users_message(name: str, path: str, address: str) -
         return
     http = wire.dialect.encode(inlined, provider=wire.provider).http
     assert (address.encode() in http.body) is (not kept.data)
-    wire.dialect.decode_request(http)
+    server_side(wire.dialect).decode_request(http)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -93,6 +94,6 @@ async def test_an_image_in_a_result(name: str, address: str) -> None:
     )
     inlined = await Inliner(wire.dialect, HERE).inline(request)
     http = wire.dialect.encode(inlined, provider=wire.provider).http
-    wire.dialect.decode_request(http)
+    server_side(wire.dialect).decode_request(http)
     images = [part for message in inlined.messages for r in message.tool_results for part in r.parts]
     assert (address.encode() in http.body) is (not images[0].data)

@@ -31,6 +31,7 @@ from llmstream.events import (
 from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request, ToolSpec
+from llmstream.serving.wires import server_side
 from llmstream.streams.history import mended
 
 SIGNED = base64.b64encode(b"signed by the vendor that thought").decode()
@@ -111,7 +112,9 @@ def answer(name: str, turn: int) -> Iterator[Event]:
 def heard(wire: Wire, turn: int) -> Message:
     """The same, once it has been over the vendor's wire."""
     name = wire.dialect.name
-    encoder = wire.dialect.event_encoder(Request(model=MODELS[name], messages=(Message.user("Hi"),)))
+    encoder = server_side(wire.dialect).event_encoder(
+        Request(model=MODELS[name], messages=(Message.user("Hi"),))
+    )
     body = b"".join(encoder.feed(event) for event in answer(name, turn)) + encoder.close()
     sentence = GuardedDecoder(wire.dialect.decoder(provider=wire.provider), provider=wire.provider)
     fold = Accumulator()
@@ -165,8 +168,8 @@ PAIRS = [(first, second) for first in NAMES for second in NAMES]
 def test_a_conversation_goes_on_with_another_vendor(first: str, second: str) -> None:
     there, here = wire_of(first, None), wire_of(second, None)
     http = sent(conversation(there), here)
-    assert here.dialect.accepts(http)
-    read = here.dialect.decode_request(http)  # raises what the vendor would refuse it with
+    assert server_side(here.dialect).accepts(http)
+    read = server_side(here.dialect).decode_request(http)  # raises what the vendor would refuse it with
     calls, results = calls_and_results(read.messages)
     assert len(calls) == len(set(calls)) == 4
     assert results == calls
@@ -252,7 +255,7 @@ def test_an_item_that_comes_again_goes_without_its_id() -> None:
     http = sent([*turn, *turn, Message.user("And?")], wire)
     ids = [item["id"] for item in http.json()["input"] if "id" in item]
     assert ids == ["rs_1", "msg_1", "fc_1"]
-    read = wire.dialect.decode_request(http)
+    read = server_side(wire.dialect).decode_request(http)
     assert [m.text_content for m in read.messages if m.role == "assistant"] == ["Hello.", "Hello."]
 
 
@@ -275,7 +278,7 @@ def test_calls_that_were_left_open_are_closed_for_every_vendor(first: str, secon
         Message.tool([ToolResult("of nobody", "x")]),
         messages[4],  # calls without any
     ]
-    read = here.dialect.decode_request(sent(broken, here))
+    read = server_side(here.dialect).decode_request(sent(broken, here))
     calls, results = calls_and_results(read.messages)
     assert len(calls) == 4
     assert results == calls
@@ -288,7 +291,9 @@ def test_ids_that_repeat_in_every_turn_are_told_apart(name: str) -> None:
         Message.assistant(ToolCall("call_0", "weather", "{}"), ToolCall("call_0", "weather", "{}")),
         Message.tool([ToolResult("call_0", "1"), ToolResult("call_0", "2")]),
     ]
-    read = wire.dialect.decode_request(sent([Message.user("Hi"), *turn, *turn, Message.user("And?")], wire))
+    read = server_side(wire.dialect).decode_request(
+        sent([Message.user("Hi"), *turn, *turn, Message.user("And?")], wire)
+    )
     calls, results = calls_and_results(read.messages)
     assert len(set(calls)) == 4
     assert results == calls
@@ -372,6 +377,6 @@ def test_whatever_happened_elsewhere_is_no_reason_to_refuse(
     wire = wire_of(name, None)
     http = sent(messages, wire)
     assert SIGNED.encode() not in http.body
-    read = wire.dialect.decode_request(http)
+    read = server_side(wire.dialect).decode_request(http)
     calls, results = calls_and_results(read.messages)
     assert results == calls

@@ -18,18 +18,16 @@ from llmstream.dialects.anthropic.messages import accepts_url
 from llmstream.dialects.anthropic.quirks import BEDROCK_INVOKE_QUIRKS, VERTEX_QUIRKS, Quirks
 from llmstream.dialects.anthropic.request import dropping_bound_thinking, encode_request
 from llmstream.dialects.anthropic.wire import InvokeFrames
-from llmstream.dialects.aws import answer_error, encode_answer
+from llmstream.dialects.aws import answer_error
 from llmstream.dialects.base import Encoded, OutputAbility, StreamLimits
 from llmstream.dialects.decoder import Framing
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
-from llmstream.errors import ErrorInfo, LLMStreamError
-from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.errors import LLMStreamError
+from llmstream.exchange import HttpRequest
 from llmstream.framing.sse import SSEDecoder
 from llmstream.model_rules.claude import CLAUDE
 from llmstream.request import Request
-from llmstream.serving.wires.anthropic.reader import decode_request
-from llmstream.serving.wires.anthropic.writer import AnthropicEventEncoder, complete_response, encode_error
 
 __all__ = ["BEDROCK_INVOKE", "VERTEX", "Anthropic", "Quirks"]
 
@@ -126,32 +124,9 @@ class Anthropic(msgspec.Struct, frozen=True):
         read = vendor_error if self.framing == "sse" else answer_error
         return read(status, headers, body, provider=provider)
 
-    def accepts(self, http: HttpRequest) -> bool:
-        """Whether a request is of this dialect, by its method and path."""
-        return http.method == "POST" and self.quirks.model_of(http.url) is not None
-
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Whether the server fetches the part itself: images and PDFs, unless it fetches nothing."""
         return accepts_url(part, quirks=self.quirks)
-
-    def decode_request(self, http: HttpRequest) -> Request:
-        """What a client asks for, checked as the vendor checks it.
-
-        raises: BadRequest with the vendor's message
-        """
-        return decode_request(http, quirks=self.quirks)
-
-    def event_encoder(self, request: Request) -> AnthropicEventEncoder:
-        """The reverse of `decoder`, for the answer to one request."""
-        return AnthropicEventEncoder(request.model, framing=self.framing)
-
-    def complete_response(self, streamed: bytes) -> bytes:
-        """The response without a stream that says what a streamed body says."""
-        return msgspec.json.encode(complete_response(streamed, framing=self.framing))
-
-    def encode_error(self, error: ErrorInfo) -> HttpResponse:
-        """The answer that the vendor would give."""
-        return encode_error(error) if self.framing == "sse" else encode_answer(error)
 
 
 VERTEX: Final = Anthropic(quirks=VERTEX_QUIRKS)

@@ -11,17 +11,14 @@ from collections.abc import Mapping
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.dialects.aws import answer_error, encode_answer
+from llmstream.dialects.aws import answer_error
 from llmstream.dialects.base import Encoded, OutputAbility, StreamLimits
 from llmstream.dialects.bedrock_converse.content import accepts_url
 from llmstream.dialects.bedrock_converse.decoder import BedrockConverseDecoder
 from llmstream.dialects.bedrock_converse.quirks import traits
-from llmstream.dialects.bedrock_converse.request import encode_request, model_of
-from llmstream.errors import ErrorInfo, LLMStreamError
-from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.dialects.bedrock_converse.request import encode_request
+from llmstream.errors import LLMStreamError
 from llmstream.request import Request
-from llmstream.serving.wires.bedrock_converse.reader import decode_request
-from llmstream.serving.wires.bedrock_converse.writer import BedrockConverseEventEncoder, complete_response
 
 __all__ = ["BedrockConverse"]
 
@@ -68,29 +65,6 @@ class BedrockConverse(msgspec.Struct, frozen=True):
         """The typed error of an answer that is no stream; header names are lower case."""
         return answer_error(status, headers, body, provider=provider)
 
-    def accepts(self, http: HttpRequest) -> bool:
-        """Whether a request is of this dialect, by its method and path."""
-        return http.method == "POST" and model_of(http.url) is not None
-
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Whether the part may stay a URL: what lies in a bucket, `s3://`, or in the URL itself."""
         return accepts_url(part)
-
-    def decode_request(self, http: HttpRequest) -> Request:
-        """What a client asks for, checked as the vendor checks it.
-
-        raises: BadRequest with the vendor's message
-        """
-        return decode_request(http)
-
-    def event_encoder(self, request: Request) -> BedrockConverseEventEncoder:
-        """The reverse of `decoder`, for the answer to one request."""
-        return BedrockConverseEventEncoder()
-
-    def complete_response(self, streamed: bytes) -> bytes:
-        """The response without a stream that says what a streamed body says."""
-        return msgspec.json.encode(complete_response(streamed))
-
-    def encode_error(self, error: ErrorInfo) -> HttpResponse:
-        """The answer that the vendor would give."""
-        return encode_answer(error)

@@ -16,22 +16,15 @@ from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Encoded, OutputAbility, StreamLimits
 from llmstream.dialects.cohere.decoder import CohereDecoder
 from llmstream.dialects.cohere.messages import accepts_url
-from llmstream.dialects.cohere.request import PATH, encode_request
-from llmstream.dialects.cohere.wire import KEY
+from llmstream.dialects.cohere.request import encode_request
+from llmstream.dialects.cohere.wire import KEY, answer_id
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelPage
 from llmstream.dialects.requests import options_of
 from llmstream.dialects.tool_calls import mint_call_id
-from llmstream.errors import ErrorInfo, LLMStreamError
-from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.errors import LLMStreamError
+from llmstream.exchange import HttpRequest
 from llmstream.request import Request
-from llmstream.serving.wires.cohere.reader import decode_request
-from llmstream.serving.wires.cohere.writer import (
-    CohereEventEncoder,
-    answer_id,
-    complete_response,
-    encode_error,
-)
 
 __all__ = ["Cohere", "CohereDecoder"]
 
@@ -87,29 +80,6 @@ class Cohere(msgspec.Struct, frozen=True, kw_only=True):
             error.request_id = answer_id(body)
         return error
 
-    def accepts(self, http: HttpRequest) -> bool:
-        """Whether a request is for `POST /v2/chat`."""
-        return http.method == "POST" and http.url.partition("?")[0].endswith(PATH)
-
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Whether the part may stay a URL: the vendor fetches images; texts have to be in the request."""
         return accepts_url(part)
-
-    def decode_request(self, http: HttpRequest) -> Request:
-        """What a client asks for, checked as the vendor checks it.
-
-        raises: BadRequest with the vendor's message
-        """
-        return decode_request(http)
-
-    def event_encoder(self, request: Request) -> CohereEventEncoder:
-        """The reverse of `decoder`, for the answer to one request."""
-        return CohereEventEncoder()
-
-    def complete_response(self, streamed: bytes) -> bytes:
-        """The response without a stream that says what a streamed body says."""
-        return msgspec.json.encode(complete_response(streamed))
-
-    def encode_error(self, error: ErrorInfo) -> HttpResponse:
-        """The answer that the vendor would give."""
-        return encode_error(error)

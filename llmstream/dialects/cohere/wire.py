@@ -19,6 +19,7 @@ __all__ = [
     "Call",
     "Content",
     "WireEvent",
+    "answer_id",
     "citation_of",
     "cited",
     "decode_event",
@@ -213,3 +214,20 @@ def citation_of(source: Source) -> dict[str, Any]:
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
+
+
+class _Refusal(msgspec.Struct):
+    """What identifies a refusal, whose `id` is the only name a request has."""
+
+    id: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Refusal).decode
+
+
+def answer_id(body: bytes) -> str | None:
+    """The id that a refusal gives itself."""
+    try:
+        return _decode(body).id or None
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None

@@ -19,18 +19,16 @@ from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.gemini.decoder import GeminiDecoder
 from llmstream.dialects.gemini.part_decoder import KEY
 from llmstream.dialects.gemini.request import encode_request
-from llmstream.dialects.gemini.wire import CONTINUATION, model_of, path_for
-from llmstream.dialects.google import asked_for, encode_error, facts_of, with_options, without_option
+from llmstream.dialects.gemini.wire import CONTINUATION, path_for
+from llmstream.dialects.google import asked_for, facts_of, with_options, without_option
 from llmstream.dialects.media import is_at_google
 from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
 from llmstream.dialects.requests import options_of
-from llmstream.errors import ErrorInfo, LLMStreamError
+from llmstream.errors import LLMStreamError
 from llmstream.events import Finish, Usage
-from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.exchange import HttpRequest
 from llmstream.model_rules.gemini import GEMINI
 from llmstream.request import Request
-from llmstream.serving.wires.gemini.reader import decode_request
-from llmstream.serving.wires.gemini.writer import GeminiEventEncoder, complete_response
 
 __all__ = ["VERTEX", "Gemini", "GeminiDecoder"]
 
@@ -110,24 +108,9 @@ class Gemini(msgspec.Struct, frozen=True):
         """The typed error of an answer that is no stream; header names are lower case."""
         return vendor_error(status, headers, body, provider=provider)
 
-    def accepts(self, http: HttpRequest) -> bool:
-        """Whether a request is of this dialect, by its method and path."""
-        return http.method == "POST" and model_of(http.url) is not None
-
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Whether the part may stay a URL; see `dialects.base.ChoosesUrls`."""
         return is_at_google(part.url)
-
-    def decode_request(self, http: HttpRequest) -> Request:
-        """What a client asks for, checked as the vendor checks it.
-
-        raises: BadRequest with the vendor's message
-        """
-        return decode_request(http, vertex=self.vertex, new_call_id=self.new_call_id)
-
-    def event_encoder(self, request: Request) -> GeminiEventEncoder:
-        """The reverse of `decoder`, for the answer to one request."""
-        return GeminiEventEncoder(request.model, vertex=self.vertex)
 
     def continues(self, request: Request, *, provider: str) -> bool:
         """Whether long answers are continued; see `dialects.base.ContinuesAnswers`."""
@@ -145,14 +128,6 @@ class Gemini(msgspec.Struct, frozen=True):
     def cut_off(self, place: Place, usage: Usage) -> Finish:
         """The finish of a response that another one continues."""
         return Finish("length", usage, CONTINUATION, {KEY: {"continuation_token": place.token}})
-
-    def complete_response(self, streamed: bytes) -> bytes:
-        """The response without a stream that says what a streamed body says."""
-        return msgspec.json.encode(complete_response(streamed))
-
-    def encode_error(self, error: ErrorInfo) -> HttpResponse:
-        """The answer that the vendor would give."""
-        return encode_error(error)
 
 
 VERTEX: Final = Gemini(vertex=True)

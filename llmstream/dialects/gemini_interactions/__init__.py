@@ -17,18 +17,16 @@ from llmstream.dialects.base import Encoded, Place, StreamLimits
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.gemini_interactions.decoder import InteractionsDecoder
-from llmstream.dialects.gemini_interactions.request import PATH, encode_request
+from llmstream.dialects.gemini_interactions.request import encode_request
 from llmstream.dialects.gemini_interactions.wire import CONTINUATION, KEY
-from llmstream.dialects.google import asked_for, encode_error, facts_of, with_options, without_option
+from llmstream.dialects.google import asked_for, facts_of, with_options, without_option
 from llmstream.dialects.media import is_at_google
 from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.dialects.requests import options_of
-from llmstream.errors import ErrorInfo, LLMStreamError
+from llmstream.errors import LLMStreamError
 from llmstream.events import Finish, Usage
-from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.exchange import HttpRequest
 from llmstream.request import Request
-from llmstream.serving.wires.gemini_interactions.reader import decode_request
-from llmstream.serving.wires.gemini_interactions.writer import InteractionsEventEncoder, complete_response
 
 __all__ = ["GeminiInteractions", "InteractionsDecoder"]
 
@@ -80,24 +78,9 @@ class GeminiInteractions(msgspec.Struct, frozen=True):
         """The typed error of an answer that is no stream; header names are lower case."""
         return vendor_error(status, headers, body, provider=provider)
 
-    def accepts(self, http: HttpRequest) -> bool:
-        """Whether a request is of this dialect, by its method and path."""
-        return http.method == "POST" and http.url.partition("?")[0].rstrip("/").endswith(PATH)
-
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Whether the part may stay a URL; see `dialects.base.ChoosesUrls`."""
         return is_at_google(part.url)
-
-    def decode_request(self, http: HttpRequest) -> Request:
-        """What a client asks for, checked as the vendor checks it.
-
-        raises: BadRequest with the vendor's message
-        """
-        return decode_request(http, new_call_id=self.new_call_id)
-
-    def event_encoder(self, request: Request) -> InteractionsEventEncoder:
-        """The reverse of `decoder`, for the answer to one request."""
-        return InteractionsEventEncoder(request.model)
 
     def continues(self, request: Request, *, provider: str) -> bool:
         """Whether long answers are continued; those of agents and in the background Google continues."""
@@ -121,11 +104,3 @@ class GeminiInteractions(msgspec.Struct, frozen=True):
     def cut_off(self, place: Place, usage: Usage) -> Finish:
         """The finish of an interaction that another one continues."""
         return Finish("length", usage, CONTINUATION, {KEY: {"continuation_token": place.token}})
-
-    def complete_response(self, streamed: bytes) -> bytes:
-        """The response without a stream that says what a streamed body says."""
-        return msgspec.json.encode(complete_response(streamed))
-
-    def encode_error(self, error: ErrorInfo) -> HttpResponse:
-        """The answer that the vendor would give."""
-        return encode_error(error)

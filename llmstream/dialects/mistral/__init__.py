@@ -16,20 +16,14 @@ from llmstream.dialects.base import Encoded, StreamLimits
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.mistral.decoder import MistralDecoder
 from llmstream.dialects.mistral.messages import accepts_url
-from llmstream.dialects.mistral.request import PATH, encode_request
+from llmstream.dialects.mistral.request import encode_request
+from llmstream.dialects.mistral.wire import places
 from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.dialects.tool_calls import mint_call_id
-from llmstream.errors import ErrorInfo, LLMStreamError
-from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.errors import LLMStreamError
+from llmstream.exchange import HttpRequest
 from llmstream.model_rules.mistral import MISTRAL
 from llmstream.request import Request
-from llmstream.serving.wires.mistral.reader import decode_request
-from llmstream.serving.wires.mistral.writer import (
-    MistralEventEncoder,
-    complete_response,
-    encode_error,
-    places,
-)
 
 __all__ = ["Mistral", "MistralDecoder"]
 
@@ -88,29 +82,6 @@ class Mistral(msgspec.Struct, frozen=True, kw_only=True):
         error.args = (error.message,)
         return error
 
-    def accepts(self, http: HttpRequest) -> bool:
-        """Whether a request is for `POST /v1/chat/completions`, which other vendors' may be too."""
-        return http.method == "POST" and http.url.partition("?")[0].endswith(PATH)
-
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Whether the part may stay a URL: all but plain texts, which have to be in the request."""
         return accepts_url(part)
-
-    def decode_request(self, http: HttpRequest) -> Request:
-        """What a client asks for, checked as the vendor checks it.
-
-        raises: BadRequest with the vendor's message
-        """
-        return decode_request(http)
-
-    def event_encoder(self, request: Request) -> MistralEventEncoder:
-        """The reverse of `decoder`, for the answer to one request."""
-        return MistralEventEncoder(model=request.model)
-
-    def complete_response(self, streamed: bytes) -> bytes:
-        """The response without a stream that says what a streamed body says."""
-        return msgspec.json.encode(complete_response(streamed))
-
-    def encode_error(self, error: ErrorInfo) -> HttpResponse:
-        """The answer that the vendor would give."""
-        return encode_error(error)

@@ -22,6 +22,7 @@ __all__ = [
     "Chunk",
     "decode_chunk",
     "finish_reason",
+    "places",
     "raw_reason",
     "read_usage",
     "write_usage",
@@ -157,3 +158,20 @@ def write_usage(usage: Usage) -> dict[str, Any]:
     if usage.reasoning_tokens is not None:
         raw["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
     return raw
+
+
+def places(body: bytes) -> str | None:
+    """What the schema forbids and where, each defect with its place; None for other answers."""
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    if isinstance(value, dict) and isinstance(value.get("message"), dict):
+        value = value["message"]
+    detail = value.get("detail") if isinstance(value, dict) else None
+    found = []
+    for defect in detail if isinstance(detail, list) else ():
+        if isinstance(defect, dict) and isinstance(defect.get("loc"), list):
+            place = ".".join(str(step) for step in defect["loc"])
+            found.append(f"{place}: {defect.get('msg') or 'not accepted'}")
+    return "; ".join(found) or None

@@ -12,12 +12,10 @@ from llmstream.dialects.base import Encoded, OutputAbility, StreamLimits
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelPage
 from llmstream.dialects.ollama.decoder import OllamaDecoder
-from llmstream.dialects.ollama.request import PATH, encode_request, is_inline
-from llmstream.errors import ErrorInfo, LLMStreamError
-from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.dialects.ollama.request import encode_request, is_inline
+from llmstream.errors import LLMStreamError
+from llmstream.exchange import HttpRequest
 from llmstream.request import Request
-from llmstream.serving.wires.ollama.reader import decode_request
-from llmstream.serving.wires.ollama.writer import OllamaEventEncoder, complete_response, encode_error
 
 __all__ = ["Ollama"]
 
@@ -73,29 +71,6 @@ class Ollama(msgspec.Struct, frozen=True, kw_only=True):
         """The typed error of an answer that is no stream."""
         return vendor_error(status, headers, body, provider=provider)
 
-    def accepts(self, http: HttpRequest) -> bool:
-        """Whether a request is for `POST /api/chat`."""
-        return http.method == "POST" and http.url.partition("?")[0].endswith(PATH)
-
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Whether the part may stay a URL: images only where the URL itself holds them in base64."""
         return not isinstance(part, Image) or is_inline(part)
-
-    def decode_request(self, http: HttpRequest) -> Request:
-        """What a client asks for.
-
-        raises: BadRequest in the server's words
-        """
-        return decode_request(http)
-
-    def event_encoder(self, request: Request) -> OllamaEventEncoder:
-        """The answer to one request as lines."""
-        return OllamaEventEncoder(request)
-
-    def complete_response(self, streamed: bytes) -> bytes:
-        """The response without a stream that says what a streamed body says."""
-        return msgspec.json.encode(complete_response(streamed))
-
-    def encode_error(self, error: ErrorInfo) -> HttpResponse:
-        """The answer with which the server refuses."""
-        return encode_error(error)

@@ -23,11 +23,9 @@ from llmstream.dialects.openai_chat.quirks import ModelQuirks, Quirks
 from llmstream.dialects.openai_chat.request import encode_request, output_abilities
 from llmstream.dialects.openai_chat.thinking import facts_of
 from llmstream.dialects.tool_calls import mint_call_id
-from llmstream.errors import ErrorInfo, LLMStreamError
-from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.errors import LLMStreamError
+from llmstream.exchange import HttpRequest
 from llmstream.request import Request
-from llmstream.serving.wires.openai_chat.reader import read_request
-from llmstream.serving.wires.openai_chat.writer import ChunkWriter, complete_response, error_response
 
 __all__ = ["ModelQuirks", "OpenAIChat", "OpenAIChatDecoder", "Quirks", "hosted"]
 
@@ -65,6 +63,13 @@ class OpenAIChat(msgspec.Struct, frozen=True):
         """What the model can be held to; see `dialects.base.KnowsOutput`."""
         return output_abilities(request, self.quirks)
 
+    @property
+    def counts_usage(self) -> bool:
+        """Whether requests ask for the chunk that counts tokens."""
+        fixed = self.quirks.extra_body.get("stream_options")
+        options = {"include_usage": self.quirks.stream_options} if fixed is None else fixed
+        return isinstance(options, dict) and bool(options.get("include_usage"))
+
     def facts(self, model: str) -> ModelFacts:
         """What is known of a model; see `dialects.model_facts`."""
         return facts_of(model, self.quirks.for_model(model))
@@ -94,33 +99,6 @@ class OpenAIChat(msgspec.Struct, frozen=True):
         """The typed error of an answer that is no stream; header names are lower case."""
         return vendor_error(status, headers, body, provider=provider)
 
-    def accepts(self, http: HttpRequest) -> bool:
-        """Whether a request is of this dialect, by its method and path."""
-        return http.method == "POST" and http.url.partition("?")[0].endswith(self.quirks.path)
-
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Whether the vendor fetches the part itself: never audio, images and files by its quirks."""
         return accepts_url(part, self.quirks)
-
-    def decode_request(self, http: HttpRequest, *, provider: str = _VENDOR) -> Request:
-        """What a client asks for; fields of the vendor's own are kept under `provider`.
-
-        raises: BadRequest with the vendor's message
-        """
-        return read_request(http, self.quirks, key=provider)
-
-    def event_encoder(self, request: Request) -> ChunkWriter:
-        """Writes the answer to one request; usage comes unless its stream_options say otherwise."""
-        wanted = [
-            own["stream_options"] for own in request.provider_options.values() if "stream_options" in own
-        ]
-        usage = all(isinstance(options, dict) and options.get("include_usage") for options in wanted)
-        return ChunkWriter(self.quirks, model=request.model, include_usage=usage)
-
-    def complete_response(self, streamed: bytes) -> bytes:
-        """The response without a stream that says what a streamed body says."""
-        return msgspec.json.encode(complete_response(streamed))
-
-    def encode_error(self, error: ErrorInfo) -> HttpResponse:
-        """The answer a vendor would give."""
-        return error_response(error)

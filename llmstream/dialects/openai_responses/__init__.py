@@ -25,12 +25,10 @@ from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
 from llmstream.dialects.openai_responses.background import (
     FollowingResponsesDecoder,
-    KeptRequest,
     cancel_request,
     is_kept,
     is_made,
     kept,
-    read_kept_request,
     resume_request,
     whole_request,
 )
@@ -39,17 +37,10 @@ from llmstream.dialects.openai_responses.decoder import OpenAIResponsesDecoder
 from llmstream.dialects.openai_responses.quirks import ModelQuirks, Quirks
 from llmstream.dialects.openai_responses.request import encode_request
 from llmstream.dialects.openai_responses.sockets import SocketRequest, SocketResponsesDecoder, SocketTalk
-from llmstream.errors import ErrorInfo, LLMStreamError
-from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.errors import LLMStreamError
+from llmstream.exchange import HttpRequest
 from llmstream.model_rules.gpt import GPT
 from llmstream.request import Request
-from llmstream.serving.wires.openai_errors import error_response
-from llmstream.serving.wires.openai_responses.reader import read_request
-from llmstream.serving.wires.openai_responses.writer import (
-    ResponseWriter,
-    complete_response,
-    repeated_settings,
-)
 
 __all__ = ["ModelQuirks", "OpenAIResponses", "OpenAIResponsesDecoder", "Quirks"]
 
@@ -179,44 +170,14 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
         """A decoder for one answer over a WebSocket, steered or not."""
         return SocketResponsesDecoder(provider=provider, include_raw=include_raw, limits=limits)
 
-    def read_kept_request(self, http: HttpRequest) -> KeptRequest | None:
-        """The reverse of `resume` and `cancel`; None for any other request."""
-        return read_kept_request(http, self.quirks.path)
-
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
     ) -> LLMStreamError:
         """The typed error of an answer that is no stream; header names are lower case."""
         return vendor_error(status, headers, body, provider=provider)
 
-    def accepts(self, http: HttpRequest) -> bool:
-        """Whether a request is of this dialect, by its method and path."""
-        return http.method == "POST" and http.url.partition("?")[0].endswith(self.quirks.path)
-
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Images and files may stay URLs by the quirks; recordings, where they are known at all, may not."""
         if isinstance(part, Audio):
             return not self.quirks.audio
         return may_stay(part.url, self.quirks)
-
-    def decode_request(self, http: HttpRequest, *, provider: str = _VENDOR) -> Request:
-        """What a client asks for; fields of the vendor's own are kept under `provider`.
-
-        raises: BadRequest with the vendor's message
-        """
-        return read_request(http, self.quirks, key=provider)
-
-    def event_encoder(self, request: Request) -> ResponseWriter:
-        """The reverse of `decoder`, for the answer to one request."""
-        repeated = repeated_settings(request, self.quirks, provider=_VENDOR)
-        return ResponseWriter(
-            model=request.model, background=is_kept(request, provider=_VENDOR), repeated=repeated
-        )
-
-    def complete_response(self, streamed: bytes) -> bytes:
-        """The response without a stream that says what a streamed body says."""
-        return msgspec.json.encode(complete_response(streamed))
-
-    def encode_error(self, error: ErrorInfo) -> HttpResponse:
-        """The answer that the vendor would give."""
-        return error_response(error)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import sys
 from collections import deque
-from typing import Any, Final, Literal
-from urllib.parse import parse_qsl, quote
+from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -31,13 +31,12 @@ from llmstream.framing.sse import SSEDecoder
 from llmstream.request import Request
 
 __all__ = [
+    "RESPONSE_ID",
     "FollowingResponsesDecoder",
-    "KeptRequest",
     "cancel_request",
     "is_kept",
     "is_made",
     "kept",
-    "read_kept_request",
     "resume_request",
     "whole_request",
 ]
@@ -236,18 +235,11 @@ class FollowingResponsesDecoder(OpenAIResponsesDecoder):
 # source: "Background mode" in OpenAI's documents: `background` wants `store`; an event has a
 # `sequence_number`, and `starting_after` gives those behind it
 
-_ID: Final = re.compile(r"[^/?#]+")
+RESPONSE_ID: Final = re.compile(r"[^/?#]+")
 
 
 class _Response(msgspec.Struct):
     status: str | None = None
-
-
-class KeptRequest(msgspec.Struct, frozen=True):
-    """What a client wants of an answer that is kept."""
-
-    wish: Literal["stream", "whole", "cancel"]
-    position: Position
 
 
 def kept(request: Request, *, provider: str) -> Request:
@@ -295,23 +287,6 @@ def is_made(body: bytes) -> bool:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return True
     return response.status not in ("queued", "in_progress")
-
-
-def read_kept_request(http: HttpRequest, path: str) -> KeptRequest | None:
-    """The reverse of both; None for any other request."""
-    where, _, query = http.url.partition("?")
-    _, found, rest = where.partition(f"{path}/")
-    response_id, _, action = rest.partition("/")
-    if not found or not _ID.fullmatch(response_id):
-        return None
-    if http.method == "POST" and action == "cancel":
-        return KeptRequest("cancel", Position(response_id))
-    if http.method != "GET" or action:
-        return None
-    fields: dict[str, Any] = dict(parse_qsl(query))
-    after = fields.get("starting_after", "-1")
-    number = int(after) if re.fullmatch(r"-?\d{1,9}", after) else -1
-    return KeptRequest("stream" if fields.get("stream") == "true" else "whole", Position(response_id, number))
 
 
 def _segment(response_id: str) -> str:

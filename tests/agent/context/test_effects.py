@@ -20,6 +20,7 @@ from llmstream.agent.context import (
 from llmstream.chats import Message, Reasoning, Role, ToolCall, ToolResult
 from llmstream.cli.dialects import DIALECTS, wire_of
 from llmstream.request import Request, ToolSpec
+from llmstream.serving.wires import server_side
 from llmstream.simulator import Call, Turn
 from llmstream.streams.history import mended
 from llmstream.testing import ScriptedModel
@@ -93,7 +94,9 @@ async def test_what_effects_leave_is_whole_and_goes_to_every_vendor(
     for name in DIALECTS:
         wire = wire_of(name, None)
         request = Request(model=MODELS.get(name, "m"), messages=tuple(after), tools=TOOLS)
-        read = wire.dialect.decode_request(wire.dialect.encode(request, provider=wire.provider).http)
+        read = server_side(wire.dialect).decode_request(
+            wire.dialect.encode(request, provider=wire.provider).http
+        )
         parts = [part for message in read.messages for part in message.parts]
         asked = [part.id for part in parts if isinstance(part, ToolCall)]
         assert [part.tool_call_id for part in parts if isinstance(part, ToolResult)] == asked

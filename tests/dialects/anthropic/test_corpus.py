@@ -14,6 +14,7 @@ from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.exchange import HttpRequest
 from llmstream.grammar import check
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 DIFFERENT = {
     "pydantic-anthropic-compaction-usage-with-cache-streaming": (
@@ -87,7 +88,7 @@ def test_written_again_a_whole_recording_reads_the_same(folders):
         events = read(folder)
         if any(isinstance(event, ev.ErrorEvent) for event in events):
             continue
-        encoder = Anthropic().event_encoder(Request(model="m"))
+        encoder = server_side(Anthropic()).event_encoder(Request(model="m"))
         body = b"".join(encoder.feed(event) for event in events)
         reader = GuardedDecoder(Anthropic().decoder(provider="x"), provider="x")
         assert [*reader.start(), *reader.feed(body), *reader.close()] == events, folder.name
@@ -102,8 +103,8 @@ def rewritten(folder):
     dialect = HOSTED.get(meta["dialect"], Anthropic())
     body = (folder / "request.json").read_bytes()
     http = HttpRequest(meta["url"], body, meta.get("request_headers", {}))
-    assert dialect.accepts(http)
-    encoded = dialect.encode(dialect.decode_request(http), provider=meta["dialect"])
+    assert server_side(dialect).accepts(http)
+    encoded = dialect.encode(server_side(dialect).decode_request(http), provider=meta["dialect"])
     recorded, written = meaning(json.loads(body), http), meaning(encoded.http.json(), encoded.http)
     written["betas"] = [beta for beta in written["betas"] if beta in recorded["betas"]]  # tools bring theirs
     return recorded, written, encoded.warnings

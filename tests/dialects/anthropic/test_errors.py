@@ -9,6 +9,7 @@ import pytest
 from llmstream import errors
 from llmstream.dialects.anthropic import Anthropic
 from llmstream.errors import ErrorInfo
+from llmstream.serving.wires import server_side
 from llmstream.serving.wires.anthropic.writer import exception_type
 
 DIALECT = Anthropic()
@@ -40,7 +41,7 @@ def test_each_status_has_its_class_and_its_word(status, kind, error, retryable):
     got = decode(status, body.encode())
     assert type(got) is error
     assert (got.status, got.retryable, got.reason, got.request_id) == (status, retryable, kind, "req_1")
-    again = DIALECT.encode_error(got.info)
+    again = server_side(DIALECT).encode_error(got.info)
     assert again.status == status
     assert json.loads(again.body)["error"] == {"type": kind, "message": "words"}
     assert (
@@ -64,7 +65,7 @@ def test_the_code_in_the_details_is_the_reason(status, kind, code, error, retrya
     got = decode(status, json.dumps({"type": "error", "error": said}).encode())
     assert type(got) is error
     assert (got.status, got.retryable, got.reason, got.message) == (status, retryable, code, "words")
-    again = DIALECT.encode_error(got.info)
+    again = server_side(DIALECT).encode_error(got.info)
     assert json.loads(again.body)["error"]["details"] == {"error_code": code}
     assert (
         DIALECT.decode_error(again.status, again.headers, again.body, provider="anthropic").info == got.info
@@ -110,7 +111,7 @@ def test_headers_say_the_request_and_the_wait():
     ],
 )
 def test_errors_of_ours_get_the_vendors_words(info, status, kind, exception):
-    answer = DIALECT.encode_error(info)
+    answer = server_side(DIALECT).encode_error(info)
     assert answer.status == status
     assert json.loads(answer.body)["error"]["type"] == kind
     assert exception_type(info) == exception

@@ -6,6 +6,7 @@ from llmstream import events as ev
 from llmstream.dialects.anthropic import BEDROCK_INVOKE
 from llmstream.dialects.anthropic.wire import invoke_frame
 from llmstream.events import ErrorEvent, Finish
+from llmstream.serving.wires import server_side
 
 
 def expected(recording):
@@ -72,7 +73,7 @@ def test_written_again_a_recording_reads_the_same(recording, decode):
     from llmstream.request import Request
 
     for dialect in (Anthropic(), BEDROCK_INVOKE):
-        encoder = dialect.event_encoder(Request(model="m"))
+        encoder = server_side(dialect).event_encoder(Request(model="m"))
         wanted = expected(recording)
         body = b"".join(encoder.feed(event) for event in wanted) + encoder.close()
         assert decode(body, dialect=dialect) == wanted

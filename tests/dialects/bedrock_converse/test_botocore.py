@@ -18,6 +18,7 @@ from llmstream.request import (
     Settings,
     ToolSpec,
 )
+from llmstream.serving.wires import server_side
 
 pytest.importorskip("botocore", reason="botocore is not installed")
 
@@ -109,7 +110,7 @@ def test_any_history_becomes_a_request_that_bedrock_takes(operation, history, mo
     request = Request(model=model, messages=(*history, Message.user("Hi")), tools=(ToolSpec("f"),))
     assert faults(operation, request) == ""
     http = BedrockConverse().encode(request, provider="bedrock").http
-    BedrockConverse().decode_request(http)  # refuses what Bedrock refuses
+    server_side(BedrockConverse()).decode_request(http)  # refuses what Bedrock refuses
     roles = [turn["role"] for turn in http.json()["messages"]]
     assert roles == [("user", "assistant")[number % 2] for number in range(len(roles))]
 
@@ -120,7 +121,7 @@ def test_botocore_reads_what_we_write(operation, recording):
 
     from llmstream import events as ev
 
-    encoder = BedrockConverse().event_encoder(Request(model="m"))
+    encoder = server_side(BedrockConverse()).event_encoder(Request(model="m"))
     events = [ev.decode(line) for line in recording.expected.read_bytes().splitlines()]
     buffer = EventStreamBuffer()
     buffer.add_data(b"".join(encoder.feed(event) for event in events))

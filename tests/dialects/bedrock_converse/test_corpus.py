@@ -15,6 +15,7 @@ from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.exchange import HttpRequest
 from llmstream.grammar import check
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 DIFFERENT: dict[str, str] = {}
 """Recordings where ours differs and should: docs/corpus/bedrock-converse.md says more."""
@@ -75,7 +76,7 @@ def test_written_again_a_whole_recording_reads_the_same(folders):
         events = read((folder / "response.bin").read_bytes())
         if any(isinstance(event, ev.ErrorEvent) for event in events):
             continue
-        encoder = BedrockConverse().event_encoder(Request(model="m"))
+        encoder = server_side(BedrockConverse()).event_encoder(Request(model="m"))
         again = read(b"".join(encoder.feed(event) for event in events))
         assert _without_gaps(again) == _without_gaps(events), folder.name
 
@@ -99,7 +100,7 @@ def rewritten(folder):
     dialect = BedrockConverse()
     body = (folder / "request.json").read_bytes()
     url = urlsplit(json.loads((folder / "meta.json").read_text())["url"]).path
-    encoded = dialect.encode(dialect.decode_request(HttpRequest(url, body)), provider="bedrock")
+    encoded = dialect.encode(server_side(dialect).decode_request(HttpRequest(url, body)), provider="bedrock")
     return _meaning(json.loads(body)), _meaning(encoded.http.json()), encoded.warnings
 
 

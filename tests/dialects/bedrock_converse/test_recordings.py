@@ -8,6 +8,7 @@ from llmstream import events as ev
 from llmstream.dialects.bedrock_converse import BedrockConverse
 from llmstream.events import ErrorEvent, Finish, Source
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 
 def expected(recording):
@@ -72,6 +73,6 @@ def test_a_flipped_bit_never_gives_other_events_without_an_error(recording, deco
 
 
 def test_written_again_a_recording_reads_the_same(recording, decode):
-    encoder = BedrockConverse().event_encoder(Request(model="m"))
+    encoder = server_side(BedrockConverse()).event_encoder(Request(model="m"))
     wanted = expected(recording)
     assert decode(b"".join(encoder.feed(event) for event in wanted) + encoder.close()) == wanted

@@ -18,6 +18,7 @@ from llmstream.request import (
     Settings,
     ToolSpec,
 )
+from llmstream.serving.wires import server_side
 
 CLAUDE = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
 NOVA = "amazon.nova-lite-v1:0"
@@ -91,7 +92,7 @@ def test_a_request_of_every_common_kind():
 )
 def test_the_model_is_quoted_once_in_the_path(model, path):
     assert encode(model).http.url == path
-    assert BedrockConverse().decode_request(encode(model).http).model == model
+    assert server_side(BedrockConverse()).decode_request(encode(model).http).model == model
 
 
 @pytest.mark.parametrize("model", ["", ".", "..", "\ud800"])

@@ -24,6 +24,7 @@ from llmstream.request import (
     Settings,
     ToolSpec,
 )
+from llmstream.serving.wires import server_side
 
 FAST = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 DIALECT = BedrockConverse()
@@ -53,7 +54,7 @@ def read(*chunks):
 
 
 def written(sentence):
-    encoder = DIALECT.event_encoder(Request(model="m"))
+    encoder = server_side(DIALECT).event_encoder(Request(model="m"))
     return b"".join(encoder.feed(event) for event in sentence) + encoder.close()
 
 
@@ -343,7 +344,7 @@ def test_a_request_reads_back_the_same(request):
     sent = DIALECT.encode(request, provider="bedrock")
     assume(not any("cache marks" in str(warning) for warning in sent.warnings))
     assert sent.warnings == []
-    assert DIALECT.decode_request(sent.http) == request
+    assert server_side(DIALECT).decode_request(sent.http) == request
 
 
 @FAST
@@ -357,4 +358,6 @@ def test_a_reasoning_budget_reads_back_the_same(messages, budget):
         reasoning=ReasoningOptions(budget_tokens=budget),
         settings=Settings(max_output_tokens=5000),
     )
-    assert DIALECT.decode_request(DIALECT.encode(request, provider="bedrock").http) == request
+    encoded = DIALECT.encode(request, provider="bedrock")
+    assume(not encoded.warnings)  # more cache marks than the API takes
+    assert server_side(DIALECT).decode_request(encoded.http) == request

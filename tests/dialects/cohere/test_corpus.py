@@ -14,6 +14,7 @@ from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.exchange import HttpRequest
 from llmstream.grammar import check
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 PLAN = "the tool plan is reasoning; the other drops it"
 
@@ -96,14 +97,14 @@ def test_written_again_a_whole_recording_reads_the_same(folders):
         events = read((folder / "response.bin").read_bytes())
         if any(isinstance(event, ev.ErrorEvent) for event in events):
             continue
-        encoder = Cohere().event_encoder(Request(model="m"))
+        encoder = server_side(Cohere()).event_encoder(Request(model="m"))
         assert read(b"".join(encoder.feed(event) for event in events) + encoder.close()) == events
 
 
 def rewritten(folder):
     """What a recorded request means, what it means once read and written again, and what was left out."""
     body = (folder / "request.json").read_bytes()
-    request = Cohere().decode_request(HttpRequest("/v2/chat", body))
+    request = server_side(Cohere()).decode_request(HttpRequest("/v2/chat", body))
     encoded = Cohere().encode(request, provider="cohere")
     return meaning(json.loads(body)), meaning(encoded.http.json()), encoded.warnings
 

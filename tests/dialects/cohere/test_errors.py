@@ -8,6 +8,7 @@ import pytest
 
 from llmstream import errors as e
 from llmstream.dialects.cohere import Cohere
+from llmstream.serving.wires import server_side
 
 
 def decoded(status, body, headers=None):
@@ -65,7 +66,7 @@ def test_a_prompt_that_is_too_long():
     ],
 )
 def test_an_error_survives_the_way_there_and_back(error):
-    answer = Cohere().encode_error(error.info)
+    answer = server_side(Cohere()).encode_error(error.info)
     again = decoded(answer.status, answer.body, answer.headers)
     assert type(again) is type(error)
     assert (again.message, again.retry_after_s) == (error.message, error.retry_after_s)

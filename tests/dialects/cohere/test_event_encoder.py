@@ -10,10 +10,11 @@ from llmstream import events as ev
 from llmstream.dialects.cohere import Cohere
 from llmstream.errors import RateLimited
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 
 def written(*events):
-    encoder = Cohere().event_encoder(Request(model="m"))
+    encoder = server_side(Cohere()).event_encoder(Request(model="m"))
     return b"".join(encoder.feed(event) for event in events) + encoder.close()
 
 

@@ -13,6 +13,7 @@ from llmstream.dialects.cohere import Cohere
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.grammar import check
 from llmstream.request import ReasoningOptions, Request, ResponseFormat, Settings, ToolSpec
+from llmstream.serving.wires import server_side
 
 FAST = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
@@ -82,7 +83,7 @@ def sentences(draw):
 @given(sentences(), st.integers(0))
 def test_a_written_stream_reads_the_same_at_any_cut(sentence, place):
     assert check(sentence) == []
-    encoder = Cohere().event_encoder(Request(model="m"))
+    encoder = server_side(Cohere()).event_encoder(Request(model="m"))
     body = b"".join(encoder.feed(event) for event in sentence) + encoder.close()
     cut = place % (len(body) + 1)
     reader = GuardedDecoder(Cohere().decoder(provider="cohere"), provider="cohere")
@@ -93,7 +94,7 @@ def test_a_written_stream_reads_the_same_at_any_cut(sentence, place):
 @FAST
 @given(sentences(), st.integers(0))
 def test_a_stream_cut_short_stays_a_sentence(sentence, place):
-    encoder = Cohere().event_encoder(Request(model="m"))
+    encoder = server_side(Cohere()).event_encoder(Request(model="m"))
     body = b"".join(encoder.feed(event) for event in sentence)
     reader = GuardedDecoder(Cohere().decoder(provider="cohere"), provider="cohere")
     read = [*reader.start(), *reader.feed(body[: place % (len(body) + 1)]), *reader.close()]
@@ -238,4 +239,4 @@ def requests(draw):
 def test_a_request_reads_back_the_same(request):
     encoded = Cohere().encode(request, provider="cohere")
     assert encoded.warnings == []
-    assert Cohere().decode_request(encoded.http) == request
+    assert server_side(Cohere()).decode_request(encoded.http) == request

@@ -29,6 +29,7 @@ from llmstream.events import (
 )
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 NAMES = {"modelVersion": "gemini-4-argon", "responseId": "r1"}
 TOKEN = "AbC+/=="
@@ -289,13 +290,16 @@ def test_the_option_stays_here(key) -> None:
 def test_the_reverse_reads_tokens_and_writes_cuts() -> None:
     asked = Gemini().continued(asking(), Place(TOKEN), provider="google")
     http = Gemini().encode(asked, provider="google").http
-    assert Gemini().place_of(Gemini().decode_request(http)) == Place(TOKEN)
+    assert Gemini().place_of(server_side(Gemini()).decode_request(http)) == Place(TOKEN)
     assert (
-        Gemini().place_of(Gemini().decode_request(Gemini().encode(asking(), provider="google").http)) is None
+        Gemini().place_of(
+            server_side(Gemini()).decode_request(Gemini().encode(asking(), provider="google").http)
+        )
+        is None
     )
     snake = HttpRequest(http.url, http.body.replace(b"continuationToken", b"continuation_token"))
-    assert Gemini().place_of(Gemini().decode_request(snake)) == Place(TOKEN)
-    encoder = Gemini().event_encoder(asking())
+    assert Gemini().place_of(server_side(Gemini()).decode_request(snake)) == Place(TOKEN)
+    encoder = server_side(Gemini()).event_encoder(asking())
     events = [TextStart("0"), TextDelta("a", "0"), Gemini().cut_off(Place(TOKEN), Usage(1, 1, 2))]
     body = b"".join(encoder.feed(event) for event in events) + encoder.close()
     assert read(body)[-1].provider_metadata == {"google": {"continuation_token": TOKEN}}
@@ -303,7 +307,7 @@ def test_the_reverse_reads_tokens_and_writes_cuts() -> None:
 
 def test_a_continued_answer_is_written_as_one(two) -> None:
     """What only we count is not on the wire."""
-    encoder = Gemini().event_encoder(asking())
+    encoder = server_side(Gemini()).event_encoder(asking())
     body = b"".join(encoder.feed(event) for event in read(*two)) + encoder.close()
     assert b"continuations" not in body
     assert read(body)[-1].usage.total_tokens == 25

@@ -15,6 +15,7 @@ from llmstream import events as ev
 from llmstream.dialects.gemini import VERTEX, Gemini
 from llmstream.dialects.media import base64_bytes
 from llmstream.exchange import HttpRequest
+from llmstream.serving.wires import server_side
 
 DIFFERENT: dict[str, str] = {}
 """Recordings whose events differ on purpose."""
@@ -89,8 +90,8 @@ def rewritten(folder):
     body = (folder / "request.json").read_bytes()
     dialect = VERTEX if meta["dialect"] == "vertex" else Gemini()
     http = HttpRequest(meta["url"], body)
-    assert dialect.accepts(http)
-    encoded = dialect.encode(dialect.decode_request(http), provider=meta["dialect"])
+    assert server_side(dialect).accepts(http)
+    encoded = dialect.encode(server_side(dialect).decode_request(http), provider=meta["dialect"])
     recorded = meaning(json.loads(body))
     recorded.pop("model", None)
     return recorded, meaning(encoded.http.json()), encoded.warnings

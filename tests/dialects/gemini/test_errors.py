@@ -9,6 +9,7 @@ import pytest
 from llmstream import errors
 from llmstream.dialects.gemini import Gemini
 from llmstream.errors import ErrorInfo
+from llmstream.serving.wires import server_side
 
 DIALECT = Gemini()
 
@@ -32,7 +33,7 @@ def test_each_status_has_its_class_and_its_word(status, word, error, retryable):
     got = DIALECT.decode_error(status, {}, body, provider="google")
     assert type(got) is error
     assert (got.status, got.retryable, got.reason, got.message) == (status, retryable, word, "words")
-    again = DIALECT.encode_error(got.info)
+    again = server_side(DIALECT).encode_error(got.info)
     assert again.status == status
     assert json.loads(again.body)["error"] == {"code": status, "message": "words", "status": word}
 
@@ -43,7 +44,7 @@ def test_a_key_that_is_not_valid_is_told_by_its_reason():
     got = DIALECT.decode_error(400, {}, json.dumps({"error": told}).encode(), provider="google")
     assert isinstance(got, errors.AuthenticationError)
     assert got.reason == "API_KEY_INVALID"
-    again = DIALECT.encode_error(got.info)
+    again = server_side(DIALECT).encode_error(got.info)
     assert DIALECT.decode_error(400, again.headers, again.body, provider="google").info == got.info
 
 
@@ -54,7 +55,7 @@ def test_a_prompt_that_is_too_long():
 
 
 def test_the_wait_is_in_the_details():
-    answer = DIALECT.encode_error(ErrorInfo("rate-limited", "m", True, retry_after_s=37.5))
+    answer = server_side(DIALECT).encode_error(ErrorInfo("rate-limited", "m", True, retry_after_s=37.5))
     got = DIALECT.decode_error(answer.status, answer.headers, answer.body, provider="google")
     assert (got.status, got.retry_after_s) == (429, 37.5)
 
@@ -72,6 +73,6 @@ def test_the_wait_is_in_the_details():
     ],
 )
 def test_errors_of_ours_get_the_vendors_words(info, status, word):
-    answer = DIALECT.encode_error(info)
+    answer = server_side(DIALECT).encode_error(info)
     assert answer.status == status
     assert json.loads(answer.body)["error"]["status"] == word

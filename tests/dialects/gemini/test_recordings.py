@@ -9,6 +9,7 @@ from llmstream import events as ev
 from llmstream.dialects.gemini import Gemini
 from llmstream.events import Finish, ToolInputDelta
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 
 def expected(recording):
@@ -92,6 +93,6 @@ def test_written_again_a_recording_reads_the_same(recording, wire):
     if recording.stem == "cut_call":
         return  # an input that broke off cannot be written: inputs are written whole
     wanted = expected(recording)
-    encoder = Gemini().event_encoder(Request(model="m"))
+    encoder = server_side(Gemini()).event_encoder(Request(model="m"))
     body = b"".join(encoder.feed(event) for event in wanted) + encoder.close()
     assert wire.read(body).events == whole(wanted)

@@ -31,6 +31,7 @@ from llmstream.events import (
     Usage,
 )
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 TOKEN = "AbC+/=="
 DIALECT = GeminiInteractions()
@@ -349,10 +350,10 @@ def test_google_itself_continues_in_the_background(options, yes) -> None:
 def test_the_reverse_reads_tokens_and_writes_cuts() -> None:
     asked = DIALECT.continued(asking(), Place(TOKEN, "v1"), provider="google")
     http = DIALECT.encode(asked, provider="google").http
-    request = DIALECT.decode_request(http)
+    request = server_side(DIALECT).decode_request(http)
     assert (DIALECT.place_of(request), request.messages) == (Place(TOKEN, "v1"), ())
     assert DIALECT.place_of(asking()) is None
-    encoder = DIALECT.event_encoder(asking())
+    encoder = server_side(DIALECT).event_encoder(asking())
     events = [
         TextStart("0"),
         TextDelta("a", "0"),
@@ -369,4 +370,4 @@ def test_a_token_alone_does_not_stand_for_the_input() -> None:
     http = DIALECT.encode(asking(continuation_token=TOKEN), provider="google").http
     assert http.json()["input"]
     with pytest.raises(BadRequest):
-        DIALECT.decode_request(type(http)(http.url, b'{"model":"m","continuation_token":"t"}'))
+        server_side(DIALECT).decode_request(type(http)(http.url, b'{"model":"m","continuation_token":"t"}'))

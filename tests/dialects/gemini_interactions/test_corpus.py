@@ -14,6 +14,7 @@ import pytest
 from llmstream import events as ev
 from llmstream.dialects.gemini_interactions import GeminiInteractions
 from llmstream.exchange import HttpRequest
+from llmstream.serving.wires import server_side
 
 DIFFERENT: dict[str, str] = {}
 """Recordings whose events differ on purpose."""
@@ -77,8 +78,8 @@ def rewritten(folder):
     dialect = GeminiInteractions()
     body = (folder / "request.json").read_bytes()
     http = HttpRequest(json.loads((folder / "meta.json").read_text())["url"], body)
-    assert dialect.accepts(http)
-    encoded = dialect.encode(dialect.decode_request(http), provider="google")
+    assert server_side(dialect).accepts(http)
+    encoded = dialect.encode(server_side(dialect).decode_request(http), provider="google")
     return meaning(json.loads(body)), meaning(encoded.http.json()), encoded.warnings
 
 

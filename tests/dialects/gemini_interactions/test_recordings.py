@@ -6,6 +6,7 @@ from llmstream import events as ev
 from llmstream.dialects.gemini_interactions import GeminiInteractions
 from llmstream.events import ErrorEvent, Finish
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 
 def expected(recording):
@@ -60,7 +61,7 @@ def test_truncated_at_every_byte_it_stays_a_sentence(recording, wire):
 
 def test_written_again_a_recording_reads_the_same(recording, wire):
     wanted = expected(recording)
-    encoder = GeminiInteractions().event_encoder(Request(model="m"))
+    encoder = server_side(GeminiInteractions()).event_encoder(Request(model="m"))
     body = b"".join(encoder.feed(event) for event in wanted) + encoder.close()
     got = wire.read(body).events
     if recording.stem == "failed":  # the status of an error in a stream is told by its words alone

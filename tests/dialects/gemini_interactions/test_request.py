@@ -21,6 +21,7 @@ from llmstream.request import (
     Settings,
     ToolSpec,
 )
+from llmstream.serving.wires import server_side
 
 FLASH = "gemini-2.5-flash"
 DIALECT = GeminiInteractions()
@@ -44,7 +45,7 @@ def steps(*messages, warnings=0):
 
 def read(body):
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return DIALECT.decode_request(HttpRequest("/v1beta/interactions", data))
+    return server_side(DIALECT).decode_request(HttpRequest("/v1beta/interactions", data))
 
 
 def user(*content):
@@ -305,9 +306,9 @@ def test_what_is_no_conversation(messages):
 
 
 def test_which_requests_are_of_this_dialect():
-    assert DIALECT.accepts(HttpRequest("/v1beta/interactions?alt=sse"))
-    assert not DIALECT.accepts(HttpRequest("/v1beta/interactions/v1_x", method="GET"))
-    assert not DIALECT.accepts(HttpRequest("/v1beta/models/m:streamGenerateContent"))
+    assert server_side(DIALECT).accepts(HttpRequest("/v1beta/interactions?alt=sse"))
+    assert not server_side(DIALECT).accepts(HttpRequest("/v1beta/interactions/v1_x", method="GET"))
+    assert not server_side(DIALECT).accepts(HttpRequest("/v1beta/models/m:streamGenerateContent"))
 
 
 REQUESTS = [
@@ -368,7 +369,7 @@ REQUESTS = [
 def test_a_request_comes_back_as_it_was(request_):
     encoded = DIALECT.encode(request_, provider="google")
     assert encoded.warnings == []
-    assert DIALECT.decode_request(encoded.http) == request_
+    assert server_side(DIALECT).decode_request(encoded.http) == request_
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from llmstream.dialects.mistral import Mistral
 from llmstream.exchange import HttpRequest
 from llmstream.grammar import check
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 DIFFERENT: dict[str, str] = {}
 """Recordings where ours differs and should: none; docs/corpus/mistral.md has the choices."""
@@ -88,7 +89,7 @@ def test_written_again_a_whole_recording_says_the_same(folders, compare_case):
         events = read((folder / "response.bin").read_bytes())
         if any(isinstance(event, ev.ErrorEvent) for event in events):
             continue
-        encoder = Mistral().event_encoder(Request(model="m"))
+        encoder = server_side(Mistral()).event_encoder(Request(model="m"))
         again = read(b"".join(encoder.feed(event) for event in events) + encoder.close())
         found = compare_case([json.loads(ev.encode(event)) for event in again], folder)
         assert not found or folder.name in DIFFERENT, (folder.name, found)
@@ -97,7 +98,7 @@ def test_written_again_a_whole_recording_says_the_same(folders, compare_case):
 def rewritten(folder):
     """What a recorded request means, what it means once read and written again, and what was left out."""
     body = (folder / "request.json").read_bytes()
-    request = Mistral().decode_request(HttpRequest("/v1/chat/completions", body))
+    request = server_side(Mistral()).decode_request(HttpRequest("/v1/chat/completions", body))
     encoded = Mistral().encode(request, provider="mistral")
     return meaning(json.loads(body)), meaning(encoded.http.json()), encoded.warnings
 

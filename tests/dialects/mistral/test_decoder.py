@@ -29,6 +29,7 @@ from llmstream.events import (
     ToolInputStart,
 )
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 
 def words(text):
@@ -485,5 +486,5 @@ def test_the_detail_of_a_picture_survives(decode, stream):
     part = {"type": "image_url", "image_url": {"url": "https://i.example/a.png", "detail": "high"}}
     (file,) = of(decode(stream([part])), File)
     assert file.provider_metadata == {"mistral": {"detail": "high"}}
-    encoder = Mistral().event_encoder(Request(model="m"))
+    encoder = server_side(Mistral()).event_encoder(Request(model="m"))
     assert of(decode(encoder.feed(file)), File) == [file]

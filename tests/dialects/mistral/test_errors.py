@@ -8,6 +8,7 @@ import pytest
 
 from llmstream import errors as e
 from llmstream.dialects.mistral import Mistral
+from llmstream.serving.wires import server_side
 
 
 def decoded(status, body, headers=None):
@@ -67,7 +68,7 @@ def test_answers_as_errors(status, body, kind, words):
     ],
 )
 def test_an_error_survives_the_way_there_and_back(error):
-    answer = Mistral().encode_error(error.info)
+    answer = server_side(Mistral()).encode_error(error.info)
     again = decoded(answer.status, answer.body, answer.headers)
     assert type(again) is type(error)
     assert again.message == error.message

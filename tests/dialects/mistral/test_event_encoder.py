@@ -8,10 +8,11 @@ from llmstream import events as ev
 from llmstream.dialects.mistral import Mistral
 from llmstream.errors import IncompleteStream, RateLimited
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 
 def written(*events):
-    encoder = Mistral().event_encoder(Request(model="m"))
+    encoder = server_side(Mistral()).event_encoder(Request(model="m"))
     return b"".join(encoder.feed(event) for event in events) + encoder.close()
 
 

@@ -6,6 +6,7 @@ from llmstream import events as ev
 from llmstream.dialects.mistral import Mistral
 from llmstream.events import ErrorEvent, Finish
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 from llmstream.testing import assert_dialect_conforms
 
 
@@ -66,7 +67,7 @@ def test_truncated_at_every_byte_it_stays_a_sentence(recording, decode):
 def test_written_again_it_reads_the_same(recording, decode):
     if recording.stem == "pieces":
         return  # calls are written whole, as most come
-    encoder = Mistral().event_encoder(Request(model="m"))
+    encoder = server_side(Mistral()).event_encoder(Request(model="m"))
     wanted = expected(recording)
     assert decode(b"".join(encoder.feed(event) for event in wanted) + encoder.close()) == wanted
 

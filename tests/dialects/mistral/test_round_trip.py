@@ -15,6 +15,7 @@ from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.mistral import Mistral
 from llmstream.grammar import check
 from llmstream.request import NamedTool, ReasoningOptions, Request, ResponseFormat, Settings, ToolSpec
+from llmstream.serving.wires import server_side
 
 FAST = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
@@ -86,7 +87,7 @@ def unordered(events):
 @given(sentences(), st.integers(0))
 def test_a_written_stream_reads_the_same_at_any_cut(sentence, place):
     assert check(sentence) == []
-    encoder = Mistral().event_encoder(Request(model="m"))
+    encoder = server_side(Mistral()).event_encoder(Request(model="m"))
     body = b"".join(encoder.feed(event) for event in sentence) + encoder.close()
     cut = place % (len(body) + 1)
     reader = GuardedDecoder(Mistral().decoder(provider="mistral"), provider="mistral")
@@ -98,7 +99,7 @@ def test_a_written_stream_reads_the_same_at_any_cut(sentence, place):
 @FAST
 @given(sentences(), st.integers(0))
 def test_a_stream_cut_short_stays_a_sentence(sentence, place):
-    encoder = Mistral().event_encoder(Request(model="m"))
+    encoder = server_side(Mistral()).event_encoder(Request(model="m"))
     body = b"".join(encoder.feed(event) for event in sentence)
     reader = GuardedDecoder(Mistral().decoder(provider="mistral"), provider="mistral")
     read = [*reader.start(), *reader.feed(body[: place % (len(body) + 1)]), *reader.close()]
@@ -241,4 +242,4 @@ def requests(draw):
 def test_a_request_reads_back_the_same(request):
     encoded = Mistral().encode(request, provider="mistral")
     assert encoded.warnings == []
-    assert Mistral().decode_request(encoded.http) == request
+    assert server_side(Mistral()).decode_request(encoded.http) == request

@@ -11,6 +11,7 @@ from llmstream import events, grammar
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.ollama import Ollama
 from llmstream.exchange import HttpRequest
+from llmstream.serving.wires import server_side
 
 
 def test_every_recording_says_what_the_oracle_says(shared_dir: Path) -> None:
@@ -42,8 +43,8 @@ def rewritten(folder: Path) -> tuple[Any, Any, list[Any]]:
     """What a recorded request means, what it means once read and written again, and what was left out."""
     body = (folder / "request.json").read_bytes()
     http = HttpRequest(json.loads((folder / "meta.json").read_text())["url"], body)
-    assert Ollama().accepts(http)
-    encoded = Ollama().encode(Ollama().decode_request(http), provider="ollama")
+    assert server_side(Ollama()).accepts(http)
+    encoded = Ollama().encode(server_side(Ollama()).decode_request(http), provider="ollama")
     return meaning(json.loads(body)), meaning(encoded.http.json()), encoded.warnings
 
 

@@ -34,6 +34,7 @@ from llmstream.events import (
     ToolInputStart,
 )
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 RECORDINGS = sorted((Path(__file__).parent / "recordings").glob("*.ndjson"))
 
@@ -287,7 +288,7 @@ def test_error_answers_are_typed() -> None:
 
 def test_what_was_read_is_written_again() -> None:
     body = recording("logprobs")
-    encoder = Ollama().event_encoder(Request(model="m"))
+    encoder = server_side(Ollama()).event_encoder(Request(model="m"))
     again = b"".join(encoder.feed(event) for event in decode([body])) + encoder.close()
     assert decode([again]) == decode([body])
 

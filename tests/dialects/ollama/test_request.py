@@ -25,6 +25,7 @@ from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, 
 from llmstream.exchange import HttpRequest
 from llmstream.request import NamedTool, ProviderTool, Request, ResponseFormat, Settings, ToolSpec
 from llmstream.request import ReasoningOptions as Effort
+from llmstream.serving.wires import server_side
 
 PNG = b"\x89PNG\r\n\x1a\n"
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -54,7 +55,7 @@ def encoded(**fields: Any) -> tuple[dict[str, Any], list[Warning]]:
 
 
 def decoded(body: bytes) -> Request:
-    return Ollama().decode_request(HttpRequest("/api/chat", body))
+    return server_side(Ollama()).decode_request(HttpRequest("/api/chat", body))
 
 
 def test_the_whole_request_on_the_wire() -> None:
@@ -107,8 +108,8 @@ def test_a_request_survives_the_wire() -> None:
         provider_options={"ollama": {"keep_alive": "5m", "options": {"num_ctx": 8192}}},
     )
     made = Ollama().encode(request, provider="ollama")
-    assert Ollama().accepts(made.http)
-    assert Ollama().decode_request(made.http) == request
+    assert server_side(Ollama()).accepts(made.http)
+    assert server_side(Ollama()).decode_request(made.http) == request
 
 
 def test_results_find_their_tools_name_in_the_history() -> None:
@@ -252,7 +253,7 @@ def test_bad_requests_are_refused_in_the_servers_words(body: bytes, words: str) 
         decoded(body)
     assert words in caught.value.message
     assert caught.value.status == 400
-    answer = Ollama().encode_error(caught.value.info)
+    answer = server_side(Ollama()).encode_error(caught.value.info)
     assert answer.status == 400
     error = Ollama().decode_error(answer.status, answer.headers, answer.body, provider="ollama")
     assert isinstance(error, BadRequest)
@@ -260,7 +261,7 @@ def test_bad_requests_are_refused_in_the_servers_words(body: bytes, words: str) 
 
 
 def test_other_paths_are_not_accepted() -> None:
-    accepts = Ollama().accepts
+    accepts = server_side(Ollama()).accepts
     assert accepts(HttpRequest("http://localhost:11434/api/chat"))
     assert accepts(HttpRequest("/api/chat?x=1"))
     assert not accepts(HttpRequest("/api/chat", method="GET"))
@@ -268,5 +269,7 @@ def test_other_paths_are_not_accepted() -> None:
 
 
 def test_an_error_keeps_its_status_and_its_wait() -> None:
-    answer = Ollama().encode_error(ErrorInfo("rate-limited", "slow down", True, retry_after_s=2.5))
+    answer = server_side(Ollama()).encode_error(
+        ErrorInfo("rate-limited", "slow down", True, retry_after_s=2.5)
+    )
     assert (answer.status, answer.headers["retry-after"]) == (429, "2.5")

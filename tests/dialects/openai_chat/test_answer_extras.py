@@ -10,6 +10,7 @@ from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.events import Finish
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 PICTURES = [{"image_url": "https://a.test/1.png", "origin_url": "https://a.test/"}]
 FILTERED = [{"prompt_index": 0, "content_filter_results": {"hate": {"filtered": False}}}]
@@ -69,7 +70,7 @@ def test_what_stands_beside_the_answer_is_metadata_of_the_finish(body, said):
 @pytest.mark.parametrize(("body", "said"), ANSWERS)
 def test_it_is_written_again(body, said):
     events, _ = finish(body, "acme")
-    writer = OpenAIChat().event_encoder(Request(model="m", messages=()))
+    writer = server_side(OpenAIChat()).event_encoder(Request(model="m", messages=()))
     again = b"".join(writer.feed(event) for event in events) + writer.close()
     assert finish(again, "acme")[1].provider_metadata == {"acme": said}
 

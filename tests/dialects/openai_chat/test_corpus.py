@@ -16,6 +16,7 @@ from llmstream.dialects.openai_chat import Quirks
 from llmstream.errors import BadRequest
 from llmstream.events import encode
 from llmstream.exchange import HttpRequest
+from llmstream.serving.wires import server_side
 
 QUIRKS = {"xai": Quirks(dedupe_reasoning=True, output_excludes_reasoning=True, input_may_exclude_cached=True)}
 """The one vendor whose wire does not say enough to be read without being told who it is."""
@@ -110,7 +111,7 @@ def rewritten(folder):
     body = (folder / "request.json").read_bytes()
     http = HttpRequest(meta["url"], body)
     try:
-        request = wire.dialect.decode_request(http, provider=wire.provider)
+        request = server_side(wire.dialect, provider=wire.provider).decode_request(http)
     except BadRequest as error:
         return meaning(json.loads(body)), None, [error]
     encoded = wire.dialect.encode(request, provider=wire.provider)

@@ -42,13 +42,14 @@ from llmstream.events import (
     Usage,
 )
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 NAMES = ResponseMetadata("m", "chatcmpl-9", datetime.datetime.fromtimestamp(1700000000, datetime.UTC))
 REQUEST = Request(model="m", messages=(Message.user("hi"),))
 
 
 def write(events, quirks=Quirks(), request=REQUEST):
-    encoder = OpenAIChat(quirks).event_encoder(request)
+    encoder = server_side(OpenAIChat(quirks)).event_encoder(request)
     return b"".join(encoder.feed(event) for event in events) + encoder.close()
 
 
@@ -241,11 +242,11 @@ def test_a_stream_without_a_reason_stays_one(wire):
 def test_an_error_answer_survives_with_its_class(kind):
     dialect = OpenAIChat()
     error = kind("no", provider="acme", retry_after_s=3, request_id="req_1")
-    answer = dialect.encode_error(error.info)
+    answer = server_side(dialect).encode_error(error.info)
     again = dialect.decode_error(answer.status, answer.headers, answer.body, provider="acme")
     assert isinstance(again, ProviderError)
     assert (type(again), again.message, again.retry_after_s, again.request_id) == (kind, "no", 3, "req_1")
 
 
 def test_an_error_of_ours_is_a_server_error_to_the_client():
-    assert OpenAIChat().encode_error(ErrorInfo("stream-error", "broke", False)).status == 500
+    assert server_side(OpenAIChat()).encode_error(ErrorInfo("stream-error", "broke", False)).status == 500

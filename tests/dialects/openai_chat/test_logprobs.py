@@ -10,6 +10,7 @@ from llmstream.dialects.openai_chat import OpenAIChat, Quirks
 from llmstream.dialects.openai_chat.messages import MessageWriter
 from llmstream.events import ReasoningDelta, ReasoningEnd, TextDelta, TextEnd, TextStart
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 
 def entry(token, logprob=-0.5):
@@ -88,14 +89,14 @@ def test_half_a_pair_in_a_token_can_be_written(wire):
 def test_they_are_written_again_whoever_gave_them(wire):
     said = {"mistral": {"logprobs": [entry("a")]}}
     events = [TextStart("0"), TextDelta("a", "0", said), TextEnd("0")]
-    writer = OpenAIChat().event_encoder(Request(model="m"))
+    writer = server_side(OpenAIChat()).event_encoder(Request(model="m"))
     body = b"".join(writer.feed(event) for event in events)
     assert wire.read(body).of(TextDelta) == [TextDelta("a", "0", told(entry("a")))]
 
 
 def test_entries_of_another_shape_are_not_written(wire):
     said = {"cohere": {"logprobs": [{"text": "a", "token_ids": [7], "logprobs": [-0.5]}]}}
-    writer = OpenAIChat().event_encoder(Request(model="m"))
+    writer = server_side(OpenAIChat()).event_encoder(Request(model="m"))
     assert wire.read(writer.feed(TextDelta("a", "0", said))).of(TextDelta) == [TextDelta("a", "0")]
 
 

@@ -7,6 +7,7 @@ import pytest
 from llmstream.dialects.openai_chat import OpenAIChat, Quirks
 from llmstream.events import Finish, ReasoningEnd, Source, Usage
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 EXPECTED = {
     "text": ("", "Grüße aus Köln 🙂", [], "stop"),
@@ -98,7 +99,7 @@ def test_a_signature_closes_its_reasoning(wire, recordings):
 def test_what_stands_beside_survives_writing(wire, recordings, name):
     quirks = Quirks(reasoning_field="reasoning_text" if name == "copilot" else "none")
     events = wire.read(recordings[name], quirks).events
-    writer = OpenAIChat(quirks).event_encoder(Request(model="m"))
+    writer = server_side(OpenAIChat(quirks)).event_encoder(Request(model="m"))
     again = wire.read(b"".join(writer.feed(event) for event in events) + writer.close(), quirks).events
     usage = [finish.usage for finish in events + again if isinstance(finish, Finish)]
     assert (usage[0].total_tokens, again[:-1]) == (usage[1].total_tokens, events[:-1])

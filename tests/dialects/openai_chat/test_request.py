@@ -17,6 +17,7 @@ from llmstream.request import (
     Settings,
     ToolSpec,
 )
+from llmstream.serving.wires import server_side
 
 SEARCH = ToolSpec("search", "Looks things up", {"type": "object", "properties": {"q": {"type": "string"}}})
 
@@ -268,5 +269,5 @@ def test_options_that_are_no_json_are_the_callers_fault():
 def test_the_dialect_knows_its_requests():
     dialect = OpenAIChat()
     http = dialect.encode(Request(model="m"), provider="acme").http
-    assert dialect.accepts(http)
+    assert server_side(dialect).accepts(http)
     assert (dialect.name, dialect.content_type) == ("openai-chat", "text/event-stream")

@@ -10,6 +10,7 @@ from llmstream.chats.message import Message
 from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
 from llmstream.events import OtherWarning, UnsupportedSetting
 from llmstream.request import ReasoningOptions, Request
+from llmstream.serving.wires import server_side
 
 WORDS = ("chat_template_kwargs", "reasoning_effort", "thinking", "enable_thinking", "thinking_token_budget")
 TEMPLATE = Quirks(
@@ -149,7 +150,7 @@ def test_nothing_is_sent_for_none_where_nobody_thinks_unasked() -> None:
 def test_a_switch_is_read_back(effort: Any, read: str) -> None:
     dialect = OpenAIChat(TEMPLATE)
     request = Request(model="m", messages=(Message.user("Hi"),), reasoning=ReasoningOptions(effort=effort))
-    found = dialect.decode_request(dialect.encode(request, provider="x").http)
+    found = server_side(dialect).decode_request(dialect.encode(request, provider="x").http)
     assert found.reasoning is not None
     assert found.reasoning.effort == read
     again = dialect.encode(found, provider="x").http.json()
@@ -164,5 +165,5 @@ def test_variables_that_are_no_switch_stay_options() -> None:
         provider_options={"x": {"chat_template_kwargs": {"enable_thinking": False, "other": 1}}},
     )
     http = dialect.encode(request, provider="x").http
-    again = dialect.encode(dialect.decode_request(http, provider="x"), provider="x").http.json()
+    again = dialect.encode(server_side(dialect, provider="x").decode_request(http), provider="x").http.json()
     assert again["chat_template_kwargs"] == {"enable_thinking": False, "other": 1}

@@ -15,6 +15,7 @@ from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.events import encode
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 EXCEPTIONS = {
     "pydantic-tool-search-openai-client-tool-search-streaming-t1": "a call for the caller is tool-calls",
@@ -77,7 +78,7 @@ def test_the_corpus_keeps_the_grammar_at_random_cuts_and_ends(wire, cases):
 def test_the_corpus_is_the_same_once_written_and_read_again(wire, cases):
     for folder in cases:
         events = wire.read((folder / "response.bin").read_bytes()).events
-        writer = OpenAIResponses().event_encoder(Request(model="m"))
+        writer = server_side(OpenAIResponses()).event_encoder(Request(model="m"))
         again = wire.read(b"".join(writer.feed(event) for event in events) + writer.close()).events
         same = wire.merged(again) == wire.merged(events)
         assert same or folder.name in CHANGED_AT_THE_END, folder.name
@@ -87,7 +88,9 @@ def rewritten(folder):
     """What a recorded request means, what it means once read and written again, and what was left out."""
     dialect = OpenAIResponses()
     body = (folder / "request.json").read_bytes()
-    encoded = dialect.encode(dialect.decode_request(HttpRequest("/responses", body)), provider="openai")
+    encoded = dialect.encode(
+        server_side(dialect).decode_request(HttpRequest("/responses", body)), provider="openai"
+    )
     return meaning(json.loads(body)), meaning(encoded.http.json()), encoded.warnings
 
 

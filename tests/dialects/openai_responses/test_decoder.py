@@ -23,6 +23,7 @@ from llmstream.events import (
     Usage,
 )
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 USAGE = {
     "input_tokens": 30,
@@ -127,7 +128,7 @@ ECHOED = {"instructions": "Be kind.", "tools": [{"type": "web_search"}], "temper
 def test_what_is_said_of_the_answer_stands_in_the_finish(wire):
     answer = wire.answer(*wire.message(0, "a"), **BESIDE, **ECHOED, billing=None)
     assert answer.finish.provider_metadata == {"openai": {"response_id": "resp_1", **BESIDE}}
-    writer = OpenAIResponses().event_encoder(Request(model="m"))
+    writer = server_side(OpenAIResponses()).event_encoder(Request(model="m"))
     again = wire.read(b"".join(writer.feed(event) for event in answer.events) + writer.close())
     assert again.finish.provider_metadata == answer.finish.provider_metadata
 
@@ -138,7 +139,7 @@ def test_a_failed_answer_says_it_too(wire):
     assert answer.finish.finish_reason == "error"
     assert answer.finish.provider_metadata == {"openai": {"response_id": "resp_1", **BESIDE}}
     assert answer.error.provider_metadata == answer.finish.provider_metadata
-    writer = OpenAIResponses().event_encoder(Request(model="m"))
+    writer = server_side(OpenAIResponses()).event_encoder(Request(model="m"))
     again = wire.read(b"".join(writer.feed(event) for event in answer.events) + writer.close())
     assert (again.of(ErrorEvent), again.finish) == (answer.of(ErrorEvent), answer.finish)
 
@@ -203,7 +204,7 @@ def test_a_policy_block_is_not_retried(wire, code):
     told = answer.of(ErrorEvent)[0].error
     assert (told.code, told.status, told.retryable) == ("content-filtered", 400, False)
     assert (told.reason, told.param, told.details) == (code, "input", block)
-    writer = OpenAIResponses().event_encoder(Request(model="m"))
+    writer = server_side(OpenAIResponses()).event_encoder(Request(model="m"))
     again = wire.read(b"".join(writer.feed(event) for event in answer.events) + writer.close())
     assert again.of(ErrorEvent) == answer.of(ErrorEvent)
 

@@ -35,12 +35,13 @@ from llmstream.events import (
 )
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request, ToolSpec
+from llmstream.serving.wires import server_side
 
 NAMES = ResponseMetadata("m", "resp_1", datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
 
 
 def write(*events):
-    writer = OpenAIResponses().event_encoder(Request(model="m"))
+    writer = server_side(OpenAIResponses()).event_encoder(Request(model="m"))
     return b"".join(writer.feed(event) for event in events) + writer.close()
 
 
@@ -126,8 +127,8 @@ def test_the_response_repeats_what_was_asked():
         "store": False,
         "text": {"format": {"type": "json_schema", "name": "n", "schema": schema, "strict": True}},
     }
-    request = wire.decode_request(HttpRequest("/responses", json.dumps(asked).encode()))
-    writer = wire.event_encoder(request)
+    request = server_side(wire).decode_request(HttpRequest("/responses", json.dumps(asked).encode()))
+    writer = server_side(wire).event_encoder(request)
     for frame in frames(writer.feed(NAMES) + writer.feed(Finish("stop"))):
         response = frame["response"]
         same = set(asked) - {"input", "stream", "reasoning"}
@@ -138,7 +139,7 @@ def test_the_response_repeats_what_was_asked():
 def test_a_request_of_another_wire_is_not_repeated():
     """One that this API would refuse: what it has no word for is no reason to fail."""
     request = Request(model="m", messages=(), tools=(ToolSpec("f"), ToolSpec("f")))
-    assert OpenAIResponses().event_encoder(request).feed(NAMES)
+    assert server_side(OpenAIResponses()).event_encoder(request).feed(NAMES)
 
 
 def test_a_call_is_written_as_openai_writes_it():
@@ -289,7 +290,7 @@ def test_a_failure_without_words(wire):
 def test_errors_as_answers():
     dialect = OpenAIResponses()
     info = RateLimited("Slow down", status=429, retry_after_s=2.5, request_id="req_1").info
-    answer = dialect.encode_error(info)
+    answer = server_side(dialect).encode_error(info)
     assert (answer.status, answer.headers["retry-after"]) == (429, "2.5")
     again = dialect.decode_error(answer.status, answer.headers, answer.body, provider="openai")
     assert (again.info.code, again.info.retry_after_s, again.info.request_id) == (
@@ -297,7 +298,7 @@ def test_errors_as_answers():
         2.5,
         "req_1",
     )
-    refused = dialect.encode_error(BadRequest("no").info)
+    refused = server_side(dialect).encode_error(BadRequest("no").info)
     assert (refused.status, json.loads(refused.body)["error"]["type"]) == (400, "invalid_request_error")
 
 

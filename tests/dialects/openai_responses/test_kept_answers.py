@@ -8,10 +8,11 @@ from llmstream.chats import Message
 from llmstream.dialects.base import KeepsAnswers, Position
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
-from llmstream.dialects.openai_responses.background import KeptRequest
 from llmstream.errors import InvalidRequest
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
+from llmstream.serving.wires.openai_responses.kept_requests import KeptRequest, read_kept_request
 
 DIALECT = OpenAIResponses()
 
@@ -63,7 +64,7 @@ def test_what_is_asked_for_is_read_back(position):
     http = DIALECT.resume(position)
     assert (http.method, http.body) == ("GET", b"")
     if "/" not in position.response_id:
-        assert DIALECT.read_kept_request(http) == KeptRequest("stream", position)
+        assert read_kept_request(http, DIALECT.quirks.path) == KeptRequest("stream", position)
 
 
 def test_the_first_position_asks_for_the_whole():
@@ -74,14 +75,14 @@ def test_the_first_position_asks_for_the_whole():
 def test_ending_an_answer():
     http = DIALECT.cancel("resp_1")
     assert (http.method, http.url) == ("POST", "/responses/resp_1/cancel")
-    assert DIALECT.read_kept_request(http) == KeptRequest("cancel", Position("resp_1"))
-    assert not DIALECT.accepts(http)
+    assert read_kept_request(http, DIALECT.quirks.path) == KeptRequest("cancel", Position("resp_1"))
+    assert not server_side(DIALECT).accepts(http)
 
 
 def test_an_answer_in_one_piece():
     http = DIALECT.look_up("resp_1")
     assert (http.method, http.url) == ("GET", "/responses/resp_1")
-    assert DIALECT.read_kept_request(http) == KeptRequest("whole", Position("resp_1"))
+    assert read_kept_request(http, DIALECT.quirks.path) == KeptRequest("whole", Position("resp_1"))
 
 
 @pytest.mark.parametrize(
@@ -124,4 +125,4 @@ def test_what_is_no_id_is_refused(empty):
     ],
 )
 def test_other_requests_are_none_of_these(method, url):
-    assert DIALECT.read_kept_request(HttpRequest(url, method=method)) is None
+    assert read_kept_request(HttpRequest(url, method=method), DIALECT.quirks.path) is None

@@ -8,6 +8,7 @@ from llmstream import events as ev
 from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.events import ErrorEvent, Finish, ToolCall, ToolInputEnd
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 
 def expected(recording):
@@ -61,7 +62,7 @@ def test_truncated_anywhere_no_call_is_made_of_half_an_input(recording, wire):
 
 def test_written_again_it_means_the_same(recording, wire):
     wanted = expected(recording)
-    writer = OpenAIResponses().event_encoder(Request(model="m"))
+    writer = server_side(OpenAIResponses()).event_encoder(Request(model="m"))
     body = b"".join(writer.feed(event) for event in wanted) + writer.close()
     assert wire.merged(wire.read(body).events) == wire.merged(wanted)
 

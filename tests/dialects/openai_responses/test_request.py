@@ -20,6 +20,7 @@ from llmstream.request import (
     Settings,
     ToolSpec,
 )
+from llmstream.serving.wires import server_side
 
 HI = (Message.user("Hi"),)
 HI_ITEM = {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}
@@ -368,9 +369,9 @@ def test_an_empty_conversation_is_refused_unless_it_goes_on():
 
 def test_the_path_decides_what_is_accepted():
     dialect = OpenAIResponses()
-    assert dialect.accepts(HttpRequest("/v1/responses?api-version=1"))
-    assert not dialect.accepts(HttpRequest("/v1/chat/completions"))
-    assert not dialect.accepts(HttpRequest("/v1/responses", method="GET"))
+    assert server_side(dialect).accepts(HttpRequest("/v1/responses?api-version=1"))
+    assert not server_side(dialect).accepts(HttpRequest("/v1/chat/completions"))
+    assert not server_side(dialect).accepts(HttpRequest("/v1/responses", method="GET"))
     assert (dialect.name, dialect.content_type) == ("openai-responses", "text/event-stream")
     assert msgspec.structs.replace(dialect, quirks=Quirks(store=None)).quirks.store is None
 

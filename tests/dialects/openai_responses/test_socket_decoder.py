@@ -23,6 +23,7 @@ from llmstream.events import (
     Usage,
 )
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 ITEM = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "French"}]}
 STEER = {"type": "response.steer", "previous_response_id": "resp_1", "input": [ITEM]}
@@ -138,7 +139,7 @@ def test_input_stands_where_it_took_effect() -> None:
 
 def test_input_is_not_written_as_output() -> None:
     """The answer of one server, passed on by another: the user's words are not the model's."""
-    encoder = OpenAIResponses().event_encoder(Request(model="gpt-5"))
+    encoder = server_side(OpenAIResponses()).event_encoder(Request(model="gpt-5"))
     body = b"".join(encoder.feed(event) for event in events_of(framed(*STEERED))) + encoder.close()
     assert b"French" not in body
     assert b"Salut" in body

@@ -27,6 +27,7 @@ from llmstream.events import (
 )
 from llmstream.framing.aws_event_stream import EventStreamDecoder, encode_message
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 USAGE = Usage(3, 2, 5)
 OVERLOADED = ErrorInfo("overloaded", "Overloaded", True, status=529, reason="overloaded_error")
@@ -54,7 +55,9 @@ class Wire:
 
     def said(self, *events: Event) -> list[bytes]:
         """The bytes of each event, and those of the end."""
-        encoder = self.dialect.event_encoder(Request(model="m", messages=(ls.Message.user("Hi"),)))
+        encoder = server_side(self.dialect).event_encoder(
+            Request(model="m", messages=(ls.Message.user("Hi"),))
+        )
         return [*(encoder.feed(event) for event in events), encoder.close()]
 
     def pieces(self, *deltas: str, reason: Any = "stop") -> list[bytes]:
@@ -148,7 +151,7 @@ class Wire:
     def error_body(self, status: int) -> bytes:
         """The vendor's JSON for a refusal with that status."""
         kind = {401: "authentication", 429: "rate-limited", 529: "overloaded"}.get(status, "server-error")
-        return self.dialect.encode_error(ErrorInfo(kind, "no", False, status=status)).body
+        return server_side(self.dialect).encode_error(ErrorInfo(kind, "no", False, status=status)).body
 
     def model(self, url: str, **options: Any) -> ls.Model:
         """The vendor's model at another address."""

@@ -13,6 +13,7 @@ from llmstream.errors import LLMStreamError
 from llmstream.events import Finish, TextDelta, TextEnd, TextStart
 from llmstream.providers.bedrock import BEDROCK
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 MODEL = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
 REQUEST = Request(model=MODEL, messages=(Message.user("Hi"),))
@@ -55,7 +56,7 @@ async def test_an_answer_comes_over_a_socket_and_its_url_is_not_quoted_again(ser
 
     async def answer(request):
         seen.append((request.raw_path, request.headers["authorization"]))
-        encoder = BedrockConverse().event_encoder(REQUEST)
+        encoder = server_side(BedrockConverse()).event_encoder(REQUEST)
         events = [TextStart("0"), TextDelta("Hello", "0"), TextEnd("0"), Finish("stop")]
         response = web.StreamResponse(headers={"content-type": BedrockConverse().content_type})
         await response.prepare(request)

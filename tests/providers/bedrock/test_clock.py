@@ -13,6 +13,7 @@ from llmstream.events import Finish, TextDelta, TextEnd, TextStart
 from llmstream.exchange import HttpRequest
 from llmstream.providers.bedrock.clock import CLOCK, Clock
 from llmstream.providers.bedrock.signing import sign
+from llmstream.serving.wires import server_side
 
 needs_botocore = pytest.mark.skipif(
     importlib.util.find_spec("botocore") is None, reason="botocore is not installed"
@@ -151,7 +152,7 @@ async def test_a_call_with_a_wrong_clock_gets_its_answer(serve, monkeypatch) -> 
                     "date": f"{there:%a, %d %b %Y %H:%M:%S} GMT",
                 },
             )
-        encoder = BedrockConverse().event_encoder(ls.Request(model="m"))
+        encoder = server_side(BedrockConverse()).event_encoder(ls.Request(model="m"))
         events = [TextStart("0"), TextDelta("Hello", "0"), TextEnd("0"), Finish("stop")]
         body = b"".join([encoder.feed(event) for event in events]) + encoder.close()
         return web.Response(body=body, content_type=BedrockConverse().content_type)

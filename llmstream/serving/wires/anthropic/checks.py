@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.claude import claude_refusal
 from llmstream.errors import BadRequest
 from llmstream.model_rules.claude import CLAUDE, NO_SAMPLING_SINCE
+from llmstream.serving.wires.claude_refusals import claude_refusal
 
 __all__ = ["Turn", "check_model", "check_settings", "check_tools", "check_turns", "refusal", "shape_refusal"]
 

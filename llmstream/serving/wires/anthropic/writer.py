@@ -11,7 +11,6 @@ from typing import Any, Final, Literal
 import msgspec
 
 from llmstream.dialects.anthropic.wire import FINISH_REASONS, KEY, InvokeFrames, invoke_frame, write_usage
-from llmstream.dialects.aws import exception_frame
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,
@@ -34,6 +33,7 @@ from llmstream.events import (
     ToolResult,
 )
 from llmstream.exchange import HttpResponse
+from llmstream.serving.wires.aws_errors import exception_frame
 from llmstream.serving.wires.complete_responses import GrowingTexts, json_input, sse_objects
 
 __all__ = ["AnthropicEventEncoder", "complete_response", "encode_error", "exception_type"]

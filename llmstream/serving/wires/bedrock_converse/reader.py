@@ -13,7 +13,6 @@ from llmstream.dialects.bedrock_converse.content import read_media, read_result
 from llmstream.dialects.bedrock_converse.quirks import Traits, traits
 from llmstream.dialects.bedrock_converse.request import CACHE_POINT, SYSTEM_TOOL, model_of
 from llmstream.dialects.bedrock_converse.wire import KEY, SERVER_TOOL
-from llmstream.dialects.claude import claude_refusal
 from llmstream.exchange import HttpRequest
 from llmstream.model_rules.claude import CLAUDE
 from llmstream.request import (
@@ -35,6 +34,7 @@ from llmstream.serving.wires.bedrock_converse.checks import (
     refusal,
     shape_refusal,
 )
+from llmstream.serving.wires.claude_refusals import claude_refusal
 
 __all__ = ["decode_request"]
 

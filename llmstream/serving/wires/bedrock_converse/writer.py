@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from llmstream.dialects.aws import exception_frame, exception_type
 from llmstream.dialects.bedrock_converse.decoder import LAST_WORDS
 from llmstream.dialects.bedrock_converse.wire import (
     FINISH_REASONS,
@@ -42,6 +41,7 @@ from llmstream.events import (
     ToolResult,
     Usage,
 )
+from llmstream.serving.wires.aws_errors import exception_frame, exception_type
 from llmstream.serving.wires.complete_responses import GrowingTexts, json_input
 
 __all__ = ["BedrockConverseEventEncoder", "complete_response"]

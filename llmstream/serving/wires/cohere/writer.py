@@ -31,7 +31,7 @@ from llmstream.events import (
 from llmstream.exchange import HttpResponse
 from llmstream.serving.wires.complete_responses import GrowingTexts, sse_objects
 
-__all__ = ["CohereEventEncoder", "answer_id", "complete_response", "encode_error", "refused", "unknown_field"]
+__all__ = ["CohereEventEncoder", "complete_response", "encode_error", "refused", "unknown_field"]
 
 
 _ANSWER_ID = "00000000-0000-4000-8000-000000000000"
@@ -256,23 +256,6 @@ def unknown_field(name: str) -> BadRequest:
         "For proper usage, please refer to https://docs.cohere.com/reference/chat",
         422,
     )
-
-
-class _Refusal(msgspec.Struct):
-    """What identifies a refusal, whose `id` is the only name a request has."""
-
-    id: str | None = None
-
-
-_decode = msgspec.json.Decoder(_Refusal).decode
-
-
-def answer_id(body: bytes) -> str | None:
-    """The id that a refusal gives itself."""
-    try:
-        return _decode(body).id or None
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
 
 
 def encode_error(error: ErrorInfo) -> HttpResponse:

@@ -1,1 +1,28 @@
-"""TODO."""
+"""Gemini's generateContent on the server side, as Google AI Studio and Vertex AI serve it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from llmstream.dialects.gemini import Gemini
+from llmstream.dialects.gemini.wire import model_of
+from llmstream.serving.wires.base import ServerSide
+from llmstream.serving.wires.gemini.reader import decode_request
+from llmstream.serving.wires.gemini.writer import GeminiEventEncoder, complete_response
+from llmstream.serving.wires.google_errors import encode_error
+
+__all__ = ["server_side"]
+
+
+def server_side(dialect: Gemini) -> ServerSide:
+    """Reads requests and writes responses of this dialect."""
+    return ServerSide(
+        dialect=dialect,
+        accepts=lambda http: http.method == "POST" and model_of(http.url) is not None,
+        decode_request=lambda http: decode_request(
+            http, vertex=dialect.vertex, new_call_id=dialect.new_call_id
+        ),
+        event_encoder=lambda request: GeminiEventEncoder(request.model, vertex=dialect.vertex),
+        complete_response=lambda body: msgspec.json.encode(complete_response(body)),
+        encode_error=encode_error,
+    )

@@ -9,8 +9,8 @@ import re
 from typing import Any, Final
 
 from llmstream.dialects.gemini.messages import SIDE_FIELDS, camel
-from llmstream.dialects.google import refusal
 from llmstream.model_rules.gemini import GeminiRules
+from llmstream.serving.wires.google_errors import refusal
 
 __all__ = ["check_config", "check_contents", "check_tools"]
 

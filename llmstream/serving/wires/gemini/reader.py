@@ -16,7 +16,6 @@ from llmstream.dialects.gemini.messages import SIDE_FIELDS, camel, read_response
 from llmstream.dialects.gemini.part_decoder import CODE_EXECUTION, KEY, snake
 from llmstream.dialects.gemini.request import encode_request, json_schema
 from llmstream.dialects.gemini.wire import model_of
-from llmstream.dialects.google import refusal
 from llmstream.dialects.media import base64_bytes, part_of_media
 from llmstream.dialects.requests import merged
 from llmstream.exchange import HttpRequest
@@ -32,6 +31,7 @@ from llmstream.request import (
     ToolSpec,
 )
 from llmstream.serving.wires.gemini.checks import check_config, check_contents, check_tools
+from llmstream.serving.wires.google_errors import refusal
 
 __all__ = ["decode_request"]
 

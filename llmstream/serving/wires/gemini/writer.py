@@ -18,7 +18,6 @@ from llmstream.dialects.gemini.wire import (
     raw_reason,
     write_usage,
 )
-from llmstream.dialects.google import error_object
 from llmstream.dialects.json_text import object_text
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
@@ -41,6 +40,7 @@ from llmstream.events import (
     ToolResult,
 )
 from llmstream.serving.wires.complete_responses import GrowingTexts, sse_objects
+from llmstream.serving.wires.google_errors import error_object
 
 __all__ = ["GeminiEventEncoder", "complete_response"]
 

@@ -1,1 +1,26 @@
-"""TODO."""
+"""Google's Interactions API on the server side."""
+
+from __future__ import annotations
+
+import msgspec
+
+from llmstream.dialects.gemini_interactions import GeminiInteractions
+from llmstream.dialects.gemini_interactions.request import PATH
+from llmstream.serving.wires.base import ServerSide
+from llmstream.serving.wires.gemini_interactions.reader import decode_request
+from llmstream.serving.wires.gemini_interactions.writer import InteractionsEventEncoder, complete_response
+from llmstream.serving.wires.google_errors import encode_error
+
+__all__ = ["server_side"]
+
+
+def server_side(dialect: GeminiInteractions) -> ServerSide:
+    """Reads requests and writes responses of this dialect."""
+    return ServerSide(
+        dialect=dialect,
+        accepts=lambda http: http.method == "POST" and http.url.partition("?")[0].rstrip("/").endswith(PATH),
+        decode_request=lambda http: decode_request(http, new_call_id=dialect.new_call_id),
+        event_encoder=lambda request: InteractionsEventEncoder(request.model),
+        complete_response=lambda body: msgspec.json.encode(complete_response(body)),
+        encode_error=encode_error,
+    )

@@ -25,7 +25,6 @@ from llmstream.chats.role import Role
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.gemini_interactions.request import encode_request
 from llmstream.dialects.gemini_interactions.wire import KEY, OpenStep, step_kind
-from llmstream.dialects.google import refusal
 from llmstream.dialects.media import base64_bytes, sampled_type
 from llmstream.dialects.requests import merged
 from llmstream.exchange import HttpRequest
@@ -39,6 +38,7 @@ from llmstream.request import (
     ToolChoice,
     ToolSpec,
 )
+from llmstream.serving.wires.google_errors import refusal
 
 __all__ = ["decode_request"]
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.gemini_interactions.wire import CONTENT, FINISH_REASONS, KEY, is_citation, write_usage
-from llmstream.dialects.google import document_uri, status_of
+from llmstream.dialects.google import document_uri
 from llmstream.dialects.json_text import object_text
 from llmstream.dialects.media import sampling_of, without_sampling
 from llmstream.errors import ErrorInfo
@@ -39,6 +39,7 @@ from llmstream.events import (
     ToolResult,
 )
 from llmstream.serving.wires.complete_responses import GrowingTexts, json_input, sse_objects
+from llmstream.serving.wires.google_errors import status_of
 
 __all__ = ["InteractionsEventEncoder", "complete_response"]
 

@@ -33,7 +33,6 @@ __all__ = [
     "complete_response",
     "encode_error",
     "misordered",
-    "places",
     "refused",
     "unfit",
 ]
@@ -102,23 +101,6 @@ def error_object(error: ErrorInfo) -> dict[str, Any]:
         "code": code,
         "raw_status_code": error.status or status,
     }
-
-
-def places(body: bytes) -> str | None:
-    """What the schema forbids and where, each defect with its place; None for other answers."""
-    try:
-        value = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
-    if isinstance(value, dict) and isinstance(value.get("message"), dict):
-        value = value["message"]
-    detail = value.get("detail") if isinstance(value, dict) else None
-    found = []
-    for defect in detail if isinstance(detail, list) else ():
-        if isinstance(defect, dict) and isinstance(defect.get("loc"), list):
-            place = ".".join(str(step) for step in defect["loc"])
-            found.append(f"{place}: {defect.get('msg') or 'not accepted'}")
-    return "; ".join(found) or None
 
 
 def encode_error(error: ErrorInfo) -> HttpResponse:

@@ -1,1 +1,44 @@
-"""TODO."""
+"""The Responses API on the server side."""
+
+from __future__ import annotations
+
+import msgspec
+
+from llmstream.dialects.openai_responses import OpenAIResponses
+from llmstream.dialects.openai_responses.background import is_kept
+from llmstream.request import Request
+from llmstream.serving.wires.base import ServerSide
+from llmstream.serving.wires.openai_errors import error_response
+from llmstream.serving.wires.openai_responses.reader import read_request
+from llmstream.serving.wires.openai_responses.writer import (
+    ResponseWriter,
+    complete_response,
+    repeated_settings,
+)
+
+__all__ = ["server_side"]
+
+
+def server_side(dialect: OpenAIResponses, *, provider: str = "openai") -> ServerSide:
+    """Reads requests and writes responses of this dialect.
+
+    provider: key in `provider_options` of fields that no option of ours stands for
+    """
+    return ServerSide(
+        dialect=dialect,
+        accepts=lambda http: (
+            http.method == "POST" and http.url.partition("?")[0].endswith(dialect.quirks.path)
+        ),
+        decode_request=lambda http: read_request(http, dialect.quirks, key=provider),
+        event_encoder=lambda request: _writer(request, dialect),
+        complete_response=lambda body: msgspec.json.encode(complete_response(body)),
+        encode_error=error_response,
+    )
+
+
+def _writer(request: Request, dialect: OpenAIResponses) -> ResponseWriter:
+    return ResponseWriter(
+        model=request.model,
+        background=is_kept(request, provider="openai"),
+        repeated=repeated_settings(request, dialect.quirks, provider="openai"),
+    )

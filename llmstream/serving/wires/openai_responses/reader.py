@@ -12,7 +12,7 @@ import msgspec
 
 from llmstream.chats.content import Audio, Document, Image, Part, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message
-from llmstream.dialects.openai_responses.content import own, read_part
+from llmstream.dialects.openai_responses.content import own
 from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.request import (
     CONTINUING,
@@ -38,7 +38,11 @@ from llmstream.request import (
     ToolSpec,
 )
 from llmstream.serving.wires.openai_errors import check_effort, refused
-from llmstream.serving.wires.openai_responses.answer_reader import read_answer_item, read_answer_message
+from llmstream.serving.wires.openai_responses.content_reader import (
+    read_answer_item,
+    read_answer_message,
+    read_part,
+)
 
 __all__ = ["read_request"]
 

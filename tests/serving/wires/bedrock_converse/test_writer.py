@@ -11,11 +11,12 @@ from llmstream.dialects.bedrock_converse import BedrockConverse
 from llmstream.errors import ErrorInfo
 from llmstream.framing.aws_event_stream import EventStreamDecoder
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 
 def frames(*events):
     """Name and members of each frame."""
-    encoder = BedrockConverse().event_encoder(Request(model="m"))
+    encoder = server_side(BedrockConverse()).event_encoder(Request(model="m"))
     body = b"".join(encoder.feed(event) for event in events) + encoder.close()
     out = []
     for message in EventStreamDecoder().feed(body):

@@ -13,6 +13,7 @@ from llmstream.dialects.cohere import Cohere
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest
 from llmstream.request import ReasoningOptions, Request, ResponseFormat, Settings, ToolSpec
+from llmstream.serving.wires import server_side
 
 USER = {"role": "user", "content": "Hi"}
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
@@ -23,7 +24,7 @@ RESULT = {"role": "tool", "tool_call_id": "a", "content": "a bird"}
 
 def read(body):
     data = body if isinstance(body, bytes) else msgspec.json.encode(body)
-    return Cohere().decode_request(HttpRequest("/v2/chat", data))
+    return server_side(Cohere()).decode_request(HttpRequest("/v2/chat", data))
 
 
 def asks(*messages, **fields):
@@ -38,9 +39,9 @@ def refusal(*messages, **fields):
 
 def test_the_path_is_known():
     dialect = Cohere()
-    assert dialect.accepts(HttpRequest("http://x/v2/chat?a=b"))
-    assert not dialect.accepts(HttpRequest("/v2/chat", method="GET"))
-    assert not dialect.accepts(HttpRequest("/api/chat"))
+    assert server_side(dialect).accepts(HttpRequest("http://x/v2/chat?a=b"))
+    assert not server_side(dialect).accepts(HttpRequest("/v2/chat", method="GET"))
+    assert not server_side(dialect).accepts(HttpRequest("/api/chat"))
 
 
 def test_a_small_request():
@@ -200,7 +201,7 @@ def test_what_is_no_object_is_refused(body):
 
 
 def test_a_refusal_is_answered_in_the_vendors_shape():
-    answer = Cohere().encode_error(refusal(n=2).info)
+    answer = server_side(Cohere()).encode_error(refusal(n=2).info)
     assert answer.status == 422
     assert json.loads(answer.body) == {
         "message": "unknown field: parameter 'n' is not a valid field. "

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from llmstream.dialects.aws import answer_error, encode_answer, exception_frame, exception_of, exception_type
+from llmstream.dialects.aws import answer_error, exception_of
 from llmstream.errors import BadRequest, ErrorInfo, RateLimited, ServerError, error_from_info
 from llmstream.framing.aws_event_stream import EventStreamDecoder, Message
+from llmstream.serving.wires.aws_errors import encode_answer, exception_frame, exception_type
 
 
 def exception(kind, body=b"", **headers):

@@ -1,10 +1,25 @@
-"""The reverse of `answer_writer.py`: items of a model's answer, found in the input, as parts."""
+"""Content of input items, read as parts: of messages, and of what a model answered before."""
 
 from __future__ import annotations
 
-from typing import Any
+import base64
+import binascii
+from typing import Any, Final
 
-from llmstream.chats.content import Custom, Metadata, Part, Reasoning, Text, ToolCall, ToolResult
+from llmstream.chats.content import (
+    Audio,
+    Custom,
+    Document,
+    Image,
+    Metadata,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from llmstream.dialects.media import read_data_uri
+from llmstream.dialects.openai_responses.content import INPUT_PARTS, PART_EXTRAS
 from llmstream.dialects.openai_responses.items import (
     RESULT_ITEMS,
     as_text,
@@ -18,7 +33,7 @@ from llmstream.dialects.openai_responses.items import (
 from llmstream.dialects.openai_responses.wire import KEY, extras_of
 from llmstream.serving.wires.openai_errors import refused
 
-__all__ = ["read_answer_item", "read_answer_message"]
+__all__ = ["read_answer_item", "read_answer_message", "read_part"]
 
 
 def read_answer_message(where: str, item: dict[str, Any]) -> list[Part]:
@@ -130,3 +145,81 @@ def _texts(pieces: object) -> list[str]:
     if not isinstance(pieces, list):
         return []
     return [str(piece.get("text") or "") for piece in pieces if isinstance(piece, dict)]
+
+
+_AUDIO_TYPES: Final = {"mp3": "audio/mpeg", "wav": "audio/wav"}
+
+
+def read_part(where: str, part: object) -> Part:
+    """The reverse of `write_part`.
+
+    raises: BadRequest with the vendor's message
+    """
+    if not isinstance(part, dict):
+        raise refused(f"Invalid type for '{where}': expected an object.", "invalid_type")
+    kind = part.get("type")
+    if kind not in INPUT_PARTS:
+        raise refused(
+            f"Invalid value: {kind!r}. Supported values are: {', '.join(map(repr, INPUT_PARTS))}.",
+            "invalid_value",
+        )
+    kept = {name: part[name] for name in PART_EXTRAS if part.get(name) is not None}
+    if kind == "input_text":
+        if not isinstance(part.get("text"), str):
+            raise refused(f"Missing required parameter: '{where}.text'.", "missing_required_parameter")
+        return Text(part["text"], _part_metadata(kept))
+    if kind == "input_image":
+        return _image(where, part, kept)
+    if kind == "input_file":
+        return _file(where, part, kept)
+    audio = part.get("input_audio")
+    if not isinstance(audio, dict):
+        raise refused(f"Missing required parameter: '{where}.input_audio'.", "missing_required_parameter")
+    name = str(audio.get("format"))
+    data = _bytes(where, audio.get("data"))
+    return Audio(data=data, media_type=_AUDIO_TYPES.get(name, f"audio/{name}"))
+
+
+def _image(where: str, part: dict[str, Any], kept: dict[str, Any]) -> Image:
+    if isinstance(part.get("file_id"), str):
+        return Image(metadata=_part_metadata({**kept, "file_id": part["file_id"]}))
+    url = part.get("image_url")
+    if not isinstance(url, str):
+        raise refused(f"Missing required parameter: '{where}.image_url'.", "missing_required_parameter")
+    found = _data_uri(where, url)
+    if found is None:
+        return Image(url=url, metadata=_part_metadata(kept))
+    return Image(data=found[1], media_type=found[0], metadata=_part_metadata(kept))
+
+
+def _file(where: str, part: dict[str, Any], kept: dict[str, Any]) -> Document:
+    name = str(part.get("filename") or "")
+    if isinstance(part.get("file_id"), str):
+        return Document(filename=name, metadata=_part_metadata({**kept, "file_id": part["file_id"]}))
+    if isinstance(part.get("file_url"), str):
+        return Document(url=part["file_url"], filename=name, metadata=_part_metadata(kept))
+    data = part.get("file_data")
+    if not isinstance(data, str):
+        raise refused(f"Missing required parameter: '{where}.file_data'.", "missing_required_parameter")
+    found = _data_uri(where, data)
+    if found is None:
+        found = ("application/pdf", _bytes(where, data))
+    return Document(data=found[1], media_type=found[0], filename=name, metadata=_part_metadata(kept))
+
+
+def _part_metadata(kept: dict[str, Any]) -> Metadata | None:
+    return {KEY: kept} if kept else None
+
+
+def _data_uri(where: str, url: str) -> tuple[str, bytes] | None:
+    try:
+        return read_data_uri(url)
+    except ValueError:
+        raise refused(f"Invalid '{where}': expected base64-encoded data.", "invalid_base64") from None
+
+
+def _bytes(where: str, data: object) -> bytes:
+    try:
+        return base64.b64decode(data if isinstance(data, str) else "?", validate=True)
+    except binascii.Error:
+        raise refused(f"Invalid '{where}': expected base64-encoded data.", "invalid_base64") from None

@@ -37,13 +37,14 @@ from llmstream.events import (
     Usage,
 )
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 NAMED = ResponseMetadata("m", "r1")
 SIGNED = {"google": {"thought_signature": "c2ln"}}
 
 
 def written(*events, dialect=Gemini()):
-    encoder = dialect.event_encoder(Request(model="m"))
+    encoder = server_side(dialect).event_encoder(Request(model="m"))
     return b"".join(encoder.feed(event) for event in events) + encoder.close()
 
 

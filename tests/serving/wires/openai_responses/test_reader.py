@@ -22,6 +22,7 @@ from llmstream.request import (
     ToolSpec,
 )
 from llmstream.request import ReasoningOptions as Effort
+from llmstream.serving.wires import server_side
 
 DIALECT = OpenAIResponses()
 CALL = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
@@ -37,7 +38,7 @@ def http(**body):
 
 
 def read(**body):
-    return DIALECT.decode_request(http(**body))
+    return server_side(DIALECT).decode_request(http(**body))
 
 
 def again(**body):
@@ -266,7 +267,7 @@ def test_tools_and_formats_are_read():
 
 def refusal(dialect=DIALECT, **body):
     with pytest.raises(BadRequest) as caught:
-        dialect.decode_request(http(**body))
+        server_side(dialect).decode_request(http(**body))
     assert caught.value.status == 400
     return caught.value.message
 
@@ -365,12 +366,12 @@ def test_the_vendor_refuses(body, words):
 def test_a_body_that_is_no_object_is_refused():
     for body in (b"", b"[1]", b"{", b"\xff"):
         with pytest.raises(BadRequest, match="could not parse"):
-            DIALECT.decode_request(HttpRequest("/responses", body))
+            server_side(DIALECT).decode_request(HttpRequest("/responses", body))
 
 
 def test_a_server_without_openais_rules_takes_what_openai_does_not():
     dialect = OpenAIResponses(Quirks(reasoning_model_rules=False, unsupported_settings=frozenset()))
-    request = dialect.decode_request(http(model="gpt-5", temperature=0.5, top_k=3))
+    request = server_side(dialect).decode_request(http(model="gpt-5", temperature=0.5, top_k=3))
     assert request.settings.temperature == 0.5
     assert request.provider_options["openai"]["top_k"] == 3
 
@@ -451,7 +452,7 @@ def joined(messages):
 @given(requests())
 def test_a_request_survives_the_wire(request_):
     encoded = DIALECT.encode(request_, provider="openai")
-    read_again = DIALECT.decode_request(encoded.http)
+    read_again = server_side(DIALECT).decode_request(encoded.http)
     assert encoded.warnings == []
     assert read_again.messages == joined(request_.messages)
     for name in ("model", "tools", "tool_choice", "settings", "response_format", "reasoning"):

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from llmstream.dialects.anthropic import Anthropic
-from llmstream.dialects.base import CompletesResponses
 from llmstream.dialects.bedrock_converse import BedrockConverse
 from llmstream.dialects.cohere import Cohere
 from llmstream.dialects.gemini import Gemini
@@ -31,6 +30,7 @@ from llmstream.events import (
     Usage,
 )
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 from llmstream.serving.wires.complete_responses import GrowingTexts, json_input
 
 REQUEST = Request(model="m")
@@ -47,10 +47,9 @@ CITED: list[Event] = [
 
 
 def folded(dialect: Any, events: list[Event]) -> dict[str, Any]:
-    assert isinstance(dialect, CompletesResponses)
-    encoder = dialect.event_encoder(REQUEST)
+    encoder = server_side(dialect).event_encoder(REQUEST)
     body = b"".join([*(encoder.feed(event) for event in events), encoder.close()])
-    return msgspec.json.decode(dialect.complete_response(body))
+    return msgspec.json.decode(server_side(dialect).complete_response(body))
 
 
 def signed(provider: str) -> list[Event]:
@@ -86,7 +85,7 @@ def test_chat_reasoning_details_are_joined() -> None:
     ]
     chunks = [{"choices": [{"index": 0, "delta": {"reasoning_details": [frame]}}]} for frame in frames]
     body = b"".join(b"data: " + msgspec.json.encode(chunk) + b"\n\n" for chunk in chunks)
-    message = msgspec.json.decode(OpenAIChat().complete_response(body))["choices"][0]["message"]
+    message = msgspec.json.decode(server_side(OpenAIChat()).complete_response(body))["choices"][0]["message"]
     assert message["reasoning_details"] == [
         {"type": "reasoning.text", "text": "Hm hm.", "index": 0, "signature": "c2ln"},
         {"type": "reasoning.encrypted", "data": "abc", "index": 1},

@@ -11,6 +11,7 @@ from llmstream.dialects.bedrock_converse import BedrockConverse
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest
 from llmstream.request import NamedTool, ProviderTool, ReasoningOptions, ToolSpec
+from llmstream.serving.wires import server_side
 
 PATH = "/model/anthropic.claude-3-7-sonnet-20250219-v1%3A0/converse-stream"
 HI = {"role": "user", "content": [{"text": "Hi"}]}
@@ -22,7 +23,7 @@ ASKED = [HI, {"role": "assistant", "content": [USE]}, {"role": "user", "content"
 
 
 def decode(path=PATH, **body):
-    return BedrockConverse().decode_request(
+    return server_side(BedrockConverse()).decode_request(
         HttpRequest(path, json.dumps({"messages": [HI], **body}).encode())
     )
 
@@ -32,7 +33,7 @@ def said(*blocks, role="assistant"):
 
 
 def test_what_is_of_this_dialect():
-    accepts = BedrockConverse().accepts
+    accepts = server_side(BedrockConverse()).accepts
     assert accepts(HttpRequest(PATH))
     assert accepts(HttpRequest("http://localhost/prefix" + PATH + "?x=1"))
     assert not accepts(HttpRequest(PATH, method="GET"))
@@ -255,13 +256,13 @@ def test_refusals(body, words):
 def test_a_body_that_is_no_json_and_a_path_without_a_model_are_refused():
     for http in (HttpRequest(PATH, b"{"), HttpRequest("/elsewhere", b"{}"), HttpRequest(PATH, b"[" * 9999)):
         with pytest.raises(BadRequest):
-            BedrockConverse().decode_request(http)
+            server_side(BedrockConverse()).decode_request(http)
 
 
 def test_a_refusal_is_written_as_the_vendor_writes_it():
     with pytest.raises(BadRequest) as caught:
         decode(messages=[])
-    answer = BedrockConverse().encode_error(caught.value.info)
+    answer = server_side(BedrockConverse()).encode_error(caught.value.info)
     assert answer.status == 400
     assert answer.headers["x-amzn-errortype"] == "ValidationException"
     assert set(json.loads(answer.body)) == {"message"}

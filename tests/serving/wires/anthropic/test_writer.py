@@ -28,6 +28,7 @@ from llmstream.events import (
     Usage,
 )
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 from llmstream.serving.wires.anthropic.writer import AnthropicEventEncoder
 
 
@@ -176,7 +177,9 @@ def test_error_results_of_another_vendors_tools_say_so():
 
 
 def test_the_dialect_makes_an_encoder_for_a_request():
-    assert b'"model":"asked"' in Anthropic().event_encoder(Request(model="asked")).feed(TextStart("0"))
+    assert b'"model":"asked"' in server_side(Anthropic()).event_encoder(Request(model="asked")).feed(
+        TextStart("0")
+    )
 
 
 def test_estimates_of_reasoning_are_written_once():

@@ -37,6 +37,7 @@ from llmstream.events import (
     Usage,
 )
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 NAMED = ResponseMetadata("m", "v1")
 SIGNED = {"google": {"signature": "c2ln"}}
@@ -44,7 +45,7 @@ FAST = settings(max_examples=60, deadline=None, derandomize=True)
 
 
 def written(*events):
-    encoder = GeminiInteractions().event_encoder(Request(model="m"))
+    encoder = server_side(GeminiInteractions()).event_encoder(Request(model="m"))
     return b"".join(encoder.feed(event) for event in events) + encoder.close()
 
 

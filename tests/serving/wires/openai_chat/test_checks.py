@@ -11,13 +11,14 @@ from llmstream.dialects.openai_chat import OpenAIChat, Quirks
 from llmstream.errors import BadRequest, NotFound, Unsupported
 from llmstream.exchange import HttpRequest
 from llmstream.request import ReasoningOptions, Request, Settings, ToolSpec
+from llmstream.serving.wires import server_side
 
 TOOL = {"type": "function", "function": {"name": "t", "parameters": {"type": "object"}}}
 
 
 def read(model, dialect=OpenAIChat(), **fields):
     body = {"model": model, "messages": [{"role": "user", "content": "Hi"}], "stream": True, **fields}
-    return dialect.decode_request(HttpRequest("/v1/chat/completions", json.dumps(body).encode()))
+    return server_side(dialect).decode_request(HttpRequest("/v1/chat/completions", json.dumps(body).encode()))
 
 
 @pytest.mark.parametrize(
@@ -80,4 +81,4 @@ def test_no_request_of_ours_is_refused(model, effort, tools):
     except Unsupported:
         assert (model, bool(tools)) == ("gpt-6-astra", True)
         return
-    assert OpenAIChat().decode_request(http).model == model
+    assert server_side(OpenAIChat()).decode_request(http).model == model

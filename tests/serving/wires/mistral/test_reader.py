@@ -13,6 +13,7 @@ from llmstream.dialects.mistral import Mistral
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest
 from llmstream.request import NamedTool, ReasoningOptions, Request, ResponseFormat, Settings, ToolSpec
+from llmstream.serving.wires import server_side
 
 USER = {"role": "user", "content": "Hi"}
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
@@ -23,7 +24,7 @@ RESULT = {"role": "tool", "tool_call_id": "abcdefghi", "content": "a bird"}
 
 def read(body):
     data = body if isinstance(body, bytes) else msgspec.json.encode(body)
-    return Mistral().decode_request(HttpRequest("/v1/chat/completions", data))
+    return server_side(Mistral()).decode_request(HttpRequest("/v1/chat/completions", data))
 
 
 def asks(*messages, **fields):
@@ -38,9 +39,9 @@ def refusal(*messages, **fields):
 
 def test_the_path_is_known():
     dialect = Mistral()
-    assert dialect.accepts(HttpRequest("http://x/v1/chat/completions?a=b"))
-    assert not dialect.accepts(HttpRequest("/v1/chat/completions", method="GET"))
-    assert not dialect.accepts(HttpRequest("/v1/messages"))
+    assert server_side(dialect).accepts(HttpRequest("http://x/v1/chat/completions?a=b"))
+    assert not server_side(dialect).accepts(HttpRequest("/v1/chat/completions", method="GET"))
+    assert not server_side(dialect).accepts(HttpRequest("/v1/messages"))
 
 
 def test_a_small_request():
@@ -268,7 +269,7 @@ def test_a_tool_that_is_not_there_cannot_be_forced(choice):
 
 
 def test_a_refusal_is_answered_in_the_vendors_shape():
-    answer = Mistral().encode_error(refusal({"role": "user"}).info)
+    answer = server_side(Mistral()).encode_error(refusal({"role": "user"}).info)
     assert answer.status == 422
     assert json.loads(answer.body) == {
         "object": "error",
@@ -286,7 +287,7 @@ def test_a_refusal_is_answered_in_the_vendors_shape():
         "code": None,
         "raw_status_code": 422,
     }
-    answer = Mistral().encode_error(refusal(RESULT).info)
+    answer = server_side(Mistral()).encode_error(refusal(RESULT).info)
     assert json.loads(answer.body) == {
         "object": "error",
         "message": "Unexpected role 'tool'",

@@ -12,6 +12,7 @@ from llmstream.dialects.anthropic import BEDROCK_INVOKE, VERTEX, Anthropic
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest
 from llmstream.request import NamedTool, ProviderTool, ReasoningOptions, ResponseFormat, Settings, ToolSpec
+from llmstream.serving.wires import server_side
 
 PLAIN = {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}]}
 CALL = {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}}
@@ -21,7 +22,7 @@ TOOL = {"name": "f", "description": "d", "input_schema": {"type": "object"}}
 
 def read(dialect=Anthropic(), url="/v1/messages", headers=None, **changes):
     body = {key: value for key, value in {**PLAIN, **changes}.items() if value is not ...}
-    return dialect.decode_request(HttpRequest(url, json.dumps(body).encode(), headers or {}))
+    return server_side(dialect).decode_request(HttpRequest(url, json.dumps(body).encode(), headers or {}))
 
 
 def talk(*turns):
@@ -180,7 +181,7 @@ def test_other_places_name_the_model_in_the_path():
     ],
 )
 def test_accepts(dialect, method, url, accepted):
-    assert dialect.accepts(HttpRequest(url, method=method)) is accepted
+    assert server_side(dialect).accepts(HttpRequest(url, method=method)) is accepted
 
 
 # what is refused
@@ -290,7 +291,7 @@ def test_refusals_in_the_vendors_words(changes, words):
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000])
 def test_a_body_that_is_no_request_is_refused(body):
     with pytest.raises(BadRequest):
-        Anthropic().decode_request(HttpRequest("/v1/messages", body))
+        server_side(Anthropic()).decode_request(HttpRequest("/v1/messages", body))
 
 
 @pytest.mark.parametrize(
@@ -321,15 +322,19 @@ def test_the_newest_version_refuses_sampling_for_every_model():
     newest = {"anthropic-version": "2026-10-21"}
     hot = HttpRequest("/v1/messages", json.dumps({**PLAIN, "temperature": 1}).encode(), newest)
     with pytest.raises(BadRequest, match="temperature: Extra inputs are not permitted"):
-        Anthropic().decode_request(hot)
-    assert Anthropic().decode_request(HttpRequest("/v1/messages", json.dumps(PLAIN).encode(), newest)).model
+        server_side(Anthropic()).decode_request(hot)
+    assert (
+        server_side(Anthropic())
+        .decode_request(HttpRequest("/v1/messages", json.dumps(PLAIN).encode(), newest))
+        .model
+    )
 
 
 def test_a_thread_is_refused_with_its_code():
     """The tool runners of anthropic 2.12 look for it, and then send the whole conversation."""
     with pytest.raises(BadRequest, match="thread: message threads are not served here") as caught:
         read(thread={"type": "create"})
-    answer = Anthropic().encode_error(caught.value.info)
+    answer = server_side(Anthropic()).encode_error(caught.value.info)
     assert json.loads(answer.body)["error"]["details"] == {"error_code": "thread_unsupported_request"}
 
 

@@ -20,6 +20,7 @@ from llmstream.request import (
     Settings,
     ToolSpec,
 )
+from llmstream.serving.wires import server_side
 
 USER = {"role": "user", "content": "hi"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -30,7 +31,7 @@ def read(**body):
     http = HttpRequest(
         "/v1/chat/completions", json.dumps({"model": "m", "messages": [USER], **body}).encode()
     )
-    return OpenAIChat().decode_request(http)
+    return server_side(OpenAIChat()).decode_request(http)
 
 
 CLOSED = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
@@ -76,7 +77,7 @@ def test_what_is_encoded_is_read_again(request_):
     dialect = OpenAIChat()
     encoded = dialect.encode(request_, provider="acme")
     assert encoded.warnings == []
-    assert dialect.decode_request(encoded.http, provider="acme") == request_
+    assert server_side(dialect, provider="acme").decode_request(encoded.http) == request_
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_thinking_is_read_in_every_style(style, reasoning):
     http = dialect.encode(
         Request(model="m", messages=(Message.user("a"),), reasoning=reasoning), provider="acme"
     ).http
-    assert dialect.decode_request(http).reasoning == reasoning
+    assert server_side(dialect).decode_request(http).reasoning == reasoning
 
 
 def test_reasoning_and_signatures_of_the_history_are_read():
@@ -142,7 +143,7 @@ def test_thoughts_that_a_request_held_go_to_the_same_server_again(field):
     dialect = OpenAIChat()
     messages = [USER, {"role": "assistant", field: "hm", "content": "so"}, USER]
     http = HttpRequest("/v1/chat/completions", json.dumps({"model": "m", "messages": messages}).encode())
-    request = dialect.decode_request(http, provider="acme")
+    request = server_side(dialect, provider="acme").decode_request(http)
     again = dialect.encode(request, provider="acme")
     assert again.http.json()["messages"][1] == messages[1]
     assert not again.warnings
@@ -252,14 +253,14 @@ def test_wrong_requests_are_refused_in_the_vendors_words(body, words):
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"model":"m"}'])
 def test_bodies_that_are_no_request_are_refused(body):
     with pytest.raises(BadRequest):
-        OpenAIChat().decode_request(HttpRequest("/chat/completions", body))
+        server_side(OpenAIChat()).decode_request(HttpRequest("/chat/completions", body))
 
 
 def test_a_refusal_survives_the_wire():
     dialect = OpenAIChat()
     with pytest.raises(BadRequest) as caught:
         read(messages=[])
-    answer = dialect.encode_error(caught.value.info)
+    answer = server_side(dialect).encode_error(caught.value.info)
     again = dialect.decode_error(answer.status, answer.headers, answer.body, provider="acme")
     assert type(again) is BadRequest
     assert (again.message, again.reason, again.status) == (caught.value.message, "empty_array", 400)

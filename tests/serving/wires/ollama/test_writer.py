@@ -32,6 +32,7 @@ from llmstream.events import (
     Usage,
 )
 from llmstream.request import Request
+from llmstream.serving.wires import server_side
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 JSON = st.recursive(
@@ -86,7 +87,7 @@ def _finish(draw: st.DrawFn, called: bool) -> Event:
 
 
 def write(events: list[Event]) -> bytes:
-    encoder = Ollama().event_encoder(Request(model="tiny:1b"))
+    encoder = server_side(Ollama()).event_encoder(Request(model="tiny:1b"))
     return b"".join([encoder.feed(event) for event in events]) + encoder.close()
 
 

@@ -22,6 +22,7 @@ from llmstream.request import (
     Settings,
     ToolSpec,
 )
+from llmstream.serving.wires import server_side
 
 PATH = "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse"
 PATH_3 = "/v1beta/models/gemini-3-flash-preview:streamGenerateContent?alt=sse"
@@ -38,7 +39,7 @@ def dialect(vertex=False):
 
 def read(body, url=PATH, vertex=False):
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return dialect(vertex).decode_request(HttpRequest(url, data))
+    return server_side(dialect(vertex)).decode_request(HttpRequest(url, data))
 
 
 def refused(body, url=PATH, vertex=False):
@@ -63,8 +64,8 @@ def refused(body, url=PATH, vertex=False):
     ],
 )
 def test_which_requests_are_of_this_dialect(url, yes):
-    assert Gemini().accepts(HttpRequest(url)) is yes
-    assert not Gemini().accepts(HttpRequest(url, method="GET"))
+    assert server_side(Gemini()).accepts(HttpRequest(url)) is yes
+    assert not server_side(Gemini()).accepts(HttpRequest(url, method="GET"))
 
 
 def test_the_model_is_read_from_the_path():
@@ -151,12 +152,12 @@ REQUESTS = [
 def test_a_request_comes_back_as_it_was(request_):
     encoded = Gemini().encode(request_, provider="google")
     assert encoded.warnings == []
-    assert Gemini().decode_request(encoded.http) == request_
+    assert server_side(Gemini()).decode_request(encoded.http) == request_
 
 
 def test_ids_are_minted_for_vertex_and_results_find_their_calls():
     encoded = VERTEX.encode(REQUESTS[1], provider="vertex")
-    found = dialect(vertex=True).decode_request(encoded.http)
+    found = server_side(dialect(vertex=True)).decode_request(encoded.http)
     assert [call.id for call in found.messages[2].tool_calls] == ["minted-1", "minted-2"]
     assert [result.tool_call_id for result in found.messages[3].tool_results] == ["minted-1", "minted-2"]
     assert VERTEX.encode(found, provider="vertex").http == encoded.http
@@ -378,7 +379,7 @@ def test_gemini_3_refuses_calls_without_their_signature():
 def test_our_own_requests_are_never_refused():
     for request in REQUESTS:
         for one in (Gemini(), VERTEX):
-            one.decode_request(one.encode(request, provider="google").http)
+            server_side(one).decode_request(one.encode(request, provider="google").http)
 
 
 def test_a_foreign_history_is_not_refused():
@@ -395,4 +396,4 @@ def test_a_foreign_history_is_not_refused():
             Message.user("go on"),
         ),
     )
-    assert Gemini().decode_request(Gemini().encode(request, provider="google").http)
+    assert server_side(Gemini()).decode_request(Gemini().encode(request, provider="google").http)
