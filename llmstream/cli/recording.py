@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from llmstream.cli.dialects import DIALECTS
 from llmstream.cli.sniffing import looks_like
 from llmstream.dialects.base import Dialect
+from llmstream.dialects.names import DIALECTS
 from llmstream.dialects.sentence import Sentence
 from llmstream.dialects.vendor_errors import is_error_body, vendor_error
 from llmstream.errors import LLMStreamError, NotAStream, StreamError
