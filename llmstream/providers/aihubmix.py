@@ -2,7 +2,7 @@
 
 - Thinking is requested by `reasoning{effort}` or `reasoning{max_tokens}` for every vendor's models.
 - PDFs and audio are refused before anything is sent; text documents go as text.
-- Claude is also spoken to at `https://aihubmix.com`, with `anthropic:MODEL` and `base_url=`.
+- Claude is also served at `https://aihubmix.com`, with `anthropic:MODEL` and `base_url=`.
 
 Sources:
 

@@ -1,12 +1,12 @@
 """The Claude models over Anthropic's own Messages API, and gateways that speak it.
 
 - A `/v1` at the end of the address is removed.
-- `max_tokens` is required; where a request sets none, 32,000 are asked for, or what an older model allows.
+- `max_tokens` is required; where a request sets none, 32,000 are sent, or what an older model allows.
 - Input tokens on the wire leave cached ones out; ours include them.
-- Thoughts are signed. The signature is kept in the metadata and goes back by itself; thoughts of other
-  vendors, which have none, are left out with a warning.
+- Thinking is signed. The signature is stored in the metadata and is sent back automatically; thinking of
+  other vendors, which has none, is left out with a warning.
 - What a model takes is in `llmstream/model_rules/claude.py`: the newest Claudes refuse thinking switched
-  off, budgets, forced tools or sampling. Reasoning is asked for with `display: "summarized"`, without which
+  off, budgets, forced tools or sampling. Reasoning is requested with `display: "summarized"`, without which
   their thinking has no text.
 - `anthropic-version` is `2023-06-01`, which older models need for a temperature. With
   `headers={"anthropic-version": "2026-10-21"}` no model takes sampling settings.
@@ -18,7 +18,7 @@
 - The 5.5 models take `computer_toolset_20260801` and `browser_toolset_20260801`, which have no name, and no
   older computer tool.
 - Beta features: `provider_options={"anthropic": {"betas": ["..."]}}` becomes the header `anthropic-beta`.
-- A prompt is cached only where parts say so (`cache_control`, at most four).
+- A prompt is cached only where parts carry `cache_control` (at most four).
 - An overloaded server answers 529, also inside a stream that began with 200.
 
 Sources:

@@ -1,7 +1,7 @@
 """Baseten hosts open models behind the Chat Completions wire.
 
 - A deployment of your own has its own address.
-- Models think when `chat_template_args{enable_thinking}` says so; DeepSeek V4 and gpt-oss take an effort.
+- `chat_template_args{enable_thinking}` switches thinking on; DeepSeek V4 and gpt-oss take an effort.
 - PDFs are refused before anything is sent, because no page documents them; text documents go as text.
 - No other difference beyond `max_tokens` and the role `system` is known.
 

@@ -3,7 +3,7 @@
 - The region is that of `AWS_REGION`, then `AWS_DEFAULT_REGION`, then that of an ARN given as MODEL, then
   the profile's in `~/.aws/config`, else us-east-1.
 - Without a bearer key, requests are signed as for `bedrock`.
-- The model stands in the path, `anthropic_version` and beta features in the body.
+- The model is in the path; `anthropic_version` and beta features are in the body.
 - No URLs and file ids as sources, no web search.
 - Use it where Converse lacks something of Claude's; otherwise `bedrock` speaks to every model.
 

@@ -1,4 +1,4 @@
-"""OpenAI's GPT models on Amazon Bedrock, spoken to in Responses.
+"""OpenAI's GPT models on Amazon Bedrock by the Responses API.
 
 - An example is `bedrock-responses:us.openai.gpt-5.6-luna`.
 - Address, region and credentials are those of `bedrock-openai`; AWS recommends this endpoint for new

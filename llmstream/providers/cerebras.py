@@ -6,7 +6,7 @@
 - Strict tools and JSON schemas want `additionalProperties: false` on every object.
 - gpt-oss, GLM-5.3 and Kimi K3 always think: the effort `none` is sent as `low`, with a warning. The latter
   two know `low`, `high` and `max`, the others `low` to `high`.
-- The thoughts of GLM go back between `<think>` tags in the text.
+- The reasoning of GLM goes back between `<think>` tags in the text.
 - The penalties and `parallel_tool_calls` are in Cerebras's SDK 1.91.0; its older pages list them as not
   supported.
 - PDFs and audio are refused before anything is sent; text documents go as text.

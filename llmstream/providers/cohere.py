@@ -7,14 +7,14 @@
   place in the text. They go back with the answer they belong to.
 - Texts to read (`Document` with a textual media type) become `documents` of the request. PDFs, audio and
   documents by URL are refused: extract the text first.
-- `tool_choice` knows `REQUIRED` and `NONE`. One tool is forced by sending no other.
+- `tool_choice` knows `REQUIRED` and `NONE`. A named tool is forced by sending no other.
 - JSON output is refused by the vendor next to tools or documents; the request then goes into the prompt.
 - Thinking is switched on or off and bounded by a budget; efforts are not known.
-- Tool results have no error flag: the text says `Error:` where it does not say so itself.
+- Tool results have no error flag: `Error:` is put before the text where it is missing.
 - Schemas that the answer or a strict tool is held to are cut to the vendor's subset: `oneOf` becomes
   `anyOf`, limits of numbers, lengths and lists go into descriptions, with a warning. An object without a
   required property requires its first one.
-- JSON without a schema is asked for with the word JSON in the prompt, or the answer may never end.
+- JSON without a schema needs the word JSON in the prompt, or the answer may never end.
 - Of the vendor's own fields, `citation_options`, `safety_mode`, `documents` and the like go through
   `provider_options={"cohere": {...}}`. A field it does not know is refused with 422.
 

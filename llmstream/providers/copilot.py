@@ -14,9 +14,9 @@
   at `/responses` only, Claude is also at `/v1/messages`.
 - Some programs exchange a GitHub token for a Copilot token first
   (`api.github.com/copilot_internal/v2/token`); the service takes the GitHub token as it is.
-- Claude's and Gemini's thoughts come as `reasoning_text`, their signature as `reasoning_opaque`; both go
-  back with the message, and thoughts without a signature stay out, with a warning (pydantic-ai's probe of
-  2026-09).
+- Claude's and Gemini's reasoning comes as `reasoning_text`, its signature as `reasoning_opaque`; both are
+  sent back with the message. Reasoning without a signature is left out with a warning (pydantic-ai's probe
+  of 2026-09).
 - The API is not documented by GitHub as a public one; what is here was seen in public clients.
 - PDFs and audio are refused before anything is sent; text documents go as text.
 

@@ -1,5 +1,4 @@
-"""Claude at GitHub Copilot by Anthropic's own wire: thoughts with their signatures, prompt caching, beta
-features.
+"""Claude at GitHub Copilot by Anthropic's own wire: signed thinking, prompt caching, beta features.
 
 - An example is `copilot-anthropic:claude-sonnet-4.5`.
 - Address and key are those of `copilot`.

@@ -3,8 +3,9 @@ there.
 
 - An example is `copilot-responses:gpt-5.3-codex`.
 - Address, key and headers are those of `copilot`.
-- An item has another id in every event, so items go back without; encrypted reasoning goes back with them.
-- Which models are served on which wire is told by `supported_endpoints` of `GET
+- An item has another id in every event, so items are sent back without ids; encrypted reasoning goes back
+  with them.
+- `supported_endpoints` lists which models are served on which wire: `GET
   https://api.githubcopilot.com/models`.
 
 Sources:

@@ -2,18 +2,18 @@
 
 - The address may also end in `/v1` or `/beta`.
 - The connection is kept alive with `: keep-alive` comments or blank lines until the answer begins.
-- Usage rides on the chunk with the finish reason and counts the prompt as `prompt_cache_hit_tokens` and
+- Usage is in the chunk with the finish reason; it counts the prompt as `prompt_cache_hit_tokens` and
   `prompt_cache_miss_tokens`.
-- The finish reason `insufficient_system_resource` is an error. HTTP 402 says that the balance is used up.
+- The finish reason `insufficient_system_resource` is an error. HTTP 402 means that the balance is used up.
 - V4 thinks by default and wants `reasoning_content` on every assistant message of the history, "" where
   there is none. The old reasoner refused the reasoning of earlier turns; for a server that still runs it,
-  give a `Provider` whose quirks say `echo="current-turn"`.
-- `thinking{type}` switches thinking, `reasoning_effort` says how much: `low`, `high` or `max`. Others
+  pass a `Provider` with the quirk `echo="current-turn"`.
+- `thinking{type}` switches thinking, `reasoning_effort` sets the effort: `low`, `high` or `max`. Others
   become those that DeepSeek's table names, with a warning: `minimal` low, `medium` and `xhigh` high.
-- A forced `tool_choice` together with thinking is a 400. Where thinking was asked for, the choice is left
-  out; where it was not, thinking is switched off. Both with a warning.
-- No JSON schema: it goes into the prompt and `json_object` is asked for, which wants the word JSON in the
-  prompt. It is put there where it is missing.
+- A forced `tool_choice` together with thinking is a 400. Where thinking was requested, the choice is left
+  out; otherwise thinking is switched off. Both with a warning.
+- No JSON schema: it goes into the prompt and `json_object` is requested, which needs the word JSON in the
+  prompt; a missing one is added.
 - The flash models (`deepseek-flash`, `deepseek-v4-flash` ...) see images. To the others content is text
   alone; an image raises `Unsupported` before anything is sent, and so do PDFs and recordings. The role
   `developer` is refused.

@@ -20,7 +20,7 @@ DOUBLEWORD = Provider(
             system_role="system",
             reasoning_model_rules=False,
             max_tokens_field="max_tokens",
-            files=False,  # no page says that `file` parts are known (seen 2026-11)
+            files=False,  # no page documents `file` parts (seen 2026-11)
             unsupported_settings=frozenset(),
             max_stops=None,
             # Taken with the calls it led to in recorded traffic (2026-07); no page says more.

@@ -4,7 +4,7 @@
 - Reasoning arrives as `reasoning_content`; some models leave it in the text between `<think>` tags, which
   are split off.
 - `reasoning_effort` knows `none` and `low` to `high`, with some models `max`. gpt-oss, MiniMax-M2 and
-  GLM-5.3 refuse `none`: the lowest is sent in its place. Which efforts a model takes stands in
+  GLM-5.3 refuse `none`: the lowest is sent in its place. The efforts of each model are in
   `llmstream/model_rules/open_models.py`; what is not known becomes the next higher, with a warning.
 - A budget for thinking is sent as `thinking{type, budget_tokens}`; beside an effort it is left out, with a
   warning.

@@ -4,7 +4,7 @@
 - A key is sent as `x-api-key`, an Entra token as Bearer. A token given as `api_key=`, also by a function
   that fetches one, is recognised by its form.
 - MODEL is the deployment. What a Claude takes depends on its name, so a deployment is best named as the
-  model, as Foundry does unasked: `claude-sonnet-4-5`. Another name gets what all models take.
+  model, as Foundry does by default: `claude-sonnet-4-5`. Another name gets what all models take.
 - Anthropic's SDK sends the key as `x-api-key` and, for old servers, as `api-key` too; here it is sent once.
 - Batches and the list of models are not there.
 

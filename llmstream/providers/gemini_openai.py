@@ -1,9 +1,9 @@
 """Google's compatibility layer speaks Chat Completions over the Gemini models.
 
-- Tool calls have no index, and come whole or in pieces; a stream with calls ends in `stop`
+- Tool calls have no index and come complete or in pieces; a stream with calls ends in `stop`
   (googleapis/python-genai#2868) and is reported as tool-calls.
-- `extra_content.google.thought_signature` has to come back on the call it came with. It is kept in the
-  call's metadata and goes back by itself; it may arrive in a delta that holds nothing else.
+- `extra_content.google.thought_signature` has to come back on the call it came with. It is stored in the
+  call's metadata and sent back automatically; it may arrive in a delta that holds nothing else.
 - Errors may be a list with one object.
 - Thinking is requested by `reasoning_effort`; finer control by `provider_options={"gemini-openai":
   {"extra_body": {"google": {"thinking_config": {...}}}}}`.

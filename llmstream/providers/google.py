@@ -4,16 +4,16 @@
 - Keys: `GEMINI_API_KEY`, `GOOGLE_API_KEY`, `GOOGLE_GENERATIVE_AI_API_KEY`, sent as `x-goog-api-key`, in
   this order; Google's own SDK prefers `GOOGLE_API_KEY` where both are set.
 - The answer has no end mark; it is complete when the body ends after a finish reason. With code execution a
-  `STOP` may stand in the middle.
-- Thought signatures may ride on any part, and Gemini 3 refuses a history without them; they are kept and
-  sent back.
+  `STOP` may come in the middle.
+- Thought signatures may come with any part, and Gemini 3 refuses a history without them; they are stored
+  and sent back.
 - Which levels of thinking a model knows is in `llmstream/model_rules/gemini.py`. From 3.6 on (and 3.5
   Flash-Lite) models ignore temperature, top_p and top_k; these are left out with a warning.
 - Media by URL: Google's own storage, its Files API and YouTube go as they are.
-- Transcription models answer in `audioTranscription`: its words are the text, speakers and offsets its
-  metadata.
+- Transcription models answer in `audioTranscription`: its words become the text; speakers and offsets
+  become metadata.
 - A wrong key is a status 400 there; it is an `AuthenticationError` here.
-- Gemini 4 ends an answer after 65,536 tokens with `CONTINUATION` and a token. The rest is asked for within
+- Gemini 4 ends an answer after 65,536 tokens with `CONTINUATION` and a token. The rest is requested within
   the same call; `provider_options={"google": {"automatic_continuation": False}}` switches that off. See
   "Long answers of Gemini" in docs/guide.md.
 

@@ -1,20 +1,20 @@
 """Groq hosts open models on its own chips behind the Chat Completions wire.
 
 - The path of the address may be missing, as in Groq's own SDK.
-- Usage stands in `x_groq.usage` of the chunk with the finish reason, sometimes again at the top and in a
+- Usage is in `x_groq.usage` of the chunk with the finish reason, sometimes again at the top level and in a
   chunk of its own; the last one counts, nothing is added up.
 - An error may be a string in `x_groq.error`, or an SSE event `error`.
 - Reasoning arrives as `reasoning` where `reasoning_format` is `parsed`, which we ask for together with an
-  effort; it goes back under the same name. gpt-oss sends it so unasked and refuses `reasoning_format`.
+  effort; it goes back under the same name. gpt-oss always sends it this way and refuses `reasoning_format`.
   Qwen3 knows the efforts `none` and `default`, Qwen3.8 also `low` to `high` (of which the last is the
   model's `xhigh`), gpt-oss `low` to `high`, Llama none.
 - The penalties are "not yet supported by any of our models" (Groq's SDK 1.7.0); they are left out with a
   warning.
-- Whether a schema goes together with streaming is contradictory: LiteLLM requests the complete answer then,
-  pydantic-ai streams it, and so do we (seen 2026-11).
+- Sources differ on schemas with streaming: LiteLLM requests the complete answer, pydantic-ai streams it,
+  and so do we (seen 2026-11).
 - `executed_tools` are tools that Groq ran; they become calls and results marked as the vendor's.
-- The error `tool_use_failed`, as a 400 or inside a stream, holds in `failed_generation` what the model had
-  written instead of a proper call. It is kept in the error's message.
+- The error `tool_use_failed`, as a 400 or inside a stream, holds in `failed_generation` what the model
+  wrote instead of a valid call. The error's message includes it.
 - PDFs and audio are refused before anything is sent; text documents go as text.
 
 Sources:

@@ -25,7 +25,7 @@ HUGGINGFACE = Provider(
             system_role="system",
             reasoning_model_rules=False,
             max_tokens_field="max_tokens",
-            files=False,  # no page says that `file` parts are known (seen 2026-11)
+            files=False,  # no page documents `file` parts (seen 2026-11)
             open_model_rules=True,
             reasoning_field="reasoning_content",
         )

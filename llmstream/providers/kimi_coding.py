@@ -3,8 +3,8 @@
 
 - An example is `kimi-coding:kimi-for-coding`.
 - A `/v1` at the end of the address is removed. The international site has `api.kimi.ai`.
-- Thoughts go back as they came: Kimi signs them itself and takes them without a signature too. An answer
-  with calls that has no thoughts, such as another vendor's, may be refused while thinking is asked for
+- Thinking is sent back unchanged: Kimi signs it and also accepts it without a signature. An answer with
+  calls but without thinking, such as another vendor's, may be refused while thinking is requested
   (NousResearch/hermes-agent#13826, #49143).
 - K3 and K2.7 always think, and refuse a forced tool while they do: ask for a typed answer in the prompt
   (`mode="prompt"`).

@@ -4,8 +4,8 @@
 - The last chunk has no choices, but usage and `timings`; the latter are in the raw payload.
 - A prompt that does not fit into the context is the error `exceed_context_size_error` with `n_ctx`,
   reported as `ContextTooLong`.
-- Tools go by the model's template (`--jinja`, which is on by default; older servers answer 500 without it).
-  A named tool would silently become `auto`, so the others are left out and one is required.
+- Tools depend on the model's template (`--jinja`, which is on by default; older servers answer 500 without
+  it). A named tool would silently become `auto`, so the others are left out and one is required.
 - Thinking is switched by the variable of the model's template, `chat_template_kwargs{enable_thinking}` or
   `{thinking}` by the model's name, with `reasoning_effort` for models that know efforts.
 - Reasoning arrives as `reasoning_content` and goes back under it; the model's template picks what the model

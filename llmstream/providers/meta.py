@@ -1,5 +1,6 @@
-"""Meta serves its Muse models. This is the Responses wire, which Meta prefers: thoughts go back encrypted,
-on Chat Completions (`meta-chat`) they do not come at all. The Llama API of before ended on 2026-07-06.
+"""Meta serves its Muse models. This is the Responses wire, which Meta prefers: reasoning goes back
+encrypted; on Chat Completions (`meta-chat`) it is not sent at all. The Llama API of before ended on
+2026-07-06.
 
 - An example is `meta:muse-spark-1.3`.
 - `MODEL_API_KEY` is Meta's own name for the key.

@@ -1,8 +1,8 @@
 """Meta's Muse models by Chat Completions.
 
 - An example is `meta-chat:muse-spark-1.3`.
-- Address and key are those of `meta`, the Responses wire, which Meta prefers: here thoughts are counted,
-  but do not come.
+- Address and key are those of `meta`, the Responses wire, which Meta prefers: here reasoning is counted but
+  not sent.
 - `stop` is refused and left out with a warning, as is a forced tool. `none` is sent as `minimal`: the
   models always think.
 

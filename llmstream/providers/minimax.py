@@ -2,8 +2,9 @@
 
 - In China the address is `https://api.minimaxi.com/v1`.
 - The chunk with usage holds a choice without a delta.
-- Thoughts come between `<think>` tags in the text, which are split off, and go back between them: the
-  models work worse without. `reasoning_split: true` by `provider_options` makes the vendor part them.
+- Reasoning comes between `<think>` tags in the text, which are split off, and is sent back between them:
+  the models work worse without it. `reasoning_split: true` by `provider_options` makes the vendor separate
+  it.
 - `thinking{type}` is `adaptive` or `disabled` for M3, which decides by itself where nothing is requested;
   M2 always thinks. An effort cannot be given.
 - M3 sees images.

@@ -1,10 +1,10 @@
-"""MiniMax's models by Anthropic's Messages, the wire that most clients use for them: thoughts are blocks of
-their own.
+"""MiniMax's models by Anthropic's Messages, the wire that most clients use for them: thinking comes in
+blocks of its own.
 
 - An example is `minimax-anthropic:MiniMax-M3`.
 - In China the address is `https://api.minimaxi.com/anthropic`. A `/v1` at the end of the address is
   removed. `minimax` is Chat Completions.
-- Thoughts go back whether they are signed or not, and images as bytes.
+- Thinking is sent back whether it is signed or not; images go as bytes.
 - MiniMax-M2 always thinks. There are no JSON schemas: for a typed answer a tool is forced.
 
 Sources:

@@ -2,12 +2,12 @@
 
 - A `/v1` at the end of the address is removed.
 - Content comes as text or as a list of parts: text, thinking, references, files.
-- Calls come whole, mostly together with the finish reason. One that the token limit cut is given as an
-  invalid call, which does not run.
+- Calls come complete, mostly together with the finish reason. One that the token limit cut is reported as
+  an invalid call, which does not run.
 - Ids of calls have nine letters and digits. Ids of other vendors are mapped, the same for a call and its
   result; the vendor's own stay.
-- After a tool's result comes the assistant: where the user speaks next, the assistant is made to say "OK"
-  between. A call without a result gets one that says so.
+- After a tool's result comes the assistant: where a user message follows, an assistant message "OK" is
+  inserted. A call without a result gets a placeholder result.
 - An answer that stands last in the conversation is a prefix: the model goes on from there, and its answer
   begins with the prefix again.
 - Where no tool may be called (`tool_choice="none"`), no tool is sent: models that see tools they may not

@@ -3,7 +3,7 @@
 - In China the address is `https://api.moonshot.cn/v1`.
 - `reasoning_content` has to come back on the messages with tool calls; we send it with all of the history.
   `provider_options={"moonshot": {"thinking": {"type": "enabled", "keep": "all"}}}` makes the model use the
-  thoughts of earlier turns as well.
+  reasoning of earlier turns as well.
 - `thinking` and `reasoning_effort` exclude each other (HKUDS/nanobot#3939). Kimi K2.5 and K2.6 are sent
   `thinking{type}`, K3 `reasoning_effort` (`low`, `high`, `max`). K2.7, K3 and K2 Thinking always think;
   `moonshot-v1` and the K2 previews do not.
@@ -16,7 +16,7 @@
 - `KIMI_API_KEY` is for some programs the key of Kimi Code, another service (`https://api.kimi.com/coding`),
   which this one refuses; it is read last.
 - `kimi-k2.5` and `moonshot-v1` were retired on 2026-08-31.
-- Schemas are a narrow subset: every one says its type, in the branches of an `anyOf` and not beside it, and
+- Schemas are a narrow subset: each names its type, in the branches of an `anyOf` and not beside it, and
   references lead to `$defs`. They are rewritten; what cannot be checked goes into descriptions, with a
   warning.
 - The sampling of the models that think is fixed: temperature, top_p and the penalties are left out with a

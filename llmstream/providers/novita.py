@@ -3,7 +3,7 @@
 - `enable_thinking` is documented for glm-4.5, deepseek-v3.1 and -v3.2-exp alone, and sent to these. For
   other models an effort is left out with a warning; `provider_options={"novita": {...}}` sends a field of
   your own.
-- deepseek-r1-turbo is asked for `separate_reasoning`, so that its thoughts stand apart from the text.
+- deepseek-r1-turbo gets `separate_reasoning`, so that its reasoning is apart from the text.
 - The older address `https://api.novita.ai/v3/openai` still answers (litellm uses it).
 - The model's name decides which efforts it knows and whether thinking can be switched off:
   `llmstream/model_rules/open_models.py`.

@@ -1,8 +1,8 @@
 """NVIDIA NIM serves open models, at NVIDIA or on machines of your own.
 
 - For a NIM of your own, pass `base_url=` or set a variable; a missing `/v1` is added.
-- Models that see refuse `stream_options`, so it is not sent where the name says so; usage is then missing.
-  NVIDIA's own LangChain package does the same; one report says that the hosted service hung on it
+- Vision models refuse `stream_options`, so it is not sent to models with such names; usage is then missing.
+  NVIDIA's own LangChain package does the same; according to one report the hosted service hung on it
   (HKUDS/DeepTutor#420).
 - Thinking is switched by a variable of the model's template, `chat_template_kwargs{enable_thinking}` or
   `{thinking}`; DeepSeek V4 and gpt-oss take `reasoning_effort`. Older Nemotrons are switched by the system

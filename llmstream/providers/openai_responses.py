@@ -3,16 +3,16 @@ custom tools with plain input, and of reasoning that has to go back encrypted.
 
 - An example is `openai-responses:gpt-5-mini`.
 - Address and key are those of `openai`.
-- `store` is sent as `false`: a conversation lives with the caller. Reasoning models are asked for encrypted
-  reasoning, without which a conversation that is not stored cannot go on. `provider_options={"openai":
-  {"store": True}}` changes that.
+- `store` is sent as `false`: a conversation lives with the caller. Encrypted reasoning is requested from
+  reasoning models, without which a conversation that is not stored cannot go on.
+  `provider_options={"openai": {"store": True}}` changes that.
 - Answers also come over a WebSocket (`Model(..., transport="websocket")`), where they can be steered.
 - There are no stop sequences, seed, penalties or top_k on this wire; they are left out with a warning.
-- What the last event says of the answer (`service_tier`, `tool_usage`, `prompt_cache_diagnostics`,
-  `conversation` and the like) is metadata of the `finish`, without what repeats the request. Where
-  `input_transformations` say that reasoning of earlier answers was not used, the log warns.
+- Fields of the last event (`service_tier`, `tool_usage`, `prompt_cache_diagnostics`, `conversation` and the
+  like) become metadata of the `finish`, without those that repeat the request. If `input_transformations`
+  report that reasoning of earlier answers was not used, the log warns.
 - `bio_policy`, `cyber_policy` and `misalignment_policy_violation` inside the stream are `ContentFiltered`,
-  and not tried again; the error's `details` have what the vendor says of them.
+  and not tried again; the error's `details` have what the vendor reports.
 
 Sources:
 

@@ -4,7 +4,7 @@
   (`opencode-anthropic`), the others here.
 - The plan OpenCode Go has the address `https://opencode.ai/zen/go/v1` (models.dev); litellm 1.109.1 has
   `https://opencode.ai/inference/go/openai/v1`.
-- How thinking is asked for is not documented; `reasoning_effort` is sent.
+- How to request thinking is not documented; `reasoning_effort` is sent.
 - The model's name decides which efforts it knows and whether thinking can be switched off:
   `llmstream/model_rules/open_models.py`.
 - PDFs and audio are refused before anything is sent; text documents go as text.

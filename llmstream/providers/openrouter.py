@@ -4,12 +4,12 @@
 - `OPENROUTER_APP_URL` and `OPENROUTER_APP_TITLE` become `HTTP-Referer` and `X-OpenRouter-Title`.
 - Comments `: OPENROUTER PROCESSING` keep the connection alive; they are no progress.
 - Chunks name the `provider` behind and its `native_finish_reason`; the finish reason is repeated on the
-  chunk with usage. Usage also says `cost`, `cost_details` and `is_byok`, kept in `usage.raw`.
+  chunk with usage. Usage also has `cost`, `cost_details` and `is_byok`, stored in `usage.raw`.
 - `choices` may be null (pydantic/pydantic-ai#3994, #6900), and arguments of a tool call too.
 - An error inside a stream stands at the top, `error{code, message, metadata{raw, provider_name}}`, beside a
-  choice with finish reason `error`. HTTP 402 says that the credits are used up.
+  choice with finish reason `error`. HTTP 402 means that the credits are used up.
 - Reasoning comes twice, as `reasoning` and as typed `reasoning_details` (text, summary, encrypted, with
-  signatures). It is given out once; the details are kept in the metadata and go back unchanged with the
+  signatures). It is reported once; the details are stored in the metadata and sent back unchanged with the
   message they came with.
 - Images come in `delta.images` and become file events.
 - For `anthropic/` models we ask for tool input piece by piece (header `x-anthropic-beta`), since the
@@ -17,7 +17,7 @@
 - Effort `none` is refused on routes that must reason. `max_completion_tokens` is preferred by its SDK; we
   send `max_tokens`, which more of the vendors behind it know.
 - Reasoning is requested by `reasoning{effort | max_tokens | enabled}`. `provider`, `models`, `plugins` and
-  other fields of its own go by `provider_options={"openrouter": {...}}`.
+  other fields of its own are passed by `provider_options={"openrouter": {...}}`.
 - A part of text may carry `cache_control`; files and audio may be given by address and in any format.
 
 Sources:

@@ -1,7 +1,7 @@
 """OVHcloud AI Endpoints hosts open models in Europe.
 
 - Reasoning arrives as `reasoning`, until 2026-05 as `reasoning_content`; both are read.
-- Qwen3 is kept from thinking by `/no_think` in the prompt; an effort for it is left out with a warning.
+- `/no_think` in the prompt switches off Qwen3's thinking; an effort for it is left out with a warning.
 - The model's name decides which efforts it knows and whether thinking can be switched off:
   `llmstream/model_rules/open_models.py`.
 - PDFs and audio are refused before anything is sent; text documents go as text.

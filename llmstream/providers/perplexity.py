@@ -20,18 +20,18 @@ A preset without a model may be answered by another vendor's; the metadata of th
 model it keeps the model.
 
 - A model does not search unless it has the tool `web_search` (`ProviderTool("web_search",
-  options={"search_context_size": "low"})`), and then as it sees fit; it searches for sure with
+  options={"search_context_size": "low"})`), and then the model decides; a search is forced with
   `tool_choice=NamedTool("web_search")`. There are `fetch_url`, `people_search`, `finance_search`, `sandbox`
   and `mcp` as well. Functions of the caller's work.
 - Each page of a `search_results` or `fetch_url_results` item is a source event, once; so are the addresses
-  that the text cites. The whole item is a custom event, since the numbers in the text (`[1]`) are those of
-  its results.
+  that the text cites. The complete item is a custom event, since the numbers in the text (`[1]`) are those
+  of its results.
 - What the model thinks while it searches comes as reasoning.
-- Unknown fields are refused: items go back without ids, the model's words as one string, and what its own
+- Unknown fields are refused: items go back without ids, the model's text as one string, and what its own
   tools did not at all, with a warning.
 - Efforts are `minimal` to `max`; `none` becomes `minimal`, with a warning. Neither `stop`, `top_k`, `seed`
   nor the penalties are known.
-- A schema goes into `response_format`; JSON of any shape can be asked for in words only.
+- A schema goes into `response_format`; JSON of any shape can be requested in the prompt only.
 - Models of Anthropic want `max_output_tokens`.
 - Images may be given, PDFs and audio are refused before anything is sent; text documents go as text.
 - `usage.raw` holds `cost` and the calls of the vendor's tools.

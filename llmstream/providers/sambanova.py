@@ -1,6 +1,6 @@
 """SambaNova hosts open models on its own chips behind the Chat Completions wire.
 
-- Older models write their thoughts into the text between `<think>` tags, which are split off; gpt-oss and
+- Older models write their reasoning into the text between `<think>` tags, which are split off; gpt-oss and
   newer ones send `reasoning`, which goes back with the calls it led to.
 - Thinking is switched by `chat_template_kwargs{enable_thinking}`, gpt-oss takes efforts.
 - Models of text want a string as content, so an image for one of them is refused before anything is sent.

@@ -7,7 +7,7 @@
   `{thinking}` by the model's name, with `reasoning_effort` for models that know efforts.
 - PDFs and recordings are refused before anything is sent (its protocol has neither `file` nor `input_audio`
   parts), texts go as text.
-- Choices carry `matched_stop`, which says what ended the answer; it is ignored.
+- Choices carry `matched_stop`, the reason why the answer ended; it is ignored.
 
 Sources:
 

@@ -6,10 +6,10 @@
 - The key is a programmatic access token, an OAuth token or a key-pair JWT.
 - Tools, formats and efforts are for Claude and OpenAI's models (`openai-...`). For others they are left
   out, with a warning; a schema goes into the prompt.
-- Claude is asked to think by `reasoning{effort|max_tokens}`: low, medium, high. It then wants a temperature
-  of 1, and the server sets another where none is given: ask for `Settings(temperature=1)` beside the
-  reasoning.
-- The thoughts of Claude come and go back as `reasoning_details`.
+- Claude's thinking is requested by `reasoning{effort|max_tokens}`: low, medium, high. It then wants a
+  temperature of 1, and the server sets another where none is given: ask for `Settings(temperature=1)`
+  beside the reasoning.
+- Claude's reasoning comes and goes back as `reasoning_details`.
 - Claude is served on Anthropic's wire too, at `/api/v2/cortex/v1/messages`: `anthropic:MODEL` with
   `base_url="https://ACCOUNT.snowflakecomputing.com/api/v2/cortex"` and the token in `ANTHROPIC_AUTH_TOKEN`.
 - PDFs and audio are refused before anything is sent; text documents go as text.

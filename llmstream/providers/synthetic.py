@@ -1,7 +1,7 @@
 """Synthetic hosts open models at a flat price.
 
 - Models are named `hf:ORG/MODEL`, such as `synthetic:hf:zai-org/GLM-5.2`.
-- How thinking is asked for is not documented; `reasoning_effort` is sent.
+- How to request thinking is not documented; `reasoning_effort` is sent.
 - The model's name decides which efforts it knows and whether thinking can be switched off:
   `llmstream/model_rules/open_models.py`.
 - PDFs and audio are refused before anything is sent; text documents go as text.

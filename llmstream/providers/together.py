@@ -4,7 +4,7 @@
 - Reasoning arrives as `reasoning` or as `reasoning_content`, depending on the model; both are read.
 - An empty `tool_calls` list in an assistant message is refused. We never write one.
 - Models that think or not are switched by `reasoning{enabled}`, and take no effort; gpt-oss takes `low` to
-  `high`, DeepSeek V4 Pro `high` and `max`, GLM-5.3 `low` to `max`. Which efforts a model takes stands in
+  `high`, DeepSeek V4 Pro `high` and `max`, GLM-5.3 `low` to `max`. The efforts of each model are in
   `llmstream/model_rules/open_models.py`.
 - The address `https://api.together.xyz/v1` leads to the same service.
 - PDFs are refused before anything is sent, because no page documents them; text documents go as text.

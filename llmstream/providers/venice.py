@@ -1,7 +1,7 @@
-"""Venice hosts open models and says it keeps nothing.
+"""Venice hosts open models and states that it stores nothing.
 
 - An error is a string: `{"error": "..."}`.
-- Many fields of a chunk are null; that says nothing.
+- Many fields of a chunk are null; they are ignored.
 - Reasoning arrives as `reasoning_content`. Its own switches are `venice_parameters`, by
   `provider_options={"venice": {...}}`.
 - PDFs are refused before anything is sent, because no page documents them; text documents go as text.
@@ -22,7 +22,7 @@ VENICE = Provider(
             system_role="system",
             reasoning_model_rules=False,
             max_tokens_field="max_tokens",
-            files=False,  # no page says that `file` parts are known (seen 2026-11)
+            files=False,  # no page documents `file` parts (seen 2026-11)
             unsupported_settings=frozenset(),
             max_stops=None,
             reasoning_field="reasoning_content",

@@ -13,7 +13,7 @@
   letters and digits for Mistral's models, whose tokenizer refuses others.
 - Thinking is switched by the variable of the model's template, `chat_template_kwargs{enable_thinking}` or
   `{thinking}` by the model's name, with `reasoning_effort` for models that know efforts and
-  `thinking_token_budget` for a budget. Under a name that says nothing of the model both go along.
+  `thinking_token_budget` for a budget. For a name that matches no known model both are sent.
 - PDFs are refused before anything is sent; text documents go as text.
 
 Sources:

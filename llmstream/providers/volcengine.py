@@ -4,8 +4,7 @@
   the model: give its fields by `provider_options={"volcengine": {...}}`.
 - Thinking is switched by `thinking{type}`; `reasoning_effort` goes beside it for Doubao Seed
   (doubao-seed-1-6-251015 knows minimal to high only).
-- Whether `tool_choice` can force a tool is told differently: litellm's list says no for Doubao Seed 2. It
-  is sent.
+- Sources differ on forcing a tool by `tool_choice`: litellm's list has no for Doubao Seed 2. It is sent.
 - Encrypted reasoning (`encrypted_content`) is not sent back on this wire.
 - PDFs and audio are refused before anything is sent; text documents go as text.
 

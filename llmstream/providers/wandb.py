@@ -3,7 +3,7 @@
 - Hybrid models are switched by `chat_template_kwargs.enable_thinking`, whatever their own templates call
   it; MiniMax, Kimi K2.5 to K2.7 and gpt-oss always think. Reasoning arrives as `reasoning`.
 - `WANDB_BASE_URL` is the address of the tracking server and not read. The header `openai-project:
-  TEAM/PROJECT`, given by `headers=`, says which project is billed.
+  TEAM/PROJECT`, given by `headers=`, names the project that is billed.
 - The model's name decides which efforts it knows and whether thinking can be switched off:
   `llmstream/model_rules/open_models.py`.
 - PDFs and audio are refused before anything is sent; text documents go as text.

@@ -1,6 +1,7 @@
 """xAI serves the Grok models behind the Chat Completions wire.
 
-- Tool calls come whole, and their index says little; the key `finish_reason` may be missing altogether.
+- Tool calls come complete, and their index carries no information; the key `finish_reason` may be missing
+  altogether.
 - A delta of `reasoning_content` may be repeated word for word; the repetition is dropped.
 - `completion_tokens` leave reasoning out, so it is added; cached tokens may exceed `prompt_tokens`, and
   then come on top.
@@ -13,7 +14,7 @@
 - Names of 2025 (grok-3, grok-4-0709, grok-4-fast, grok-4-1-fast) are answered by grok-4.3, with its
   efforts.
 - Live search by `search_parameters` is gone; web and X search are tools of xAI's Responses API.
-- Tool results have to stand in the order of their calls.
+- Tool results have to be in the order of their calls.
 - PDFs and audio are refused before anything is sent; text documents go as text.
 
 Sources:

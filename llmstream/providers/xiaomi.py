@@ -1,8 +1,8 @@
 """Xiaomi serves its MiMo models.
 
-- Thinking is switched by `thinking{type}`; how much cannot be said. Flash models do not think unless asked,
+- Thinking is switched by `thinking{type}`; an effort cannot be given. Flash models think on request only,
   others do.
-- A schema goes into the prompt and `json_object` is asked for: one source says that schemas are not held
+- A schema goes into the prompt and `json_object` is requested: according to one source schemas are not held
   to, another that they are.
 - Reasoning goes back with all of the history: since 2026-05 messages with calls that lack theirs are a 400
   (earendil-works/pi#4602, chatboxai/chatbox#3716).

@@ -4,13 +4,13 @@ of its own: `bigmodel`.
 - The address of the coding plan is `https://api.z.ai/api/coding/paas/v4`.
 - `thinking{type}` switches thinking. GLM-5.2 takes the efforts `high` and `max` as well; GLM-5.3 takes
   `low`, `high` and `max` and always thinks: effort `none` is sent as `low`, with a warning.
-  `clear_thinking: false` in it (by `provider_options`) keeps the thoughts of earlier turns, which we send
+  `clear_thinking: false` in it (by `provider_options`) keeps the reasoning of earlier turns, which we send
   back as `reasoning_content`.
 - `tool_stream: true` makes arguments arrive piece by piece; it is sent for GLM-4.6 and later.
 - GLM-5.3 gives nested arguments as strings where a tool's schema refers to `$defs`
   (pydantic/pydantic-ai#10243, seen 2026-11): its schemas are sent with their references written out.
 - `tool_choice` is `auto` or nothing: `none` leaves the tools out, a forced one is left out with a warning.
-- No JSON schema: it goes into the prompt and `json_object` is asked for. Neither `strict` nor the penalties
+- No JSON schema: it goes into the prompt and `json_object` is requested. Neither `strict` nor the penalties
   are known.
 - Finish reasons of its own: `sensitive` is content-filter, `model_context_window_exceeded` is length,
   `network_error` is an error.

@@ -28,7 +28,7 @@ cannot lead elsewhere.
   `reasoning_content`.
 - Mistral models on Azure refuse fields that they do not know, such as `max_completion_tokens` and
   `stream_options` (pydantic/pydantic-ai#6593, BerriAI/litellm#11696), and ids of calls that are not nine
-  letters and digits. A deployment whose name says that it is one of them is addressed in their way.
+  letters and digits. A deployment with the name of one of them is called accordingly.
 
 Sources:
 

@@ -16,7 +16,7 @@ files, single sign-on, the role of a container or machine).
 - The id is percent-encoded once in the URL; slashes of an ARN stay inside one segment.
 - Text and reasoning have no start on the wire. Errors arrive as exception frames inside a 200.
 - Images, documents and videos go as bytes or lie in a bucket (`s3://`); other URLs are refused.
-- A cache point follows a part whose metadata says `{"bedrock": {"cache_point": True}}`, or that carries
+- A cache point follows a part with the metadata `{"bedrock": {"cache_point": True}}`, or that carries
   Anthropic's `cache_control`.
 - `provider_options={"bedrock": {...}}` is merged into the body: `guardrailConfig`, `performanceConfig`,
   `serviceTier`, `additionalModelRequestFields` and so on.
@@ -27,8 +27,7 @@ files, single sign-on, the role of a container or machine).
 Sources:
 
 - <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html> (seen 2026-11)
--
-  <https://docs.aws.amazon.com/bedrock/latest/userguide/conversation-inference-supported-models-features.html>
+- <https://docs.aws.amazon.com/bedrock/latest/userguide/conversation-inference-supported-models-features.html>
   (seen 2026-11)
 - <https://docs.aws.amazon.com/bedrock/latest/userguide/api-keys.html> (seen 2026-11)
 """

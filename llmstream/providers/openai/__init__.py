@@ -2,7 +2,7 @@
 
 - `OPENAI_ORG_ID` and `OPENAI_PROJECT_ID` become headers.
 
-Nothing: this is the wire that the others differ from. What to know of it:
+This is the wire that the others differ from.
 
 - The o-series and gpt-5 and later rank a system prompt as role `developer`, want `max_completion_tokens`,
   and refuse temperature, top_p and the penalties (some take them at effort `none`) and stop sequences. Each
@@ -10,10 +10,9 @@ Nothing: this is the wire that the others differ from. What to know of it:
   is left out, or the nearest is sent, with a warning.
 - Reasoning stays hidden and does not go back; that takes the Responses API.
 - OpenAI takes function tools of its newest models beside reasoning in Responses only, and serves some
-  models (gpt-5-pro, codex, o3-pro) only there. Such a request goes to Responses, with a warning that says
-  so, unless it holds what only Chat Completions takes (audio, options such as `logit_bias`).
-  `openai-chat:MODEL` and `openai-responses:MODEL` choose the wire. Other servers behind `base_url=` are
-  asked as they are.
+  models (gpt-5-pro, codex, o3-pro) only there. Such a request goes to Responses, with a warning, unless it
+  holds what only Chat Completions takes (audio, options such as `logit_bias`). `openai-chat:MODEL` and
+  `openai-responses:MODEL` choose the wire. Other servers behind `base_url=` are asked as they are.
 - Usage comes in a chunk without choices, after the finish reason, because we ask for it.
 - `refusal` is reported as text and the finish reason content-filter.
 - `logprobs` are metadata of the deltas and of the end of the text; `service_tier`, `system_fingerprint` and

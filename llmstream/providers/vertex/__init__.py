@@ -15,7 +15,7 @@ paths are the same.
   login`. Tokens are renewed before they expire.
 - `api_key=` takes either; a token begins with `ya29.` or is a JSON web token.
 - Calls have no ids on this server, and it refuses them in requests.
-- Gemini 4 ends an answer after 65,536 tokens with `CONTINUATION` and a token. The rest is asked for within
+- Gemini 4 ends an answer after 65,536 tokens with `CONTINUATION` and a token. The rest is requested within
   the same call; `provider_options={"google": {"automatic_continuation": False}}` switches that off. See
   "Long answers of Gemini" in docs/guide.md.
 - A tuned model behind an endpoint needs a `base_url` that ends in `/locations/LOCATION`, without
