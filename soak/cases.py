@@ -8,8 +8,9 @@ from functools import cache
 
 import msgspec
 
-from llmstream.cli.dialects import DIALECTS, wire_of
+from llmstream.cli.dialects import wire_of
 from llmstream.dialects.base import Dialect
+from llmstream.dialects.names import DIALECTS
 from llmstream.request import Request
 from llmstream.serving.wires import server_side
 from llmstream.simulator import Turn

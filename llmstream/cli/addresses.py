@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from llmstream.cli.dialects import DIALECTS
+from llmstream.cli.dialects import INVENTORS
 from llmstream.streams import Model
 
 __all__ = ["SIMULATED", "base_url", "model_at"]
@@ -31,4 +31,4 @@ def base_url(url: str, dialect: str) -> str:
 
 def model_at(url: str, dialect: str, *, name: str, key: str) -> Model:
     """A model of the simulator there, asked in that dialect."""
-    return Model(f"{DIALECTS[dialect][2]}:{name}", base_url=base_url(url, dialect), api_key=key)
+    return Model(f"{INVENTORS[dialect]}:{name}", base_url=base_url(url, dialect), api_key=key)

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from llmstream.dialects.base import Dialect
+from llmstream.dialects.names import DIALECTS, dialect_class
 from llmstream.errors import InvalidRequest
 
-__all__ = ["DIALECTS", "Wire", "wire_of"]
+__all__ = ["INVENTORS", "Wire", "wire_of"]
 
-DIALECTS: Final[Mapping[str, tuple[str, str, str]]] = {
-    "openai-chat": ("llmstream.dialects.openai_chat", "OpenAIChat", "openai"),
-    "openai-responses": ("llmstream.dialects.openai_responses", "OpenAIResponses", "openai-responses"),
-    "anthropic": ("llmstream.dialects.anthropic", "Anthropic", "anthropic"),
-    "gemini": ("llmstream.dialects.gemini", "Gemini", "google"),
-    "gemini-interactions": (
-        "llmstream.dialects.gemini_interactions",
-        "GeminiInteractions",
-        "google-interactions",
-    ),
-    "bedrock-converse": ("llmstream.dialects.bedrock_converse", "BedrockConverse", "bedrock"),
-    "cohere": ("llmstream.dialects.cohere", "Cohere", "cohere"),
-    "mistral": ("llmstream.dialects.mistral", "Mistral", "mistral"),
-    "ollama": ("llmstream.dialects.ollama", "Ollama", "ollama"),
+INVENTORS: Final[Mapping[str, str]] = {
+    "openai-chat": "openai",
+    "openai-responses": "openai-responses",
+    "anthropic": "anthropic",
+    "gemini": "google",
+    "gemini-interactions": "google-interactions",
+    "bedrock-converse": "bedrock",
+    "cohere": "cohere",
+    "mistral": "mistral",
+    "ollama": "ollama",
 }
-"""Name to module, class, and the provider whose own wire it is. A new dialect is one line here."""
+"""Name of a dialect to the provider whose own it is. A new dialect is one line here."""
 
 _HOSTED: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
     ("anthropic", "bedrock-invoke"): {"framing": "aws-event-stream"},
@@ -53,10 +49,9 @@ def wire_of(name: str, provider: str | None) -> Wire:
     """
     if name not in DIALECTS:
         raise InvalidRequest(f"no dialect is called {name!r}. Dialects: {', '.join(DIALECTS)}.")
-    module, kind, inventor = DIALECTS[name]
-    make: Callable[..., Dialect] = getattr(importlib.import_module(module), kind)
+    make = dialect_class(name)
     if provider is None:
-        return Wire(make(), inventor)
+        return Wire(make(), INVENTORS[name])
     hosted = _HOSTED.get((name, provider))
     if hosted is not None:
         return Wire(make(**hosted), provider)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import os
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -13,6 +11,7 @@ from llmstream.cli.terminal import safe
 from llmstream.cli.wrapping import columns, wrapped
 from llmstream.providers.abilities import Abilities
 from llmstream.providers.base import Provider
+from llmstream.providers.registry import provider_notes
 
 __all__ = ["is_set", "key_state", "marks", "print_page"]
 
@@ -20,8 +19,7 @@ _INDENT: Final = 11
 _MARKS: Final = {"set": "✓", "not set": "–", "not needed": "·"}
 _PLAIN_MARKS: Final = {"set": "yes", "not set": "no", "not needed": "-"}
 
-_RELATIVE_LINK: Final = re.compile(r"\[([^\][]{1,200})\]\((?!https?:)[^()\s]{1,200}\)")
-_REFERENCE: Final = "\n## Reference"
+_SOURCES: Final = "\n\nSources:\n"
 
 
 def is_set(variable: str) -> bool:
@@ -52,7 +50,7 @@ def print_page(provider: Provider, abilities: Abilities, related: Sequence[str])
     for name, value in _facts(provider, abilities, related):
         for place, line in enumerate(wrapped(value, width=columns() - _INDENT).splitlines()):
             print(safe(f"{name if not place else '':<{_INDENT}}{line}"))
-    notes = _readme(provider)
+    notes = _notes(provider)
     if notes:
         print()
         _print_markdown(notes)
@@ -105,21 +103,9 @@ def _abilities(abilities: Abilities) -> tuple[list[str], list[str]]:
     return can, cannot
 
 
-def _readme(provider: Provider) -> str:
-    """What its README says beyond the facts above; "" where it has none, as other packages' have not."""
-    folder = f"llmstream.providers.{provider.name.replace('-', '_')}"
-    try:
-        text = (importlib.resources.files(folder) / "README.md").read_text(encoding="utf-8")
-    except (ModuleNotFoundError, FileNotFoundError):
-        return ""
-    text = text.partition("\n")[2].partition(_REFERENCE)[0]
-    head, table, rest = text.partition("\n| | |\n")
-    if table:
-        rows = rest.split("\n")
-        while rows and rows[0].startswith("|"):
-            rows.pop(0)
-        text = head + "\n" + "\n".join(rows)
-    return _RELATIVE_LINK.sub(r"\1", text).strip()
+def _notes(provider: Provider) -> str:
+    """What is different about it, without the sources."""
+    return provider_notes(provider.name).partition(_SOURCES)[0].strip()
 
 
 def _print_markdown(text: str) -> None:

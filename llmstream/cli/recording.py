@@ -7,11 +7,11 @@ from typing import Final
 
 import msgspec
 
-from llmstream.cli.dialects import DIALECTS
 from llmstream.cli.sniffing import looks_like
 from llmstream.dialects.base import Dialect
 from llmstream.dialects.errors import is_error_body, vendor_error
 from llmstream.dialects.guarded_decoder import GuardedDecoder
+from llmstream.dialects.names import DIALECTS
 from llmstream.errors import LLMStreamError, NotAStream, StreamError
 from llmstream.events import ErrorEvent, Event, Finish, Raw, ResponseMetadata, StreamStart
 

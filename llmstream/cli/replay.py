@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import BinaryIO, Final
 
-from llmstream.cli.dialects import DIALECTS, wire_of
+from llmstream.cli.dialects import wire_of
 from llmstream.cli.exits import FAILED, FINE
 from llmstream.cli.recording import Recording
 from llmstream.cli.terminal import complain, write_bytes
+from llmstream.dialects.names import DIALECTS
 from llmstream.errors import InvalidRequest
 from llmstream.events import Event, encode
 

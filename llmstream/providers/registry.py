@@ -1,9 +1,14 @@
-"""Finds providers: the folders beside this file, then entry points of other packages."""
+"""Finds providers: the modules beside this one, the simulator's, then entry points of other packages.
+
+`acme-eu` is `providers/acme_eu.py`, or the folder `providers/acme_eu/` where the vendor needs code of its
+own. One provider a module keeps the first call cheap: only the dialect that it uses is loaded.
+"""
 
 from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import logging
 import pkgutil
 from collections.abc import Iterator
@@ -11,14 +16,25 @@ from typing import TYPE_CHECKING, Final
 
 from llmstream.errors import InvalidRequest, LLMStreamError, Unsupported
 from llmstream.providers.base import Provider
+from llmstream.providers.sim import SIMULATED, simulated
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["ENTRY_POINT_GROUP", "all_providers", "find_provider", "provider_names"]
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "all_providers",
+    "find_provider",
+    "our_provider_names",
+    "provider_names",
+    "provider_notes",
+]
 
 ENTRY_POINT_GROUP: Final = "llmstream.providers"
 """Entry points of this group name a `Provider`: `acme = "acme_llm:ACME"`."""
+
+_NOT_VENDORS: Final = frozenset({"abilities", "base", "registry", "sim"})
+"""The modules beside this one that hold no `Provider` of their name."""
 
 _RETIRED: Final = {
     **dict.fromkeys(
@@ -37,7 +53,7 @@ _log = logging.getLogger("llmstream")
 
 def provider_names() -> tuple[str, ...]:
     """Every provider's name: ours, then others', each in alphabetical order."""
-    ours = _folders()
+    ours = our_provider_names()
     return ours + tuple(sorted(name for name in _entry_points() if name not in ours))
 
 
@@ -48,9 +64,9 @@ def find_provider(name: str) -> Provider:
         provider cannot be loaded
     """
     wanted = _canonical(name)
-    if wanted in _folders():
-        return _from_folder(wanted)
-    for provider in map(_from_folder, _folders()):
+    if wanted in our_provider_names():
+        return _ours(wanted)
+    for provider in map(_ours, our_provider_names()):
         if wanted in provider.aliases:
             return provider
     entries = _entry_points()
@@ -69,19 +85,31 @@ def find_provider(name: str) -> Provider:
 
 def all_providers() -> Iterator[Provider]:
     """Every provider that is known and can be loaded; one that cannot is logged and left out."""
-    ours = _folders()
-    yield from map(_from_folder, ours)
+    ours = our_provider_names()
+    yield from map(_ours, ours)
     yield from _loadable({name: entry for name, entry in _entry_points().items() if name not in ours})
+
+
+@functools.cache
+def our_provider_names() -> tuple[str, ...]:
+    """The names of the providers that come with llmstream, in alphabetical order; none is loaded."""
+    package = importlib.import_module("llmstream.providers")
+    modules = {module.name for module in pkgutil.iter_modules(package.__path__)} - _NOT_VENDORS
+    return tuple(sorted([*map(_canonical, modules), *SIMULATED]))
+
+
+def provider_notes(name: str) -> str:
+    """What is different about a provider of ours, as Markdown: the docstring of its module.
+
+    "" for other packages' providers, and where Python runs without docstrings (-OO).
+    """
+    if name not in our_provider_names():
+        return ""
+    return inspect.getdoc(importlib.import_module(_module(name))) or ""
 
 
 def _canonical(name: str) -> str:
     return name.strip().lower().replace("_", "-")
-
-
-@functools.cache
-def _folders() -> tuple[str, ...]:
-    package = importlib.import_module("llmstream.providers")
-    return tuple(sorted(_canonical(m.name) for m in pkgutil.iter_modules(package.__path__) if m.ispkg))
 
 
 def _entry_points() -> dict[str, EntryPoint]:
@@ -94,9 +122,15 @@ def _entry_points() -> dict[str, EntryPoint]:
     return dict(sorted(found.items()))
 
 
+def _module(name: str) -> str:
+    return f"llmstream.providers.{'sim' if name in SIMULATED else name.replace('-', '_')}"
+
+
 @functools.cache
-def _from_folder(name: str) -> Provider:
-    module = importlib.import_module(f"llmstream.providers.{name.replace('-', '_')}")
+def _ours(name: str) -> Provider:
+    if name in SIMULATED:
+        return simulated(name)
+    module = importlib.import_module(_module(name))
     for value in vars(module).values():
         if isinstance(value, Provider) and value.name == name:
             return value

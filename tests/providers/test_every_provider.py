@@ -8,18 +8,16 @@ from pathlib import Path
 
 import pytest
 
-import llmstream.providers
 from llmstream.chats.message import Message
 from llmstream.errors import LLMStreamError, MissingKey
 from llmstream.exchange import HttpRequest
-from llmstream.providers.address import is_local
-from llmstream.providers.base import Provider
-from llmstream.providers.registry import find_provider, provider_names
+from llmstream.providers.base import Provider, is_local
+from llmstream.providers.registry import find_provider, our_provider_names, provider_notes
 from llmstream.providers.sim import SimProvider
 from llmstream.request import Request
 
-FOLDERS = Path(llmstream.providers.__file__).parent
-NAMES = [name for name in provider_names() if (FOLDERS / name.replace("-", "_")).is_dir()]
+NAMES = our_provider_names()
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "providers.md").read_text(encoding="utf-8")
 VENDORS = [name for name in NAMES if not isinstance(find_provider(name), SimProvider)]
 KEY = "sk-canary-0123456789"
 AZURE = "https://res.openai.azure.com"
@@ -160,7 +158,7 @@ def prepared(provider: Provider, *, env: dict[str, str], base_url: str | None = 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_name_is_the_folders(name: str) -> None:
+def test_the_name_is_the_modules(name: str) -> None:
     provider = find_provider(name)
     assert provider.name == name
     assert provider.title
@@ -187,13 +185,26 @@ def test_the_key_has_variables_and_a_missing_one_names_them(name: str) -> None:
     assert all(variable in str(caught.value) for variable in provider.key_env)
 
 
+def section_of(name: str) -> str:
+    """The rows and notes of a provider on the page of all."""
+    rows = [line for line in PAGE.splitlines() if line.startswith(f"| [`{name}`]")]
+    notes = PAGE.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+    return "\n".join([*rows, notes])
+
+
 @pytest.mark.parametrize("name", VENDORS)
-def test_the_readme_links_to_a_dated_reference(name: str) -> None:
+def test_the_notes_name_a_dated_source(name: str) -> None:
+    notes = provider_notes(name)
+    assert re.search(r"<https://[^>]+>\s+\(seen 20\d\d-\d\d\)", notes)
+    assert find_provider(name).docs in notes
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_the_page_has_all_names_of_a_provider(name: str) -> None:
     provider = find_provider(name)
-    text = (FOLDERS / name.replace("-", "_") / "README.md").read_text(encoding="utf-8")
-    assert re.search(r"<https://[^>]+> \(seen 20\d\d-\d\d\)", text)
+    text = section_of(name)
     assert provider.docs in text
-    assert f"`{name}:" in text
+    assert f"`{name}`" in text
     assert all(variable in text for variable in (*provider.key_env, *provider.token_env))
     assert all(alias in text for alias in provider.aliases)
 

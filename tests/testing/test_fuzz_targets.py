@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llmstream.cli.dialects import DIALECTS
+from llmstream.dialects.names import DIALECTS
 
 ROOT = Path(__file__).resolve().parents[2]
 FRAMINGS = ("sse", "ndjson", "aws-event-stream")

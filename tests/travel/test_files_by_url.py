@@ -9,8 +9,9 @@ from aiohttp import web
 
 import llmstream as ls
 from llmstream.chats import Audio, Document, Image, Message, ToolCall, ToolResult
-from llmstream.cli.dialects import DIALECTS, wire_of
+from llmstream.cli.dialects import wire_of
 from llmstream.dialects.base import takes_url
+from llmstream.dialects.names import DIALECTS
 from llmstream.request import Request, ToolSpec
 from llmstream.serving.wires import server_side
 from llmstream.streams.inlining import Inliner
@@ -44,7 +45,7 @@ HERE = ls.DownloadLimits(allow_private=True, allow_http=True)
 
 
 def _is_there(name: str) -> bool:
-    module, kind, _ = DIALECTS[name]
+    module, kind = DIALECTS[name]
     try:
         return hasattr(importlib.import_module(module), kind)
     except ModuleNotFoundError:

@@ -10,8 +10,9 @@ import pytest
 
 from llmstream.accumulate import Accumulator
 from llmstream.chats import Chat, Custom, File, Image, Message, Reasoning, Source, Text, ToolCall, ToolResult
-from llmstream.cli.dialects import DIALECTS, Wire, wire_of
+from llmstream.cli.dialects import Wire, wire_of
 from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, GuardedDecoder
+from llmstream.dialects.names import DIALECTS
 from llmstream.events import (
     Event,
     Finish,
@@ -74,7 +75,7 @@ PNG = base64.b64decode(
 
 
 def _is_there(name: str) -> bool:
-    module, kind, _ = DIALECTS[name]
+    module, kind = DIALECTS[name]
     try:
         return hasattr(importlib.import_module(module), kind)
     except ModuleNotFoundError:

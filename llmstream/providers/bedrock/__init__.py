@@ -1,4 +1,36 @@
-"""Amazon Bedrock's Converse API."""
+"""AWS serves models of many vendors by one API, Converse, whose answers come in binary frames.
+
+- The region is that of `AWS_REGION`, then `AWS_DEFAULT_REGION`, then that of an ARN given as MODEL, then
+  the profile's in `~/.aws/config`, else us-east-1.
+- Without a bearer key, requests are signed.
+
+Signing:
+
+Requests without a bearer key carry AWS Signature Version 4, made by botocore anew for each attempt: `pip
+install 'llmstream-sdk[bedrock]'`. Credentials are those of AWS's own tools: `AWS_ACCESS_KEY_ID`,
+`AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`, then `AWS_PROFILE` and whatever else botocore knows (shared
+files, single sign-on, the role of a container or machine).
+
+- MODEL is the id or ARN of a model or of an inference profile. Newer models are there by profile only:
+  "on-demand throughput isn't supported" asks for an id such as `us.anthropic.claude-...`.
+- The id is percent-encoded once in the URL; slashes of an ARN stay inside one segment.
+- Text and reasoning have no start on the wire. Errors arrive as exception frames inside a 200.
+- Images, documents and videos go as bytes or lie in a bucket (`s3://`); other URLs are refused.
+- A cache point follows a part with the metadata `{"bedrock": {"cache_point": True}}`, or that carries
+  Anthropic's `cache_control`.
+- `provider_options={"bedrock": {...}}` is merged into the body: `guardrailConfig`, `performanceConfig`,
+  `serviceTier`, `additionalModelRequestFields` and so on.
+- A signature holds for minutes. Where AWS refuses one for its time, this machine's clock is off: it is set
+  by the `date` of the answer, for all requests of the process, and the request is signed once more.
+- What a model does not know depends on its id (see `dialects/bedrock_converse/models.py`).
+
+Sources:
+
+- <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html> (seen 2026-11)
+- <https://docs.aws.amazon.com/bedrock/latest/userguide/conversation-inference-supported-models-features.html>
+  (seen 2026-11)
+- <https://docs.aws.amazon.com/bedrock/latest/userguide/api-keys.html> (seen 2026-11)
+"""
 
 from llmstream.dialects.bedrock_converse import BedrockConverse
 from llmstream.providers.bedrock.provider import BedrockProvider
@@ -19,4 +51,3 @@ BEDROCK = BedrockProvider(
     docs="https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html",
     notes="without a bearer key, AWS credentials sign (extra `bedrock`); `AWS_REGION` is the region",
 )
-"""Every vendor's models on Bedrock, by one API."""

@@ -1,4 +1,32 @@
-"""OpenAI's Chat Completions, and Responses for what OpenAI takes only there."""
+"""OpenAI's own models over Chat Completions; with another address, any server that speaks the same.
+
+- `OPENAI_ORG_ID` and `OPENAI_PROJECT_ID` become headers.
+
+This is the wire that the others differ from.
+
+- The o-series and gpt-5 and later rank a system prompt as role `developer`, want `max_completion_tokens`,
+  and refuse temperature, top_p and the penalties (some take them at effort `none`) and stop sequences. Each
+  knows some efforts only. The rules, with sources, are in `llmstream/model_rules/gpt.py`. What is refused
+  is left out, or the nearest is sent, with a warning.
+- Reasoning stays hidden and does not go back; that takes the Responses API.
+- OpenAI takes function tools of its newest models beside reasoning in Responses only, and serves some
+  models (gpt-5-pro, codex, o3-pro) only there. Such a request goes to Responses, with a warning, unless it
+  holds what only Chat Completions takes (audio, options such as `logit_bias`). `openai-chat:MODEL` and
+  `openai-responses:MODEL` choose the wire. Other servers behind `base_url=` are asked as they are.
+- Usage comes in a chunk without choices, after the finish reason, because we ask for it.
+- `refusal` is reported as text and the finish reason content-filter.
+- `logprobs` are metadata of the deltas and of the end of the text; `service_tier`, `system_fingerprint` and
+  `moderation` of the `finish`. Calls of custom tools have plain text for their input and go back as what
+  they were.
+- `bio_policy`, `cyber_policy`, `misalignment_policy_violation` and `content_policy_violation` are
+  `ContentFiltered`, and not tried again.
+- Documents have to be sent as data; an address raises `Unsupported`.
+
+Sources:
+
+- <https://platform.openai.com/docs/api-reference/chat> (seen 2026-11)
+- <https://platform.openai.com/docs/guides/reasoning> (seen 2026-11)
+"""
 
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.providers.base import Provider
@@ -18,4 +46,3 @@ OPENAI = Provider(
     docs="https://platform.openai.com/docs/api-reference/chat",
     notes="with `base_url=` any server that speaks the same",
 )
-"""OpenAI itself, and with another address any server that speaks the same."""

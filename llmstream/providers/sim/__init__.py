@@ -1,19 +1,31 @@
-"""The simulator: real HTTP on loopback, without a key or a network.
+"""The simulator: a server in this process, over real HTTP on loopback, without a key or a network.
 
-`sim:demo` answers by itself and uses the tools it is offered. `sim:PATH.json` follows a script
-(`llmstream.simulator.Script`). The server starts with the first request and ends with the
-event loop. `sim-anthropic:`, `sim-gemini:` and so on are the same in other dialects.
+- `sim:` speaks `openai-chat`, `sim-anthropic:`, `sim-gemini:` and so on the other dialects.
+- `sim:demo` answers by itself and uses the tools it is offered.
+- `sim:PATH.json` follows a script; `examples/scripts` has some, and `llmstream.simulator.Script` documents
+  their fields.
+- The server starts with the first request of an event loop and ends with the loop.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.base import Dialect
+from llmstream.dialects.names import DIALECTS, dialect_class
 from llmstream.providers.base import Provider
-from llmstream.providers.sim.server import address
 
-__all__ = ["SIM", "SimProvider"]
+__all__ = ["SIMULATED", "SimProvider", "simulated"]
+
+_SHORT: Final = {"openai-chat": "sim", "bedrock-converse": "sim-bedrock"}
+
+SIMULATED: Final[Mapping[str, str]] = MappingProxyType(
+    {_SHORT.get(dialect, f"sim-{dialect}"): dialect for dialect in DIALECTS}
+)
+"""Name of a simulated provider to the name of its dialect."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,14 +39,28 @@ class SimProvider(Provider):
 
     async def ready(self, model: str, key: str | None) -> str | None:
         """Starts the server, once for each loop and script."""
+        from llmstream.providers.sim.server import address
+
         return await address(model, self.name, self.dialect) + self.path
 
 
-SIM = SimProvider(
-    name="sim",
-    title="Simulator (openai-chat)",
-    dialect=OpenAIChat(Quirks(reasoning_field="reasoning_content")),
-    base_url="http://127.0.0.1",
-    key_required=False,
-    path="/v1",
-)
+def simulated(name: str) -> SimProvider:
+    """The simulator in one dialect; its module is loaded now. KeyError for a name that is not simulated."""
+    dialect = SIMULATED[name]
+    return SimProvider(
+        name=name,
+        title=f"Simulator ({dialect})",
+        dialect=_spoken(dialect),
+        base_url="http://127.0.0.1",
+        key_required=False,
+        path="/v1" if dialect.startswith("openai-") else "",
+    )
+
+
+def _spoken(dialect: str) -> Dialect:
+    if dialect != "openai-chat":
+        return dialect_class(dialect)()
+    from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+
+    # OpenAI itself shows no reasoning in Chat Completions; scripts have some.
+    return OpenAIChat(Quirks(reasoning_field="reasoning_content"))

@@ -8,8 +8,7 @@ from typing import Final
 
 from llmstream.errors import InvalidRequest
 from llmstream.exchange import HttpRequest
-from llmstream.providers.address import split_address
-from llmstream.providers.base import bearer, join, path_segment
+from llmstream.providers.base import bearer, join, path_segment, split_address
 
 __all__ = ["ADDRESS", "claude_route", "key_or_token", "project_address", "vertex_route"]
 

@@ -18,7 +18,8 @@ from llmstream.agent.context import (
     token_budget,
 )
 from llmstream.chats import Message, Reasoning, Role, ToolCall, ToolResult
-from llmstream.cli.dialects import DIALECTS, wire_of
+from llmstream.cli.dialects import wire_of
+from llmstream.dialects.names import DIALECTS
 from llmstream.request import Request, ToolSpec
 from llmstream.serving.wires import server_side
 from llmstream.simulator import Call, Turn

@@ -8,8 +8,9 @@ import json
 from typing import Any
 
 import llmstream as ls
-from llmstream.cli.dialects import DIALECTS, wire_of
+from llmstream.cli.dialects import INVENTORS, wire_of
 from llmstream.dialects.base import Dialect
+from llmstream.dialects.names import DIALECTS
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     ErrorEvent,
@@ -159,7 +160,7 @@ class Wire:
 
 
 def _wire(name: str) -> Wire:
-    return Wire(name, DIALECTS[name][2], wire_of(name, None).dialect)
+    return Wire(name, INVENTORS[name], wire_of(name, None).dialect)
 
 
 WIRES = {name: _wire(name) for name in DIALECTS}

@@ -1,0 +1,30 @@
+"""The dialects by name, each loaded when it is first used."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from llmstream.dialects.base import Dialect
+
+__all__ = ["DIALECTS", "dialect_class"]
+
+DIALECTS: Final[Mapping[str, tuple[str, str]]] = {
+    "openai-chat": ("llmstream.dialects.openai_chat", "OpenAIChat"),
+    "openai-responses": ("llmstream.dialects.openai_responses", "OpenAIResponses"),
+    "anthropic": ("llmstream.dialects.anthropic", "Anthropic"),
+    "gemini": ("llmstream.dialects.gemini", "Gemini"),
+    "gemini-interactions": ("llmstream.dialects.gemini_interactions", "GeminiInteractions"),
+    "bedrock-converse": ("llmstream.dialects.bedrock_converse", "BedrockConverse"),
+    "cohere": ("llmstream.dialects.cohere", "Cohere"),
+    "mistral": ("llmstream.dialects.mistral", "Mistral"),
+    "ollama": ("llmstream.dialects.ollama", "Ollama"),
+}
+"""Name to module and class. A new dialect is one line here."""
+
+
+def dialect_class(name: str) -> Callable[..., Dialect]:
+    """The class of the dialect of that name; KeyError where there is none."""
+    module, kind = DIALECTS[name]
+    return cast(Callable[..., Any], getattr(importlib.import_module(module), kind))

@@ -1,0 +1,149 @@
+"""Addresses: what people write as one, and what becomes of it and a dialect's path."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Final
+
+from llmstream.errors import InvalidRequest
+from llmstream.shown_address import shown_address
+
+__all__ = [
+    "checked_address",
+    "extended",
+    "is_local",
+    "path_segment",
+    "split_address",
+    "version_of",
+    "versioned",
+    "versioned_host",
+    "with_path",
+    "without_version",
+]
+
+_NO_URL_CHARACTER: Final = re.compile(r"[\x00-\x20\x7f\\]")
+_ONE_SLASH: Final = re.compile(r"[A-Za-z]+:/")
+_VERSION: Final = re.compile(r"/v\d\w*(?:/|$)")
+_LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def path_segment(text: str) -> str:
+    """Text as one segment of a URL's path: nothing in it can lead elsewhere.
+
+    raises: InvalidRequest for "", "." and "..", and for what is no Unicode text
+    """
+    if text in ("", ".", ".."):
+        raise InvalidRequest(f"{text!r} cannot be part of an address")
+    from urllib.parse import quote  # loaded with the first model: it takes as long as all of providers
+
+    try:
+        return quote(text, safe="-_.~")
+    except UnicodeEncodeError:
+        raise InvalidRequest(f"{text!r} cannot be part of an address") from None
+
+
+@functools.lru_cache(maxsize=256)
+def extended(base_url: str, path: str) -> str:
+    """The address with a path below it; queries of both are kept.
+
+    An address that already ends in the path, as copied from a vendor's page, is left as it is.
+    """
+    base, _, base_query = base_url.partition("?")
+    path, _, path_query = path.partition("?")
+    base = base.rstrip("/")
+    url = base if base.endswith(path) else base + path
+    query = "&".join(part for part in (path_query, base_query) if part)
+    return f"{url}?{query}" if query else url
+
+
+def is_local(url: str) -> bool:
+    """Whether the address is this machine."""
+    from urllib.parse import urlsplit
+
+    return (urlsplit(url).hostname or "") in _LOCAL
+
+
+def split_address(text: str) -> tuple[str, str, str]:
+    """An address as people write it, in three: scheme and host, path without a slash at its end, query.
+
+    The scheme may be missing, and the query comes with its "?".
+    """
+    base, mark, query = text.strip().partition("?")
+    scheme, colon, rest = base.rpartition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{colon}{host}", f"{slash}{path}".rstrip("/"), f"{mark}{query}"
+
+
+def versioned(text: str) -> str:
+    """The address with /v1 at its end, unless its path has a version.
+
+    For servers whose own SDKs add /v1 to whatever they are given.
+    """
+    host, path, query = split_address(text)
+    return f"{host}{path}{query}" if _VERSION.search(path) else f"{host}{path}/v1{query}"
+
+
+def version_of(url: str) -> str:
+    """The version in the path of an address, such as "/v1"; "" where there is none."""
+    found = _VERSION.search(split_address(url)[1])
+    return found[0].rstrip("/") if found else ""
+
+
+def versioned_host(text: str) -> str:
+    """The address with /v1 where it is a host alone; a path (a proxy's) is kept as it is."""
+    host, path, query = split_address(text)
+    return f"{host}{path or '/v1'}{query}"
+
+
+def without_version(text: str, *versions: str) -> str:
+    """The address without a version at its end ("v1" unless others are named): the dialect's path has it."""
+    host, path, query = split_address(text)
+    versions = versions or ("v1",)
+    ends = next((version for version in versions if path.endswith(f"/{version}")), None)
+    return f"{host}{path if ends is None else path[: -len(ends) - 1]}{query}"
+
+
+def with_path(path: str) -> Callable[[str], str]:
+    """For `Provider.normalize`: a host alone gets the path, an address with a path is left as it is."""
+
+    def completed(address: str) -> str:
+        base, mark, query = address.strip().partition("?")
+        host = base.rpartition("://")[2].rstrip("/")
+        return address if "/" in host else base.rstrip("/") + path + mark + query
+
+    return completed
+
+
+@functools.lru_cache(maxsize=256)
+def checked_address(text: str, *, provider: str, usual: str) -> str:
+    """The address, with the scheme that was left out: that of the usual one, on this machine http.
+
+    A host's name in other letters than ASCII becomes the form that name servers know.
+
+    raises: InvalidRequest where it is no http(s) URL, or holds a password or a fragment
+    """
+    from urllib.parse import urlsplit
+
+    url = text.strip()
+    try:
+        if "://" not in url and not _ONE_SLASH.match(url):
+            scheme = "http" if is_local(f"http://{url}") or usual.startswith("http://") else "https"
+            url = f"{scheme}://{url}"
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
+        if usable and not parts.netloc.isascii():
+            host = (parts.hostname or "").encode("idna").decode()
+            url = parts._replace(netloc=f"{host}:{parts.port}" if parts.port else host).geturl()
+    except ValueError:
+        usable = False
+    if usable and (parts.username is not None or parts.password is not None):
+        raise InvalidRequest(
+            "the address holds a user or a password. Pass api_key= or headers= instead.", provider=provider
+        )
+    if not usable or parts.fragment or _NO_URL_CHARACTER.search(url):
+        raise InvalidRequest(
+            f"not an http or https address: {shown_address(text)}. Check base_url.", provider=provider
+        )
+    return url

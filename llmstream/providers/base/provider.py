@@ -1,0 +1,258 @@
+"""A provider as data: a dialect, an address, a key, and what this vendor does differently.
+
+A new provider is one module beside this package that holds one `Provider`; the registry finds it by
+the module's name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from llmstream.dialects.base import Dialect
+from llmstream.errors import (
+    AuthenticationError,
+    ConnectionFailed,
+    InvalidRequest,
+    LLMStreamError,
+    MissingKey,
+    NotFound,
+)
+from llmstream.exchange import HttpRequest
+from llmstream.providers.base.address import checked_address, version_of
+from llmstream.providers.base.routes import Route, join
+from llmstream.request import Request
+
+__all__ = [
+    "Auth",
+    "ChooseWire",
+    "Provider",
+    "Sign",
+    "Wire",
+    "bearer",
+    "key_header",
+    "no_auth",
+]
+
+Auth: TypeAlias = Callable[[str], dict[str, str]]
+"""A key to the headers that carry it."""
+
+Sign: TypeAlias = Callable[[HttpRequest, Mapping[str, str]], HttpRequest]
+"""(request as it will be sent, environment) to the same with a signature; called for every attempt."""
+
+
+@dataclass(frozen=True)
+class Wire:
+    """Another wire of the same vendor, for one request.
+
+    why: a warning that says so; None where the wire is the same and only its rules differ
+    """
+
+    dialect: Dialect
+    why: str | None = None
+
+
+ChooseWire: TypeAlias = Callable[[Request, Callable[[], str]], Wire | None]
+"""(request, a function that gives the address) to the wire that the request needs; None for the usual."""
+
+
+def bearer(key: str) -> dict[str, str]:
+    """`Authorization: Bearer KEY`."""
+    return {"authorization": f"Bearer {key}"}
+
+
+def key_header(name: str) -> Auth:
+    """A header of the vendor's own that holds the key."""
+    return lambda key: {name: key}
+
+
+def no_auth(key: str) -> dict[str, str]:
+    """No credentials at all."""
+    return {}
+
+
+def _as_written(address: str) -> str:
+    return address
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provider:
+    """Who is spoken to, and how.
+
+    name:         as in "name:model"
+    dialect:      the wire, with this vendor's quirks
+    base_url:     where the vendor's paths begin, as in its own SDK; may be "" where only the
+                  environment or the caller knows it
+    base_url_env: variables that may hold the address, the first one set wins
+    normalize:    makes the address of what people write as one, where that varies
+    key_env:      variables that may hold the key, the first one set wins
+    auth:         how the key travels
+    token_env:    variables that may hold a token instead, which travels as Bearer where no key is set
+    account_env:  further variables that say whose account is asked, for `cache`
+    key_required: False for servers that run without one
+    headers:      sent with every request
+    header_env:   header name to the variable that may hold its value
+    route:        how address and path become a URL
+    wire:         picks another wire for requests that the vendor takes there only; None where there is none
+    sign:         signs what will be sent where no key is set; None where there is nothing to sign with
+    idempotency_header: header that lets the vendor know a request sent again from a new one
+    aliases:      other names it is known by
+    title, docs:  for people: what the vendor calls it, and its reference
+    notes:        for people: the one thing to know about it, a line of Markdown
+    counter:      gives the dialect whose endpoint counts tokens, where that is another wire of the address
+    hint:         what to do where nobody listens at its address, for servers that people start themselves
+    """
+
+    name: str
+    dialect: Dialect
+    base_url: str
+    base_url_env: tuple[str, ...] = ()
+    normalize: Callable[[str], str] = _as_written
+    key_env: tuple[str, ...] = ()
+    auth: Auth = bearer
+    token_env: tuple[str, ...] = ()
+    account_env: tuple[str, ...] = ()
+    key_required: bool = True
+    headers: Mapping[str, str] = field(default_factory=dict)
+    header_env: Mapping[str, str] = field(default_factory=dict)
+    route: Route = join
+    wire: ChooseWire | None = None
+    sign: Sign | None = None
+    idempotency_header: str = ""
+    aliases: tuple[str, ...] = ()
+    title: str = ""
+    docs: str = ""
+    notes: str = ""
+    hint: str = ""
+    counter: Callable[[], Dialect] | None = None
+
+    def address(self, given: str | None, env: Mapping[str, str] = os.environ) -> str:
+        """The base URL: the caller's, else the environment's, else the vendor's.
+
+        raises: InvalidRequest where there is none or it is no http(s) URL
+        """
+        url = _text(given, "base_url").strip() or _first(self.base_url_env, env) or self.base_url
+        if not url:
+            names = " or ".join(self.base_url_env)
+            raise InvalidRequest(
+                f"No address for {self.name}. Pass base_url=" + (f" or set {names}." if names else ".")
+            )
+        return checked_address(self.normalize(url), provider=self.name, usual=self.base_url)
+
+    def key(self, given: str | None, env: Mapping[str, str] = os.environ) -> str | None:
+        """The key: the caller's, else the environment's; None where none is needed.
+
+        raises: MissingKey, and InvalidRequest where it cannot stand in a header
+        """
+        return self._credentials(given, env)[0]
+
+    def prepare(
+        self,
+        http: HttpRequest,
+        *,
+        model: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        env: Mapping[str, str] = os.environ,
+    ) -> HttpRequest:
+        """The dialect's request with address, credentials and headers: ready to be sent.
+
+        raises: MissingKey, InvalidRequest
+        """
+        key, auth = self._credentials(api_key, env)
+        routed = self.route(self.address(base_url, env), http, model, env)
+        from_env = {name: value for name, var in self.header_env.items() if (value := env.get(var))}
+        credentials = auth(key) if key is not None else {}
+        merged: dict[str, str] = {}
+        for group in (routed.headers, self.headers, from_env, credentials, headers or {}):
+            if group:
+                try:
+                    merged.update(zip(map(str.lower, group), group.values(), strict=True))
+                except TypeError:
+                    raise InvalidRequest("the name of a header is text, not something else") from None
+        sent = HttpRequest(routed.url, routed.body, merged, routed.method)
+        return self.sign(sent, env) if key is None and self.sign is not None else sent
+
+    def decode_error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMStreamError:
+        """The typed error of an answer that is no stream; a refused key comes with what to do about it."""
+        error = self.dialect.decode_error(status, headers, body, provider=self.name)
+        if isinstance(error, AuthenticationError):
+            error.message = f"{_ended(error.message)} {self._remedy('Check')}"
+            error.args = (error.message,)
+        return error
+
+    def explain(self, error: LLMStreamError, http: HttpRequest) -> None:
+        """Adds to an error what only the address tells: what was not found there, who should listen.
+
+        http: the request as it was sent; of its URL nothing behind the path is shown
+        """
+        if isinstance(error, ConnectionFailed) and self.hint:
+            error.message = f"{_ended(error.message)} {self.hint}"
+        elif isinstance(error, NotFound):
+            url = http.url.partition("?")[0]
+            error.message = f"{_ended(error.message)} The request was {http.method} {url}"
+            error.message += self._missing_version(url)
+        error.args = (error.message,)
+
+    def _missing_version(self, url: str) -> str:
+        """The address with the version that the vendor's own has, where that is what was left out."""
+        usual = version_of(self.base_url)
+        if not usual or version_of(url):
+            return ""
+        scheme, _, rest = url.partition("://")
+        return f'; did you mean base_url="{scheme}://{rest.partition("/")[0]}{usual}"?'
+
+    def learn(self, url: str, status: int, headers: Mapping[str, str], body: bytes) -> bool:
+        """Takes from a refusal what makes another attempt worthwhile; whether there was anything.
+
+        url:     of the request
+        headers: names in lower case
+        """
+        return False
+
+    async def ready(self, model: str, key: str | None) -> str | None:
+        """Called before a request that has no base_url of the caller's; `key` is what the caller gave.
+
+        A provider that runs its own server starts it here and gives its address.
+        """
+        return None
+
+    def _credentials(self, given: str | None, env: Mapping[str, str]) -> tuple[str | None, Auth]:
+        """The key or token, and how it travels."""
+        key = _text(given, "api_key").strip() or _first(self.key_env, env)
+        token = "" if key else _first(self.token_env, env)
+        if not key and not token:
+            if self.key_required:
+                raise MissingKey(f"No key for {self.name}. {self._remedy('Set')}")
+            return None, self.auth
+        found = key or token
+        if not (found.isascii() and found.isprintable()):
+            raise InvalidRequest(
+                f"The key for {self.name} holds a character that no header can. {self._remedy('Check')}"
+            )
+        return found, self.auth if key else bearer
+
+    def _remedy(self, verb: str) -> str:
+        names = " or ".join((*self.key_env, *self.token_env))
+        return f"{verb} {names} or pass api_key=." if names else "Pass api_key=."
+
+
+def _ended(text: str) -> str:
+    """The text with a full stop, so that a sentence may follow."""
+    text = text.rstrip()
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _text(given: object, name: str) -> str:
+    """What the caller gave, "" where that is nothing; never shown, as it may be a key."""
+    if given is not None and not isinstance(given, str):
+        raise InvalidRequest(f"{name} is a str, not {type(given).__name__}")
+    return given or ""
+
+
+def _first(names: tuple[str, ...], env: Mapping[str, str]) -> str:
+    """The first of the variables that holds anything but white space."""
+    return next((value for name in names if (value := env.get(name, "").strip())), "")

@@ -1,0 +1,37 @@
+"""Doubleword hosts open models behind the Chat Completions wire.
+
+- `max_tokens`, and the role `system`.
+- Reasoning goes back as `reasoning_content` with the calls that it led to.
+- PDFs are refused before anything is sent, because no page documents them; text documents go as text.
+
+Sources:
+
+- <https://docs.doubleword.ai/> (seen 2026-11)
+"""
+
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.base import Provider
+
+DOUBLEWORD = Provider(
+    name="doubleword",
+    title="Doubleword",
+    dialect=OpenAIChat(
+        Quirks(
+            system_role="system",
+            reasoning_model_rules=False,
+            max_tokens_field="max_tokens",
+            files=False,  # no page documents `file` parts (seen 2026-11)
+            unsupported_settings=frozenset(),
+            max_stops=None,
+            # Taken with the calls it led to in recorded traffic (2026-07); no page says more.
+            open_model_rules=True,
+            reasoning_field="reasoning_content",
+            echo="current-turn",
+        )
+    ),
+    base_url="https://api.doubleword.ai/v1",
+    base_url_env=("DOUBLEWORD_BASE_URL",),
+    key_env=("DOUBLEWORD_API_KEY",),
+    docs="https://docs.doubleword.ai/",
+    notes="open models, hosted",
+)

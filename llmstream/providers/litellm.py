@@ -1,0 +1,40 @@
+"""A LiteLLM proxy is a gateway of your own to many vendors.
+
+- Reasoning arrives as `reasoning_content`, whoever thought it.
+- A stream with tool calls may end in `stop` (BerriAI/litellm#35663); it is reported as tool-calls.
+- `provider_specific_fields` hold what the vendor behind sent besides; they are in the raw payload.
+- `max_tokens` is translated for the vendor behind, and so is `top_k`.
+
+Sources:
+
+- <https://docs.litellm.ai/docs/simple_proxy> (seen 2026-11)
+- <https://docs.litellm.ai/docs/reasoning_content> (seen 2026-11)
+"""
+
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.base import Provider
+
+LITELLM = Provider(
+    name="litellm",
+    title="LiteLLM proxy",
+    dialect=OpenAIChat(
+        Quirks(
+            system_role="system",
+            reasoning_model_rules=False,
+            max_tokens_field="max_tokens",
+            unsupported_settings=frozenset(),
+            max_stops=None,
+            provider_tools=True,
+            max_call_id_chars=None,
+            reasoning_field="reasoning_content",
+        )
+    ),
+    base_url="http://localhost:4000",
+    base_url_env=("LITELLM_BASE_URL", "LITELLM_PROXY_API_BASE"),
+    key_env=("LITELLM_API_KEY", "LITELLM_PROXY_API_KEY"),
+    key_required=False,
+    aliases=("litellm-proxy",),
+    docs="https://docs.litellm.ai/docs/simple_proxy",
+    hint="Is the proxy running? `litellm --config FILE` starts one.",
+    notes="a gateway of one's own to many vendors",
+)

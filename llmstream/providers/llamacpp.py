@@ -1,0 +1,54 @@
+"""llama-server, of llama.cpp, serves a model of your own behind the Chat Completions wire.
+
+- An address without a path gets `/v1`.
+- The last chunk has no choices, but usage and `timings`; the latter are in the raw payload.
+- A prompt that does not fit into the context is the error `exceed_context_size_error` with `n_ctx`,
+  reported as `ContextTooLong`.
+- Tools depend on the model's template (`--jinja`, which is on by default; older servers answer 500 without
+  it). A named tool would silently become `auto`, so the others are left out and one is required.
+- Thinking is switched by the variable of the model's template, `chat_template_kwargs{enable_thinking}` or
+  `{thinking}` by the model's name, with `reasoning_effort` for models that know efforts.
+- Reasoning arrives as `reasoning_content` and goes back under it; the model's template picks what the model
+  is shown. The model's name hardly matters: the server has one.
+- PDFs are refused before anything is sent; text documents go as text.
+
+Sources:
+
+- <https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md> (seen 2026-11)
+"""
+
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.base import Provider, versioned_host
+
+LLAMACPP = Provider(
+    name="llamacpp",
+    title="llama.cpp",
+    dialect=OpenAIChat(
+        Quirks(
+            system_role="system",
+            reasoning_model_rules=False,
+            files=False,
+            max_tokens_field="max_tokens",
+            unsupported_settings=frozenset(),
+            max_stops=None,
+            # Both are passed to the template; a named tool becomes auto unasked (server README and
+            # langchain-llama-cpp, seen 2026-11).
+            reasoning_style="chat-template",
+            effort_beside_switch=True,
+            open_model_rules=True,
+            tool_choice=frozenset({"auto", "none", "required"}),
+            # The server takes thoughts back; the model's template picks those it wants (seen 2026-11).
+            reasoning_field="reasoning_content",
+            echo="all",
+        )
+    ),
+    base_url="http://localhost:8080/v1",
+    base_url_env=("LLAMACPP_BASE_URL", "LLAMA_CPP_BASE_URL"),
+    normalize=versioned_host,
+    key_env=("LLAMACPP_API_KEY", "LLAMA_API_KEY"),
+    key_required=False,
+    aliases=("llama.cpp", "llama-cpp", "llama-server"),
+    docs="https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
+    hint="Is llama-server running?",
+    notes="a server of one's own; tools go by the model's template",
+)

@@ -1,0 +1,42 @@
+"""LM Studio serves models on your own machine behind the Chat Completions wire.
+
+- An address without a path gets `/v1`.
+- A prompt that does not fit into the context is a 200 with `event: error`, or a stream with nothing in it
+  (lmstudio-ai/lmstudio-bug-tracker#2339, #2322); the latter is reported as `IncompleteStream`.
+- Images as data only.
+- PDFs and audio are refused before anything is sent; text documents go as text.
+
+Sources:
+
+- <https://lmstudio.ai/docs/developer/openai-compat> (seen 2026-11)
+"""
+
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.base import Provider, versioned_host
+
+LMSTUDIO = Provider(
+    name="lmstudio",
+    title="LM Studio",
+    dialect=OpenAIChat(
+        Quirks(
+            system_role="system",
+            reasoning_model_rules=False,
+            files=False,
+            audio_formats=frozenset(),
+            max_tokens_field="max_tokens",
+            unsupported_settings=frozenset(),
+            max_stops=None,
+            image_urls=False,
+            reasoning_field="reasoning_content",
+        )
+    ),
+    base_url="http://localhost:1234/v1",
+    base_url_env=("LMSTUDIO_BASE_URL", "LM_STUDIO_BASE_URL", "LM_STUDIO_API_BASE"),
+    normalize=versioned_host,
+    key_env=("LMSTUDIO_API_KEY", "LM_STUDIO_API_KEY", "LM_API_TOKEN"),
+    key_required=False,
+    aliases=("lm-studio",),
+    docs="https://lmstudio.ai/docs/developer/openai-compat",
+    hint="Is the server of LM Studio running? `lms server start` starts it.",
+    notes="a server of one's own; an overflow may look like an empty answer",
+)

@@ -1,0 +1,40 @@
+"""Meta's Muse models by Chat Completions.
+
+- An example is `meta-chat:muse-spark-1.3`.
+- Address and key are those of `meta`, the Responses wire, which Meta prefers: here reasoning is counted but
+  not sent.
+- `stop` is refused and left out with a warning, as is a forced tool. `none` is sent as `minimal`: the
+  models always think.
+
+Sources:
+
+- <https://dev.meta.ai/docs> (not read)
+- <https://github.com/mozilla-ai/any-llm/tree/main/src/any_llm/providers/meta> (seen 2026-11): address, key,
+  thoughts, PDFs
+- <https://github.com/BerriAI/litellm/blob/main/litellm/llms/openai_like/providers.json> (seen 2026-11):
+  address, key
+"""
+
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.providers.base import Provider
+
+META_CHAT = Provider(
+    name="meta-chat",
+    title="Meta Model API (Chat Completions)",
+    dialect=OpenAIChat(
+        Quirks(
+            system_role="system",
+            reasoning_model_rules=False,
+            unsupported_settings=frozenset({"top_k", "stop"}),
+            audio_formats=frozenset(),
+            tool_choice=frozenset({"auto"}),
+            # Muse always thinks (pydantic-ai-slim 2.68.0, seen 2026-11).
+            known_efforts=("minimal", "low", "medium", "high", "xhigh", "max"),
+        )
+    ),
+    base_url="https://api.meta.ai/v1",
+    base_url_env=("META_BASE_URL", "META_API_BASE"),
+    key_env=("MODEL_API_KEY", "META_API_KEY", "META_MODEL_API_KEY"),
+    docs="https://dev.meta.ai/docs",
+    notes="prefer `meta`: on this wire thoughts do not come. No tool can be forced",
+)

@@ -1,0 +1,35 @@
+"""MiniMax's models by Anthropic's Messages, the wire that most clients use for them: thinking comes in
+blocks of its own.
+
+- An example is `minimax-anthropic:MiniMax-M3`.
+- In China the address is `https://api.minimaxi.com/anthropic`. A `/v1` at the end of the address is
+  removed. `minimax` is Chat Completions.
+- Thinking is sent back whether it is signed or not; images go as bytes.
+- MiniMax-M2 always thinks. There are no JSON schemas: for a typed answer a tool is forced.
+
+Sources:
+
+- <https://platform.minimax.io/docs/api-reference/text-anthropic-api> (not read)
+- <https://github.com/anomalyco/models.dev/blob/dev/providers/minimax/provider.toml> (seen 2026-11):
+  address, key
+- <https://github.com/BerriAI/litellm/tree/main/litellm/llms/minimax> (seen 2026-11): litellm 1.109.1,
+  address, key, China
+"""
+
+from llmstream.dialects.anthropic import Anthropic, Quirks
+from llmstream.providers.base import Provider, key_header, without_version
+
+MINIMAX_ANTHROPIC = Provider(
+    name="minimax-anthropic",
+    title="MiniMax (Messages)",
+    dialect=Anthropic(
+        quirks=Quirks(url_sources=False, schemas="forced-tools-first", unsigned_thinking="keep"),
+    ),
+    base_url="https://api.minimax.io/anthropic",
+    base_url_env=("MINIMAX_ANTHROPIC_BASE_URL",),
+    normalize=without_version,
+    key_env=("MINIMAX_API_KEY",),
+    auth=key_header("x-api-key"),
+    docs="https://platform.minimax.io/docs/api-reference/text-anthropic-api",
+    notes="the wire most clients use for it; in China `https://api.minimaxi.com/anthropic`",
+)

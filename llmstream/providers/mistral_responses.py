@@ -1,0 +1,41 @@
+"""Mistral's Responses API, a public preview.
+
+- An example is `mistral-responses:mistral-large-latest`.
+- Address and key are those of `mistral`.
+- It keeps no state: `store` is false, there is no `previous_response_id` and nothing in the background.
+- Reasoning is plain text and goes back as such. Which efforts a model knows differs; they are sent as they
+  are.
+- Tools are functions; of the vendor's own there are only namespaces of functions, by
+  `provider_options={"mistral-responses": {"tools": [...]}}`.
+
+Sources:
+
+- <https://docs.mistral.ai/studio/conversations/responses> (seen 2026-11)
+- <https://github.com/mistralai/client-python> (seen 2026-11): mistralai 3.7.0, fields of the request
+"""
+
+from dataclasses import replace
+
+from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
+from llmstream.providers.mistral import MISTRAL
+
+MISTRAL_RESPONSES = replace(
+    MISTRAL,
+    name="mistral-responses",
+    title="Mistral AI (Responses)",
+    dialect=OpenAIResponses(
+        Quirks(
+            path="/v1/responses",
+            encrypted="never",
+            plain_reasoning=True,
+            system_role="system",
+            reasoning_model_rules=False,
+            efforts={},
+            provider_tools=False,
+            background=False,
+        )
+    ),
+    aliases=(),
+    docs="https://docs.mistral.ai/studio/conversations/responses",
+    notes="a public preview; reasoning is plain text, nothing is stored",
+)

@@ -1,0 +1,33 @@
+"""ModelScope, of Alibaba, runs open models for its members.
+
+- No switch for thinking is documented, so none is sent, with a warning. `provider_options={"modelscope":
+  {"enable_thinking": False}}` sends what a model's page names.
+- PDFs and audio are refused before anything is sent; text documents go as text.
+
+Sources:
+
+- <https://modelscope.cn/docs/model-service/API-Inference/intro> (not read)
+- <https://github.com/anomalyco/models.dev/blob/dev/providers/modelscope/provider.toml> (seen 2026-11):
+  address, key; cites the vendor's pages
+- <https://github.com/BerriAI/litellm/tree/main/litellm/llms/modelscope> (seen 2026-11): litellm 1.109.1,
+  address, key
+"""
+
+from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, hosted
+from llmstream.providers.base import Provider
+
+MODELSCOPE = Provider(
+    name="modelscope",
+    title="ModelScope",
+    dialect=OpenAIChat(
+        hosted(
+            # So that "none" is named too, which cannot be asked for either.
+            by_model=(ModelQuirks("", {"reasoning_style": "none", "always_thinks": True}),),
+        )
+    ),
+    base_url="https://api-inference.modelscope.cn/v1",
+    base_url_env=("MODELSCOPE_BASE_URL", "MODELSCOPE_API_BASE"),
+    key_env=("MODELSCOPE_API_KEY", "MODELSCOPE_SDK_TOKEN"),
+    docs="https://modelscope.cn/docs/model-service/API-Inference/intro",
+    notes="open models by their names on ModelScope",
+)
