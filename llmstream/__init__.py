@@ -123,8 +123,8 @@ if TYPE_CHECKING:
     from llmstream.structured import Structured
     from llmstream.tools import Tool, ToolCallStatus, ToolContext, ToolOutput, tool
     from llmstream.transport.deadlines import Deadlines
-    from llmstream.transport.downloads import DownloadLimits
     from llmstream.transport.limiter import RateLimiter
+    from llmstream.transport.public_addresses import DownloadLimits
     from llmstream.transport.retry import Retry
 
 __version__ = "0.1.0"
@@ -206,7 +206,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "llmstream.chats": ("Chat", "Message", "Role"),
     "llmstream.dialects.base": ("StreamLimits",),
     "llmstream.transport.deadlines": ("Deadlines",),
-    "llmstream.transport.downloads": ("DownloadLimits",),
+    "llmstream.transport.public_addresses": ("DownloadLimits",),
     "llmstream.transport.limiter": ("RateLimiter",),
     "llmstream.transport.retry": ("Retry",),
     "llmstream.accumulate": ("Accumulator",),

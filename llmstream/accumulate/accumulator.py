@@ -9,8 +9,7 @@ import msgspec
 
 from llmstream.accumulate.fold import Fold
 from llmstream.chats.content import Reasoning, Text, ToolCall, ToolResult
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.errors import IncompleteStream, InvalidRequest, LLMStreamError
 from llmstream.events import Event
 

@@ -9,8 +9,7 @@ from typing import Any, Final
 from llmstream import events as ev
 from llmstream.accumulate.blocks import OWN_KEY, Block, Input, file_part, result_part, source_part
 from llmstream.chats.content import Custom, Part, Reasoning, Text, ToolResult
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.errors import ErrorInfo
 from llmstream.usage import Usage
 

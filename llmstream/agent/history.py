@@ -7,8 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from llmstream.chats.content import ToolCall, ToolResult
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.tools import cancelled_results
 
 __all__ = ["SettledPart", "open_calls", "settled"]

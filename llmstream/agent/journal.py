@@ -15,8 +15,7 @@ import anyio.to_thread
 
 from llmstream.agent.compaction import compacted
 from llmstream.agent.journal_lines import Line, encode_line
-from llmstream.chats.content import ToolCall, ToolResult
-from llmstream.chats.files import write_whole
+from llmstream.chats.content import ToolCall, ToolResult, write_whole
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages
 from llmstream.errors import DecodeError, InvalidRequest

@@ -13,8 +13,7 @@ from llmstream.agent.hooks import answered
 from llmstream.agent.plan import StepPlan
 from llmstream.agent.state import RunState
 from llmstream.chats.copying import copy_messages
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 
 __all__ = ["planned", "prepared", "reviewed"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from llmstream.chats.content import Text, ToolCall, ToolResult
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 
 __all__ = ["own_view", "shared_message"]
 

@@ -5,7 +5,7 @@ here, and nothing here opens a socket.
 """
 
 from llmstream.chats.cache import ChatCache
-from llmstream.chats.chat import Chat
+from llmstream.chats.chat import Chat, Reset
 from llmstream.chats.content import (
     Audio,
     BasePart,
@@ -26,10 +26,8 @@ from llmstream.chats.content import (
     part_kind,
     register_part,
 )
-from llmstream.chats.follow import Reset
-from llmstream.chats.message import Message
+from llmstream.chats.message import Message, Role, is_valid_role
 from llmstream.chats.openai_form import from_openai
-from llmstream.chats.role import Role, is_valid_role
 from llmstream.chats.saved import (
     dump_messages,
     load_messages,

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from llmstream.chats.chat import Chat
-from llmstream.chats.files import write_whole
+from llmstream.chats.content import write_whole
 from llmstream.errors import InvalidRequest
-
-__all__ = ["ChatCache"]
 
 _ID_CHARACTERS = frozenset(string.ascii_letters + string.digits + "._-")
 _MAX_ID_CHARACTERS = 128  # with the suffix well below the 255 bytes that file systems allow
+
+__all__ = ["ChatCache"]
 
 
 class ChatCache:

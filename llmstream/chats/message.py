@@ -3,15 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from enum import StrEnum
+from typing import Any, Final
 
 import msgspec
 
 from llmstream.chats.content import Part, Reasoning, Text, ToolCall, ToolResult
-from llmstream.chats.role import ROLES, Role
 from llmstream.errors import InvalidRequest
 
-__all__ = ["Message"]
+__all__ = ["Message", "Role", "as_role", "is_valid_role"]
+
+
+# Who speaks: system, user, assistant or tool.
+
+
+class Role(StrEnum):
+    """The four roles. A message may hold another string: what others invent is kept."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+    @staticmethod
+    def valid(role: str) -> bool:
+        """Whether it is one of the four; a message may hold another."""
+        return role in ROLES
+
+
+ROLES: Final = frozenset(role.value for role in Role)
+
+
+def is_valid_role(role: str) -> bool:
+    """Whether it is one of the four."""
+    return role in ROLES
+
+
+def as_role(role: str) -> str:
+    """The `Role` of that name, as a message that is made has it; what others invent stays as it is."""
+    return Role(role) if role in ROLES else role
 
 
 class Message(msgspec.Struct):

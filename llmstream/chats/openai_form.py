@@ -15,8 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.chats.content import Audio, Document, Image, Part, Reasoning, Text, ToolCall, ToolResult
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 
 __all__ = ["from_openai"]

@@ -14,8 +14,7 @@ from llmstream.chunks.completion import (
     ToolCallDelta,
     chunks,
 )
-from llmstream.chunks.kernel import Choice, Delta, StreamingChunk, ToolCall
-from llmstream.chunks.kernel_stream import streaming_chunks
+from llmstream.chunks.kernel import Choice, Delta, StreamingChunk, ToolCall, streaming_chunks
 from llmstream.chunks.mock import MockModel
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from llmstream import __version__
-from llmstream.chats.files import read_whole
+from llmstream.chats.content import read_whole
 from llmstream.cli.bench_overhead import Overhead
 from llmstream.cli.bench_sample import Sample
 from llmstream.cli.bench_stats import Spread, spread

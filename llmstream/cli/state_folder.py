@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from llmstream.chats.files import write_whole
+from llmstream.chats.content import write_whole
 
 __all__ = ["PromptHistory", "last_conversation", "state_file"]
 

@@ -15,7 +15,7 @@ from llmstream.events import (
     TextEnd,
     TextStart,
 )
-from llmstream.events.base import merge_metadata
+from llmstream.events.types import merge_metadata
 
 __all__ = ["LOGPROBS", "LazyBlocks", "Logprobs", "logprobs_of"]
 

@@ -9,7 +9,7 @@ import msgspec
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.model_rules.claude import ClaudeRules
-from llmstream.model_rules.efforts import nearest_effort
+from llmstream.model_rules.table import nearest_effort
 from llmstream.request import ReasoningOptions
 
 __all__ = ["encode_thinking", "fitting_cap"]

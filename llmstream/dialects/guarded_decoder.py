@@ -11,7 +11,7 @@ from llmstream.chats.message import Message
 from llmstream.dialects.base import Decoder, takes_more
 from llmstream.errors import IncompleteStream, LLMStreamError, error_from_info
 from llmstream.events import Event, Metadata, ReasoningStart, Warning
-from llmstream.events.base import merge_metadata
+from llmstream.events.types import merge_metadata
 from llmstream.grammar import Guard
 
 __all__ = ["FOREIGN_REASONING", "GuardedDecoder", "MessageVendors", "is_foreign", "with_origin"]

@@ -21,8 +21,7 @@ from llmstream.chats.content import (
     ToolResult,
     part_kind,
 )
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.events import OtherWarning, Warning
 
 __all__ = [

@@ -20,7 +20,7 @@ from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.json_text import without_lone_surrogates
 from llmstream.errors import DecodeError, LimitExceeded
 from llmstream.events import Event, Metadata, ToolCall, ToolInputDelta, ToolInputEnd, ToolInputStart
-from llmstream.events.base import merge_metadata
+from llmstream.events.types import merge_metadata
 
 __all__ = [
     "CUSTOM_CALL",

@@ -5,37 +5,40 @@ Read `base.py` first. The field one matches on comes first, so `case TextDelta(t
 """
 
 from llmstream.errors import ErrorInfo
-from llmstream.events.base import BaseEvent, Metadata
-from llmstream.events.blocks import (
+from llmstream.events.codec import Event, decode, encode
+from llmstream.events.types import (
+    BaseEvent,
+    Custom,
+    ErrorEvent,
+    File,
+    Finish,
+    FinishReason,
+    Metadata,
+    OtherWarning,
+    Raw,
     ReasoningDelta,
     ReasoningEnd,
+    ReasoningFile,
     ReasoningStart,
+    ResponseMetadata,
+    RetryNotice,
+    Source,
+    StepFinish,
+    StepStart,
+    StreamStart,
     TextDelta,
     TextEnd,
     TextStart,
-)
-from llmstream.events.codec import Event, decode, encode
-from llmstream.events.content import Custom, File, ReasoningFile, Source
-from llmstream.events.response import (
-    ErrorEvent,
-    Finish,
-    FinishReason,
-    OtherWarning,
-    Raw,
-    ResponseMetadata,
-    StreamStart,
-    UnsupportedSetting,
-    UnsupportedTool,
-    Warning,
-)
-from llmstream.events.steps import RetryNotice, StepFinish, StepStart, Timings
-from llmstream.events.tools import (
+    Timings,
     ToolApprovalRequest,
     ToolCall,
     ToolInputDelta,
     ToolInputEnd,
     ToolInputStart,
     ToolResult,
+    UnsupportedSetting,
+    UnsupportedTool,
+    Warning,
 )
 from llmstream.usage import Usage
 

@@ -7,18 +7,25 @@ from typing import TypeAlias
 import msgspec
 
 from llmstream.errors import DecodeError
-from llmstream.events.blocks import (
+from llmstream.events.types import (
+    Custom,
+    ErrorEvent,
+    File,
+    Finish,
+    Raw,
     ReasoningDelta,
     ReasoningEnd,
+    ReasoningFile,
     ReasoningStart,
+    ResponseMetadata,
+    RetryNotice,
+    Source,
+    StepFinish,
+    StepStart,
+    StreamStart,
     TextDelta,
     TextEnd,
     TextStart,
-)
-from llmstream.events.content import Custom, File, ReasoningFile, Source
-from llmstream.events.response import ErrorEvent, Finish, Raw, ResponseMetadata, StreamStart
-from llmstream.events.steps import RetryNotice, StepFinish, StepStart
-from llmstream.events.tools import (
     ToolApprovalRequest,
     ToolCall,
     ToolInputDelta,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import msgspec
 
 from llmstream.chats.content import Audio, Document, Image, Text
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.mcp.results import part_of, resource_part
 from llmstream.mcp.session import Session, all_pages
 from llmstream.tools import LiveTools

@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 
 import anyio.to_thread
 
-from llmstream.chats.files import read_whole, write_whole
+from llmstream.chats.content import read_whole, write_whole
 
 __all__ = ["CacheStore", "Kept", "as_store"]
 

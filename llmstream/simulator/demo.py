@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from llmstream.chats.content import Text, ToolResult
-from llmstream.chats.role import Role
+from llmstream.chats.message import Role
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 from llmstream.simulator.sample_input import sample_value
 from llmstream.simulator.script import Call, Turn

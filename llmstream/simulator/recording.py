@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from llmstream.chats.files import read_whole
+from llmstream.chats.content import read_whole
 from llmstream.errors import InvalidRequest
 
 __all__ = ["Recording"]

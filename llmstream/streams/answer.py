@@ -16,8 +16,8 @@ from llmstream.events import Event, Raw
 from llmstream.streams.plan import Plan
 from llmstream.streams.reopening import Rest
 from llmstream.streams.resuming import is_break
+from llmstream.transport.deadlines import Watchdog
 from llmstream.transport.http import Body
-from llmstream.transport.watchdog import Watchdog
 
 __all__ = ["Answer"]
 

@@ -38,10 +38,10 @@ from llmstream.streams.reopening import Reopener
 from llmstream.streams.reporting import Reporter
 from llmstream.streams.resuming import followed
 from llmstream.streams.steps import Steps
+from llmstream.transport.deadlines import Watchdog
 from llmstream.transport.http import Body, send
 from llmstream.transport.limiter import Permit, RateLimiter
 from llmstream.transport.retry import budget_of, wait_before_retry_s
-from llmstream.transport.watchdog import Watchdog
 
 __all__ = ["Call"]
 
@@ -152,7 +152,7 @@ class Call:
             )
         if answer is None or answer.over:
             raise InvalidRequest("no answer is under way that could be steered. Read the stream first.")
-        from llmstream.transport.socket_answer import SocketAnswer
+        from llmstream.transport.socket_body import SocketAnswer
 
         assert isinstance(answer.response, SocketAnswer)
         try:
@@ -296,7 +296,7 @@ class Call:
         if self._report is not None and prepared.encoded.warnings:
             self._report.changed(prepared.encoded.warnings)
         if plan.sockets is not None:
-            from llmstream.transport.socket_answer import ask  # loaded by those who want sockets
+            from llmstream.transport.socket_body import ask
 
             return await ask(prepared.http, plan.deadlines, plan.session, plan.sockets, plan.decode_error)
         return await send(prepared.http, plan.deadlines, plan.session)

@@ -9,8 +9,7 @@ import msgspec
 
 from llmstream.accumulate.blocks import OWN_KEY, merge_metadata
 from llmstream.chats.content import Text
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.events import Event, OtherWarning, StreamStart, TextStart
 
 __all__ = ["CONTINUE_NOTE", "Continuation", "going_on"]

@@ -10,8 +10,7 @@ from typing import Any, TypeGuard
 import msgspec
 
 from llmstream.chats.content import Part, Reasoning, Text, ToolCall, ToolResult
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.events import OtherWarning
 from llmstream.unique_ids import UniqueIds
 

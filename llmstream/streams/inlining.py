@@ -9,11 +9,10 @@ from typing import TypeAlias
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image, Part, ToolResult
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.dialects.base import Dialect, takes_url
 from llmstream.request import Request
-from llmstream.transport.downloads import DownloadLimits
+from llmstream.transport.public_addresses import DownloadLimits
 
 __all__ = ["Inliner"]
 
@@ -55,7 +54,7 @@ class Inliner:
         return part.url.lower().startswith(schemes) and not takes_url(self._dialect, part)
 
     async def _fetch(self, keys: list[tuple[str, str]]) -> None:
-        from llmstream.transport.download import download  # brings aiohttp
+        from llmstream.transport.download import download
 
         limits = self._downloads or DownloadLimits()
         few = asyncio.Semaphore(_AT_ONCE)

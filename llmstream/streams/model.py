@@ -49,8 +49,8 @@ from llmstream.streams.plan import Continued, KeptAnswer, Plan, Prepared, secret
 from llmstream.streams.resuming import ResumeToken, asking_to_keep, dialect_that_keeps, end_kept
 from llmstream.structured.modes import Asked, asked
 from llmstream.transport.deadlines import Deadlines
-from llmstream.transport.downloads import DownloadLimits
 from llmstream.transport.limiter import RateLimiter
+from llmstream.transport.public_addresses import DownloadLimits
 from llmstream.transport.retry import Retry
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from llmstream.streams.capabilities import Capabilities
     from llmstream.streams.lookups import ModelCheck, TokenCount
     from llmstream.tools import AnyTool
-    from llmstream.transport.socket_answer import SocketWay
-    from llmstream.transport.socket_pool import SocketPool
+    from llmstream.transport.socket_body import SocketWay
+    from llmstream.transport.websocket import SocketPool
 
 __all__ = ["ApiKey", "Model"]
 
@@ -152,7 +152,7 @@ class Model:
 
         raises: Unsupported for a provider without WebSockets
         """
-        from llmstream.transport.socket_pool import SocketPool  # brings aiohttp
+        from llmstream.transport.websocket import SocketPool
 
         check_transport("websocket", self.provider)
         model = copy.copy(self)
@@ -354,7 +354,7 @@ class Model:
         dialect, name = self.provider.dialect, self.provider.name
         if self.transport == "http" or not talks_over_sockets(dialect):
             return None
-        from llmstream.transport.socket_answer import SocketWay  # brings aiohttp
+        from llmstream.transport.socket_body import SocketWay
 
         return SocketWay(
             functools.partial(dialect.talk, provider=name),

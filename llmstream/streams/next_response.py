@@ -17,9 +17,9 @@ from llmstream.errors import (
 from llmstream.streams.plan import Continued, Plan
 from llmstream.streams.reporting import Reporter
 from llmstream.streams.resuming import checked
+from llmstream.transport.deadlines import Watchdog
 from llmstream.transport.http import Body
 from llmstream.transport.retry import budget_of, wait_before_retry_s
-from llmstream.transport.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from llmstream.streams.call import Call

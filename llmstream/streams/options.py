@@ -12,8 +12,7 @@ import msgspec
 from llmstream.chats.chat import Chat
 from llmstream.chats.content import Text
 from llmstream.chats.copying import copy_messages
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 from llmstream.request import (
     NamedTool,

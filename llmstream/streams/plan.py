@@ -20,7 +20,7 @@ from llmstream.transport.retry import Retry
 if TYPE_CHECKING:
     import aiohttp
 
-    from llmstream.transport.socket_answer import SocketWay
+    from llmstream.transport.socket_body import SocketWay
 
 __all__ = ["Continued", "KeptAnswer", "Plan", "Prepared", "secrets_of"]
 

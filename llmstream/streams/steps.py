@@ -7,8 +7,7 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 from llmstream.errors import ConnectionLost, DeadlineExceeded
-from llmstream.transport.deadlines import Deadlines
-from llmstream.transport.watchdog import Due, Watchdog, deadline_error, hard_due, sooner
+from llmstream.transport.deadlines import Deadlines, Due, Watchdog, deadline_error, hard_due, sooner
 
 __all__ = ["Steps"]
 

@@ -8,8 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.chats.content import Reasoning, Text, ToolCall, ToolResult, part_kind
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.streams.observers import CallContent
 
 __all__ = ["content_attributes", "cut"]

@@ -16,8 +16,8 @@ from llmstream.errors import DeadlineExceeded, LimitExceeded, LLMStreamError
 from llmstream.simulator import Recording
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options, Prompt
+from llmstream.transport.deadlines import deadline_error
 from llmstream.transport.http import Response, send
-from llmstream.transport.watchdog import deadline_error
 
 __all__ = ["MAX_BYTES", "record"]
 

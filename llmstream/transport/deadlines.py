@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from typing import TypeAlias
+
 import msgspec
 
-from llmstream.errors import InvalidRequest
+from llmstream.errors import DeadlineExceeded, InvalidRequest
 
-__all__ = ["Deadlines"]
+__all__ = ["Deadlines", "Due", "Watchdog", "deadline_error", "hard_due", "sooner"]
 
 
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,3 +37,119 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidRequest(
                     f"{name} is a positive number of seconds, or None for no limit; got {limit_s!r}"
                 )
+
+
+# Enforces deadlines on a body with one timer, at next to no cost per piece.
+#
+# aiohttp's own read timeout counts bytes, so pings keep a dead stream alive, and it misses some
+# stalls altogether. This one counts content: whoever reads marks when it starts to wait for
+# the next content, and the timer compares only when it fires.
+
+Due: TypeAlias = tuple[float, str, float]
+"""When a deadline passes, in loop time; which it is; how long it is, in s."""
+
+_SETTING = {
+    "connect": "connect_s",
+    "first-event": "first_event_s",
+    "idle": "idle_s",
+    "step": "step_s",
+    "total": "total_s",
+}
+
+
+def deadline_error(which: str, limit_s: float) -> DeadlineExceeded:
+    """The error that says which deadline passed and how to change it."""
+    what = {
+        "first-event": "no content came",
+        "idle": "no further content came",
+        "step": "the response was not finished",
+        "total": "the stream was not finished",
+    }.get(which, "no connection stood")
+    return DeadlineExceeded(
+        f"{what} within {limit_s:g} s. To wait longer pass deadlines=Deadlines({_SETTING[which]}=...).",
+        reason=which,
+        retryable=which in ("connect", "first-event", "idle"),
+    )
+
+
+def hard_due(deadlines: Deadlines, *, step_started: float | None, total_started: float) -> Due | None:
+    """The next of the deadlines that silence has no part in; no step counts that did not start."""
+    step_s, total_s = deadlines.step_s, deadlines.total_s
+    step = None if step_s is None or step_started is None else (step_started + step_s, "step", step_s)
+    total = None if total_s is None else (total_started + total_s, "total", total_s)
+    return sooner(step, total)
+
+
+def sooner(first: Due | None, second: Due | None) -> Due | None:
+    """The deadline that passes first, if there is any."""
+    if first is None or second is None:
+        return first or second
+    return first if first <= second else second
+
+
+class Watchdog:
+    """Calls `abort` when a deadline passes.
+
+    waiting_since: loop time at which the reader began to wait for content; None while the
+                   consumer works, whose time does not count as silence
+    """
+
+    def __init__(
+        self,
+        deadlines: Deadlines,
+        abort: Callable[[DeadlineExceeded], None],
+        *,
+        started: float,
+        total_started: float,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._abort = abort
+        self._deadlines = deadlines
+        self._hard = hard_due(deadlines, step_started=started, total_started=total_started)
+        self.waiting_since: float | None = started
+        self._soft = ("first-event", deadlines.first_event_s)
+        self._timer: asyncio.TimerHandle | None = None
+        self._arm()
+
+    def hand_over(self, abort: Callable[[DeadlineExceeded], None]) -> None:
+        """From now on another is told; at once if a deadline has just passed."""
+        self._abort = abort
+        if self._timer is None:
+            self._arm()
+
+    def content_came(self) -> None:
+        """From now on the idle deadline counts."""
+        self._soft = ("idle", self._deadlines.idle_s)
+        self._arm()
+
+    def go_on(self) -> None:
+        """Another connection carries the answer on: silence counts from now, the rest as before."""
+        self.waiting_since = self._loop.time()
+        self._arm()
+
+    def stop(self) -> None:
+        """No deadline counts any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _due(self) -> Due | None:
+        which, limit = self._soft
+        if limit is None:
+            return self._hard
+        since = self.waiting_since
+        return sooner(((self._loop.time() if since is None else since) + limit, which, limit), self._hard)
+
+    def _arm(self) -> None:
+        self.stop()
+        due = self._due()
+        if due is not None:
+            self._timer = self._loop.call_at(due[0], self._fire)
+
+    def _fire(self) -> None:
+        due = self._due()
+        if due is not None and due[0] <= self._loop.time():
+            self._timer = None
+            self._abort(deadline_error(due[1], due[2]))
+        else:
+            self._arm()

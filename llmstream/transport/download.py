@@ -31,14 +31,14 @@ from llmstream.errors import (
     TransportError,
 )
 from llmstream.shown_address import shown_address, without_user
-from llmstream.transport.downloads import DownloadLimits
 from llmstream.transport.failures import typed_failure
 from llmstream.transport.forbidding import check_may_leave
 from llmstream.transport.http import ENCODINGS
-from llmstream.transport.public_addresses import refused_address, refused_url
+from llmstream.transport.public_addresses import DownloadLimits, refused_address, refused_url
 from llmstream.transport.sessions import trust
 
 __all__ = ["Downloaded", "download"]
+
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _TRY_AGAIN: Final = frozenset({408, 425, 429})

@@ -23,7 +23,7 @@ from llmstream.errors import (
 )
 from llmstream.exchange import HttpRequest
 from llmstream.shown_address import shown_address
-from llmstream.transport.careful_protocol import Exchange, exchange
+from llmstream.transport.aiohttp_patches import Exchange, exchange
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.failures import login_wanted, typed_failure
 from llmstream.transport.forbidding import check_may_leave

@@ -8,14 +8,38 @@ public, and an address inside another (mapped, NAT64) is judged by the one insid
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
 
+import msgspec
 from yarl import URL
 
-from llmstream.transport.downloads import DownloadLimits
+__all__ = ["DownloadLimits", "refused_address", "refused_url"]
 
-__all__ = ["refused_address", "refused_url"]
+
+class DownloadLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of one download.
+
+    max_bytes:     of the content, once it is decompressed
+    total_s:       seconds for all of it: names, connections, redirects, content
+    max_redirects: how many are followed; each is checked as the first address was
+    allow_private: loopback and private networks too. Addresses at which clouds hand out
+                   credentials (169.254.169.254 and its kin) stay refused
+    allow_http:    http:// as well as https://
+    media_types:   by kind of part, the beginnings of the media types that may come; any type
+                   may come for a kind that is not listed
+    """
+
+    max_bytes: int = 20 * 1024 * 1024
+    total_s: float = 30.0
+    max_redirects: int = 3
+    allow_private: bool = False
+    allow_http: bool = False
+    media_types: Mapping[str, tuple[str, ...]] = msgspec.field(
+        default_factory=lambda: {"image": ("image/",), "audio": ("audio/",)}
+    )
+
 
 _METADATA: Final = tuple(
     map(

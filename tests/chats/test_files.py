@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llmstream.chats.files import read_whole, write_whole
+from llmstream.chats.content import read_whole, write_whole
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="modes and links as POSIX has them")
 

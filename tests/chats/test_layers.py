@@ -11,15 +11,11 @@ import llmstream.chats
 
 ROOT = Path(__file__).resolve().parents[2]
 ORDER = [
-    "role",
     "content",
     "message",
     "openai_form",
     "copying",
     "history",
-    "follow",
-    "files",
-    "mods_cache",
     "saved",
     "chat",
     "cache",
@@ -32,7 +28,7 @@ def imports_of(module: str) -> set[str]:
 
 
 def test_each_module_knows_only_those_before_it_and_the_errors() -> None:
-    assert {name for name in imports_of("role") if name.startswith("llmstream")} == set()
+    assert {name for name in imports_of("content") if name.startswith("llmstream")} == {"llmstream.errors"}
     for position, module in enumerate(ORDER):
         ours = {name for name in imports_of(module) if name.startswith("llmstream")}
         assert ours <= {"llmstream.errors", *(f"llmstream.chats.{below}" for below in ORDER[:position])}, (

@@ -40,9 +40,9 @@ from llmstream.tools import running
 from llmstream.tools.outcome import ToolOutcome
 from llmstream.tools.tool import Tool
 from llmstream.transport import http, sessions
-from llmstream.transport.careful_protocol import CarefulProtocol
-from llmstream.transport.loop_bound import LoopBound
-from llmstream.transport.watchdog import Watchdog
+from llmstream.transport.aiohttp_patches import CarefulProtocol
+from llmstream.transport.deadlines import Watchdog
+from llmstream.transport.sessions import LoopBound
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHIN_S = 1.0

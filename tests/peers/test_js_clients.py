@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from llmstream.chats.role import Role
+from llmstream.chats.message import Role
 from llmstream.events import Usage
 from llmstream.request import Request
 from llmstream.simulator import Break, Call, Continue, Refuse, Simulator, Turn

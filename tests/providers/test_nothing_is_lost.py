@@ -16,17 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from llmstream.chats.content import (
-    Audio,
-    Custom,
-    Document,
-    File,
-    Image,
-    Part,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from llmstream.chats.content import Audio, Custom, Document, File, Image, Part, Text, ToolCall, ToolResult
 from llmstream.chats.content import Reasoning as Thought
 from llmstream.chats.message import Message
 from llmstream.dialects.base import takes_url

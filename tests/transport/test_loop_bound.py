@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
-from llmstream.transport.loop_bound import LoopBound
+from llmstream.transport.sessions import LoopBound
 
 
 class Opened:

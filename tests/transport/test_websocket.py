@@ -11,10 +11,10 @@ from aiohttp import WSMsgType, web
 
 from llmstream.errors import ConnectionFailed, LLMStreamError, ProtocolError, ProxyError, ServerError
 from llmstream.exchange import Heard, HttpRequest, Steering
-from llmstream.transport import socket_pool
+from llmstream.transport import websocket as socket_pool
 from llmstream.transport.deadlines import Deadlines
-from llmstream.transport.socket_answer import SocketAnswer, SocketWay, ask
-from llmstream.transport.socket_pool import SocketPool
+from llmstream.transport.socket_body import SocketAnswer, SocketWay, ask
+from llmstream.transport.websocket import SocketPool
 
 KEY = "sk-secret-secret"
 

@@ -8,8 +8,7 @@ from typing import TypeAlias
 from llmstream.agent.context.effects import Effect, is_count
 from llmstream.agent.context.turns import from_place, step_starts, system_of, turn_starts
 from llmstream.chats.content import Audio, Document, File, Image, Part, Reasoning, Text, ToolCall, ToolResult
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 from llmstream.streams.history import mended
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from llmstream.chats.copying import copy_messages
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 from llmstream.streams.history import mended
 from llmstream.tools.arity import takes

@@ -11,8 +11,7 @@ from llmstream.agent.context.budget import Count, approximate_tokens, tokens_of
 from llmstream.agent.context.effects import Effect, is_count, spend
 from llmstream.agent.context.turns import SUMMARY, is_summary, step_starts, system_of, turn_starts
 from llmstream.chats.content import Text, ToolCall, ToolResult
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 from llmstream.streams.history import mended
 from llmstream.streams.model import Model

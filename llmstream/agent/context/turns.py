@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 
 __all__ = ["SUMMARY", "from_place", "is_summary", "step_starts", "system_of", "turn_starts"]
 

@@ -29,8 +29,7 @@ from llmstream.chats.content import (
     ToolResult,
     part_kind,
 )
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.dialects.anthropic.quirks import Quirks
 from llmstream.dialects.anthropic.wire import KEY
 from llmstream.dialects.history_parts import result_text

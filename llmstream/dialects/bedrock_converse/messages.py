@@ -26,8 +26,7 @@ from llmstream.chats.content import (
     ToolResult,
     part_kind,
 )
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.dialects.bedrock_converse.content import DocumentNames, encode_media, encode_result
 from llmstream.dialects.bedrock_converse.quirks import Traits
 from llmstream.dialects.bedrock_converse.wire import KEY, SERVER_TOOL

@@ -44,7 +44,7 @@ from llmstream.events import (
     ToolInputStart,
     Usage,
 )
-from llmstream.events.base import merge_metadata
+from llmstream.events.types import merge_metadata
 from llmstream.framing.sse import SSEDecoder
 
 __all__ = ["CohereDecoder"]

@@ -27,8 +27,7 @@ from llmstream.chats.content import (
     ToolResult,
     part_kind,
 )
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.dialects.call_ids import is_minted
 from llmstream.dialects.gemini.part_decoder import CODE_EXECUTION, KEY, SIDE_FIELDS, TRANSCRIPTION
 from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign

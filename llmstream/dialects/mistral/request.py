@@ -17,8 +17,8 @@ from llmstream.dialects.schemas import inlined
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
 from llmstream.exchange import HttpRequest
-from llmstream.model_rules.efforts import nearest_effort
 from llmstream.model_rules.mistral import MISTRAL
+from llmstream.model_rules.table import nearest_effort
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 
 __all__ = ["FIELDS", "PATH", "encode_request"]

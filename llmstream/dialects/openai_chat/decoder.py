@@ -35,7 +35,7 @@ from llmstream.events import (
     TextDelta,
     Usage,
 )
-from llmstream.events.base import merge_metadata
+from llmstream.events.types import merge_metadata
 
 __all__ = ["OpenAIChatDecoder", "extras_chunk"]
 

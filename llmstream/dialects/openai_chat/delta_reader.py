@@ -20,7 +20,7 @@ from llmstream.dialects.openai_chat.wire import Chunk
 from llmstream.dialects.tool_calls import CUSTOM_CALL, ToolCallTracker, mint_call_id
 from llmstream.errors import DecodeError, LimitExceeded
 from llmstream.events import Metadata
-from llmstream.events.base import merge_metadata
+from llmstream.events.types import merge_metadata
 from llmstream.framing.sse import SSEDecoder
 
 __all__ = ["DeltaReader", "ReasoningDetails", "ThinkTags", "joined"]

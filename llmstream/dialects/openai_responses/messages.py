@@ -25,8 +25,7 @@ from llmstream.chats.content import (
     ToolResult,
     part_kind,
 )
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
 from llmstream.dialects.history_parts import told_result, without_custom_parts
 from llmstream.dialects.openai_responses.content import own, write_part

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from llmstream.dialects.requests import ModelQuirks, changes_for
-from llmstream.model_rules.efforts import nearest_effort
+from llmstream.model_rules.table import nearest_effort
 
 __all__ = ["ModelQuirks", "Quirks"]
 

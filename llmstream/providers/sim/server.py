@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from llmstream.dialects.base import Dialect
 from llmstream.errors import InvalidRequest
-from llmstream.transport.loop_bound import LoopBound
+from llmstream.transport.sessions import LoopBound
 
 if TYPE_CHECKING:
     from llmstream.simulator import Simulator

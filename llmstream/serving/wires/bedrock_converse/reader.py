@@ -7,8 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.chats.content import Custom, Part, Reasoning, Text, ToolCall, ToolResult
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.dialects.bedrock_converse.content import read_media, read_result
 from llmstream.dialects.bedrock_converse.quirks import Traits, traits
 from llmstream.dialects.bedrock_converse.request import CACHE_POINT, SYSTEM_TOOL, model_of

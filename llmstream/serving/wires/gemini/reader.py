@@ -9,8 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.chats.content import Custom, File, Metadata, Part, Reasoning, Text, ToolCall, ToolResult
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.gemini.messages import SIDE_FIELDS, camel, read_response
 from llmstream.dialects.gemini.part_decoder import CODE_EXECUTION, KEY, snake

@@ -20,8 +20,7 @@ from llmstream.chats.content import (
     ToolCall,
     ToolResult,
 )
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.gemini_interactions.request import encode_request
 from llmstream.dialects.gemini_interactions.wire import KEY, OpenStep, step_kind

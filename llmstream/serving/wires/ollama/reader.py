@@ -9,8 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.chats.content import Image, Part, Reasoning, Text, ToolCall, ToolResult
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.dialects.ollama.request import OPTIONS
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest

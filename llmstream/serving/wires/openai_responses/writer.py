@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.chats.message import Message
-from llmstream.chats.role import Role
+from llmstream.chats.message import Message, Role
 from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.request import encode_request
 from llmstream.dialects.openai_responses.sockets import KIND as STEERING

@@ -24,7 +24,8 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 
-__all__ = ["CarefulConnector", "Exchange", "exchange"]
+__all__ = ["CarefulConnector", "CarefulProtocol", "Exchange", "exchange"]
+
 
 _READ_BYTES: Final = 64 * 1024
 """Asked for at a time: below what malloc takes from the kernel, and four records of TLS."""

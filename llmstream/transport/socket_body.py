@@ -13,10 +13,10 @@ import msgspec
 from llmstream.errors import ConnectionLost, DeadlineExceeded, InvalidRequest, LLMStreamError
 from llmstream.exchange import HttpRequest, Talk
 from llmstream.transport.deadlines import Deadlines
-from llmstream.transport.socket_pool import Line, SocketPool, current_pool
-from llmstream.transport.websocket import Refusal, connect, handshake_headers
+from llmstream.transport.websocket import Line, Refusal, SocketPool, connect, current_pool, handshake_headers
 
 __all__ = ["SocketAnswer", "SocketWay", "ask"]
+
 
 _AT_ONCE_BYTES: Final = 32 * 1024
 """About as much as a reader takes of an HTTP body in one go."""

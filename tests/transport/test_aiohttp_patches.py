@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 
 from llmstream.simulator import Simulator
-from llmstream.transport.careful_protocol import CarefulProtocol, Exchange
+from llmstream.transport.aiohttp_patches import CarefulProtocol, Exchange
 
 MOST = 64 * 1024
 

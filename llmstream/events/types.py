@@ -1,0 +1,372 @@
+"""The event union: what a stream of every provider consists of.
+
+Each event is a frozen msgspec Struct tagged on `type`, and holds values only.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgspec
+
+from llmstream.errors import ErrorInfo
+from llmstream.usage import Usage
+
+__all__ = [
+    "BaseEvent",
+    "Custom",
+    "ErrorEvent",
+    "File",
+    "Finish",
+    "FinishReason",
+    "Metadata",
+    "OtherWarning",
+    "Raw",
+    "ReasoningDelta",
+    "ReasoningEnd",
+    "ReasoningFile",
+    "ReasoningStart",
+    "ResponseMetadata",
+    "RetryNotice",
+    "Source",
+    "StepFinish",
+    "StepStart",
+    "StreamStart",
+    "TextDelta",
+    "TextEnd",
+    "TextStart",
+    "Timings",
+    "ToolApprovalRequest",
+    "ToolCall",
+    "ToolInputDelta",
+    "ToolInputEnd",
+    "ToolInputStart",
+    "ToolResult",
+    "UnsupportedSetting",
+    "UnsupportedTool",
+    "Warning",
+    "merge_metadata",
+]
+
+
+# What all events share: frozen, tagged on `type`, camelCase in JSON.
+
+Metadata: TypeAlias = dict[str, dict[str, Any]]
+"""What a vendor said beyond the union or wants back verbatim, keyed by provider."""
+
+
+class BaseEvent(
+    msgspec.Struct,
+    frozen=True,
+    tag_field="type",
+    rename="camel",
+    omit_defaults=True,
+    repr_omit_defaults=True,
+):
+    """Base of the union. Events hold values only: `decode(encode(event)) == event`."""
+
+
+def merge_metadata(old: Metadata | None, new: Metadata | None) -> Metadata | None:
+    """Both, provider by provider; later keys win. Neither argument is changed."""
+    if not new:
+        return old
+    if not old:
+        return new
+    merged = dict(old)
+    for provider, values in new.items():
+        merged[provider] = {**merged.get(provider, {}), **values}
+    return merged
+
+
+# Text and reasoning: blocks that open, take deltas and close under one id.
+#
+# A delta is only the new fragment; fragments of one id, joined in order, are the block.
+# `incomplete` on an end says that the stream broke off inside the block.
+
+
+class TextStart(BaseEvent, frozen=True, tag="text-start"):
+    """A block of text opens."""
+
+    id: str
+    provider_metadata: Metadata | None = None
+
+
+class TextDelta(BaseEvent, frozen=True, tag="text-delta", gc=False):
+    """A fragment of text."""
+
+    delta: str
+    id: str
+    provider_metadata: Metadata | None = None
+
+
+class TextEnd(BaseEvent, frozen=True, tag="text-end"):
+    """A block of text closes."""
+
+    id: str
+    incomplete: bool = False
+    provider_metadata: Metadata | None = None
+
+
+class ReasoningStart(BaseEvent, frozen=True, tag="reasoning-start"):
+    """A block of reasoning opens."""
+
+    id: str
+    provider_metadata: Metadata | None = None
+
+
+class ReasoningDelta(BaseEvent, frozen=True, tag="reasoning-delta", gc=False):
+    """A fragment of reasoning."""
+
+    delta: str
+    id: str
+    provider_metadata: Metadata | None = None
+
+
+class ReasoningEnd(BaseEvent, frozen=True, tag="reasoning-end"):
+    """A block of reasoning closes; its metadata holds the signature to echo, if there is one."""
+
+    id: str
+    incomplete: bool = False
+    provider_metadata: Metadata | None = None
+
+
+# What stands beside text: sources, files, and parts only one vendor knows.
+
+if TYPE_CHECKING:
+    FileData: TypeAlias = bytes | str
+else:
+    FileData = Any  # msgspec has no union of bytes and str; __post_init__ tells them apart
+
+
+class Source(BaseEvent, frozen=True, tag="source"):
+    """A web page or document that the answer rests on."""
+
+    source_type: Literal["url", "document"]
+    id: str
+    url: str | None = None
+    title: str | None = None
+    media_type: str | None = None
+    filename: str | None = None
+    provider_metadata: Metadata | None = None
+
+
+def _as_bytes(event: File | ReasoningFile) -> None:
+    """Base64 text becomes bytes; a URL, which always holds a colon, stays text."""
+    if isinstance(event.data, str) and ":" not in event.data:
+        try:
+            data = base64.b64decode(event.data, validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"file data is neither a URL nor base64: {error}") from None
+        msgspec.structs.force_setattr(event, "data", data)
+
+
+class File(BaseEvent, frozen=True, tag="file"):
+    """A file the model made. `data` is bytes (base64 in JSON) or a URL."""
+
+    media_type: str
+    data: FileData
+    provider_metadata: Metadata | None = None
+
+    def __post_init__(self) -> None:
+        _as_bytes(self)
+
+
+class ReasoningFile(BaseEvent, frozen=True, tag="reasoning-file"):
+    """A file the model made while it reasoned, such as a draft of an image."""
+
+    media_type: str
+    data: FileData
+    provider_metadata: Metadata | None = None
+
+    def __post_init__(self) -> None:
+        _as_bytes(self)
+
+
+class Custom(BaseEvent, frozen=True, tag="custom"):
+    """A part that only one vendor knows; `kind` is `provider.type`, the rest is in the metadata."""
+
+    kind: str
+    provider_metadata: Metadata | None = None
+
+
+# The frame of a response: how it starts, what it is called, how it ends or fails.
+
+FinishReason: TypeAlias = Literal[
+    "stop", "length", "content-filter", "tool-calls", "error", "other", "unknown"
+]
+"""Why the model ended. other: a reason of the vendor's own; unknown: it gave none."""
+
+
+class UnsupportedSetting(
+    msgspec.Struct, frozen=True, tag_field="type", tag="unsupported-setting", omit_defaults=True
+):
+    """A setting the provider does not know; it was left out."""
+
+    setting: str
+    details: str | None = None
+
+
+class UnsupportedTool(
+    msgspec.Struct, frozen=True, tag_field="type", tag="unsupported-tool", omit_defaults=True
+):
+    """A tool the provider cannot take; it was left out."""
+
+    tool: str
+    details: str | None = None
+
+
+class OtherWarning(msgspec.Struct, frozen=True, tag_field="type", tag="other", omit_defaults=True):
+    """Anything else that was changed or left out on the way to the vendor."""
+
+    message: str
+
+
+Warning: TypeAlias = UnsupportedSetting | UnsupportedTool | OtherWarning
+
+
+class StreamStart(BaseEvent, frozen=True, tag="stream-start", omit_defaults=False):
+    """The first event of every stream."""
+
+    warnings: list[Warning] = msgspec.field(default_factory=list)
+
+
+class ResponseMetadata(BaseEvent, frozen=True, tag="response-metadata"):
+    """What the vendor calls this response."""
+
+    model_id: str | None = None
+    id: str | None = None
+    timestamp: datetime.datetime | None = None
+    provider_metadata: Metadata | None = None
+
+
+class Finish(BaseEvent, frozen=True, tag="finish"):
+    """The last event of every stream."""
+
+    finish_reason: FinishReason
+    usage: Usage = msgspec.field(default_factory=Usage)
+    raw_finish_reason: str | None = None
+    provider_metadata: Metadata | None = None
+
+
+class ErrorEvent(BaseEvent, frozen=True, tag="error"):
+    """Something failed. After the finish that follows, iteration raises it."""
+
+    error: ErrorInfo
+    provider_metadata: Metadata | None = None
+
+
+class Raw(BaseEvent, frozen=True, tag="raw"):
+    """A wire event as the vendor sent it, parsed; only when `include_raw` asks for it."""
+
+    raw_value: Any
+
+
+# What the loop adds: steps of a run, and retries.
+
+
+class Timings(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """How long things took, in seconds from the step's request."""
+
+    first_event_s: float | None = None
+    first_content_s: float | None = None
+    total_s: float | None = None
+
+
+class StepStart(BaseEvent, frozen=True, tag="step-start"):
+    """The loop asks the model; steps count from 0.
+
+    warnings: what this step's request leaves out or changes; the first step's stand in `stream-start` too
+    """
+
+    step: int
+    warnings: list[Warning] = msgspec.field(default_factory=list)
+
+
+class StepFinish(BaseEvent, frozen=True, tag="step-finish"):
+    """The model's answer of one step is over."""
+
+    step: int
+    finish_reason: FinishReason
+    usage: Usage = msgspec.field(default_factory=Usage)
+    timings: Timings | None = None
+
+
+class RetryNotice(BaseEvent, frozen=True, tag="retry"):
+    """A step is asked again; what it has streamed so far is to be thrown away."""
+
+    reason: str
+    discard_step: int
+    attempt: int
+    wait_s: float
+
+
+# Tool calls: their input as it streams, the whole call, results and requests for approval.
+#
+# `provider_executed` marks calls that the vendor ran itself; `dynamic` tools that were not in
+# the request (MCP servers of the vendor, for example). The id of a tool input is the id of the
+# call it becomes.
+
+
+class ToolInputStart(BaseEvent, frozen=True, tag="tool-input-start"):
+    """The model begins to write the input of a call."""
+
+    tool_name: str
+    id: str
+    provider_executed: bool = False
+    dynamic: bool = False
+    title: str | None = None
+    provider_metadata: Metadata | None = None
+
+
+class ToolInputDelta(BaseEvent, frozen=True, tag="tool-input-delta", gc=False):
+    """A fragment of the input's JSON text."""
+
+    delta: str
+    id: str
+    provider_metadata: Metadata | None = None
+
+
+class ToolInputEnd(BaseEvent, frozen=True, tag="tool-input-end"):
+    """The input is over; `incomplete` where the stream broke off inside it."""
+
+    id: str
+    incomplete: bool = False
+    provider_metadata: Metadata | None = None
+
+
+class ToolCall(BaseEvent, frozen=True, tag="tool-call"):
+    """A complete call. `input` is JSON text, exactly the joined deltas; `{}` where none came.
+
+    invalid: the input is no JSON or the vendor said that the call is broken; do not run it.
+    """
+
+    tool_name: str
+    input: str
+    tool_call_id: str
+    provider_executed: bool = False
+    dynamic: bool = False
+    invalid: bool = False
+    provider_metadata: Metadata | None = None
+
+
+class ToolResult(BaseEvent, frozen=True, tag="tool-result"):
+    """What a call gave: any JSON value. `preliminary` results are replaced by later ones."""
+
+    result: Any
+    tool_call_id: str
+    tool_name: str
+    is_error: bool = False
+    preliminary: bool = False
+    provider_executed: bool = False
+    provider_metadata: Metadata | None = None
+
+
+class ToolApprovalRequest(BaseEvent, frozen=True, tag="tool-approval-request"):
+    """A call waits for a person's decision."""
+
+    tool_call_id: str
+    approval_id: str
+    provider_metadata: Metadata | None = None
