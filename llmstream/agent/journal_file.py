@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import os
+import stat
 import threading
 import time
 from typing import ClassVar
@@ -85,6 +87,13 @@ class JournalFile:
         if self._file is not None and self._process != os.getpid():
             os.close(self._file)  # a fork of the process that has it: the lock is not this one's
             self._file = None
+        if self._file is not None and not is_at(self._file, self._path):
+            os.close(self._file)
+            self._file = self._lines = None
+            if line.type != "run":  # what the run did so far is gone; it must not seem to be written down
+                raise FileNotFoundError(
+                    errno.ENOENT, "the journal was moved or deleted while a run wrote to it", self._path
+                )
         if self._file is None:
             self._file = _opened(self._path, self._end)
             self._process, self._end = os.getpid(), None
@@ -172,6 +181,8 @@ def _open(path: str) -> int:
     while True:
         file = os.open(path, flags | getattr(os, "O_BINARY", 0), 0o600)
         try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):  # a pipe or device: its mode is not ours to change
+                raise OSError(errno.EINVAL, "not a regular file", path)
             lock(file)
             if is_at(file, path):
                 return file

@@ -466,3 +466,26 @@ async def test_two_journals_of_one_path_lose_no_line(tmp_path: Path) -> None:
         await (one, other)[number % 2].write(Line("run", f"{number}", agent=f"{number}"))
     assert runs(path) == ["0", "1", "2", "3", "4", "5"]
     one.close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX deletes open files")
+async def test_a_journal_deleted_under_a_run_ends_the_run(tmp_path: Path) -> None:
+    """The next run begins another file."""
+    path = tmp_path / "journal"
+    journal = await lines_of(path, "a")
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match="moved or deleted"):
+        await journal.write(Line("end", "a"))
+    journal = await lines_of(path, "b")
+    path.rename(tmp_path / "rotated")
+    await journal.write(Line("run", "c"))
+    assert runs(path) == ["c"]
+    journal.close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes as POSIX has them")
+def test_a_pipe_is_no_journal(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe", 0o644)
+    with pytest.raises(OSError, match="not a regular file"):
+        write(ls.Journal(tmp_path / "pipe"), "a")
+    assert stat.S_IMODE(os.stat(tmp_path / "pipe").st_mode) == 0o644
