@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from llmstream.agent.journal_lines import RunRecord, encode_line, read_lines
+from llmstream.agent.journal_lines import RunRecord, encode_line, read_lines, sum_of
 
 __all__ = ["compacted"]
 
@@ -30,4 +30,10 @@ def compacted(path: str, left: Container[str]) -> bytes:
         for run, record in records.items()
         if last.get(record.agent) == run or not (record.ended or run in left)
     ]
-    return b"".join([encode_line(line) for run, record in kept for line in record.lines(run)])
+    lines: list[bytes] = []
+    after = 0
+    for run, record in kept:
+        for line in record.lines(run):
+            lines.append(encode_line(line, after))
+            after = sum_of(lines[-1])
+    return b"".join(lines)

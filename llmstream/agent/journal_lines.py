@@ -14,10 +14,17 @@ from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError
 
-__all__ = ["Line", "RunRecord", "encode_line", "read_lines"]
+__all__ = ["Line", "RunRecord", "encode_line", "read_lines", "sum_of"]
+
+_CHAIN: Final = b'{"chain":"'
+"""How a line begins: its checksum goes on from that of the line before, so that none can be left out,
+doubled or moved. CRC-32 finds every error of up to 32 bits in a row."""
 
 _SUM: Final = b'{"sum":"'
-"""How a line begins; CRC-32 finds every error of up to 32 bits in a row."""
+"""How it began before: a checksum of the line alone."""
+
+_PLAIN: Final = b'{"type":'
+"""And before that."""
 
 _MAY_HAVE_RUN = (
     "The process ended while the call ran. It may have had effects; find out before it is called again."
@@ -137,43 +144,71 @@ class RunRecord:
         return ToolResult(call.id, words, True, call.name)
 
 
-def encode_line(line: Line) -> bytes:
-    """A line as it stands in the file: a JSON object whose first field is the checksum of the rest."""
+def encode_line(line: Line, after: int = 0) -> bytes:
+    """A line as it stands in the file: a JSON object whose first field is the checksum of the rest.
+
+    after: the checksum of the line before it; 0 for the first
+    """
     body = msgspec.json.encode(line)
-    return b'%s%08x",%s\n' % (_SUM, zlib.crc32(body), body[1:])
+    return b'%s%08x",%s\n' % (_CHAIN, zlib.crc32(body, after), body[1:])
+
+
+def sum_of(line: bytes) -> int:
+    """The checksum that a line, or its beginning, names; 0 for one without."""
+    for start in (_CHAIN, _SUM):
+        if line.startswith(start):
+            try:
+                return int(line[len(start) : len(start) + 8], 16)
+            except ValueError:
+                return 0
+    return 0
 
 
 def read_lines(path: str) -> Iterator[Line]:
     """The lines of a file; one without its end was torn by a crash and counts as not written.
 
-    Lines of versions before checksums have none; behind one that has one, all have.
+    Lines of older versions have no checksum, or one that says nothing of the line before; behind one
+    that has it, all have.
 
     raises: DecodeError where one is damaged; OSError where the file cannot be read
     """
-    summed = False
+    after, least = 0, 0
     with open(path, "rb") as file:
         for number, data in enumerate(file, 1):
             if not data.endswith(b"\n"):
                 return
             try:
-                body, has_sum = _checked(data)
-                if summed and not has_sum:
+                kind = _kind(data)
+                if kind < least:
                     raise ValueError("it has no checksum")
-                summed = has_sum
+                body = _checked(data, kind, after)
+                after, least = sum_of(data), kind
                 yield msgspec.json.decode(body, type=Line)
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                 raise DecodeError(f"line {number} of the journal {path} is damaged: {error}") from None
 
 
-def _checked(data: bytes) -> tuple[bytes, bool]:
-    """A line without its checksum, and whether it has one.
+def _kind(data: bytes) -> int:
+    """How much the checksum of a line covers: 0 nothing, 1 the line, 2 the lines before it too.
+
+    raises: ValueError where it begins like no line of a journal
+    """
+    for kind, start in enumerate((_PLAIN, _SUM, _CHAIN)):
+        if data.startswith(start):
+            return kind
+    raise ValueError("it begins like no line of a journal")
+
+
+def _checked(data: bytes, kind: int, after: int) -> bytes:
+    """A line without its checksum.
 
     raises: ValueError where it is another
     """
-    if not data.startswith(_SUM):
-        return data, False
-    at = len(_SUM) + 8
+    if kind == 0:
+        return data
+    start = (_PLAIN, _SUM, _CHAIN)[kind]
+    at = len(start) + 8
     body = b"{" + data[at + 2 : -1]
-    if data[len(_SUM) : at + 2] != b'%08x",' % zlib.crc32(body):
-        raise ValueError("its checksum is another")
-    return body, True
+    if data[len(start) : at + 2] != b'%08x",' % zlib.crc32(body, after if kind == 2 else 0):
+        raise ValueError("its checksum is another: a line was altered, left out, doubled or moved")
+    return body

@@ -12,7 +12,13 @@ from typing import Self
 import msgspec
 
 from llmstream.agent.approval import digest_of
+<<<<<<< HEAD
 from llmstream.chats.content import ToolResult, read_whole, write_whole
+=======
+from llmstream.agent.file_lock import taking
+from llmstream.chats.content import ToolResult
+from llmstream.chats.files import read_whole, write_whole
+>>>>>>> h/sec
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError, InvalidRequest
@@ -157,16 +163,23 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def from_json(cls, data: bytes | str) -> Self:
-        """What `to_json` gave. Whether it is genuine, `Agent.resume` finds out.
+        """What `to_json` gave, in any order of fields. Whether it is genuine, `Agent.resume` finds out.
 
-        raises: DecodeError where it is damaged, something else, or of a newer version
+        raises: DecodeError where it is damaged, something else, of a newer version, or has a field too
+                many or too few
         """
         try:
             found = msgspec.json.decode(data, type=cls)
+            if found.version != VERSION:
+                raise DecodeError(f"a suspension of version {found.version}; this llmstream reads {VERSION}")
+            # The seal is made of what was understood, so what the reader passes over is compared here.
+            if msgspec.json.decode(data) != msgspec.json.decode(found.to_json()):
+                raise DecodeError(
+                    "the suspension is incomplete or was altered after it was saved: fields are missing, "
+                    "unknown or written differently. Load the file that save() wrote, or run the agent again."
+                )
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise DecodeError(f"not a saved suspension: {error}") from None
-        if found.version != VERSION:
-            raise DecodeError(f"a suspension of version {found.version}; this llmstream reads {VERSION}")
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -185,20 +198,19 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def take(cls, path: str | os.PathLike[str]) -> Self:
         """The same, and the file is gone: of several processes that try, one has it.
 
+        A file that cannot be read stays where it is.
+
         raises: SuspensionTaken, which is a FileNotFoundError too, where another was first; OSError,
-                DecodeError as `load`
+                also for a symbolic link, whose target would stay; DecodeError as `load`
         """
-        taken = f"{os.fspath(path)}.{secrets.token_hex(8)}.taken"
         try:
-            os.rename(path, taken)
+            with taking(path) as data:
+                return cls.from_json(data)
         except FileNotFoundError:
             raise SuspensionTaken(
                 f"there is no suspension in {os.fspath(path)}: it was resumed already, or another process "
                 "is doing so. Each is taken once."
             ) from None
-        found = cls.load(taken)
-        os.unlink(taken)
-        return found
 
     def _seal(self, key: bytes | None) -> str:
         return digest_of(

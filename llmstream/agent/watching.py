@@ -21,7 +21,7 @@ from llmstream.errors import LLMStreamError
 from llmstream.events import FinishReason
 from llmstream.streams.model import Model
 from llmstream.streams.observations import Observation
-from llmstream.streams.observers import CallContent, tell, wants_content
+from llmstream.streams.observers import CallContent, cleaned, tell, wants_content
 from llmstream.tools import Tool, ToolCallStatus
 
 __all__ = ["ObserveRun", "RunWatch"]
@@ -42,11 +42,12 @@ class RunWatch:
         self._run_id = str(uuid.uuid4())
         self._content = wants_content(observe)
         self._agent = ""
+        self._model: Model | None = None
         self._began: float | None = None
 
     def began(self, agent: str, model: Model) -> None:
         """The run is read for the first time."""
-        self._agent, self._began = agent, self._clock()
+        self._agent, self._model, self._began = agent, model, self._clock()
         whom = {"provider": model.provider.name, "model": model.name}
         tell(self._observe, RunStarted(run_id=self._run_id, agent=agent, **whom))
 
@@ -68,7 +69,8 @@ class RunWatch:
         finally:
             if self._content:
                 result = None if status is None else status.result.content
-                tell(self._observe, ToolContent(arguments=call.arguments, result=result, **whose))
+                content = ToolContent(arguments=call.arguments, result=result, **whose)
+                tell(self._observe, cleaned(content, self._cleaner()))
             finished = ToolFinished(
                 step=step,
                 duration_s=self._clock() - began,
@@ -78,6 +80,17 @@ class RunWatch:
             )
             tell(self._observe, finished)
         return status
+
+    def _cleaner(self) -> Callable[[str], str]:
+        """Takes the model's keys out of what a tool was given or found, such as in an environment."""
+        secrets = () if self._model is None else self._model.known_secrets()
+
+        def clean(text: str) -> str:
+            for secret in secrets:
+                text = text.replace(secret, "***")
+            return text
+
+        return clean
 
     def ended(
         self,

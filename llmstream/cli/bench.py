@@ -16,6 +16,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from llmstream import Model, Retry
+from llmstream.cli.bench_files import check_writable, write_text
 from llmstream.cli.bench_load import arrivals, closed_loop, open_loop
 from llmstream.cli.bench_overhead import Watch
 from llmstream.cli.bench_progress import Progress
@@ -110,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json and arguments.svg and _same_file(arguments.json, arguments.svg):
         raise InvalidRequest(f"--json and --svg both name {arguments.svg}: one would overwrite the other")
     for path in (arguments.json, arguments.svg):
-        _check_writable(path)
+        check_writable(path)
     return _tell(later or _measured(arguments), earlier[0] if earlier else None, arguments)
 
 
@@ -130,9 +131,9 @@ def _tell(report: Report, other: Report | None, arguments: argparse.Namespace) -
     lines = [*report_lines(report), *(comparison_lines(other, report) if other else ())]
     print("\n".join(lines), file=told, flush=True)
     if arguments.json:
-        _write(arguments.json, report.to_json().decode())
+        write_text(arguments.json, report.to_json().decode())
     if arguments.svg:
-        _write(arguments.svg, svg(report, other))
+        write_text(arguments.svg, svg(report, other))
     if report.unfinished:
         complain("stopped; what came is reported")
         return INTERRUPTED
@@ -235,23 +236,6 @@ def _prompts(arguments: argparse.Namespace) -> PromptOf:
 
 def _same_file(one: str, other: str) -> bool:
     return one != "-" and os.path.realpath(one) == os.path.realpath(other)
-
-
-def _check_writable(path: str | None) -> None:
-    """A file that cannot be written is told before anyone is asked anything."""
-    if path and path != "-" and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
-        raise InvalidRequest(f"cannot write {path}: there is no such folder")
-
-
-def _write(path: str, text: str) -> None:
-    if path == "-":
-        sys.stdout.write(text)
-        return
-    try:
-        with open(path, "w", encoding="utf-8") as out:
-            out.write(text)
-    except OSError as error:
-        raise InvalidRequest(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def _number(least: int, most: int) -> Callable[[str], int]:

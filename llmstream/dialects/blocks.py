@@ -85,7 +85,8 @@ def logprobs_of(metadata: Metadata | None) -> list[Any]:
 def _entries(found: object) -> list[Any]:
     """A list of tokens; OpenAI and Mistral have one for content and one for a refusal."""
     if isinstance(found, dict) and (found.keys() & {"content", "refusal"}):
-        return [entry for name in ("content", "refusal") for entry in found.get(name) or ()]
+        lists = [found.get(name) for name in ("content", "refusal")]
+        return [entry for entries in lists if isinstance(entries, list) for entry in entries]
     if isinstance(found, list):
         return found
     return [found] if found else []

@@ -24,6 +24,11 @@ _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 _EXCERPT_CHARS = 200
 _MOST_DEFECTS = 100
 
+_LARGE_BYTES: Final = 1024 * 1024
+"""Events up to this size are not looked at: whatever they hold, it is within all caps."""
+_MOST_VALUES: Final = 500_000
+"""Twenty alternatives to each of ten thousand tokens, which OpenAI puts into one event, are 400,000."""
+
 _SILENT_BYTES: Final = 1024 * 1024
 """Pings while a model thinks are some kilobytes an hour."""
 
@@ -95,10 +100,13 @@ class PayloadDecoder(Generic[T]):
             self.fail(error)
             return self._take()
         if any(map(bytes.strip, payloads)):
+            if self._silent_bytes + len(chunk) > _LARGE_BYTES and self._are_too_full(payloads):
+                return self._take()
             self._silent_bytes = 0
         else:
             self._count_silence(len(chunk))
         self._read(payloads)
+        self.payload = b""  # which may be megabytes, and nobody reads it again
         if self._framing.error is not None and not self.done:
             self.fail(self._framing.error)
         if self.done:
@@ -134,6 +142,21 @@ class PayloadDecoder(Generic[T]):
     def let_go(self, size: int) -> None:
         """What was counted is kept no more."""
         self._held_bytes -= size
+
+    def _are_too_full(self, payloads: list[bytes]) -> bool:
+        """Whether a large event holds more objects and lists than can be meant; that ends the stream.
+
+        Two bytes of the wire make an object of some eighty.
+        """
+        most = max(payload.count(b"{") + payload.count(b"[") for payload in payloads)
+        if most > _MOST_VALUES:
+            self.fail(
+                LimitExceeded(
+                    f"an event holds {most} objects and lists; allowed are {_MOST_VALUES}",
+                    provider=self.provider,
+                )
+            )
+        return most > _MOST_VALUES
 
     def _count_silence(self, size: int) -> None:
         """Comments and empty events are no progress: megabytes of them, of a few packed kilobytes, end it."""

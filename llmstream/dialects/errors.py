@@ -34,6 +34,9 @@ __all__ = [
 _log: Final = logging.getLogger("llmstream")
 
 _EXCERPT_CHARS: Final = 2048
+_MESSAGE_CHARS: Final = 64 * 1024
+"""As much as is read of the body of a refusal; an event of a stream may hold megabytes."""
+_NAME_CHARS: Final = 8192
 _REQUEST_ID_HEADERS: Final = (
     "x-request-id",
     "request-id",
@@ -197,6 +200,7 @@ def error_from_value(
     status: where HTTP gave one; inside a 200 it is read from the object's own words
     """
     said = _Said.read(value)
+    said.bound()
     number = status or said.status or _status_inside(said, provider)
     wait = retry_after_s(headers)
     if wait is None:
@@ -262,6 +266,19 @@ class _Said(msgspec.Struct):
         said = cls()
         said._take(value, depth=0)
         return said
+
+    def bound(self) -> None:
+        """Cuts what is longer than any vendor means it to be: an error is shown, logged and pickled."""
+        self.message = _cut(self.message, _MESSAGE_CHARS)
+        self.words = self.words[:_MESSAGE_CHARS]
+        self.reason = self.reason and _cut(self.reason, _NAME_CHARS)
+        self.error_code = self.error_code and _cut(self.error_code, _NAME_CHARS)
+        self.request_id = self.request_id and _cut(self.request_id, _NAME_CHARS)
+        self.param = self.param and _cut(self.param, _NAME_CHARS)
+        self.details = {
+            name: value if len(text := str(value)) <= _MESSAGE_CHARS else _cut(text, _MESSAGE_CHARS)
+            for name, value in self.details.items()
+        }
 
     def _take(self, value: object, depth: int) -> None:
         if isinstance(value, list) and value and depth < 4:
@@ -347,6 +364,11 @@ class _Said(msgspec.Struct):
         match = re.fullmatch(r"(\d+(?:\.\d+)?)s", delay) if isinstance(delay, str) else None
         if match and math.isfinite(wait := float(match.group(1))):
             self.retry_after_s = wait
+
+
+def _cut(text: str, most: int) -> str:
+    """A text that is too long: its beginning, and how much is missing."""
+    return text if len(text) <= most else f"{text[:most]}... ({len(text) - most} more characters)"
 
 
 def _parsed(text: str) -> object:

@@ -284,9 +284,10 @@ class SSEDecoder:
         return blocks
 
     def _read_field(self, line: bytes) -> None:
-        name, _, value = line.partition(b":")
-        if value.startswith(b" "):
-            value = value[1:]
+        colon = line.find(b":")
+        name = line if colon < 0 else line[:colon]
+        # One copy: a value may be megabytes.
+        value = b"" if colon < 0 else line[colon + 2 if line.startswith(b" ", colon + 1) else colon + 1 :]
         if name == b"data":
             self._in_block = True
             if self._data is None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.mcp.bounded_http import bounded_client
+from llmstream.mcp.bounded_stream import bounded
 from llmstream.mcp.eliciting import Elicit, eliciting
 from llmstream.mcp.names import valid_names
 from llmstream.mcp.results import outcome_of
@@ -186,7 +187,7 @@ def _connection(
     arguments = list(stdio[1]) if len(stdio) > 1 else []
     env = dict(stdio[2] or {}) if len(stdio) > 2 else None
     process = mcp.StdioServerParameters(command=stdio[0], args=arguments, env=env)
-    return mcp.Client(mcp.stdio_client(process), **options)
+    return mcp.Client(bounded(mcp.stdio_client(process)), **options)
 
 
 @asynccontextmanager
@@ -199,6 +200,6 @@ async def _over_http(url: str, headers: dict[str, str], options: dict[str, Any])
     timeout = httpx2.Timeout(30.0, read=None)
     async with (
         bounded_client(headers, timeout) as http,
-        Client(streamable_http_client(url, http_client=http), **options) as client,
+        Client(bounded(streamable_http_client(url, http_client=http)), **options) as client,
     ):
         yield client

@@ -39,6 +39,9 @@ _REFRESH_S = 5.0
 _LISTEN_AGAIN_S = 1.0
 """Between two attempts to hear of changes."""
 
+_MAX_CHARS = 4000
+"""Of what a server says of an error."""
+
 _CLOSE_S = 10.0
 """How long a server may take to say good-bye; a process gets signals well before."""
 
@@ -190,7 +193,7 @@ class Session:
         from mcp.types import CONNECTION_CLOSED
 
         if isinstance(error, MCPError) and error.code != CONNECTION_CLOSED:
-            return ToolError(f"The MCP server {self._name} refused {tool}: {error.message}")
+            return ToolError(f"The MCP server {self._name} refused {tool}: {error.message[:_MAX_CHARS]}")
         said = "" if error is None else f" ({_words(error)})"
         return ToolError(
             f"The MCP server {self._name} was lost while {tool} ran{said}. The call may have had effects."

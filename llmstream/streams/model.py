@@ -129,6 +129,7 @@ class Model:
         self.limiter = limiter
         self.observe = observe
         self._api_key = api_key
+        self._key_sent: str | None = None
         self._headers = dict(headers or {})
         self._session = session
         self._sockets: SocketPool | None = None  # the caller's own, while it is connected
@@ -448,7 +449,19 @@ class Model:
             api_key=key,
             headers={**headers, **self._headers, **request.headers},
         )
-        return Prepared(encoded, http, lambda: secrets_of(self._known_key(key), http.headers, http.url))
+        self._key_sent = key
+        # Every text that is searched asks for them, and the content of a call is any number of texts.
+        return Prepared(
+            encoded, http, functools.cache(lambda: secrets_of(self._known_key(key), http.headers, http.url))
+        )
+
+    def known_secrets(self) -> tuple[str, ...]:
+        """What no record of a run may show: keys, and credentials in headers and addresses.
+
+        Of a function that gives keys, the last it gave.
+        """
+        key = self._key_sent if callable(self._api_key) else self._api_key
+        return secrets_of(self._known_key(key), self._headers, self.base_url or "")
 
     def _known_key(self, given: str | None) -> str | None:
         """The key that was just sent, for the search for it; None if the environment has lost it since."""

@@ -255,7 +255,9 @@ class Watch:
         if self._contents is None:
             return
         try:
-            content = self._contents.so_far(call_id=self._call_id, provider=self._provider, model=self._model)
+            content = self._contents.so_far(
+                call_id=self._call_id, provider=self._provider, model=self._model, clean=self._clean
+            )
         except Exception:  # a stream that is collected: its buffers may have been closed before it
             _log.info("the content of a call that was dropped is not reported", exc_info=True)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import stat
@@ -14,7 +15,8 @@ import pytest
 
 import llmstream as ls
 from llmstream.agent import Hooks, Rewrite
-from llmstream.agent.journal import RunJournal, _copy_prefix
+from llmstream.agent.journal import RunJournal
+from llmstream.agent.journal_file import _copy_prefix
 from llmstream.agent.journal_lines import Line, encode_line, read_lines
 from llmstream.chats import Message, Role, ToolCall, ToolResult
 from llmstream.simulator import Call, Cut, Turn
@@ -369,3 +371,121 @@ async def test_copies_of_killed_processes_are_removed(tmp_path: Path) -> None:
         os.utime(copy, (1, 1))
     (await lines_of(path, "b")).close()
     assert [copy.exists() for copy in (left, fresh, other)] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    "changed", [[0, 0, 1, 2], [0, 1, 1, 2], [0, 2, 1], [1, 0, 2], [0, 2], [1, 2], [0, 1, 2, 2]]
+)
+async def test_a_moved_doubled_or_missing_line_is_found(tmp_path: Path, changed: list[int]) -> None:
+    path = tmp_path / "journal"
+    (await lines_of(path, "a", "b", "c")).close()
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[at] for at in changed))
+    with pytest.raises(ls.DecodeError, match="left out, doubled or moved"):
+        runs(path)
+
+
+async def test_a_reopened_journal_goes_on_with_its_checksums(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    (await lines_of(path, "a", "b" * 200_000)).close()
+    (await lines_of(path, "c")).close()
+    with path.open("ab") as file:
+        file.write(b'{"chain":"00')  # torn by a crash
+    (await lines_of(path, "d")).close()
+    assert runs(path) == ["a", "b" * 200_000, "c", "d"]
+
+
+def test_a_line_that_begins_like_none_is_damage(tmp_path: Path) -> None:
+    """A bit turned in the name of the first checksum must not turn the check off."""
+    path = tmp_path / "journal"
+    path.write_bytes(encode_line(Line("run", "a")).replace(b"chain", b"chaIn"))
+    with pytest.raises(ls.DecodeError, match="begins like no line"):
+        runs(path)
+
+
+HOLDER = """
+import asyncio, sys
+import llmstream as ls
+from llmstream.agent.journal_lines import Line
+
+journal = ls.Journal("journal")
+asyncio.run(journal.write(Line("run", "first")))
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def write(journal: ls.Journal, run: str) -> None:
+    asyncio.run(journal.write(Line("run", run)))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the lock of POSIX systems")
+def test_a_second_process_is_refused_the_journal(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdin is not None
+        assert other.stdout.readline() == b"open\n"
+        journal = ls.Journal(tmp_path / "journal")
+        with pytest.raises(ls.InvalidRequest, match="another process writes to the journal"):
+            write(journal, "second")
+        other.stdin.close()
+        other.wait(30)
+    write(journal, "second")
+    assert runs(tmp_path / "journal") == ["first", "second"]
+    journal.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_fork_does_not_write_to_its_parents_journal(tmp_path: Path) -> None:
+    journal = ls.Journal(tmp_path / "journal")
+    write(journal, "parent")
+    child = os.fork()
+    if child == 0:
+        try:
+            journal._file.write(Line("run", "child"), None)
+        except ls.InvalidRequest:
+            os._exit(7)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    write(journal, "again")
+    assert runs(tmp_path / "journal") == ["parent", "again"]
+    journal.close()
+
+
+async def test_two_journals_of_one_path_lose_no_line(tmp_path: Path) -> None:
+    """One of them writes the file anew in between."""
+    path = tmp_path / "journal"
+    one, other = ls.Journal(path, compact_after=2), ls.Journal(str(path), compact_after=None)
+    for number in range(6):
+        await (one, other)[number % 2].write(Line("run", f"{number}", agent=f"{number}"))
+    assert runs(path) == ["0", "1", "2", "3", "4", "5"]
+    one.close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX deletes open files")
+async def test_a_journal_deleted_under_a_run_ends_the_run(tmp_path: Path) -> None:
+    """The next run begins another file."""
+    path = tmp_path / "journal"
+    journal = await lines_of(path, "a")
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match="moved or deleted"):
+        await journal.write(Line("end", "a"))
+    journal = await lines_of(path, "b")
+    path.rename(tmp_path / "rotated")
+    await journal.write(Line("run", "c"))
+    assert runs(path) == ["c"]
+    journal.close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes as POSIX has them")
+def test_a_pipe_is_no_journal(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe", 0o644)
+    with pytest.raises(OSError, match="not a regular file"):
+        write(ls.Journal(tmp_path / "pipe"), "a")
+    assert stat.S_IMODE(os.stat(tmp_path / "pipe").st_mode) == 0o644

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import msgspec
 import pytest
 
 import llmstream as ls
-from llmstream.agent import PendingCall
+from llmstream.agent import PendingCall, file_lock
+from llmstream.agent.file_lock import taking
 from llmstream.chats.content import ToolResult
 from llmstream.events import ToolApprovalRequest
 from llmstream.grammar import check
@@ -263,3 +265,58 @@ async def test_a_message_that_was_sent_before_the_suspension_is_seen_after_it() 
     second = agent("Done.").resume(again, {again.pending[0].approval_id: True})
     await second.collect()
     assert [m.role for m in second.messages()] == ["user", "assistant", "tool", "user", "assistant"]
+
+
+async def test_a_suspension_without_a_kind_is_refused() -> None:
+    """The reader would take a result for one all the same, and the seal is made of what was read."""
+    suspension, _ = await suspended()
+    tree = msgspec.json.decode(suspension.to_json())
+    assert ls.Suspension.from_json(msgspec.json.encode(dict(reversed(tree.items())))) == suspension
+    for name, value in (("kind", None), ("is_error", False), ("noticed", 1)):
+        changed = msgspec.json.decode(suspension.to_json())
+        changed["results"][0] |= {name: value}
+        if value is None:
+            del changed["results"][0][name]
+        with pytest.raises(ls.DecodeError, match="incomplete or was altered"):
+            ls.Suspension.from_json(msgspec.json.encode(changed))
+
+
+def test_a_damaged_suspension_stays_where_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    path.write_bytes(b"{")
+    with pytest.raises(ls.DecodeError):
+        ls.Suspension.take(path)
+    assert [p.name for p in tmp_path.iterdir()] == ["run.json"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links and pipes as POSIX has them")
+def test_only_a_plain_file_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_bytes(b"{}")
+    (tmp_path / "link").symlink_to(tmp_path / "run.json")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "folder", "pipe"):
+        with pytest.raises(OSError, match=r"link|regular"):
+            ls.Suspension.take(tmp_path / name)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["folder", "link", "pipe", "run.json"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the lock of POSIX systems")
+async def test_a_suspension_is_not_taken_under_a_lock(tmp_path: Path) -> None:
+    suspension, _ = await suspended()
+    path = tmp_path / "run.json"
+    suspension.save(path)
+    with taking(path), pytest.raises(ls.InvalidRequest, match="another process is doing so"):
+        ls.Suspension.take(path)
+    assert not path.exists()
+
+
+async def test_a_suspension_taken_meanwhile_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the file system has no locks, the removal decides."""
+    suspension, _ = await suspended()
+    path = tmp_path / "run.json"
+    suspension.save(path)
+    monkeypatch.setattr(file_lock, "lock", lambda file: None)
+    with pytest.raises(ls.InvalidRequest, match="resumed already"), taking(path):
+        assert ls.Suspension.take(path) == suspension
+        ls.Suspension.take(path)

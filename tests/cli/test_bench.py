@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 import re
 import signal
 import socket
@@ -16,6 +17,7 @@ import msgspec
 import pytest
 
 from llmstream.cli import main
+from llmstream.cli.bench_files import write_text
 from llmstream.cli.bench_load import arrivals, closed_loop, open_loop
 from llmstream.cli.bench_overhead import Overhead
 from llmstream.cli.bench_progress import Progress
@@ -477,3 +479,59 @@ def _until(met) -> None:
             return
         time.sleep(0.01)
     raise AssertionError("it never came to that")
+
+
+posix_only = pytest.mark.skipif(os.name != "posix", reason="links and pipes as POSIX has them")
+
+
+@posix_only
+def test_a_report_is_not_written_through_a_link(bench, tmp_path):
+    """Somebody who may write the folder must not choose what a benchmark overwrites."""
+    victim, link = tmp_path / "victim", tmp_path / "link"
+    victim.write_text("mine")
+    link.symlink_to(victim)
+    (tmp_path / "dangling").symlink_to(tmp_path / "none")
+    for option in ("--json", "--svg"):
+        for name in ("link", "dangling"):
+            done = bench("-m", "sim:demo", "-n", 1, option, tmp_path / name)
+            assert done.status == 2
+            assert "it is a symbolic link" in done.err
+    assert victim.read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dangling", "link", "victim"]
+
+
+@posix_only
+def test_a_report_is_replaced_in_one_step(tmp_path):
+    """A hard link to the old file keeps the old text, so it was not written in place; the mode stays."""
+    path, old = tmp_path / "report.json", tmp_path / "old"
+    write_text(str(path), "one")
+    path.chmod(0o640)
+    os.link(path, old)
+    write_text(str(path), "two")
+    assert (path.read_text(), old.read_text()) == ("two", "one")
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["old", "report.json"]
+    with pytest.raises(InvalidRequest, match="is a folder"):
+        write_text(str(tmp_path), "three")
+
+
+@posix_only
+def test_a_failed_report_leaves_nothing(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(InvalidRequest, match="No space left"):
+        write_text(str(tmp_path / "report.json"), "one")
+    assert list(tmp_path.iterdir()) == []
+
+
+@posix_only
+def test_a_report_goes_into_a_pipe(tmp_path):
+    reader, writer = os.pipe()
+    link = tmp_path / "link"
+    link.symlink_to(f"/dev/fd/{writer}")
+    write_text(str(link), "told")
+    os.close(writer)
+    with os.fdopen(reader) as out:
+        assert out.read() == "told"

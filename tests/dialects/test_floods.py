@@ -498,3 +498,54 @@ def test_base64_whose_pieces_end_each() -> None:
     for piece in ("QQ==", "QkM=", "REVG", "RA=="):
         whole.add(piece)
     assert whole.whole() == b"ABCDEFD"
+
+
+def peak_of(body: bytes, dialect: str = "openai-chat") -> tuple[float, float, GuardedDecoder]:
+    """Memory while one body is read, and after it, in bytes for one of the body."""
+    wire = wire_of(dialect, None)
+    inner = wire.dialect.decoder(provider=wire.provider)
+    decoder = GuardedDecoder(inner, provider=wire.provider, marked=True)
+    decoder.start()
+    tracemalloc.start()
+    try:
+        for at in range(0, len(body), 65536):
+            decoder.feed(body[at : at + 65536])
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    return peak / len(body), held / len(body), decoder
+
+
+def test_an_event_of_megabytes_is_not_kept() -> None:
+    """Neither its bytes, nor more than a few copies of them at once."""
+    body = chat({"content": "x"}, unknown="x" * 8 * MB)
+    peak, held, _ = peak_of(body)
+    assert peak < 2.5
+    assert held < 0.1
+
+
+def test_an_event_of_empty_objects_is_refused() -> None:
+    """Three bytes of the wire would be eighty of memory."""
+    body = b'data: {"id":"1","choices":[' + b"{}," * 2_000_000 + b"{}]}\n\n"
+    peak, _, decoder = peak_of(body)
+    assert peak < 3
+    assert isinstance(decoder.error, LimitExceeded)
+    assert "objects and lists" in str(decoder.error)
+
+
+def test_a_large_event_with_many_alternatives_is_read() -> None:
+    """Twenty logprobs for each of a few thousand tokens, in one event."""
+    told = [{"token": " the", "logprob": -0.1, "bytes": [32, 116]}] * 60_000
+    body = chat({"content": "x"}, unknown=told)
+    _, _, decoder = peak_of(body)
+    assert decoder.error is None
+
+
+@pytest.mark.parametrize("dialect", ["openai-chat", "anthropic", "gemini", "openai-responses", "cohere"])
+def test_the_words_of_an_error_in_a_stream_are_cut(dialect: str) -> None:
+    long = "x" * MB
+    body = sse({"type": "error", "error": {"message": long, "code": long, "status": long, "param": long}})
+    _, _, decoder = peak_of(body, dialect)
+    assert decoder.error is not None
+    assert len(str(decoder.error)) < 100_000
+    assert len(repr(decoder.error.info)) < 200_000

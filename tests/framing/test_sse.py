@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import tracemalloc
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -268,3 +269,20 @@ def test_any_bytes_at_any_cuts_give_the_same_frames(body: bytes, data: Any, max_
     for way in ([body], chunks):
         got = run(way, "feed_data")
         assert ([p.decode("utf-8", "replace") for p in got[0]], *got[1:]) == payloads
+
+
+def test_a_line_whose_end_comes_alone_is_copied_little() -> None:
+    """The line end and the blank line after it are in two chunks."""
+    size = 4 * 1024 * 1024
+    body = b"data: " + b"x" * size + b"\n\n"
+    decoder = SSEDecoder()
+    tracemalloc.start()
+    try:
+        for at in range(0, len(body) - 1, 65536):
+            decoder.feed_data(body[at : min(at + 65536, len(body) - 1)])
+        found = decoder.feed_data(body[-1:])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [len(payload) for payload in found] == [size]
+    assert peak < 3.3 * size

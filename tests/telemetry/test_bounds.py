@@ -182,3 +182,40 @@ async def test_a_cancellation_that_an_exporter_raises_ends_no_call() -> None:
         model = ls.Model("openai:any", base_url=f"{simulator.url}/v1", api_key="not-used")
         instrument(model, tracer_provider=tracers)
         assert (await model.stream("Hi").collect()).text_content == "Hi"
+
+
+async def test_keys_are_taken_out_of_recorded_content(backend: Any) -> None:
+    """A prompt that was pasted, an answer cut inside the key, and what a tool found in its environment."""
+
+    @ls.tool
+    async def environment(x: str) -> str:
+        """Lists it."""
+        return f"OPENAI_API_KEY={KEY}"
+
+    arguments = {"index": 0, "id": "c", "function": {"name": "environment", "arguments": f'{{"x":"{KEY}"}}'}}
+    calls = [
+        json.dumps({"id": "1", "choices": [{"index": 0, "delta": {"tool_calls": [arguments]}}]}),
+        json.dumps({"id": "1", "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}),
+    ]
+    texts = [chunk(f"it is {KEY[:9]}"), chunk(KEY[9:]), chunk(reason="stop")]
+    asked = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        asked.append(request)
+        first = [f"data: {data}\n\n".encode() for data in calls]
+        for piece in [*(first if len(asked) == 1 else texts), b"data: [DONE]\n\n"]:
+            await response.write(piece)
+        await response.write_eof()
+        return response
+
+    async with serving(handle) as url:
+        agent = ls.Agent(ls.Model("openai:m", api_key=lambda: KEY, base_url=url), tools=[environment])
+        backend.instrument(agent, content=True)
+        message = await agent.run(f"My key is {KEY}.")
+    assert message.text_content == f"it is {KEY}"
+    told = "".join(span.to_json() for span in backend.spans)
+    assert KEY not in told
+    for text in ("My key is ***.", "it is ***", "OPENAI_API_KEY=***"):
+        assert text in told

@@ -359,7 +359,7 @@ def _converted(items: object, kind: type[Any]) -> list[Any]:
     for item in items if isinstance(items, list) else ():
         try:
             out.append(msgspec.convert(item, kind))
-        except msgspec.ValidationError:
+        except (msgspec.ValidationError, ValueError):  # half a character has an error of its own
             continue
     return out
 

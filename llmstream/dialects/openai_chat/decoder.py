@@ -121,7 +121,6 @@ class OpenAIChatDecoder(DeltaReader):
         self._named = False
         self._beginning = True
         self._answered = False
-        self._payload = b""
 
     @functools.cached_property
     def _extras(self) -> AnswerExtras:
@@ -194,7 +193,7 @@ class OpenAIChatDecoder(DeltaReader):
                         ):
                             out.append(ReasoningDelta(thought, self._reasoning_id))
                             continue
-            self._payload = payload
+            self.payload = payload
             self.on(chunk)
             if self.done:
                 return
@@ -239,7 +238,7 @@ class OpenAIChatDecoder(DeltaReader):
         if self.done:
             return
         if not choices or wire.citations is not None or wire.search_results is not None or wire.moderation:
-            self._extras.look(self._payload)
+            self._extras.look(self.payload)
         for choice in choices or ():
             if choice is not None and _is_first(choice.index):
                 self._on_choice(choice)
@@ -269,7 +268,7 @@ class OpenAIChatDecoder(DeltaReader):
 
     def _begin(self, chunk: Chunk) -> None:
         """Reads what every chunk repeats, up to the chunk with the first text."""
-        self._extras.look(self._payload)
+        self._extras.look(self.payload)
         if isinstance(chunk, FirstChunk) and not self._named:
             self._name(chunk)
             if not self._named or not _says_anything(chunk):
@@ -307,7 +306,7 @@ class OpenAIChatDecoder(DeltaReader):
             return True  # {} : something failed, nobody says what
         if chunk.usage is not None:
             return False
-        value = _generic(self._payload)
+        value = _generic(self.payload)
         if not isinstance(value, dict):
             return False
         named = value.get("object") == "error" or value.get("type") == "error"
@@ -315,7 +314,7 @@ class OpenAIChatDecoder(DeltaReader):
         return named or ("choices" not in value and isinstance(words, str))
 
     def _fail_as_told(self) -> None:
-        self.fail(error_from_value(_generic(self._payload), provider=self.provider))
+        self.fail(error_from_value(_generic(self.payload), provider=self.provider))
 
     def _on_choice(self, choice: wire.Choice) -> None:
         delta = choice.delta
@@ -351,7 +350,7 @@ class OpenAIChatDecoder(DeltaReader):
         if self._raw_reason is None:
             self._raw_reason = raw
         self.complete = True
-        self._extras.look(self._payload)
+        self._extras.look(self.payload)
         self._end_calls()
         self._release()
         self.end_reasoning()

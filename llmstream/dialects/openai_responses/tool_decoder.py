@@ -161,7 +161,8 @@ class ProseDecoder(PayloadDecoder[WireEvent]):
         """A page or document that the text rests on."""
         item.annotations.append(annotation)
         self.hold(held_size(annotation))
-        if annotation.get("url") not in self._pages:
+        url = annotation.get("url")
+        if not isinstance(url, str) or url not in self._pages:
             self._give_source(annotation)
 
     def page(self, annotation: dict[str, Any]) -> None:

@@ -1,0 +1,118 @@
+"""The messages of an MCP server, their lists cut before the mcp package checks each item.
+
+The package makes an object of every part of a result, and tries a part that fits none as each kind:
+some hundred thousand of them in one message held the event loop for seconds (mcp 2.3, seen 2026-11).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from mcp.client._transport import ReadStream, TransportStreams
+
+__all__ = ["MAX_ITEMS", "bounded", "within_cap"]
+
+MAX_ITEMS: Final = 2000
+"""Of one list in one message: tools of a page, parts of a result. Checking so many takes some 10 ms."""
+
+_LISTS: Final = ("tools", "resources", "resourceTemplates", "prompts", "contents", "messages")
+_TEXT_KEYS: Final = {"type", "text"}
+_BATCH: Final = 5000
+"""Parts that are looked at in one turn of the loop, in about a millisecond."""
+
+_log = logging.getLogger("llmstream.mcp")
+
+
+@asynccontextmanager
+async def bounded(transport: AbstractAsyncContextManager[TransportStreams]) -> AsyncGenerator[Any]:
+    """A transport whose messages hold lists of at most `MAX_ITEMS`."""
+    async with transport as (reading, writing):
+        yield _Bounded(reading), writing
+
+
+class _Bounded:
+    """A stream of messages."""
+
+    def __init__(self, inner: ReadStream[Any]) -> None:
+        self._inner = inner
+
+    async def receive(self) -> Any:
+        return await _cut(await self._inner.receive())
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    def __aiter__(self) -> _Bounded:
+        return self
+
+    async def __anext__(self) -> Any:
+        return await _cut(await self._inner.__anext__())
+
+    async def __aenter__(self) -> _Bounded:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *details: Any) -> Any:
+        return await self._inner.__aexit__(*details)
+
+    def __getattr__(self, name: str) -> Any:  # the package looks for the context of a message
+        return getattr(self._inner, name)
+
+
+async def _cut(item: Any) -> Any:
+    """A message, or an error in its place, as the transport gives it."""
+    result = getattr(getattr(item, "message", None), "result", None)
+    if isinstance(result, dict):
+        await within_cap(result)
+    return item
+
+
+async def within_cap(result: dict[str, Any]) -> None:
+    """Cuts the lists of a result in place. Texts that follow each other become one, which loses nothing."""
+    content = result.get("content")
+    if isinstance(content, list) and len(content) > MAX_ITEMS:
+        result["content"] = await _shortened(content)
+    for name in _LISTS:
+        found = result.get(name)
+        if isinstance(found, list) and len(found) > MAX_ITEMS:
+            _log.warning("the MCP server sent %d %s; the first %d are used", len(found), name, MAX_ITEMS)
+            result[name] = found[:MAX_ITEMS]
+
+
+async def _shortened(content: list[Any]) -> list[Any]:
+    found: list[Any] = []
+    texts: list[str] = []
+    for start in range(0, len(content), _BATCH):
+        for block in content[start : start + _BATCH]:
+            if _is_plain_text(block):
+                texts.append(block["text"])
+                continue
+            found += _joined(texts)
+            texts = []
+            found.append(block)
+        if len(found) > MAX_ITEMS:
+            break
+        await asyncio.sleep(0)
+    found += _joined(texts)
+    if len(found) <= MAX_ITEMS:
+        return found
+    return [*found[:MAX_ITEMS], {"type": "text", "text": f"[cut: the first parts of {len(content)}]"}]
+
+
+def _is_plain_text(block: Any) -> bool:
+    return (
+        isinstance(block, dict)
+        and block.keys() == _TEXT_KEYS
+        and block["type"] == "text"
+        and isinstance(block["text"], str)
+    )
+
+
+def _joined(texts: list[str]) -> list[Any]:
+    """As the result of a tool joins them."""
+    return [{"type": "text", "text": "\n".join(texts)}] if texts else []
