@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from llmstream.agent import option_checks as checks
@@ -20,7 +21,7 @@ from llmstream.agent.option_checks import MAX_STEPS, TOOL_LIMIT
 from llmstream.agent.overriding import overridden
 from llmstream.agent.plan import Instructions, PrepareStep
 from llmstream.agent.recovery import recovered
-from llmstream.agent.resumption import Resumption
+from llmstream.agent.resumption import Results, Resumption
 from llmstream.agent.run import AgentRun
 from llmstream.agent.sharing import own_view, shared_message
 from llmstream.agent.state import Price, RunState
@@ -30,7 +31,6 @@ from llmstream.agent.suspension import Suspension
 from llmstream.agent.unfinished import answer_of, check_finished
 from llmstream.agent.watching import ObserveRun
 from llmstream.chats.chat import Chat
-from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
 from llmstream.streams.model import Model
@@ -106,6 +106,7 @@ class Agent:
         observe_run: ObserveRun | None = None,
         **options: Unpack[Options],
     ) -> None:
+        checks.check_names(options.keys(), _OWN_OPTIONS)
         self.model = model if isinstance(model, Model) else Model(model)
         self.name = checks.text_or_none("name", name) or ""
         self.max_steps = checks.at_least_one("max_steps", max_steps, MAX_STEPS)
@@ -235,7 +236,7 @@ class Agent:
         suspension: Suspension,
         decisions: Mapping[str, Approve | Deny | bool] = {},
         *,
-        results: Iterable[ToolResult] = (),
+        results: Results = (),
         context: Any = None,
         within_s: float | None = None,
         model: str | Model | None = None,
@@ -251,7 +252,7 @@ class Agent:
         that wait are in it and go on where they were: decisions about their calls are given here too.
 
         decisions: by `approval_id`; True and False for `Approve()` and `Deny()`
-        results:   of calls that ran elsewhere, by the `call_id` of what is pending
+        results:   of calls that ran elsewhere: ToolResults, or values by the `call_id` of what is pending
         within_s, model, max_steps, stop_when, options: as for `stream`; they are in no suspension
         raises:    InvalidRequest where the suspension is not genuine, has expired or was resumed
                    before, for decisions that belong to no call of it, and for approved arguments
@@ -271,7 +272,7 @@ class Agent:
         suspension: Suspension,
         decisions: Mapping[str, Approve | Deny | bool] = {},
         *,
-        results: Iterable[ToolResult] = (),
+        results: Results = (),
     ) -> Resumption:
         """Whether `resume` would take these, without resuming anything.
 
@@ -342,3 +343,6 @@ def _total_s(within_s: float | None, config: AgentConfig) -> float | None:
     given = checks.seconds_or_none("within_s", within_s)
     limits = [limit for limit in (total_s, given) if limit is not None]
     return min(limits, default=None)
+
+
+_OWN_OPTIONS: Final = signature(Agent).parameters.keys() - {"model", "options"}

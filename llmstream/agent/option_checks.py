@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from typing import Any, Final, TypeVar
 
 from llmstream.agent.context.effects import ContextEffect
@@ -12,11 +12,13 @@ from llmstream.agent.hooks import Hooks
 from llmstream.agent.journal import Journal
 from llmstream.agent.plan import Instructions
 from llmstream.errors import InvalidRequest
+from llmstream.streams.options import Options
 
 __all__ = [
     "MAX_STEPS",
     "TOOL_LIMIT",
     "at_least_one",
+    "check_names",
     "effects_of",
     "function_or_none",
     "hooks_of",
@@ -35,6 +37,25 @@ TOOL_LIMIT: Final = 8
 """Calls at once where nobody says how many."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def check_names(options: Set[str], own: Iterable[str]) -> None:
+    """Refuses an option that neither a stream nor an agent has.
+
+    own:    what only an agent has
+    raises: InvalidRequest
+    """
+    unknown = min(options - Options.__annotations__.keys(), default=None)
+    if unknown is None:
+        return
+    from llmstream.streams.option_hints import agent_hint  # loaded by those who need one
+
+    known = sorted({*own, *Options.__annotations__})
+    hint = agent_hint(unknown, known)
+    raise InvalidRequest(
+        f"unknown option {unknown!r} of an agent. {hint and hint + ' '}Options: {', '.join(known)}. "
+        "What only one vendor knows goes into provider_options."
+    )
 
 
 def at_least_one(name: str, value: int | None, default: int) -> int:

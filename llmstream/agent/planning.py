@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from llmstream.agent.config import AgentConfig
 from llmstream.agent.context.effects import applied, replaces
 from llmstream.agent.decisions import Again, Proceed, Rewrite, Skip, Stop
 from llmstream.agent.hooks import answered
-from llmstream.agent.plan import StepPlan
+from llmstream.agent.plan import Instructions, StepPlan
 from llmstream.agent.state import RunState
 from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message
@@ -77,7 +78,8 @@ async def _instructed(config: AgentConfig, state: RunState, plan: StepPlan) -> S
     """
     text = plan.instructions
     if text is None:
-        text = await answered(config.instructions, state)
+        asked = config.instructions
+        text = await answered(asked, *(() if asked is None or _takes_nothing(asked) else (state,)))
     if text is not None and not isinstance(text, str):
         raise InvalidRequest(f"instructions gives a str or None, got {text!r}")
     if not text:
@@ -101,6 +103,13 @@ async def reviewed(config: AgentConfig, state: RunState, message: Message) -> Me
             return said
         case _:
             raise InvalidRequest(f"after_model gave {said!r}, which is no decision about an answer")
+
+
+def _takes_nothing(function: Instructions) -> bool:
+    try:
+        return not inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def _shown(whose: str, messages: object) -> tuple[Message, ...]:
