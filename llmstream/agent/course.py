@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from llmstream.agent.answer import PlanMemory
 from llmstream.agent.calls import StepCalls
 from llmstream.agent.config import AgentConfig
 from llmstream.agent.decisions import Again, Approve, Deny, Stop
@@ -32,6 +33,7 @@ class Course:
     total_s:    how long the run may take; None for ever
     settled:    what of the history has a result for every call
     repairs:    what of the history was made fit for vendors already
+    of_plan:    the same of what plans showed in its place
     inbox:      user messages that wait for the next step
     values:     what tools gave the application, by the id of the call
     watch:      tells the run's observer; None where there is none
@@ -48,6 +50,7 @@ class Course:
         self.watch = None if config.observe_run is None else RunWatch(config.observe_run, config.clock)
         self.settled = SettledPart()
         self.repairs = Repairs()
+        self.of_plan = PlanMemory()
         self.inbox: list[Message] = []
         self.values: dict[str, Any] = {}
         self.stopped_by: str | None = None

@@ -20,7 +20,7 @@ from llmstream.agent.ids import Ids
 from llmstream.agent.misses import Misses
 from llmstream.agent.objects import invalid_answer
 from llmstream.agent.open_step import GivenStep, OpenStep
-from llmstream.agent.planning import planned
+from llmstream.agent.planning import StepEffects, planned
 from llmstream.agent.records import is_empty
 from llmstream.agent.resumed_step import ResumedStep
 from llmstream.agent.resumption import Resumption
@@ -74,6 +74,7 @@ class Loop:
         self._misses = Misses(config.max_invalid_calls)
         self._config = config
         self._resumption = resumption
+        self._effects = StepEffects(config.context_effects)
         self._ids = Ids()
         self._step: OpenStep | None = None
         self._finish = Finish("unknown")
@@ -154,7 +155,7 @@ class Loop:
             self._resumption = None
             return ResumedStep(course, resumption)
         self.state.conversation += course.delivered()
-        plan = await planned(self._config, self.state)
+        plan = await planned(self._config, self.state, self._effects)
         await course.note()
         if isinstance(plan, Stop):
             course.stop(plan)
