@@ -12,6 +12,7 @@ from llmstream.agent.calls import StepCalls
 from llmstream.agent.config import AgentConfig
 from llmstream.agent.decisions import Again, Approve, Deny, Stop
 from llmstream.agent.history import SettledPart
+from llmstream.agent.ids import Ids
 from llmstream.agent.journal import RunJournal
 from llmstream.agent.resumption import Continuation
 from llmstream.agent.state import RunState
@@ -35,7 +36,8 @@ class Course:
     repairs:    what of the history was made fit for vendors already
     of_plan:    the same of what plans showed in its place
     inbox:      user messages that wait for the next step
-    values:     what tools gave the application, by the id of the call
+    ids:        of blocks and calls, as the events have them
+    values:     what tools gave the application, by the id that the events have for the call
     watch:      tells the run's observer; None where there is none
     stopped_by: the stop condition, tool or hook that ended the run, or None
     limit:      the limit that ended it before the model was done, as `LimitExceeded.reason` has it
@@ -52,6 +54,7 @@ class Course:
         self.repairs = Repairs()
         self.of_plan = PlanMemory()
         self.inbox: list[Message] = []
+        self.ids = Ids()
         self.values: dict[str, Any] = {}
         self.stopped_by: str | None = None
         self.limit: str | None = None

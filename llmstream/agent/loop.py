@@ -16,7 +16,6 @@ from llmstream.agent.course import Course
 from llmstream.agent.decisions import Stop
 from llmstream.agent.history import settled
 from llmstream.agent.hooks import answered
-from llmstream.agent.ids import Ids
 from llmstream.agent.misses import Misses
 from llmstream.agent.objects import invalid_answer
 from llmstream.agent.open_step import GivenStep, OpenStep
@@ -75,7 +74,6 @@ class Loop:
         self._config = config
         self._resumption = resumption
         self._effects = StepEffects(config.context_effects)
-        self._ids = Ids()
         self._step: OpenStep | None = None
         self._finish = Finish("unknown")
 
@@ -103,7 +101,7 @@ class Loop:
                     if not began and not is_start:
                         yield StreamStart()
                     if not began or not is_start:
-                        yield self._ids.unique(event, self.state.step)
+                        yield self.course.ids.unique(event, self.state.step)
                     began = True
         finally:
             failure = None if watch is None else self.error or sys.exception()
@@ -218,7 +216,7 @@ class Loop:
 
     def own_id(self, shown: str) -> str:
         """The id that the step under way has for what the run's events call so."""
-        return self._ids.original(shown, self.state.step)
+        return self.course.ids.original(shown, self.state.step)
 
     async def aclose(self) -> None:
         """Leaves at once: the socket closes, tools are cancelled and waited for. May be called again."""
