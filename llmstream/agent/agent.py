@@ -129,18 +129,18 @@ class Agent:
             else checks.at_least_one("max_invalid_calls", max_invalid_calls, MAX_INVALID_CALLS),
             empty_retries=checks.whole_number("empty_retries", empty_retries),
             stop_when=as_conditions(stop_when),
-            prepare_step=checks.function_or_none("prepare_step", prepare_step),
+            prepare_step=checks.function_or_none("prepare_step", prepare_step, "state"),
             context_effects=checks.effects_of(context_effects),
             hooks=checks.hooks_of(hooks),
             approve=checks.function_or_none("approve", approve),
-            repair=checks.function_or_none("repair", repair),
-            price=checks.function_or_none("price", price),
+            repair=checks.function_or_none("repair", repair, "call", "error"),
+            price=checks.function_or_none("price", price, "model", "usage"),
             approval_key=checks.key_or_none(approval_key),
             approval_ttl_s=checks.seconds_or_none("approval_ttl_s", approval_ttl_s),
             tool_limit=checks.at_least_one("tool_limit", tool_limit, TOOL_LIMIT),
             tool_timeout_s=checks.seconds_or_none("tool_timeout_s", tool_timeout_s),
             journal=checks.journal_of(journal),
-            observe_run=checks.function_or_none("observe_run", observe_run),
+            observe_run=checks.function_or_none("observe_run", observe_run, "observation"),
         )
         make_request(self.model.name, [Message.user("?")], options)  # wrong options fail here and now
 

@@ -13,6 +13,7 @@ from llmstream.agent.journal import Journal
 from llmstream.agent.plan import Instructions
 from llmstream.errors import InvalidRequest
 from llmstream.streams.options import Options
+from llmstream.tools.arity import check_arguments
 
 __all__ = [
     "MAX_STEPS",
@@ -72,13 +73,17 @@ def at_least_one(name: str, value: int | None, default: int) -> int:
     return value
 
 
-def function_or_none(name: str, value: _F | None) -> _F | None:
+def function_or_none(name: str, value: _F | None, *arguments: str) -> _F | None:
     """A function, or None.
+
+    arguments: names of those that it will be given, where that is checked
 
     raises: InvalidRequest
     """
     if value is not None and not callable(value):
         raise InvalidRequest(f"{name} is a function, got {value!r}")
+    if value is not None and arguments:
+        check_arguments(name, value, *arguments)
     return value
 
 
