@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+from typing import Any
 
 from llmstream.errors import LimitExceeded
 
@@ -18,6 +19,7 @@ __all__ = [
     "overflows",
     "shown",
     "valid_chars",
+    "with_whole_numbers",
 ]
 
 # Where int() of CPython stops unless told otherwise; reading longer ones takes quadratic time.
@@ -89,3 +91,12 @@ def check_length(token: str) -> None:
             f"The JSON text holds a number of more than {limit} characters. Ask for it as a string.",
             reason="limit",
         )
+
+
+def with_whole_numbers(value: Any) -> Any:
+    """The value with 3.0 as 3: to JSON it is an integer, and some vendors send every number so."""
+    if isinstance(value, list):
+        return [with_whole_numbers(item) for item in value]
+    if isinstance(value, dict):
+        return {key: with_whole_numbers(inner) for key, inner in value.items()}
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from llmstream.agent import option_checks as checks
@@ -20,7 +21,7 @@ from llmstream.agent.option_checks import MAX_STEPS, TOOL_LIMIT
 from llmstream.agent.overriding import overridden
 from llmstream.agent.plan import Instructions, PrepareStep
 from llmstream.agent.recovery import recovered
-from llmstream.agent.resumption import Resumption
+from llmstream.agent.resumption import Results, Resumption
 from llmstream.agent.run import AgentRun
 from llmstream.agent.sharing import own_view, shared_message
 from llmstream.agent.state import Price, RunState
@@ -30,7 +31,6 @@ from llmstream.agent.suspension import Suspension
 from llmstream.agent.unfinished import answer_of, check_finished
 from llmstream.agent.watching import ObserveRun
 from llmstream.chats.chat import Chat
-from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
 from llmstream.streams.model import Model
@@ -106,6 +106,7 @@ class Agent:
         observe_run: ObserveRun | None = None,
         **options: Unpack[Options],
     ) -> None:
+        checks.check_names(options.keys(), _OWN_OPTIONS)
         self.model = model if isinstance(model, Model) else Model(model)
         self.name = checks.text_or_none("name", name) or ""
         self.max_steps = checks.at_least_one("max_steps", max_steps, MAX_STEPS)
@@ -128,18 +129,18 @@ class Agent:
             else checks.at_least_one("max_invalid_calls", max_invalid_calls, MAX_INVALID_CALLS),
             empty_retries=checks.whole_number("empty_retries", empty_retries),
             stop_when=as_conditions(stop_when),
-            prepare_step=checks.function_or_none("prepare_step", prepare_step),
+            prepare_step=checks.function_or_none("prepare_step", prepare_step, "state"),
             context_effects=checks.effects_of(context_effects),
             hooks=checks.hooks_of(hooks),
             approve=checks.function_or_none("approve", approve),
-            repair=checks.function_or_none("repair", repair),
-            price=checks.function_or_none("price", price),
+            repair=checks.function_or_none("repair", repair, "call", "error"),
+            price=checks.function_or_none("price", price, "model", "usage"),
             approval_key=checks.key_or_none(approval_key),
             approval_ttl_s=checks.seconds_or_none("approval_ttl_s", approval_ttl_s),
             tool_limit=checks.at_least_one("tool_limit", tool_limit, TOOL_LIMIT),
             tool_timeout_s=checks.seconds_or_none("tool_timeout_s", tool_timeout_s),
             journal=checks.journal_of(journal),
-            observe_run=checks.function_or_none("observe_run", observe_run),
+            observe_run=checks.function_or_none("observe_run", observe_run, "observation"),
         )
         make_request(self.model.name, [Message.user("?")], options)  # wrong options fail here and now
 
@@ -235,7 +236,7 @@ class Agent:
         suspension: Suspension,
         decisions: Mapping[str, Approve | Deny | bool] = {},
         *,
-        results: Iterable[ToolResult] = (),
+        results: Results = (),
         context: Any = None,
         within_s: float | None = None,
         model: str | Model | None = None,
@@ -251,7 +252,7 @@ class Agent:
         that wait are in it and go on where they were: decisions about their calls are given here too.
 
         decisions: by `approval_id`; True and False for `Approve()` and `Deny()`
-        results:   of calls that ran elsewhere, by the `call_id` of what is pending
+        results:   of calls that ran elsewhere: ToolResults, or values by the `call_id` of what is pending
         within_s, model, max_steps, stop_when, options: as for `stream`; they are in no suspension
         raises:    InvalidRequest where the suspension is not genuine, has expired or was resumed
                    before, for decisions that belong to no call of it, and for approved arguments
@@ -271,7 +272,7 @@ class Agent:
         suspension: Suspension,
         decisions: Mapping[str, Approve | Deny | bool] = {},
         *,
-        results: Iterable[ToolResult] = (),
+        results: Results = (),
     ) -> Resumption:
         """Whether `resume` would take these, without resuming anything.
 
@@ -342,3 +343,6 @@ def _total_s(within_s: float | None, config: AgentConfig) -> float | None:
     given = checks.seconds_or_none("within_s", within_s)
     limits = [limit for limit in (total_s, given) if limit is not None]
     return min(limits, default=None)
+
+
+_OWN_OPTIONS: Final = signature(Agent).parameters.keys() - {"model", "options"}

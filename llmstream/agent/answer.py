@@ -8,7 +8,7 @@ from typing import Final
 
 from llmstream.agent.nested import OWN_KEY
 from llmstream.agent.plan import StepPlan
-from llmstream.chats.copying import copy_messages
+from llmstream.chats.copying import RepeatedCopies
 from llmstream.chats.message import Message
 from llmstream.events import (
     Event,
@@ -29,15 +29,24 @@ from llmstream.streams.model import Model
 from llmstream.streams.options import Options
 from llmstream.tools import AnyTool, as_tools, tool_specs
 
-__all__ = ["Answer", "GivenAnswer"]
+__all__ = ["Answer", "GivenAnswer", "PlanMemory"]
 
 _CONTENT_TAGS: Final = ("text-delta", "reasoning-delta", "tool-input-start", "tool-call", "file")
+
+
+class PlanMemory:
+    """Copies and repairs of what plans showed the model: mostly the history, a little longer each time."""
+
+    def __init__(self) -> None:
+        self.copies = RepeatedCopies()
+        self.repairs = Repairs()
 
 
 class Answer:
     """Asks a model once. `events` gives all but the stream's finish, which is in `finish` then.
 
     repairs:    of the run's history, for a plan that shows the model that
+    of_plan:    the same of what plans of earlier steps showed it in place of that
     model_name: "provider:model"
     tools:      what was offered
     cut_call:   whether the answer ended in the middle of a tool call
@@ -53,9 +62,10 @@ class Answer:
         clock: Callable[[], float],
         started: float,
         repairs: Repairs,
+        of_plan: PlanMemory,
     ) -> None:
         model, options = plan.model_over(model), plan.options_over(options)
-        shown = conversation if plan.messages is None else copy_messages(plan.messages)
+        shown = conversation if plan.messages is None else of_plan.copies.of(plan.messages)
         self.model_name = f"{model.provider.name}:{model.name}"
         self.tools: tuple[AnyTool, ...] = as_tools(options.get("tools") or ())
         self.finish = Finish("unknown")
@@ -65,7 +75,7 @@ class Answer:
             "tools": tool_specs(self.tools),
             "errors": "events",
         }  # they run elsewhere
-        own = repairs if plan.messages is None else None
+        own = repairs if plan.messages is None else of_plan.repairs
         self.stream = EventStream(model, shown, asked, started=started, repairs=own)
         self._clock = clock
         self._began = clock()

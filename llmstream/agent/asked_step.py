@@ -42,6 +42,7 @@ class AskedStep(OpenStep):
             clock=config.clock,
             started=course.started,
             repairs=course.repairs,
+            of_plan=course.of_plan,
         )
         self.calls = course.calls(self.answer.tools)
         self._taken = self._rejected = False

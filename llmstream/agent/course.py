@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from llmstream.agent.answer import PlanMemory
 from llmstream.agent.calls import StepCalls
 from llmstream.agent.config import AgentConfig
 from llmstream.agent.decisions import Again, Approve, Deny, Stop
 from llmstream.agent.history import SettledPart
+from llmstream.agent.ids import Ids
 from llmstream.agent.journal import RunJournal
 from llmstream.agent.resumption import Continuation
 from llmstream.agent.state import RunState
@@ -32,8 +34,10 @@ class Course:
     total_s:    how long the run may take; None for ever
     settled:    what of the history has a result for every call
     repairs:    what of the history was made fit for vendors already
+    of_plan:    the same of what plans showed in its place
     inbox:      user messages that wait for the next step
-    values:     what tools gave the application, by the id of the call
+    ids:        of blocks and calls, as the events have them
+    values:     what tools gave the application, by the id that the events have for the call
     watch:      tells the run's observer; None where there is none
     stopped_by: the stop condition, tool or hook that ended the run, or None
     limit:      the limit that ended it before the model was done, as `LimitExceeded.reason` has it
@@ -48,7 +52,9 @@ class Course:
         self.watch = None if config.observe_run is None else RunWatch(config.observe_run, config.clock)
         self.settled = SettledPart()
         self.repairs = Repairs()
+        self.of_plan = PlanMemory()
         self.inbox: list[Message] = []
+        self.ids = Ids()
         self.values: dict[str, Any] = {}
         self.stopped_by: str | None = None
         self.limit: str | None = None

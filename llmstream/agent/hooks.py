@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from llmstream.agent.decisions import Decision
 from llmstream.chats.content import ToolCall
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest, ToolError
 from llmstream.tools import ToolCallStatus
+from llmstream.tools.arity import check_arguments
 
 if TYPE_CHECKING:
     from llmstream.agent.state import RunState
@@ -46,7 +47,7 @@ class Hooks:
 
     An exception of a hook ends the run and is raised as it is.
 
-    raises: InvalidRequest where one is no function, or max_again no number
+    raises: InvalidRequest where one is no function or takes other arguments, or max_again is no number
     """
 
     before_model: BeforeModel | None = None
@@ -58,10 +59,20 @@ class Hooks:
     def __post_init__(self) -> None:
         if not isinstance(self.max_again, int) or isinstance(self.max_again, bool) or self.max_again < 0:
             raise InvalidRequest(f"max_again is a whole number from 0 on, got {self.max_again!r}")
-        for name in ("before_model", "after_model", "before_tool", "after_tool"):
+        for name, arguments in _ARGUMENTS.items():
             hook = getattr(self, name)
             if hook is not None and not callable(hook):
                 raise InvalidRequest(f"the hook {name} is a function, got {hook!r}")
+            if hook is not None:
+                check_arguments(f"the hook {name}", hook, *arguments)
+
+
+_ARGUMENTS: Final = {
+    "before_model": ("state",),
+    "after_model": ("state", "message"),
+    "before_tool": ("state", "call"),
+    "after_tool": ("state", "call", "status"),
+}
 
 
 async def answered(hook: Callable[..., _T | Awaitable[_T]] | None, *args: Any) -> _T | None:

@@ -32,6 +32,10 @@ class Ids:
                 return msgspec.structs.replace(event, **changes)
         return event
 
+    def shown(self, call_id: str, step: int) -> str:
+        """What the events of the run call a call of a step."""
+        return call_id if self._step_of.get(call_id, step) == step else f"{step}/{call_id}"
+
     def original(self, shown: str, step: int) -> str:
         """The id as the step has it, of one that `unique` may have prefixed."""
         bare = shown.removeprefix(f"{step}/")

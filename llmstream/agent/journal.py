@@ -9,15 +9,9 @@ from operator import is_not
 
 import anyio.to_thread
 
-<<<<<<< HEAD
-from llmstream.agent.compaction import compacted
-from llmstream.agent.journal_lines import Line, encode_line
-from llmstream.chats.content import ToolCall, ToolResult, write_whole
-=======
 from llmstream.agent.journal_file import JournalFile
 from llmstream.agent.journal_lines import Line
 from llmstream.chats.content import ToolCall, ToolResult
->>>>>>> h/sec
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages
 from llmstream.errors import InvalidRequest

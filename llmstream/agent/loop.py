@@ -16,11 +16,10 @@ from llmstream.agent.course import Course
 from llmstream.agent.decisions import Stop
 from llmstream.agent.history import settled
 from llmstream.agent.hooks import answered
-from llmstream.agent.ids import Ids
 from llmstream.agent.misses import Misses
 from llmstream.agent.objects import invalid_answer
 from llmstream.agent.open_step import GivenStep, OpenStep
-from llmstream.agent.planning import planned
+from llmstream.agent.planning import StepEffects, planned
 from llmstream.agent.records import is_empty
 from llmstream.agent.resumed_step import ResumedStep
 from llmstream.agent.resumption import Resumption
@@ -74,7 +73,7 @@ class Loop:
         self._misses = Misses(config.max_invalid_calls)
         self._config = config
         self._resumption = resumption
-        self._ids = Ids()
+        self._effects = StepEffects(config.context_effects)
         self._step: OpenStep | None = None
         self._finish = Finish("unknown")
 
@@ -102,7 +101,7 @@ class Loop:
                     if not began and not is_start:
                         yield StreamStart()
                     if not began or not is_start:
-                        yield self._ids.unique(event, self.state.step)
+                        yield self.course.ids.unique(event, self.state.step)
                     began = True
         finally:
             failure = None if watch is None else self.error or sys.exception()
@@ -154,7 +153,7 @@ class Loop:
             self._resumption = None
             return ResumedStep(course, resumption)
         self.state.conversation += course.delivered()
-        plan = await planned(self._config, self.state)
+        plan = await planned(self._config, self.state, self._effects)
         await course.note()
         if isinstance(plan, Stop):
             course.stop(plan)
@@ -217,7 +216,7 @@ class Loop:
 
     def own_id(self, shown: str) -> str:
         """The id that the step under way has for what the run's events call so."""
-        return self._ids.original(shown, self.state.step)
+        return self.course.ids.original(shown, self.state.step)
 
     async def aclose(self) -> None:
         """Leaves at once: the socket closes, tools are cancelled and waited for. May be called again."""

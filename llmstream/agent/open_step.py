@@ -66,7 +66,9 @@ class OpenStep:
             state.conversation[-1] = shown_as_run(state.conversation[-1], calls)
             course.stopped_by = course.stopped_by or calls.stop
             statuses = in_call_order(calls, state.conversation[-1])
-            course.values |= {s.tool_call_id: s.value for s in statuses if s.value is not None}
+            for status in statuses:
+                if status.value is not None:
+                    course.values[course.ids.shown(status.tool_call_id, self.number)] = status.value
             if calls.waiting or calls.inner:
                 return suspension_of(course.config, state, calls, self.earlier, course.delivered())
             course.settled.settle(state.conversation, self.results())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from typing import Any, Final, TypeVar
 
 from llmstream.agent.context.effects import ContextEffect
@@ -12,11 +12,14 @@ from llmstream.agent.hooks import Hooks
 from llmstream.agent.journal import Journal
 from llmstream.agent.plan import Instructions
 from llmstream.errors import InvalidRequest
+from llmstream.streams.options import Options
+from llmstream.tools.arity import check_arguments
 
 __all__ = [
     "MAX_STEPS",
     "TOOL_LIMIT",
     "at_least_one",
+    "check_names",
     "effects_of",
     "function_or_none",
     "hooks_of",
@@ -37,6 +40,25 @@ TOOL_LIMIT: Final = 8
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
+def check_names(options: Set[str], own: Iterable[str]) -> None:
+    """Refuses an option that neither a stream nor an agent has.
+
+    own:    what only an agent has
+    raises: InvalidRequest
+    """
+    unknown = min(options - Options.__annotations__.keys(), default=None)
+    if unknown is None:
+        return
+    from llmstream.streams.option_hints import agent_hint  # loaded by those who need one
+
+    known = sorted({*own, *Options.__annotations__})
+    hint = agent_hint(unknown, known)
+    raise InvalidRequest(
+        f"unknown option {unknown!r} of an agent. {hint and hint + ' '}Options: {', '.join(known)}. "
+        "What only one vendor knows goes into provider_options."
+    )
+
+
 def at_least_one(name: str, value: int | None, default: int) -> int:
     """A whole number from 1 on, or where it is None the default.
 
@@ -51,13 +73,17 @@ def at_least_one(name: str, value: int | None, default: int) -> int:
     return value
 
 
-def function_or_none(name: str, value: _F | None) -> _F | None:
+def function_or_none(name: str, value: _F | None, *arguments: str) -> _F | None:
     """A function, or None.
+
+    arguments: names of those that it will be given, where that is checked
 
     raises: InvalidRequest
     """
     if value is not None and not callable(value):
         raise InvalidRequest(f"{name} is a function, got {value!r}")
+    if value is not None and arguments:
+        check_arguments(name, value, *arguments)
     return value
 
 

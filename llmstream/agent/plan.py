@@ -58,5 +58,7 @@ class StepPlan:
 PrepareStep: TypeAlias = "Callable[[RunState], StepPlan | Awaitable[StepPlan | None] | None]"
 """Asked before each step; sync or async."""
 
-Instructions: TypeAlias = "Callable[[RunState], str | Awaitable[str | None] | None]"
+_Text: TypeAlias = str | Awaitable[str | None] | None
+
+Instructions: TypeAlias = "Callable[[RunState], _Text] | Callable[[], _Text]"
 """Asked for the system prompt of each step; sync or async; None or "" for none."""

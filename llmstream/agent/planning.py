@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
 from dataclasses import replace
 
 from llmstream.agent.answer import GivenAnswer
 from llmstream.agent.config import AgentConfig
-from llmstream.agent.context.effects import applied, replaces
+from llmstream.agent.context.effects import ContextEffect, RunEffects, replaces
 from llmstream.agent.decisions import Again, Proceed, Rewrite, Skip, Stop
 from llmstream.agent.hooks import answered
-from llmstream.agent.plan import StepPlan
+from llmstream.agent.plan import Instructions, StepPlan
 from llmstream.agent.state import RunState
 from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 
-__all__ = ["planned", "prepared", "reviewed"]
+__all__ = ["StepEffects", "planned", "prepared", "reviewed"]
 
 
 async def prepared(config: AgentConfig, state: RunState) -> StepPlan:
@@ -32,18 +33,22 @@ async def prepared(config: AgentConfig, state: RunState) -> StepPlan:
     return plan if plan.messages is None else replace(plan, messages=_shown("prepare_step", plan.messages))
 
 
-async def planned(config: AgentConfig, state: RunState) -> StepPlan | GivenAnswer | Stop:
+async def planned(
+    config: AgentConfig, state: RunState, effects: StepEffects
+) -> StepPlan | GivenAnswer | Stop:
     """What the next step is to be: a request, an answer that needs none, or none at all."""
-    plan = await _wanted(config, state)
+    plan = await _wanted(config, state, effects)
     return await _instructed(config, state, plan) if isinstance(plan, StepPlan) else plan
 
 
-async def _wanted(config: AgentConfig, state: RunState) -> StepPlan | GivenAnswer | Stop:
+async def _wanted(
+    config: AgentConfig, state: RunState, effects: StepEffects
+) -> StepPlan | GivenAnswer | Stop:
     plan = await prepared(config, state)
     said = await answered(config.hooks.before_model, state)
     match said:
         case None | Proceed():
-            return await _kept(config, state, plan)
+            return await effects.kept(state, plan)
         case Rewrite(messages):
             return replace(plan, messages=_shown("before_model", messages))
         case Skip(str() | Message() as result):
@@ -54,17 +59,25 @@ async def _wanted(config: AgentConfig, state: RunState) -> StepPlan | GivenAnswe
             raise InvalidRequest(f"before_model gave {said!r}, which is no decision about an answer")
 
 
-async def _kept(config: AgentConfig, state: RunState, plan: StepPlan) -> StepPlan:
-    """The plan with what the context effects leave of the conversation; first those that replace it."""
-    effects = config.context_effects
-    if not effects:
-        return plan
-    lasting = [effect for effect in effects if replaces(effect)]
-    if lasting:
-        state.conversation[:] = await applied(state.conversation, lasting, spend=state.spend, state=state)
-    passing = [effect for effect in effects if not replaces(effect)]
-    shown = state.conversation if plan.messages is None else plan.messages
-    return replace(plan, messages=tuple(await applied(shown, passing, spend=state.spend, state=state)))
+class StepEffects:
+    """The context effects of a run; first those that replace the conversation."""
+
+    def __init__(self, effects: Iterable[ContextEffect]) -> None:
+        found = tuple(effects)
+        self._lasting = RunEffects(effect for effect in found if replaces(effect))
+        self._passing = RunEffects(effect for effect in found if not replaces(effect))
+
+    async def kept(self, state: RunState, plan: StepPlan) -> StepPlan:
+        """The plan with what the effects leave of the conversation."""
+        lasting, passing = self._lasting, self._passing
+        if not lasting and not passing:
+            return plan
+        if lasting:
+            found = await lasting.applied(state.conversation, spend=state.spend, state=state)
+            state.conversation[:] = found
+        shown = state.conversation if plan.messages is None else plan.messages
+        found = await passing.applied(shown, spend=state.spend, state=state)
+        return replace(plan, messages=tuple(found))
 
 
 async def _instructed(config: AgentConfig, state: RunState, plan: StepPlan) -> StepPlan:
@@ -76,7 +89,8 @@ async def _instructed(config: AgentConfig, state: RunState, plan: StepPlan) -> S
     """
     text = plan.instructions
     if text is None:
-        text = await answered(config.instructions, state)
+        asked = config.instructions
+        text = await answered(asked, *(() if asked is None or _takes_nothing(asked) else (state,)))
     if text is not None and not isinstance(text, str):
         raise InvalidRequest(f"instructions gives a str or None, got {text!r}")
     if not text:
@@ -100,6 +114,13 @@ async def reviewed(config: AgentConfig, state: RunState, message: Message) -> Me
             return said
         case _:
             raise InvalidRequest(f"after_model gave {said!r}, which is no decision about an answer")
+
+
+def _takes_nothing(function: Instructions) -> bool:
+    try:
+        return not inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def _shown(whose: str, messages: object) -> tuple[Message, ...]:

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -15,11 +15,14 @@ from llmstream.agent.history import open_calls
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.errors import InvalidRequest
-from llmstream.tools import AnyTool, PendingCall, ToolCallStatus, as_tools
+from llmstream.tools import AnyTool, PendingCall, ToolCallStatus, ToolOutcome, as_tools
 from llmstream.tools.approval import as_decision
 from llmstream.tools.running import as_approved, find_tool
 
-__all__ = ["Continuation", "Resumption"]
+__all__ = ["Continuation", "Results", "Resumption"]
+
+Results: TypeAlias = Iterable[ToolResult] | Mapping[str, Any]
+"""Of calls that ran elsewhere: as they are, or by the id of the call any value that a tool may return."""
 
 _claimed: dict[str, float] = {}
 """Ids of the suspensions that this process has resumed, with the Unix time when they expire."""
@@ -66,7 +69,7 @@ class Resumption:
         cls,
         suspension: Suspension,
         decisions: Mapping[str, Approve | Deny | bool],
-        results: Iterable[ToolResult],
+        results: Results,
         *,
         agent: str,
         key: bytes | None,
@@ -85,10 +88,14 @@ class Resumption:
         approvals = {p.approval_id for p in suspension.pending if p.approval_id}
         unknown = [i for i in decisions if i not in approvals]
         if unknown:
-            raise InvalidRequest(f"no call waits for the approval {unknown[0]!r}")
+            waiting = ", ".join(f"{p.approval_id!r} ({p.name})" for p in suspension.pending if p.approval_id)
+            raise InvalidRequest(
+                f"no call waits for the approval {unknown[0]!r}. Decisions are by the `approval_id` of "
+                f"pending calls: {waiting or 'none'}."
+            )
         said = {i: as_decision(decision) for i, decision in decisions.items()}
         elsewhere = {p.call_id: p for p in suspension.pending if not p.approval_id}
-        given = {r.tool_call_id: r for r in results}
+        given = {r.tool_call_id: r for r in _given(results)}
         stray = [i for i in given if i not in elsewhere]
         if stray:
             raise InvalidRequest(f"no call {stray[0]!r} waits for a result")
@@ -136,6 +143,23 @@ class Resumption:
         expires = self.suspension.expires_at_s
         _claimed[self.suspension.id] = math.inf if expires is None else expires
         _forget_expired()
+
+
+def _given(results: Results) -> list[ToolResult]:
+    """The results, also where they are values by the id of their call.
+
+    raises: InvalidRequest for what is no result
+    """
+    if isinstance(results, Mapping):
+        made = {call_id: ToolOutcome.of(value).fitted() for call_id, value in results.items()}
+        return [ToolResult(i, one.content, one.error is not None, parts=one.parts) for i, one in made.items()]
+    found = list(results) if isinstance(results, Iterable) else [results]
+    wrong = [result for result in found if not isinstance(result, ToolResult)]
+    if wrong:
+        raise InvalidRequest(
+            f"results are ToolResults of llmstream.chats, or values by `call_id`; got {wrong[0]!r}"
+        )
+    return found
 
 
 def _continued(

@@ -255,7 +255,7 @@ class AgentRun(AsyncOnly):
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """What the tools gave to the application, by the id of the call; see `ToolOutput`."""
+        """What the tools gave to the application, by the id of the call in the events; see `ToolOutput`."""
         return self._loop.course.values
 
     def messages(self) -> list[Message]:

@@ -9,6 +9,7 @@ import msgspec
 
 from llmstream.agent.state import RunState, Step
 from llmstream.errors import InvalidRequest
+from llmstream.tools.arity import check_arguments
 
 __all__ = [
     "Budget",
@@ -123,6 +124,8 @@ def as_conditions(given: StopCondition | Iterable[StopCondition] | None) -> tupl
     wrong = next((c for c in conditions if not callable(c)), None)
     if wrong is not None:
         raise InvalidRequest(f"a stop condition is a function of the run's state, got {wrong!r}")
+    for condition in conditions:
+        check_arguments("a stop condition", condition, "state")
     return conditions
 
 

@@ -12,13 +12,8 @@ from typing import Self
 import msgspec
 
 from llmstream.agent.approval import digest_of
-<<<<<<< HEAD
-from llmstream.chats.content import ToolResult, read_whole, write_whole
-=======
 from llmstream.agent.file_lock import taking
-from llmstream.chats.content import ToolResult
-from llmstream.chats.files import read_whole, write_whole
->>>>>>> h/sec
+from llmstream.chats.content import ToolResult, read_whole, write_whole
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError, InvalidRequest

@@ -18,13 +18,14 @@ from llmstream.chats.content import Part
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
 
-__all__ = ["LateCopies", "copy_message", "copy_messages"]
+__all__ = ["LateCopies", "RepeatedCopies", "copy_message", "copy_messages"]
 
 T = TypeVar("T")
 
 _UNCHANGING: Final = (str, bytes, int, float, bool, NoneType)
 _UNCHANGING_TYPES: Final = frozenset(_UNCHANGING)
 
+_content = attrgetter("sender", "role", "parts", "metadata")
 _parts = attrgetter("parts")
 _metadata = attrgetter("metadata")
 _shallow = methodcaller("__copy__")
@@ -71,6 +72,35 @@ class LateCopies(Sequence[Message]):
 
     def __repr__(self) -> str:
         return repr(self[:])
+
+
+class RepeatedCopies:
+    """Copies of a conversation that grows, made again and again for readers who may change them.
+
+    A copy that is still what its message is, is given again: both are compared in C.
+    """
+
+    def __init__(self) -> None:
+        self._known: list[Any] = []
+        self._copies: list[Message] = []
+
+    def of(self, messages: Iterable[Message]) -> list[Message]:
+        """The messages, each as by `copy_message`.
+
+        raises: InvalidRequest as `copy_message`
+        """
+        found = list(messages)
+        if set(map(type, found)) - {Message}:
+            return copy_messages(found)
+        known = self._known
+        before = list(map(_content, found[: len(known)]))
+        if before != known or list(map(_content, self._copies)) != known:
+            known.clear()
+            self._copies = []
+        added = found[len(known) :]
+        self._copies += copy_messages(added)
+        known.extend(map(_content, added))
+        return list(self._copies)
 
 
 def copy_message(message: Message) -> Message:

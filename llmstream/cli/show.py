@@ -8,14 +8,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TextIO
 
 from llmstream.cli.terminal import complain, one_line
-from llmstream.events import (
-    Event,
-    OtherWarning,
-    Source,
-    UnsupportedSetting,
-    UnsupportedTool,
-    Warning,
-)
+from llmstream.events import Event, Source, Warning
+from llmstream.streams.reporting import warning_text
 
 __all__ = ["Show", "Wait", "show_for", "source_line", "wait_line", "warning_line"]
 
@@ -84,14 +78,7 @@ def wait_line(wait: Wait) -> str:
 
 def warning_line(warning: Warning) -> str:
     """A warning of the request in words, on one line."""
-    match warning:
-        case UnsupportedSetting(setting, details):
-            words = f"the setting {setting} was left out"
-        case UnsupportedTool(tool, details):
-            words = f"the tool {tool} was left out"
-        case OtherWarning(words):
-            details = None
-    return one_line(f"{words}: {details}" if details else words)
+    return one_line(warning_text(warning))
 
 
 def source_line(number: int, source: Source) -> str:

@@ -47,6 +47,7 @@ _STATUS: Final = {
     "serviceunavailable": 503,
     "throttling": 429,
     "toomanyrequests": 429,
+    "unknownoperation": 404,
     "unrecognizedclient": 403,
     "validation": 400,
 }

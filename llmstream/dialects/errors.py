@@ -21,6 +21,7 @@ from llmstream import errors
 from llmstream.dialects.json_text import encodable_value, without_lone_surrogates
 
 __all__ = [
+    "UNKNOWN_PATH",
     "decoded_error",
     "error_from_value",
     "is_error_body",
@@ -30,6 +31,8 @@ __all__ = [
     "vendor_error",
 ]
 
+UNKNOWN_PATH: Final = "unknown-path"
+"""The reason of a request to a path that the vendor does not have; each words it in its own way."""
 
 _log: Final = logging.getLogger("llmstream")
 

@@ -24,8 +24,10 @@ from llmstream.model_rules.table import nearest_effort
 from llmstream.request import ReasoningOptions, Request
 
 __all__ = [
+    "SIDE_FIELDS",
     "STATUS_OF_WORD",
     "STATUS_WORDS",
+    "TRANSCRIPTION",
     "Responses",
     "Sources",
     "asked_for",
@@ -38,6 +40,22 @@ __all__ = [
     "with_options",
     "without_option",
 ]
+
+TRANSCRIPTION: Final = "audio_transcription"
+"""What our metadata and parts call the transcript of a recording."""
+
+SIDE_FIELDS: Final = (
+    "thought_signature",
+    "part_metadata",
+    "speech_metadata",
+    "video_metadata",
+    "audio_metadata",
+    "document_metadata",
+    "spreadsheet_metadata",
+    "media_resolution",
+    "media_processing",
+)
+"""What may stand beside the content of a part of generateContent, by the names our metadata has for it."""
 
 
 STATUS_WORDS: Final = {

@@ -52,7 +52,10 @@ def _address(model: Model, request: Request) -> str:
     address = model.base_url or ""
     try:
         address = provider.address(model.base_url)
-        http = provider.dialect.encode(request, provider=provider.name).http
+        asked = Request(
+            model=request.model, messages=(Message.user("."),), provider_options=request.provider_options
+        )  # of which the path is: no need to write all that was said
+        http = provider.dialect.encode(asked, provider=provider.name).http
         return provider.route(address, http, request.model, os.environ).url
     except LLMStreamError:
         return address  # the call itself says what is wrong

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from llmstream.dialects.errors import UNKNOWN_PATH
 from llmstream.errors import AuthenticationError, InvalidRequest, NotFound
 from llmstream.exchange import HttpRequest, carries_secret_parameter, redact_headers
 
@@ -92,7 +93,7 @@ def no_such_path(http: HttpRequest, usual: str | None) -> NotFound:
     meant = ""
     if usual:
         meant = f" Did you mean {usual}? Check base_url, or leave out strict_paths (simulate --any-path)."
-    return NotFound(f"Invalid URL ({http.method} {path}).{meant}", status=404, reason="not_found")
+    return NotFound(f"Invalid URL ({http.method} {path}).{meant}", status=404, reason=UNKNOWN_PATH)
 
 
 def masked(http: HttpRequest) -> HttpRequest:

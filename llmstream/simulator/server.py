@@ -257,9 +257,7 @@ class Simulator:
         side = self._side_of(http)
         received.dialect = side.name if side is not None else ""
         try:
-            if self._strict_paths and not self._recordings and not is_known_path(http.url):
-                received.dialect = ""
-                raise no_such_path(http, usual_path(side.name) if side else None)
+            self._check_path(http, side, received)
             page = lookup(http, self._models)
             if page is None or not is_public(http):
                 check_key(http.headers, self._api_keys)
@@ -284,6 +282,15 @@ class Simulator:
             return await self._say(incoming, side, http, received)
         except LLMStreamError as error:
             return _whole(_refusal(side or self._likely(http), error.info, received))
+
+    def _check_path(self, http: HttpRequest, side: ServerSide | None, received: Received) -> None:
+        """Refuses a path that no vendor has, where that is asked for.
+
+        raises: NotFound
+        """
+        if self._strict_paths and not self._recordings and not is_known_path(http.url):
+            received.dialect = ""
+            raise no_such_path(http, usual_path(side.name) if side else None)
 
     async def _body(self, incoming: web.Request) -> bytes:
         try:
@@ -375,6 +382,7 @@ class Simulator:
             return _whole(_refusal(self._likely(http), no_such_path(http, None).info, received))
         received.dialect = side.name
         try:
+            self._check_path(http, side, received)
             check_key(http.headers, self._api_keys)
             if self._recordings:
                 raise BadRequest("recordings are played over HTTP only", status=400)

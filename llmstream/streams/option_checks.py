@@ -50,6 +50,21 @@ def _check_part(part: object) -> None:
             raise InvalidRequest(f"{name}: neither data nor a url is given")
 
 
+def _check_one_answer(fields: Mapping[str, Any]) -> None:
+    """Refuses to ask for several answers: of what a vendor sends then, only the first would be read.
+
+    raises: InvalidRequest
+    """
+    config = fields.get("generationConfig")
+    found = {**(config if isinstance(config, Mapping) else {}), **fields}
+    for name in ("n", "candidateCount"):
+        if isinstance(found.get(name), int) and found[name] > 1:
+            raise InvalidRequest(
+                f"{name}={found[name]} asks for several answers, and a stream is one. Leave it out and make "
+                "as many calls, side by side with asyncio.gather()."
+            )
+
+
 def check_options(given: Mapping[str, Any]) -> None:
     """Whether the options that no type of their own checks have the right form; None is as if not given.
 
@@ -72,6 +87,7 @@ def check_options(given: Mapping[str, Any]) -> None:
             raise InvalidRequest(
                 f"provider_options holds a mapping for each provider: {{{provider!r}: {{...}}}}"
             )
+        _check_one_answer(fields)
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Collection
 from typing import Final
 
-__all__ = ["hint_for"]
+__all__ = ["agent_hint", "hint_for"]
 
 _OF_THE_MODEL: Final = (
     "Model(..., {}=...) takes it: an address, a key or a session belongs to the model, not to one call."
@@ -44,6 +44,20 @@ _FOREIGN: Final = {
 }
 """Our option, and what others call it: OpenAI, Anthropic, google-genai, Ollama, LangChain, LiteLLM,
 pydantic-ai, instructor and Vercel's SDK, read 2026-11."""
+
+_AGENTS_OWN: Final = {
+    "max_steps=": ("max_turns", "max_iterations", "max_iter", "max_loops", "recursion_limit", "maxSteps"),
+    "instructions=": ("system_prompt", "system_message", "system_instruction", "developer", "prompt"),
+    "context=": ("deps", "dependencies", "deps_type", "state", "app", "run_context"),
+    "tool_timeout_s=": ("tool_timeout", "tool_timeout_seconds"),
+    "context_effects=": ("history_processors", "memory", "compaction", "trim_messages"),
+    "stop_when=": ("stop_condition", "termination_condition", "usage_limits", "stopWhen"),
+    "prepare_step=": ("prepareStep", "pre_model_hook"),
+    "approve=": ("human_in_the_loop", "on_approval", "interrupt_before"),
+    "empty_retries=": ("output_retries", "result_retries"),
+    "hooks=": ("guardrails", "input_guardrails", "output_guardrails", "middleware", "callbacks"),
+}
+"""The same for what only an agent has: pydantic-ai, openai-agents, LangGraph, smolagents and Vercel's SDK."""
 
 _BY_NAME: Final = {name: ours for ours, names in _FOREIGN.items() for name in names}
 
@@ -91,3 +105,9 @@ def hint_for(name: str, known: Collection[str]) -> str:
         return "Leave it out: every answer is a stream; `await stream.collect()` gives the whole message."
     close = difflib.get_close_matches(name, known, n=1)
     return f"Did you mean {close[0]}=?" if close else ""
+
+
+def agent_hint(name: str, known: Collection[str]) -> str:
+    """The same of an option of an agent, which has some that a stream has not."""
+    ours = next((ours for ours, names in _AGENTS_OWN.items() if name in names), None)
+    return f"Did you mean {ours}?" if ours else hint_for(name, known)

@@ -15,7 +15,7 @@ from llmstream.request import Request
 from llmstream.streams.observations import Observe, Watch, shown
 from llmstream.usage import Usage
 
-__all__ = ["Reporter", "forget_logged"]
+__all__ = ["Reporter", "forget_logged", "warning_text"]
 
 _log = logging.getLogger("llmstream")
 
@@ -79,7 +79,7 @@ class Reporter:
             return
         where = _call_site()
         for warning in warnings:
-            text = _of_warning(warning)
+            text = warning_text(warning)
             if _is_new((self._name, where, text)):
                 level = logging.INFO if isinstance(warning, OtherWarning) else logging.WARNING
                 _log.log(level, "%s: %s%s", self._name, text, where and f" ({where})")
@@ -140,7 +140,8 @@ def _call_site() -> str:
     return ""
 
 
-def _of_warning(warning: Warning) -> str:
+def warning_text(warning: Warning) -> str:
+    """A warning of a request in words."""
     match warning:
         case UnsupportedSetting(name, details):
             text = f"the option {name} is not supported as given"

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 
 from llmstream.errors import InvalidOutput, InvalidRequest
+from llmstream.json_numbers import with_whole_numbers
 from llmstream.request import ResponseFormat
 from llmstream.structured.schema import fitted, output_schema, wrapped
 
@@ -115,7 +116,7 @@ class Structured:
             value = msgspec.json.decode(text)
             if wrapper is not None and not (isinstance(value, dict) and wrapper in value):
                 value = {wrapper: value}  # it gave the value itself
-            value = _without_empty_nulls(value, self.schema)
+            value = with_whole_numbers(_without_empty_nulls(value, self.schema))
             found = self._decoder.decode(msgspec.json.encode(value))
         return found if wrapper is None else getattr(found, wrapper)
 
@@ -147,7 +148,8 @@ def _converted(raw: Any, output_type: Any, schema: dict[str, Any]) -> Any:
     try:
         return msgspec.convert(raw, output_type, str_keys=True)
     except msgspec.ValidationError:
-        return msgspec.convert(_without_empty_nulls(raw, schema), output_type, str_keys=True)
+        value = with_whole_numbers(_without_empty_nulls(raw, schema))
+        return msgspec.convert(value, output_type, str_keys=True)
 
 
 def _candidates(text: str) -> typing.Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias, overload
@@ -20,6 +21,8 @@ __all__ = ["AnyTool", "as_tools", "tool", "tool_from_function", "tool_specs", "w
 
 AnyTool: TypeAlias = Tool | ToolSpec | ProviderTool | LiveTools | Callable[..., Any]
 """A tool that runs here, as a Tool or a plain function; one that is only declared; or a list that changes."""
+
+_log = logging.getLogger("llmstream")
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """What all vendors take (the strictest: Gemini starts with a letter or _, OpenAI has 64 characters)."""
@@ -96,9 +99,10 @@ def tool_from_function(
         raise InvalidRequest(f"tool {name}: generators have to be async ones (async def with yield)")
     described = describe(named)
     signature = Signature(function, name, described.arguments)
-    spec = ToolSpec(
-        name, described.description if description is None else description, signature.schema, strict
-    )
+    description = described.description if description is None else description
+    if not description:
+        _note_undescribed(name)
+    spec = ToolSpec(name, description, signature.schema, strict)
     return Tool(
         spec,
         function,
@@ -111,6 +115,16 @@ def tool_from_function(
         needs_approval=needs_approval,
         max_result_chars=max_result_chars,
         max_result_bytes=max_result_bytes,
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _note_undescribed(name: str) -> None:
+    """Logs once for each name: plain functions are wrapped anew for each request."""
+    _log.info(
+        "the tool %s has no description: the model goes by its name and parameters alone. "
+        "Write a docstring, or pass description=.",
+        name,
     )
 
 
@@ -182,10 +196,16 @@ def wrapped(tools: Iterable[AnyTool]) -> tuple[Tool | ToolSpec | ProviderTool | 
         elif callable(given):
             found.append(tool_from_function(given))
         else:
-            raise InvalidRequest(
-                f"{given!r} is no tool. Give a function, a Tool, a ToolSpec or a ProviderTool."
-            )
+            raise InvalidRequest(f"{given!r} is no tool. {_remedy(given)}")
     return tuple(found)
+
+
+def _remedy(given: object) -> str:
+    if hasattr(given, "as_tool"):
+        return "Give an agent as agent.as_tool()."
+    if isinstance(given, dict):
+        return "Write ToolSpec(name, description, input_schema), or ProviderTool for one of a vendor's own."
+    return "Give a function, a Tool, a ToolSpec or a ProviderTool."
 
 
 def tool_specs(tools: Iterable[AnyTool]) -> tuple[ToolSpec | ProviderTool, ...]:

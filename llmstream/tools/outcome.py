@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -22,7 +23,15 @@ MAX_RESULT_BYTES = 20 * 1024 * 1024
 
 ResultPart: TypeAlias = Image | Document | Audio
 
-_encode = msgspec.json.Encoder().encode
+
+def _plain(value: object) -> str:
+    """The text of a value that JSON has no form for, where everybody means that."""
+    if isinstance(value, PurePath):
+        return str(value)
+    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
+
+
+_encode = msgspec.json.Encoder(enc_hook=_plain).encode
 _decode = msgspec.json.Decoder().decode
 
 _MAGIC: tuple[tuple[bytes, int, type[ResultPart], str], ...] = (

@@ -7,11 +7,12 @@ import inspect
 import re
 import typing
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from llmstream.errors import InvalidRequest, InvalidToolInput
+from llmstream.json_numbers import with_whole_numbers
 from llmstream.tools.context import is_context
 from llmstream.tools.empty_nulls import resolved, without_empty_nulls
 
@@ -47,7 +48,12 @@ class Signature:
     def __init__(self, function: Callable[..., Any], name: str, descriptions: dict[str, str]) -> None:
         self._name = name
         bound = function.keywords if isinstance(function, functools.partial) else {}
-        found = inspect.signature(function).parameters
+        try:
+            found = inspect.signature(function).parameters
+        except ValueError as error:  # of some of Python's own functions and types
+            raise InvalidRequest(
+                f"tool {name}: {error}. Wrap it in a function with typed parameters."
+            ) from None
         self._parameters = {key: found[key] for key in found if key not in bound}
         types = self._types(function)
         self.context_key = self._take_context(types)
@@ -92,15 +98,12 @@ class Signature:
         return args, kwargs
 
     def _decoded(self, text: str) -> Any:
-        """The arguments; in strict modes null stands for one that is left out."""
+        """The arguments; null may stand for one that is left out (strict modes), and 3.0 for 3."""
         try:
             return self._decoder.decode(text)
         except msgspec.ValidationError:
-            value = msgspec.json.decode(text)
-            fewer = without_empty_nulls(value, self.schema)
-            if fewer == value:
-                raise
-            return self._decoder.decode(msgspec.json.encode(fewer))
+            value = with_whole_numbers(without_empty_nulls(msgspec.json.decode(text), self.schema))
+            return self._decoder.decode(msgspec.json.encode(value))
 
     def _take_context(self, types: dict[str, Any]) -> str | None:
         """Takes the parameter for the context out of those that the model fills."""
@@ -120,12 +123,13 @@ class Signature:
         if not inspect.isroutine(target):
             target = type(target).__call__
         try:
-            return typing.get_type_hints(target, include_extras=True)
+            found = typing.get_type_hints(target, include_extras=True)
         except (NameError, TypeError) as error:
             raise InvalidRequest(
                 f"tool {self._name}: its annotations cannot be read: {error}. "
                 "Types of parameters must be importable from the function's module."
             ) from error
+        return {key: _described(annotation) for key, annotation in found.items()}
 
     def _refuse_unfillable(self, key: str, parameter: inspect.Parameter, types: dict[str, Any]) -> None:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -186,6 +190,14 @@ class Signature:
             return names
         wanted = msgspec.json.encode(resolved(self.schema["properties"][key], self.schema)).decode()
         return f"{names}; `{key}` is {wanted}" if len(wanted) <= _SCHEMA_EXCERPT_CHARS else names
+
+
+def _described(annotation: Any) -> Any:
+    """The annotation with a plain text in `Annotated[str, "the city"]` as its description."""
+    if typing.get_origin(annotation) is not Annotated:
+        return annotation
+    extras = [msgspec.Meta(description=e) if isinstance(e, str) else e for e in annotation.__metadata__]
+    return Annotated[(annotation.__origin__, *extras)]
 
 
 def _with_enum_types(schema: Any) -> Any:

@@ -99,3 +99,22 @@ def test_a_suspension_that_was_taken_says_so(tmp_path) -> None:
     with pytest.raises(ls.InvalidRequest, match="it was resumed already") as taken:
         ls.Suspension.take(tmp_path / "waiting.json")
     assert isinstance(taken.value, FileNotFoundError)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            lambda: {"hooks": Hooks(before_tool=lambda call: None)},
+            r"before_tool is called with \(state, call\)",
+        ),
+        (lambda: {"hooks": Hooks(before_model=lambda: None)}, r"before_model is called with \(state\)"),
+        (lambda: {"stop_when": lambda: True}, r"a stop condition is called with \(state\)"),
+        (lambda: {"prepare_step": lambda: None}, r"prepare_step is called with \(state\)"),
+        (lambda: {"price": lambda usage: 1.0}, r"price is called with \(model, usage\)"),
+    ],
+)
+def test_a_function_of_other_arguments_is_refused(options, message):
+    """When the agent is made, not in the middle of its first run."""
+    with pytest.raises(ls.InvalidRequest, match=message):
+        ls.Agent("sim:demo", **options())

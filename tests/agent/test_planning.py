@@ -45,3 +45,9 @@ async def test_repair_gives_a_call_or_none() -> None:
     run = ls.Agent(model, tools=[look], repair=lambda call, error: "look").stream("Go")  # type: ignore[arg-type,return-value]
     with pytest.raises(ls.InvalidRequest, match="repair"):
         await run.collect()
+
+
+async def test_instructions_may_take_no_argument():
+    model = ScriptedModel("Hi")
+    await ls.Agent(model, instructions=lambda: "Be brief.").run("?")
+    assert model.requests[0].messages[0].text_content == "Be brief."

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import llmstream as ls
+from llmstream.events import Finish, ToolCall, ToolInputDelta, ToolInputEnd, ToolInputStart
 from llmstream.testing import Refuse, ScriptedModel, Turn
 
 
@@ -78,3 +79,30 @@ async def test_arguments_are_live_in_every_step() -> None:
 def test_only_messages_are_sent() -> None:
     with pytest.raises(ls.InvalidRequest, match="str or a Message"):
         ls.Agent("sim:demo").stream("Go").send(5)  # type: ignore[arg-type]
+
+
+async def test_values_of_calls_of_one_id():
+    """Some vendors count the ids of calls anew in each answer."""
+
+    def look(x: int) -> ls.ToolOutput:
+        """Looks."""
+        return ls.ToolOutput("seen", None if x == 0 else x)
+
+    def calling(x):
+        return Turn(
+            events=(
+                ToolInputStart("look", "call_0"),
+                ToolInputDelta(f'{{"x":{x}}}', "call_0"),
+                ToolInputEnd("call_0"),
+                ToolCall("look", f'{{"x":{x}}}', "call_0"),
+                Finish("tool-calls"),
+            )
+        )
+
+    model = ScriptedModel(*map(calling, range(3)), "Done")
+    run = ls.Agent(model, tools=[look]).stream("Go")
+    ids = [event.tool_call_id async for event in run if isinstance(event, ToolCall)]
+    assert ids == ["call_0", "1/call_0", "2/call_0"]
+    assert run.values == {"1/call_0": 1, "2/call_0": 2}
+    sent = [call.id for message in model.requests[-1].messages for call in message.tool_calls]
+    assert len(set(sent)) == 3

@@ -320,3 +320,28 @@ async def test_a_suspension_taken_meanwhile_is_gone(tmp_path: Path, monkeypatch:
     with pytest.raises(ls.InvalidRequest, match="resumed already"), taking(path):
         assert ls.Suspension.take(path) == suspension
         ls.Suspension.take(path)
+
+
+def elsewhere() -> ls.Agent:
+    spec = ls.ToolSpec("ext", "Runs elsewhere.", {"type": "object", "properties": {}})
+    return ls.Agent(ScriptedModel(Turn(calls=(Call("ext", {}),)), "Done"), tools=[spec])
+
+
+@pytest.mark.parametrize(("value", "content"), [("text", "text"), ({"a": 1}, '{"a":1}'), (None, "")])
+async def test_results_may_be_values_by_call_id(value, content):
+    agent = elsewhere()
+    run = agent.stream("Go")
+    await run.collect()
+    resumed = agent.resume(run.suspended, results={run.suspended.pending[0].call_id: value})
+    assert (await resumed.collect()).text_content == "Done"
+    (result,) = [r for m in resumed.messages() for r in m.tool_results]
+    assert (result.content, result.is_error, result.name) == (content, False, "ext")
+
+
+@pytest.mark.parametrize("results", [["text"], 5, "text"])
+async def test_what_is_no_result_is_refused(results):
+    agent = elsewhere()
+    run = agent.stream("Go")
+    await run.collect()
+    with pytest.raises(ls.InvalidRequest, match="results are ToolResults"):
+        agent.resume(run.suspended, results=results)

@@ -175,7 +175,7 @@ async def test_warnings_files_and_sources_are_told(screen):
     ]
     rows = [row for row in screen.rows(await shown(events)) if row]
     assert rows[:5] == [
-        "warning: the setting seed was left out",
+        "warning: the option seed is not supported as given",
         "a",
         "[a file of type image/png]",
         "[1] A page: https://example.com/",

@@ -58,8 +58,8 @@ def test_a_pipe_gets_the_text_as_it_is_and_nothing_else():
     out, notes = in_a_pipe(RUN)
     assert out == "Let me look.\n\nIt is \x1b]52;c;QQ==\x07cold.\n"
     assert notes.splitlines() == [
-        "llmstream: warning: the setting seed was left out: no such thing",
-        "llmstream: warning: the tool sh was left out",
+        "llmstream: warning: the option seed is not supported as given: no such thing",
+        "llmstream: warning: the tool sh is not supported",
         "llmstream: warning: a\\x1bb",
         "> Ran tool: `weather`",
     ]
@@ -90,7 +90,7 @@ def test_a_call_at_the_start_or_the_end_adds_nothing():
 def test_a_terminal_gets_everything_in_order_and_nothing_harmful():
     shown = on_a_terminal(RUN)
     assert "\x1b" not in shown
-    assert shown.startswith("warning: the setting seed was left out: no such thing\n")
+    assert shown.startswith("warning: the option seed is not supported as given: no such thing\n")
     assert "(thinking) Think hard\n\nLet me look.\n\n" in shown
     assert 'look.\n\nweather({"city":"Oslo"})\n> Ran tool: `weather`\n\nIt is cold.\n' in shown
     assert "[a file of type image/png]\n" in shown

@@ -10,6 +10,7 @@ from stepcount.steps import GROWTH, assert_linear, steps_of
 from llmstream.agent.history import open_calls, settled
 from llmstream.chats.copying import copy_messages
 from llmstream.errors import LLMStreamError
+from llmstream.exchange import HttpRequest
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request
 from llmstream.serving.wires import server_side
@@ -57,6 +58,45 @@ def test_a_reader_of_a_long_request(provider, name):
     def reading(n):
         request = Request(model=PROVIDERS[provider], messages=tuple(mended(HISTORIES[name](n))[0]))
         http = dialect.encode(request, provider=provider).http
+        return lambda: server_side(dialect).decode_request(http)
+
+    assert_linear(reading, N)
+
+
+GEMINI_CONTENTS = {
+    "an answer in chunks": lambda i: [{"role": "model", "parts": [{"text": "x"}]}],
+    "calls in chunks": lambda i: [{"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}],
+    "answers of the vendor's tools": lambda i: [
+        {"role": "model", "parts": [{"executableCode": {"code": "1"}}]},
+        {"role": "model", "parts": [{"codeExecutionResult": {"outcome": "OUTCOME_OK"}}]},
+    ],
+    "questions": lambda i: [{"role": "user", "parts": [{"text": "x"}]}],
+}
+
+
+@pytest.mark.parametrize("name", GEMINI_CONTENTS)
+def test_a_reader_of_many_gemini_contents(name):
+    """Clients send an answer back chunk by chunk, each as a content of its own."""
+    dialect = find_provider("google").dialect
+
+    def reading(n):
+        said = [content for i in range(n) for content in GEMINI_CONTENTS[name](i)]
+        results = [{"functionResponse": {"name": "f", "response": {}}}] * n if "calls" in name else []
+        last = {"role": "user", "parts": [*results, {"text": "And?"}]}
+        body = msgspec.json.encode({"contents": [{"role": "user", "parts": [{"text": "?"}]}, *said, last]})
+        http = HttpRequest("/v1beta/models/gemini-2.0-flash:streamGenerateContent", body)
+        return lambda: server_side(dialect).decode_request(http)
+
+    assert_linear(reading, 4 * N)
+
+
+def test_a_reader_of_many_gemini_functions():
+    dialect = find_provider("google").dialect
+
+    def reading(n):
+        tools = [{"functionDeclarations": [{"name": f"f{i}"} for i in range(n)]}]
+        body = msgspec.json.encode({"contents": [{"role": "user", "parts": [{"text": "?"}]}], "tools": tools})
+        http = HttpRequest("/v1beta/models/gemini-2.0-flash:streamGenerateContent", body)
         return lambda: server_side(dialect).decode_request(http)
 
     assert_linear(reading, N)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from stepcount.steps import Counting
 
-from llmstream.agent import Agent, Hooks
+from llmstream.agent import Agent, Hooks, StepPlan
+from llmstream.agent.context import cut_tool_results, sliding_window, summarise, token_budget
 from llmstream.agent.history import SettledPart
 from llmstream.chats import Message
 from llmstream.chats.content import ToolCall, ToolResult
@@ -86,6 +87,10 @@ def scripted(tool=look, *, marked=False, **options) -> Agent:
     return Agent(ScriptedModel(Looking(marked=marked)), tools=[tool], max_steps=LATE + 5, **options)
 
 
+def summary() -> ScriptedModel:
+    return ScriptedModel("It looked.", repeat_last=True)
+
+
 @pytest.mark.parametrize(
     "agent",
     [
@@ -97,6 +102,16 @@ def scripted(tool=look, *, marked=False, **options) -> Agent:
         lambda tmp: scripted(stop_when=lambda state: state.usage.total_tokens == -1),
         lambda tmp: scripted(journal=str(tmp / "journal")),
         lambda tmp: scripted(observe_run=lambda observation: None),
+        lambda tmp: scripted(marked=True, context_effects=lambda messages: messages),
+        lambda tmp: scripted(marked=True, context_effects=sliding_window(2)),
+        lambda tmp: scripted(context_effects=token_budget(500)),
+        lambda tmp: scripted(context_effects=token_budget(10**6)),
+        lambda tmp: scripted(context_effects=[cut_tool_results(100), token_budget(500)]),
+        lambda tmp: scripted(marked=True, context_effects=cut_tool_results(1000, replace=True)),
+        lambda tmp: scripted(context_effects=summarise(summary(), when_tokens_over=500)),
+        lambda tmp: scripted(context_effects=summarise(summary(), when_tokens_over=10**6)),
+        lambda tmp: scripted(instructions=lambda state: "Look."),
+        lambda tmp: scripted(prepare_step=lambda state: StepPlan(messages=state.conversation)),
     ],
     ids=[
         "plain",
@@ -107,6 +122,16 @@ def scripted(tool=look, *, marked=False, **options) -> Agent:
         "conditions",
         "journal",
         "observed",
+        "effect",
+        "window",
+        "budget",
+        "large budget",
+        "results and budget",
+        "nothing to replace yet",
+        "summary",
+        "no summary yet",
+        "instructions",
+        "plan",
     ],
 )
 async def test_a_late_step_costs_as_much_as_an_early_one(agent, tmp_path):

@@ -74,6 +74,47 @@ async def test_the_error_is_the_vendors_own(session: aiohttp.ClientSession) -> N
             assert (await response.json())["error"]["message"].startswith("Invalid URL (POST /chat")
 
 
+OPENAI_TELLS = {"type": "invalid_request_error", "param": None, "code": None}
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/v1/foo", lambda body: {k: v for k, v in body["error"].items() if k != "message"} == OPENAI_TELLS),
+        ("/responses", lambda body: {**OPENAI_TELLS, "message": body["error"]["message"]} == body["error"]),
+        ("/v1/v1/messages", lambda body: body["error"].keys() == {"type", "message"}),
+        ("/models/m:generateContent", lambda body: body["error"].keys() == {"code", "message", "status"}),
+        ("/mistral/v1/v1/chat/completions", lambda body: body.keys() == {"message", "request_id"}),
+        ("/v2/v2/chat", lambda body: body.keys() == {"message", "id"}),
+        ("/api/api/chat", lambda body: body.keys() == {"error"}),
+    ],
+)
+async def test_vendors_word_a_wrong_path(session: aiohttp.ClientSession, path: str, told) -> None:
+    async with (
+        Simulator(strict_paths=True) as simulator,
+        session.post(simulator.url + path, json={}) as response,
+    ):
+        assert told(await response.json(content_type=None)), await response.text()
+
+
+async def test_aws_knows_no_such_operation(session: aiohttp.ClientSession) -> None:
+    async with (
+        Simulator(strict_paths=True) as simulator,
+        session.post(simulator.url + "/v1/model/m/converse", json={}) as response,
+    ):
+        assert response.headers["x-amzn-errortype"] == "UnknownOperationException"
+
+
+async def test_a_socket_at_a_wrong_path(session: aiohttp.ClientSession) -> None:
+    async with Simulator(strict_paths=True) as simulator:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
+            await session.ws_connect(simulator.url + "/responses")
+        async with session.ws_connect(simulator.url + "/v1/responses"):
+            pass
+    assert caught.value.status == 404
+    assert [received.dialect for received in simulator.requests] == ["", "openai-responses"]
+
+
 async def test_a_model_learns_of_its_wrong_address() -> None:
     async with Simulator(strict_paths=True) as simulator:
         model = ls.Model("openai:m", base_url=simulator.url, api_key="k", retry=ls.Retry(max_retries=0))

@@ -99,3 +99,21 @@ def test_bytes_that_do_not_say_what_they_are_are_refused(make) -> None:
     with pytest.raises(ls.InvalidRequest, match=r"Write Image\(data="):
         make("x", b"\x89PNG")
     assert make("x", Image(data=b"\x89PNG")).parts[0] == Text("x")
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("max_turns", "max_steps="),
+        ("deps", "context="),
+        ("system_prompt", "instructions="),
+        ("history_processors", "context_effects="),
+        ("max_step", "max_steps="),
+        ("temprature", "temperature="),
+    ],
+)
+def test_an_agents_options_are_hinted_at(option, hint) -> None:
+    with pytest.raises(
+        ls.InvalidRequest, match=f"unknown option '{option}' of an agent. Did you mean {hint}"
+    ):
+        ls.Agent("sim:demo", **{option: 5})

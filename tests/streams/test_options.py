@@ -89,3 +89,14 @@ def test_parts_that_a_vendor_keeps_or_nobody_knows_may_be_without_bytes() -> Non
     kept = Image(metadata={"openai": {"file_id": "f1"}})
     message = ls.Message.user(kept, UnknownPart("video", b'{"kind":"video"}'))
     assert as_messages(message) == [message]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"n": 2}, {"candidateCount": 2}, {"generationConfig": {"candidateCount": 3}}]
+)
+def test_several_answers_are_refused(fields) -> None:
+    """A stream is one answer: of the others nothing could be read."""
+    for ask in (lambda **o: ls.stream("sim:demo", "Hi", **o), lambda **o: ls.Agent("sim:demo", **o)):
+        with pytest.raises(ls.InvalidRequest, match=r"several answers.*asyncio\.gather"):
+            ask(provider_options={"sim": fields})
+    ls.stream("sim:demo", "Hi", provider_options={"sim": {"n": 1}})

@@ -211,3 +211,9 @@ def test_an_error_quotes_no_long_key() -> None:
         Structured(Strict).read('{"x": 1, "' + "k" * 200_000 + '": 2}')
     assert len(str(caught.value)) < 600
     assert "unknown field" in caught.value.message
+
+
+def test_whole_numbers_are_integers_to_a_type() -> None:
+    """To JSON Schema 3.0 is an integer."""
+    output = Structured(list[int])
+    assert output.read('{"items":[1.0,2]}') == [1, 2]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from llmstream.agent import Agent
 from llmstream.errors import InvalidRequest
 from llmstream.request import ProviderTool, ToolSpec
 from llmstream.tools import Tool, as_tools, tool, tool_from_function, tool_specs
@@ -120,3 +121,28 @@ async def test_a_method_is_the_tool_of_its_object() -> None:
 def test_a_method_without_its_object_is_no_tool() -> None:
     with pytest.raises(InvalidRequest, match=r"obj\.method"):
         as_tools([Shop.count])
+
+
+def test_no_description_is_noted_once(caplog) -> None:
+    def undescribed_tool(x: int) -> int:
+        return x
+
+    with caplog.at_level("INFO", logger="llmstream"):
+        for _ in range(2):
+            tool(undescribed_tool)
+        tool(search)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("the tool undescribed_tool has no description")
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [
+        (Agent("sim:demo"), r"agent\.as_tool\(\)"),
+        ({"type": "function", "function": {"name": "f"}}, "ToolSpec"),
+        ("search", "Give a function"),
+    ],
+)
+def test_what_is_no_tool_has_a_remedy(given, remedy) -> None:
+    with pytest.raises(InvalidRequest, match=remedy):
+        as_tools([given])

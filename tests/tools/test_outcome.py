@@ -6,6 +6,7 @@ import datetime
 import enum
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
@@ -209,3 +210,9 @@ def test_an_exception_that_cannot_speak_has_its_name() -> None:
             raise RuntimeError("no words")
 
     assert ToolOutcome.raised(Mute()).content == "Mute"
+
+
+def test_a_path_in_a_result_is_its_text() -> None:
+    outcome = ToolOutcome.of({"file": PurePosixPath("/a/b")})
+    assert (outcome.content, outcome.output) == ('{"file":"/a/b"}', {"file": "/a/b"})
+    assert ToolOutcome.of(PurePosixPath("/a")).content == '"/a"'

@@ -245,3 +245,28 @@ def test_an_error_says_what_the_argument_at_fault_has_to_be_where_the_schema_is_
     ) as raised:
         Signature(act, "act", {}).read('{"colour":"green"}')
     assert len(str(raised.value)) < 400
+
+
+@pytest.mark.parametrize("arguments", ['{"n":3.0,"ns":[1.0,2],"x":2.0}', '{"n":3,"ns":[1,2.0],"x":2}'])
+def test_whole_numbers_are_integers(arguments) -> None:
+    """To JSON Schema 3.0 is an integer, and vendors that keep numbers as doubles send it so."""
+
+    def take(n: int, ns: list[int], x: float) -> None: ...
+
+    _, given = signature(take).read(arguments)
+    assert given == {"n": 3, "ns": [1, 2], "x": 2.0}
+    assert type(given["n"]) is int
+    assert "expected `int` at `n`; got `float`" in refusal(take, '{"n":3.5,"ns":[],"x":1}')
+
+
+def test_a_text_beside_a_type_describes_it() -> None:
+    def find(city: Annotated[str, "the city's name"], n: Annotated[int, msgspec.Meta(ge=1)] = 1) -> None: ...
+
+    found = signature(find).schema["properties"]
+    assert found["city"] == {"description": "the city's name", "type": "string"}
+    assert found["n"] == {"type": "integer", "minimum": 1, "default": 1}
+
+
+def test_a_type_without_a_signature_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="Wrap it in a function with typed parameters"):
+        signature(int)

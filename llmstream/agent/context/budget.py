@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from llmstream.agent.context.effects import Effect, is_count
+from llmstream.agent.context.effects import ContextEffect, Effect, is_count
+from llmstream.agent.context.scan import Scan
 from llmstream.agent.context.turns import from_place, step_starts, system_of, turn_starts
 from llmstream.chats.content import Audio, Document, File, Image, Part, Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
-from llmstream.streams.history import mended
+from llmstream.streams.history import Repairs
 
 __all__ = ["Count", "approximate_tokens", "token_budget", "tokens_of"]
 
@@ -49,31 +51,51 @@ def token_budget(max_tokens: int, *, count: Count = approximate_tokens, replace:
     if not is_count(max_tokens):
         raise InvalidRequest(f"a budget has at least one token, got {max_tokens!r}")
 
-    def budget(messages: list[Message]) -> list[Message]:
-        whole = mended(messages)[0]
-        sizes = [count(message) for message in whole]
-        starts = turn_starts(whole)
-        if sum(sizes) <= max_tokens or not starts:
-            return whole
-        always = [size if m.role == Role.SYSTEM else 0 for m, size in zip(whole, sizes, strict=True)]
-        for start in starts:
-            if sum(always[:start]) + sum(sizes[start:]) <= max_tokens:
-                return from_place(whole, start)
-        return _last_steps(whole, sizes, always, starts[-1], max_tokens)
+    def begun() -> ContextEffect:
+        repairs, sums = Repairs(), Scan(_Sums(0, 0), lambda before, message: before.plus(message, count))
 
-    return Effect(budget, replace)
+        def budget(messages: list[Message]) -> list[Message]:
+            whole = repairs.repair(messages)[0]
+            found = sums.of(whole)
+            starts = turn_starts(whole)
+            if found[-1].all <= max_tokens or not starts:
+                return whole
+            fitting = _first_fitting(starts, found, found[-1].all - max_tokens)
+            if fitting is not None:
+                return from_place(whole, fitting)
+            return _last_steps(whole, found, starts[-1], max_tokens)
+
+        return budget
+
+    return Effect.remembering(begun, replace)
 
 
-def _last_steps(
-    whole: list[Message], sizes: list[int], always: list[int], start: int, max_tokens: int
-) -> list[Message]:
+class _Sums(NamedTuple):
+    """Tokens of all messages before a place, and of those that may be left out."""
+
+    all: int
+    left_out: int
+
+    def plus(self, message: Message, count: Count) -> _Sums:
+        size = count(message)
+        return _Sums(self.all + size, self.left_out + (0 if message.role == Role.SYSTEM else size))
+
+
+def _first_fitting(places: list[int], sums: list[_Sums], too_many: int, start: int = 0) -> int | None:
+    """The first place before which enough can be left out, counted from a start on; the sums only grow."""
+    needed = sums[start].left_out + too_many
+    at = bisect_left(places, needed, key=lambda place: sums[place].left_out)
+    return places[at] if at < len(places) else None
+
+
+def _last_steps(whole: list[Message], sums: list[_Sums], start: int, max_tokens: int) -> list[Message]:
     """The last turn without its first steps."""
     steps = step_starts(whole, start)
     if not steps:
         return from_place(whole, start)
-    head = sum(always[:start]) + sum(sizes[start : steps[0]])
-    fitting = (s for s in steps if head + sum(always[steps[0] : s]) + sum(sizes[s:]) <= max_tokens)
-    kept = next(fitting, steps[-1])
+    too_many = sums[-1].all - sums[start].left_out - max_tokens
+    fitting = _first_fitting(steps, sums, too_many, steps[0])
+    kept = steps[-1] if fitting is None else fitting
     return [
         *system_of(whole[:start]),
         *whole[start : steps[0]],

@@ -9,17 +9,27 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from llmstream.chats.copying import copy_messages
+from llmstream.chats.copying import RepeatedCopies
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
-from llmstream.streams.history import mended
+from llmstream.streams.history import Repairs
 from llmstream.tools.arity import takes
 from llmstream.usage import Usage
 
 if TYPE_CHECKING:
     from llmstream.agent.state import RunState
 
-__all__ = ["ContextEffect", "Effect", "Spend", "applied", "counted", "is_count", "replaces", "spend"]
+__all__ = [
+    "ContextEffect",
+    "Effect",
+    "RunEffects",
+    "Spend",
+    "applied",
+    "counted",
+    "is_count",
+    "replaces",
+    "spend",
+]
 
 _Shown: TypeAlias = Iterable[Message] | Awaitable[Iterable[Message]]
 
@@ -40,14 +50,46 @@ class Effect:
     """An effect with its kind.
 
     replace: what it gives stands in the run's history too; else only the model's view is changed
+    begun:   makes the function anew for one run, in which it may remember what it has read
     """
 
     function: ContextEffect
     replace: bool = False
+    begun: Callable[[], ContextEffect] | None = None
+
+    @classmethod
+    def remembering(cls, begun: Callable[[], ContextEffect], replace: bool) -> Effect:
+        """An effect that remembers in each run; called by itself, it remembers nothing."""
+        return cls(lambda messages: _given(begun(), messages, None), replace, begun)
 
     def __call__(self, messages: list[Message]) -> Iterable[Message] | Awaitable[Iterable[Message]]:
         """What the function gives, where it needs no run."""
         return _given(self.function, messages, None)
+
+
+class RunEffects:
+    """The effects as they are applied at each step of one run; what has been read is not read again."""
+
+    def __init__(self, effects: Iterable[ContextEffect]) -> None:
+        self._effects = [(effect, _function(effect), Repairs()) for effect in effects]
+        self._copies = RepeatedCopies()
+        self._repairs = Repairs()
+
+    def __bool__(self) -> bool:
+        return bool(self._effects)
+
+    async def applied(
+        self, messages: Iterable[Message], *, spend: Spend | None = None, state: RunState | None = None
+    ) -> list[Message]:
+        """See the function of this name."""
+        shown = self._repairs.repair(self._copies.of(messages))[0]
+        with counted(spend):
+            for effect, function, repairs in self._effects:
+                given = _given(function, list(shown), state)
+                found = await given if inspect.isawaitable(given) else given
+                left = repairs.repair(_messages(effect, found))[0]
+                shown = _from_a_user(left) if _begins_with_a_user(shown) else left
+        return shown
 
 
 def replaces(effect: ContextEffect) -> bool:
@@ -70,15 +112,13 @@ async def applied(
     raises:   what an effect raises; InvalidRequest where one gives no messages, or takes the state of a
               run and there is none
     """
-    shown = mended(copy_messages(messages))[0]
-    with counted(spend):
-        for effect in effects:
-            function = effect.function if isinstance(effect, Effect) else effect
-            given = _given(function, list(shown), state)
-            found = await given if inspect.isawaitable(given) else given
-            left = mended(_messages(effect, found))[0]
-            shown = _from_a_user(left) if _begins_with_a_user(shown) else left
-    return shown
+    return await RunEffects(effects).applied(messages, spend=spend, state=state)
+
+
+def _function(effect: ContextEffect) -> ContextEffect:
+    if not isinstance(effect, Effect):
+        return effect
+    return effect.function if effect.begun is None else effect.begun()
 
 
 def _given(function: Any, messages: list[Message], state: RunState | None) -> _Shown:
@@ -111,19 +151,15 @@ def is_count(value: object, least: int = 1) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-def _said(messages: Sequence[Message]) -> list[Message]:
-    return [message for message in messages if message.role not in (Role.SYSTEM, "developer")]
-
-
 def _begins_with_a_user(messages: Sequence[Message]) -> bool:
-    said = _said(messages)
-    return bool(said) and said[0].role == Role.USER
+    said = (message.role for message in messages if message.role not in (Role.SYSTEM, "developer"))
+    return next(said, None) == Role.USER
 
 
 def _from_a_user(messages: list[Message]) -> list[Message]:
     """Without what is left of a turn whose question is gone: some vendors refuse to begin with an answer."""
     asked = next((i for i, m in enumerate(messages) if m.role == Role.USER), None)
-    if asked is None:
+    if not asked:
         return messages
     return [m for m in messages[:asked] if m.role in (Role.SYSTEM, "developer")] + messages[asked:]
 
@@ -133,6 +169,6 @@ def _messages(effect: ContextEffect, given: Iterable[Message]) -> Sequence[Messa
         found = list(given)
     except TypeError:
         found = [None]  # type: ignore[list-item]  # refused below
-    if not all(isinstance(message, Message) for message in found):
+    if not all(issubclass(kind, Message) for kind in set(map(type, found))):
         raise InvalidRequest(f"the context effect {effect!r} gave something that is no list of messages")
     return found

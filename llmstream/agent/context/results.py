@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import msgspec
 
-from llmstream.agent.context.effects import Effect, is_count
+from llmstream.agent.context.effects import ContextEffect, Effect, is_count
+from llmstream.agent.context.scan import Scan
 from llmstream.chats.content import Part, ToolResult
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
-from llmstream.streams.history import mended
+from llmstream.streams.history import Repairs
 
 __all__ = ["cut_tool_results"]
 
@@ -27,10 +30,16 @@ def cut_tool_results(max_chars: int, *, replace: bool = False) -> Effect:
     if not is_count(max_chars, _SHORTEST):
         raise InvalidRequest(f"results are cut to at least {_SHORTEST} characters, got {max_chars!r}")
 
-    def cut(messages: list[Message]) -> list[Message]:
-        return [_cut(message, max_chars) for message in mended(messages)[0]]
+    def begun() -> ContextEffect:
+        repairs = Repairs()
+        shorter: Scan[Message | None] = Scan(None, lambda _, message: _cut(message, max_chars))
 
-    return Effect(cut, replace)
+        def cut(messages: list[Message]) -> list[Message]:
+            return cast(list[Message], shorter.of(repairs.repair(messages)[0])[1:])
+
+        return cut
+
+    return Effect.remembering(begun, replace)
 
 
 def _cut(message: Message, max_chars: int) -> Message:

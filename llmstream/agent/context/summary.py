@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from llmstream.agent.context.budget import Count, approximate_tokens, tokens_of
-from llmstream.agent.context.effects import Effect, is_count, spend
+from llmstream.agent.context.effects import ContextEffect, Effect, is_count, spend
+from llmstream.agent.context.scan import Scan
 from llmstream.agent.context.turns import SUMMARY, is_summary, step_starts, system_of, turn_starts
 from llmstream.chats.content import Text, ToolCall, ToolResult
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
-from llmstream.streams.history import mended
+from llmstream.streams.history import Repairs
 from llmstream.streams.model import Model
 
 __all__ = ["summarise"]
@@ -54,7 +55,15 @@ def summarise(
     if not is_count(when_tokens_over) or not is_count(keep_turns):
         raise InvalidRequest("summarise takes when_tokens_over and keep_turns of at least 1")
     writer = model if isinstance(model, Model) else Model(model)
-    return Effect(_Summariser(writer, when_tokens_over, keep_turns, count, instructions), replace)
+    made = _Summariser(writer, when_tokens_over, keep_turns, count, instructions)
+    return Effect.remembering(made.begun, replace)
+
+
+class _Beginning(NamedTuple):
+    """A conversation up to some place: what identifies it, and its tokens."""
+
+    hash: hashlib._Hash
+    tokens: int
 
 
 class _Summariser:
@@ -68,13 +77,25 @@ class _Summariser:
         self._instructions = instructions
         self._known: OrderedDict[bytes, list[Message]] = OrderedDict()
 
-    async def __call__(self, messages: list[Message]) -> list[Message]:
-        whole = mended(messages)[0]
-        if tokens_of(whole, self._count) <= self._limit:
+    def begun(self) -> ContextEffect:
+        """The effect for one run."""
+        repairs, scan = Repairs(), Scan(_Beginning(hashlib.sha256(), 0), self._longer)
+        return lambda messages: self._shown(repairs.repair(messages)[0], scan)
+
+    def _longer(self, before: _Beginning, message: Message) -> _Beginning:
+        running = before.hash.copy()
+        running.update(
+            repr((message.sender, message.role, message.parts)).encode("utf-8", "backslashreplace")
+        )
+        return _Beginning(running, before.tokens + self._count(message))
+
+    async def _shown(self, whole: list[Message], scan: Scan[_Beginning]) -> list[Message]:
+        found = scan.of(whole)
+        if found[-1].tokens <= self._limit:
             return whole
-        digests = _digests(whole)
-        covered = max((n for n, digest in enumerate(digests) if digest in self._known), default=0)
-        beginning = list(self._known[digests[covered]]) if covered else []
+        places = range(len(whole), 0, -1)
+        covered = next((n for n in places if found[n].hash.digest() in self._known), 0)
+        beginning = list(self._known[found[covered].hash.digest()]) if covered else []
         shown = beginning + whole[covered:]
         if tokens_of(shown, self._count) <= self._limit:
             return shown
@@ -85,7 +106,7 @@ class _Summariser:
         if summary is None:
             return shown
         shorter = [*shown[:start], *system_of(shown[start:end]), summary]
-        self._known[digests[covered + end - len(beginning)]] = shorter
+        self._known[found[covered + end - len(beginning)].hash.digest()] = shorter
         while len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
         return shorter + shown[end:]
@@ -111,18 +132,6 @@ class _Summariser:
         finally:
             spend(f"{self._model.provider.name}:{self._model.name}", stream.usage)
         return Message.user(_HEADING + said).with_meta(SUMMARY, True) if said else None
-
-
-def _digests(messages: Sequence[Message]) -> list[bytes]:
-    """The digest of each beginning, from that of no message on."""
-    running = hashlib.sha256()
-    digests = [running.digest()]
-    for message in messages:
-        running.update(
-            repr((message.sender, message.role, message.parts)).encode("utf-8", "backslashreplace")
-        )
-        digests.append(running.digest())
-    return digests
 
 
 def _told(message: Message) -> str:

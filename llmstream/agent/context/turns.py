@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import compress, repeat
+from operator import attrgetter, eq
 from typing import Final
 
 from llmstream.chats.message import Message, Role
@@ -20,14 +22,21 @@ def turn_starts(messages: Sequence[Message]) -> list[int]:
     them is a turn.
     """
     starts: list[int] = []
-    before = ""
-    for place, message in enumerate(messages):
-        if message.role == Role.SYSTEM:
-            continue
-        if message.role == Role.USER and not (before == Role.USER and is_summary(message)):
+    for place in compress(range(len(messages)), _have_role(messages, Role.USER)):
+        if not (is_summary(messages[place]) and _role_before(messages, place) == Role.USER):
             starts.append(place)
-        before = message.role
     return starts
+
+
+def _role_before(messages: Sequence[Message], place: int) -> str:
+    """The role of the message before a place, system messages apart."""
+    roles = (messages[at].role for at in range(place - 1, -1, -1))
+    return next((role for role in roles if role != Role.SYSTEM), "")
+
+
+def _have_role(messages: Sequence[Message], role: Role) -> Iterator[bool]:
+    """Whether each message has a role; in C, for effects ask it of a whole conversation at each step."""
+    return map(eq, map(attrgetter("role"), messages), repeat(role))
 
 
 def is_summary(message: Message) -> bool:
@@ -37,12 +46,12 @@ def is_summary(message: Message) -> bool:
 
 def step_starts(messages: Sequence[Message], start: int) -> list[int]:
     """The places from `start` on where an assistant's message begins a step; its results stand behind it."""
-    return [at for at in range(start, len(messages)) if messages[at].role == Role.ASSISTANT]
+    return list(compress(range(start, len(messages)), _have_role(messages[start:], Role.ASSISTANT)))
 
 
 def system_of(messages: Sequence[Message]) -> list[Message]:
     """The system messages, which nothing drops."""
-    return [message for message in messages if message.role == Role.SYSTEM]
+    return list(compress(messages, _have_role(messages, Role.SYSTEM)))
 
 
 def from_place(messages: Sequence[Message], place: int) -> list[Message]:

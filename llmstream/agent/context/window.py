@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from llmstream.agent.context.effects import Effect, is_count
+from llmstream.agent.context.effects import ContextEffect, Effect, is_count
 from llmstream.agent.context.turns import from_place, turn_starts
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
-from llmstream.streams.history import mended
+from llmstream.streams.history import Repairs
 
 __all__ = ["sliding_window"]
 
@@ -21,9 +21,14 @@ def sliding_window(turns: int, *, replace: bool = False) -> Effect:
     if not is_count(turns):
         raise InvalidRequest(f"a window shows at least one turn, got {turns!r}")
 
-    def window(messages: list[Message]) -> list[Message]:
-        whole = mended(messages)[0]
-        starts = turn_starts(whole)
-        return whole if len(starts) <= turns else from_place(whole, starts[-turns])
+    def begun() -> ContextEffect:
+        repairs = Repairs()
 
-    return Effect(window, replace)
+        def window(messages: list[Message]) -> list[Message]:
+            whole = repairs.repair(messages)[0]
+            starts = turn_starts(whole)
+            return whole if len(starts) <= turns else from_place(whole, starts[-turns])
+
+        return window
+
+    return Effect.remembering(begun, replace)

@@ -14,6 +14,7 @@ from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.decoder import Framing
 from llmstream.dialects.gemini.call_decoder import CallDecoder
 from llmstream.dialects.gemini.wire import Blob, Part
+from llmstream.dialects.google import SIDE_FIELDS, TRANSCRIPTION
 from llmstream.dialects.media import base64_bytes
 from llmstream.events import (
     Custom,
@@ -40,22 +41,6 @@ KEY: Final = "google"
 
 CODE_EXECUTION: Final = "code_execution"
 """What we call the tool behind `executableCode` and `codeExecutionResult`."""
-
-TRANSCRIPTION: Final = "audio_transcription"
-"""What our metadata and parts call the transcript of a recording."""
-
-SIDE_FIELDS: Final = (
-    "thought_signature",
-    "part_metadata",
-    "speech_metadata",
-    "video_metadata",
-    "audio_metadata",
-    "document_metadata",
-    "spreadsheet_metadata",
-    "media_resolution",
-    "media_processing",
-)
-"""What may stand beside the content of a part, by the names our metadata has for it."""
 
 _side_values = operator.attrgetter(*SIDE_FIELDS)
 _NOTHING_BESIDE: Final = (None,) * len(SIDE_FIELDS)

@@ -26,6 +26,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.gemini_interactions.wire import CONTENT, KEY
+from llmstream.dialects.google import SIDE_FIELDS, TRANSCRIPTION
 from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
 from llmstream.dialects.history_parts import result_text
 from llmstream.dialects.json_text import object_text
@@ -43,23 +44,7 @@ _ROLES: Final = {
     Role.TOOL.value: "user_input",
     Role.ASSISTANT.value: "model_output",
 }
-_OF_THE_OTHER_WIRE: Final = frozenset(
-    {
-        "thought_signature",
-        "part_metadata",
-        "speech_metadata",
-        "video_metadata",
-        "audio_metadata",
-        "document_metadata",
-        "spreadsheet_metadata",
-        "media_resolution",
-        "media_processing",
-        "audio_transcription",
-        "display_name",
-        "tool_type",
-        "response",
-    }
-)
+_OF_THE_OTHER_WIRE: Final = frozenset({*SIDE_FIELDS, TRANSCRIPTION, "display_name", "tool_type", "response"})
 """Metadata of conversations that were begun through generateContent."""
 
 _NO_RESULT: Final = "The tool was not run."

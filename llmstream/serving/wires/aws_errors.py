@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from llmstream.dialects.aws import is_exception_type, status_of
+from llmstream.dialects.errors import UNKNOWN_PATH
 from llmstream.errors import ErrorInfo
 from llmstream.exchange import HttpResponse
 from llmstream.framing.aws_event_stream import encode_message
@@ -48,6 +49,8 @@ _STATUS_OF_CODE: Final = {
 def exception_type(info: ErrorInfo) -> str:
     """AWS's word for an error, such as "ThrottlingException": its own where it came from there."""
     reason = info.reason or ""
+    if reason == UNKNOWN_PATH:
+        return "UnknownOperationException"
     if is_exception_type(reason):
         return reason[:1].upper() + reason[1:]
     status = info.status or _STATUS_OF_CODE.get(info.code, 500)

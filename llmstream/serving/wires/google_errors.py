@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from llmstream.dialects.errors import UNKNOWN_PATH
 from llmstream.dialects.google import STATUS_OF_WORD, STATUS_WORDS
 from llmstream.errors import BadRequest, ErrorInfo
 from llmstream.exchange import HttpResponse
@@ -41,7 +42,7 @@ def error_object(info: ErrorInfo) -> dict[str, Any]:
     code = status_of(info)
     word = info.reason if info.reason in STATUS_OF_WORD else STATUS_WORDS.get(code)
     details: list[dict[str, Any]] = []
-    if info.reason is not None and info.reason != word:
+    if info.reason not in (None, word, UNKNOWN_PATH):
         kind = "type.googleapis.com/google.rpc.ErrorInfo"
         details.append({"@type": kind, "reason": info.reason, "domain": "googleapis.com"})
     if info.retry_after_s is not None:

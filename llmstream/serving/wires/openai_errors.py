@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from llmstream.dialects.errors import UNKNOWN_PATH
 from llmstream.errors import BadRequest, ErrorInfo
 from llmstream.exchange import HttpResponse
 
@@ -57,7 +58,8 @@ def check_effort(param: str, effort: str, known: tuple[str, ...] | None) -> None
 def error_object(error: ErrorInfo) -> dict[str, Any]:
     """The `error` object of an answer."""
     _, kind, code = _ANSWERS.get(error.code, _ELSE)
-    named = {"message": error.message, "type": kind, "param": error.param, "code": error.reason or code}
+    code = None if error.reason == UNKNOWN_PATH else error.reason or code
+    named = {"message": error.message, "type": kind, "param": error.param, "code": code}
     return named | (error.details or {})
 
 

@@ -30,6 +30,7 @@ from llmstream.events import (
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request
 from llmstream.serving.wires import server_side
+from tests.dialects.continuations import read_bodies
 
 NAMES = {"modelVersion": "gemini-4-argon", "responseId": "r1"}
 TOKEN = "AbC+/=="
@@ -51,18 +52,7 @@ def sentence():
 
 
 def read(*bodies, cuts=()):
-    """The sentence that several bodies are, each fed whole or cut."""
-    made = sentence()
-    events = made.start()
-    for number, body in enumerate(bodies):
-        if number:
-            assert made.decoder.next_place is not None
-            made.decoder.go_on()
-        for start, end in itertools.pairwise([0, *(at for at in cuts if at < len(body)), len(body)]):
-            events = events + made.feed(body[start:end])
-    events = events + made.close()
-    assert grammar.check(events) == []
-    return events
+    return read_bodies(sentence(), bodies, cuts)
 
 
 @pytest.fixture

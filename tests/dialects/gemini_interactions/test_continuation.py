@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 
 import pytest
@@ -32,6 +31,7 @@ from llmstream.events import (
 )
 from llmstream.request import Request
 from llmstream.serving.wires import server_side
+from tests.dialects.continuations import read_bodies
 
 TOKEN = "AbC+/=="
 DIALECT = GeminiInteractions()
@@ -58,18 +58,7 @@ def sentence():
 
 
 def read(*bodies, cuts=()):
-    """The sentence that several bodies are, each fed whole or cut."""
-    made = sentence()
-    events = made.start()
-    for number, body in enumerate(bodies):
-        if number:
-            assert made.decoder.next_place is not None
-            made.decoder.go_on()
-        for start, end in itertools.pairwise([0, *(at for at in cuts if at < len(body)), len(body)]):
-            events = events + made.feed(body[start:end])
-    events = events + made.close()
-    assert grammar.check(events) == []
-    return events
+    return read_bodies(sentence(), bodies, cuts)
 
 
 @pytest.fixture

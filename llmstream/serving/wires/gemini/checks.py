@@ -60,7 +60,7 @@ def check_tools(
 
     raises: BadRequest
     """
-    names: list[str] = []
+    names: set[str] = set()
     for number, declaration in enumerate(declarations):
         name = declaration.get("name")
         path = f"GenerateContentRequest.tools[0].function_declarations[{number}]"
@@ -72,10 +72,9 @@ def check_tools(
             )
         if "parameters" in declaration and "parametersJsonSchema" in declaration:
             raise refusal(f"* {path}: parameters and parameters_json_schema are mutually exclusive.\n")
-        names.append(name)
-    for name in names:
-        if names.count(name) > 1:
+        if name in names:
             raise refusal(f"Duplicate function declaration found: {name}")
+        names.add(name)
     if declarations and hosted and rules.mixes_tools is False:
         raise refusal("Tool use with function calling is unsupported")
     calling = (body.get("toolConfig") or {}).get("functionCallingConfig") or {}

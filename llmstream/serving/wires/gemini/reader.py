@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain, groupby
 from typing import Any, Final
 
 import msgspec
@@ -60,24 +61,25 @@ class ContentReader:
     def read(self, contents: list[dict[str, Any]]) -> list[Message]:
         """All turns. Results are messages of their own."""
         out: list[Message] = []
-        for content in contents:
-            parts: list[dict[str, Any]] = content["parts"]
-            if content.get("role") == "model":
-                if out and out[-1].role != Role.ASSISTANT:
-                    self._open, self._answered = {}, set()
-                made = tuple(self._model_part(part) for part in parts if part != _NOTHING)
-                if out and out[-1].role == Role.ASSISTANT:  # clients send an answer back chunk by chunk
-                    out[-1].parts += made
-                else:
-                    out.append(Message("", Role.ASSISTANT, made))
-                continue
-            results = [self._result(part) for part in parts if "functionResponse" in part]
-            others = [self._user_part(part) for part in parts if "functionResponse" not in part]
-            if results:
-                out.append(Message("", Role.TOOL, tuple(results)))
-            if others:
-                out.append(Message("", Role.USER, tuple(others)))
+        for is_model, turn in groupby(contents, lambda content: content.get("role") == "model"):
+            if is_model:  # clients send an answer back chunk by chunk
+                out.append(self._answer(turn))
+            else:
+                out += [message for content in turn for message in self._question(content)]
         return out
+
+    def _answer(self, contents: Iterable[dict[str, Any]]) -> Message:
+        """Neighbouring contents of the model as one message."""
+        self._open, self._answered = {}, set()
+        parts = chain.from_iterable(content["parts"] for content in contents)
+        return Message("", Role.ASSISTANT, tuple([self._model_part(p) for p in parts if p != _NOTHING]))
+
+    def _question(self, content: dict[str, Any]) -> list[Message]:
+        parts: list[dict[str, Any]] = content["parts"]
+        results = tuple([self._result(part) for part in parts if "functionResponse" in part])
+        others = tuple([self._user_part(part) for part in parts if "functionResponse" not in part])
+        found = (Message("", Role.TOOL, results), Message("", Role.USER, others))
+        return [message for message in found if message.parts]
 
     def _model_part(self, part: dict[str, Any]) -> Part:
         told = _beside(part)

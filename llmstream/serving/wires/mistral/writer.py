@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.blocks import logprobs_of
+from llmstream.dialects.errors import UNKNOWN_PATH
 from llmstream.dialects.media import data_uri
 from llmstream.dialects.mistral.wire import KEY, raw_reason, write_usage
 from llmstream.errors import BadRequest, ErrorInfo
@@ -112,7 +113,10 @@ def encode_error(error: ErrorInfo) -> HttpResponse:
         headers["retry-after"] = f"{error.retry_after_s:g}"
     if error.request_id:
         headers["mistral-correlation-id"] = error.request_id
-    body: dict[str, Any] = {"detail": error.message} if status == 401 else error_object(error)
+    if error.reason == UNKNOWN_PATH:  # its gateway answers this, seen in public issues of 2026
+        body: dict[str, Any] = {"message": error.message, "request_id": error.request_id}
+    else:
+        body = {"detail": error.message} if status == 401 else error_object(error)
     return HttpResponse(status, msgspec.json.encode(body), headers)
 
 

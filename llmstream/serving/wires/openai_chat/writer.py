@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.blocks import logprobs_of
+from llmstream.dialects.errors import UNKNOWN_PATH
 from llmstream.dialects.openai_chat.decoder import extras_chunk
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.wire import raw_reason, write_usage
@@ -44,7 +45,7 @@ _ANSWERS: Final[dict[str, tuple[int, str, str | None]]] = {
     "content-filtered": (400, "invalid_request_error", "content_filter"),
     "authentication": (401, "authentication_error", "invalid_api_key"),
     "permission-denied": (403, "permission_error", None),
-    "not-found": (404, "not_found_error", "model_not_found"),
+    "not-found": (404, "invalid_request_error", "model_not_found"),
     "rate-limited": (429, "rate_limit_error", "rate_limit_exceeded"),
     "overloaded": (503, "overloaded_error", None),
     "deadline-exceeded": (504, "timeout_error", None),
@@ -58,7 +59,7 @@ def error_object(error: ErrorInfo, *, in_band: bool = False) -> dict[str, Any]:
     """The `error` object; inside a stream it says its status too, as Groq's does."""
     status, kind, code = _ANSWERS.get(error.code, _ELSE)
     out: dict[str, Any] = {"message": error.message, "type": kind, "param": error.param}
-    out["code"] = error.reason or code
+    out["code"] = None if error.reason == UNKNOWN_PATH else error.reason or code
     out |= error.details or {}
     if in_band:
         out["status_code"] = error.status or status
