@@ -64,7 +64,7 @@ def test_a_dialect_without_the_reverse_is_tested_forwards(spoilt, body) -> None:
 
 def fails(dialect, body, words) -> None:
     with pytest.raises(AssertionError, match=words):
-        assert_dialect_conforms(dialect, [body], event_encoder=server_side(dialect).event_encoder)
+        assert_dialect_conforms(dialect, [body], event_encoder=dialect.event_encoder)
 
 
 def test_a_delta_dropped_at_the_start_of_a_chunk(spoilt, decoder_class, body) -> None:
