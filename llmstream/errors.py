@@ -5,7 +5,7 @@ LLMStreamError
 │   ├── InvalidRequest      the request contradicts itself or cannot be encoded
 │   ├── MissingKey          no API key was found
 │   └── Unsupported         this provider or dialect cannot do it
-├── ProviderError           what the vendor said
+├── ProviderError           the vendor's error
 │   ├── BadRequest          400, 413, 422: the vendor refuses the request as it stands
 │   │   └── ContextTooLong  the prompt does not fit the model
 │   ├── AuthenticationError 401: the key is wrong
@@ -20,10 +20,10 @@ LLMStreamError
 │   ├── TLSError            the certificate or the handshake failed
 │   ├── ProxyError          the proxy refused
 │   ├── ConnectionLost      the connection broke after it stood
-│   ├── DeadlineExceeded    one of the Deadlines passed; `reason` says which
+│   ├── DeadlineExceeded    one of the Deadlines passed; `reason` names it
 │   └── RedirectRefused     the server pointed elsewhere; keys do not follow
 ├── StreamError             what the body was
-│   ├── IncompleteStream    it ended before the vendor said that the answer is complete
+│   ├── IncompleteStream    it ended before the vendor marked the response complete
 │   ├── DecodeError         a known event could not be read
 │   ├── NotAStream          the answer is no event stream at all
 │   ├── LimitExceeded       a line, frame, event, argument or run grew past its cap
@@ -91,7 +91,7 @@ class ErrorInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True,
     status:   HTTP status, also where it arrived inside a 200
     reason:   the finer cause: the vendor's own code, or the name of the deadline
     param:    the field of the request that the vendor blames, in its words
-    details:  what else the vendor says of the error, as it came (OpenAI: `misalignment`)
+    details:  other fields of the vendor's error, verbatim (OpenAI: `misalignment`)
     """
 
     code: str
@@ -113,10 +113,10 @@ class LLMStreamError(Exception):
     """Base of everything the package raises. Its fields are those of `ErrorInfo`, and five more.
 
     partial:  the message as far as it came (a `chats.Message`), or None
-    usage:    tokens used as far as the vendor said
+    usage:    tokens used as far as the vendor reported them
     attempts: how often the request was sent
     tried:    where a chain of models was asked: each that failed ("provider:model"), and why, in order
-    provider_metadata: what the vendor said of the answer beside its error; that of the finish too
+    provider_metadata: the vendor's other metadata of the response; that of the finish too
     """
 
     code: ClassVar[str] = "error"
@@ -287,11 +287,11 @@ class RedirectRefused(TransportError, code="redirect-refused", retryable=False):
 
 
 class StreamError(LLMStreamError, code="stream-error"):
-    """The body was not what the dialect says."""
+    """The body was not of this dialect."""
 
 
 class IncompleteStream(StreamError, code="incomplete-stream", retryable=True):
-    """The body ended before the vendor said that the answer is complete."""
+    """The body ended before the vendor marked the response complete."""
 
 
 class DecodeError(StreamError, code="decode-error"):

@@ -62,7 +62,7 @@ class HttpRequest(msgspec.Struct, frozen=True):
 
 
 class HttpResponse(msgspec.Struct, frozen=True):
-    """A whole answer; header names are lower case."""
+    """A complete response; header names are lower case."""
 
     status: int
     body: bytes = b""
@@ -77,7 +77,7 @@ class Steering(Protocol):
     """User input that is sent into an answer.
 
     message: as it is sent
-    settled: the server has said whether it takes it
+    settled: the server has accepted or refused it
     error:   why it does not
     """
 

@@ -1,7 +1,7 @@
 """The grammar of a stream: one table, a checker that reads it and a guard that enforces it.
 
 A stream is a sentence: `stream-start`, then blocks (open, deltas, close) and single parts,
-`error` where it must be, and always one `finish` last. `_TABLE` says for each event what
+`error` where it must be, and always one `finish` last. `_TABLE` states for each event what
 family of block it belongs to and what it does there; everything below reads that table.
 """
 
@@ -95,7 +95,7 @@ def _close(family: Family, block_id: str, *, incomplete: bool) -> Event:
 def check(events: Iterable[Event]) -> list[str]:
     """Every law that the events break, in words; an empty list means that they are a sentence.
 
-    events: one whole stream, or a whole run of several steps
+    events: one complete stream, or a complete run of several steps
     """
     checker = _Checker()
     for position, event in enumerate(events):
@@ -194,7 +194,7 @@ class _Checker:
             self.note(position, f"{family} {block_id!r} is still open at finish")
         for block_id, family in self.incomplete.items():
             if block_id in self.discarded:
-                continue  # a retry says why
+                continue  # a retry gives the reason
             if family == "tool-input" and event.finish_reason in _TRUNCATING:
                 continue
             if not self.errors:
@@ -217,7 +217,7 @@ class Guard:
     """Holds a provider's events to the grammar, and completes the sentence where they stop early.
 
     Events that fit pass as they are; a batch of deltas passes as the same list. What does not
-    fit is mended: a delta without a block opens one, a block reopened gets an id of its own,
+    fit is repaired: a delta without a block opens one, a block reopened gets an id of its own,
     text closes before a tool input opens, and after finish nothing passes. A retry closes what is
     open as incomplete, and the errors before it are void.
     """
@@ -238,7 +238,7 @@ class Guard:
         return [StreamStart(list(warnings))]
 
     def feed(self, events: list[Event]) -> list[Event]:
-        """The same events, mended where they break a law."""
+        """The same events, repaired where they break a law."""
         opened = self._open
         if self.finished:
             return []

@@ -22,7 +22,7 @@ __all__ = [
     "with_whole_numbers",
 ]
 
-# Where int() of CPython stops unless told otherwise; reading longer ones takes quadratic time.
+# Default limit of CPython's int(); reading longer ones takes quadratic time.
 MAX_NUMBER_CHARS = 4300
 # The lowest value that sys.set_int_max_str_digits takes; shorter numbers are always readable.
 _SAFE_NUMBER_CHARS = 640
@@ -57,7 +57,7 @@ def only_grows(token: str) -> bool:
 
 
 def number(token: str) -> int | float:
-    """The value of a whole number: an int if it has neither fraction nor exponent; may be infinite."""
+    """The value of a number: an int if it has neither fraction nor exponent; may be infinite."""
     return int(token) if token.lstrip("-").isdigit() else float(token)
 
 

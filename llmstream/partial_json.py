@@ -2,7 +2,7 @@
 
 It follows RFC 8259 strictly and reads no character twice. Of an unfinished text it shows: strings as far as
 received, without a cut escape or half a surrogate pair; a key once its value has started; of a cut number
-the longest valid prefix; true, false and null only when whole. What was shown is never taken back, except
+the longest valid prefix; true, false and null only when complete. What was shown is never taken back, except
 that a repeated key replaces its value.
 """
 
@@ -127,7 +127,7 @@ class PartialJSON:
 
     @property
     def value(self) -> Any:
-        """The best value so far; None also while there is nothing to show (`state` tells).
+        """The best value so far; None also while there is nothing to show (see `state`).
 
         Arrays and objects are the parser's own and go on growing: copy what is to be kept, change nothing.
         """
@@ -137,7 +137,7 @@ class PartialJSON:
 
     @property
     def complete(self) -> bool:
-        """Whether the text is one whole JSON value. A number at the root is, though it may still grow."""
+        """Whether the text is one complete JSON value. A number at the root is, though it may still grow."""
         if self._mode != _NUMBER or self._box is not None:
             return self._mode == _END
         return json_numbers.is_whole(self._token) and not json_numbers.overflows(
@@ -210,7 +210,7 @@ class PartialJSON:
                 at = self._read_literal(fragment, at)
 
     def _read_structure(self, fragment: str, at: int) -> int:
-        """What stands between tokens, and whole strings; returns where any other token goes on."""
+        """Reads separators and complete strings; returns where any other token continues."""
         mode = self._mode
         while at < len(fragment):
             step = _STEPS[mode].get(fragment[at])
@@ -410,7 +410,7 @@ class PartialJSON:
 
 
 def _unescaped(escape: str) -> str | None:
-    """The character of an escape (without its backslash), or None while it is not whole."""
+    """The character of an escape (without its backslash), or None while it is incomplete."""
     if len(escape) == 1:
         return _SIMPLE_ESCAPES.get(escape)
     if len(escape) == 5:

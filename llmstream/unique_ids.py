@@ -43,7 +43,7 @@ class UniqueIds:
         return frozenset(self._taken)
 
     def fresh(self, wanted: str) -> str:
-        """Takes the name that is wanted, or the next with a number that nobody has."""
+        """Takes the requested name, or the next free one with a number."""
         name = wanted
         while name in self._taken:
             number = self._numbers.get(wanted, 1) + 1

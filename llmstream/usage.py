@@ -24,8 +24,8 @@ _COUNTS: Final = (
 class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, repr_omit_defaults=True):
     """Tokens of one response or the sum of several; None means that the vendor did not say.
 
-    input_tokens:       the whole prompt, cached tokens included
-    output_tokens:      the whole answer, reasoning included
+    input_tokens:       the prompt, cached tokens included
+    output_tokens:      the response, reasoning included
     cached_input_tokens: the part of the input that was read from a cache
     cache_write_tokens: the part of the input that was written to a cache
     raw:                the vendor's own usage object; a list of them where several responses made one answer
@@ -57,7 +57,7 @@ class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, rep
                     msgspec.structs.force_setattr(self, name, None)
 
     def __add__(self, other: Usage) -> Usage:
-        """The sum, count by count; what neither says stays None, and raw is dropped."""
+        """The sum, count by count; a count that neither has stays None, and raw is dropped."""
         return Usage(
             input_tokens=_sum(self.input_tokens, other.input_tokens),
             output_tokens=_sum(self.output_tokens, other.output_tokens),

@@ -199,7 +199,7 @@ class Accumulator(Fold):
                 context=context,
                 on_edit=self._edit,
             )
-        except BaseException:  # a cancellation among them: the history has to stay whole
+        except BaseException:  # cancellation too: the history has to stay valid
             self.add_results(cancelled_results(pending, self._results.values()))
             raise
         finally:

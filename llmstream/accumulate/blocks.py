@@ -54,7 +54,7 @@ class Block:
         return part
 
     def merge(self, metadata: Metadata | None) -> None:
-        """Adds what a later event of the block says."""
+        """Adds the metadata of a later event of the block."""
         self.metadata = merge_metadata(self.metadata, metadata)
         self._part = None
 
@@ -111,20 +111,20 @@ class Input:
 
     @property
     def text(self) -> str:
-        """The raw input so far; of a complete call that streamed none, what the call says."""
+        """The raw input so far; that of the call itself where none was streamed."""
         text = self._buffer.getvalue()
         return self._call.arguments if self._call is not None and not text else text
 
     def part(self) -> ToolCall | None:
-        """The call; None until the wire has said that it is complete."""
+        """The call; None until it is complete."""
         return self._call
 
     def merge(self, metadata: Metadata | None) -> None:
-        """Adds what a later event of the input says."""
+        """Adds the metadata of a later event of the input."""
         self.metadata = merge_metadata(self.metadata, metadata)
 
     def complete(self, event: events.ToolCall) -> None:
-        """The call is whole. Its own words win over the deltas; a second time changes nothing."""
+        """The call is complete. Its own fields win over the deltas; a second call changes nothing."""
         if self._call is not None:
             return
         self.merge(event.provider_metadata)

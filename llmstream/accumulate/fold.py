@@ -21,7 +21,7 @@ _DELTAS: Final = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ToolInputDelta})
 class Fold:
     """State of one response, and `feed`. `Accumulator` is this with its public views.
 
-    usage:             as `finish` says; all None before
+    usage:             as in `finish`; all None before
     finish_reason:     None before `finish`
     raw_finish_reason: the vendor's own word
     error:             the first one, or None

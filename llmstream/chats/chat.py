@@ -83,7 +83,7 @@ class Chat:
         self._history.extend(copy_messages(messages))
 
     def replace(self, *messages: Message) -> None:
-        """Exchange the whole history, for a shorter or empty one too, and wake everyone who waits.
+        """Replace the history, also by a shorter or empty one, and wake all waiters.
 
         raises: InvalidRequest as `append`; then nothing is exchanged
         """
@@ -200,7 +200,7 @@ class Chat:
         return cls(*load_messages(data))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the saved form to a file that only its owner can read, whole or not at all.
+        """Write the saved form atomically to a file that only its owner can read.
 
         A file of that name is replaced in one step; a symbolic link is replaced, not followed.
 

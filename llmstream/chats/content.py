@@ -1,6 +1,6 @@
 """What a message is made of: parts, each with a `kind`.
 
-The kinds below are ours; `register_part` adds others, and a kind nobody knows is kept as
+The kinds below are ours; `register_part` adds others, and an unknown kind is kept as
 `UnknownPart` and written back byte for byte. `metadata` on a part holds, keyed by provider,
 what a vendor wants back verbatim (signatures, encrypted reasoning, item ids).
 """
@@ -165,7 +165,7 @@ class Custom(BasePart, frozen=True, tag="custom"):
 
 
 class UnknownPart(msgspec.Struct, frozen=True):
-    """A part of a kind that nobody registered, as it was saved."""
+    """A part of an unregistered kind, as it was saved."""
 
     kind: str
     raw: bytes
@@ -189,7 +189,7 @@ _kind_decoder = msgspec.json.Decoder(_Kind)
 
 
 def _has_kind(config: Any) -> bool:
-    """Whether a Struct's configuration says that it is tagged on `kind`."""
+    """Whether a Struct is tagged on `kind`."""
     return config is not None and config.tag_field == "kind" and isinstance(config.tag, str)
 
 
@@ -263,7 +263,7 @@ def decode_part(raw: bytes | msgspec.Raw) -> Part:
         raise DecodeError(f"not a message part: {error}") from None
 
 
-# Files that are written whole or not at all, and are their owner's alone.
+# Files that are written atomically and readable by their owner only.
 
 _NEW_FILE = (
     os.O_WRONLY
@@ -280,7 +280,7 @@ def write_whole(
     """Put data into a file, mode 0600, replacing what was there in one step.
 
     A reader sees the old content or the new, also after a crash. A symbolic link at `path` is
-    replaced and not followed, so nobody can have us write elsewhere.
+    replaced and not followed, so that a link cannot redirect the write.
 
     modified_at_s: Unix time to set as the time of change; None leaves it to the system
     prefix:        how the temporary file's name begins, for whoever removes those of killed processes
@@ -320,7 +320,7 @@ def read_whole(path: str | os.PathLike[str]) -> bytes:
 def _open_regular(path: str, flags: int) -> int:
     descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # or a pipe waits for its writer
     mode = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # of a folder, open() says what it is
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # for a folder, open() raises the right error
         return descriptor
     os.close(descriptor)
     raise OSError(errno.EINVAL, "not a regular file", path)

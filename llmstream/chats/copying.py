@@ -106,7 +106,7 @@ class RepeatedCopies:
 def copy_message(message: Message) -> Message:
     """A message of its own: changing one, however deep, never changes the other.
 
-    A frozen part that holds nothing mutable is shared; one with metadata is copied whole.
+    A frozen part that holds nothing mutable is shared; one with metadata is copied completely.
 
     raises: InvalidRequest where it is no message, or holds a value that cannot be copied
     """

@@ -49,7 +49,7 @@ class Message(msgspec.Struct):
 
     sender:   who wrote it, such as an agent's name; "" where that does not matter
     role:     a `Role`, or any string that another system uses
-    parts:    what it says, in order; parts themselves are frozen
+    parts:    content in order; parts themselves are frozen
     metadata: the application's own; None until something is set
     """
 
@@ -87,7 +87,7 @@ class Message(msgspec.Struct):
     def user(cls, *parts: str | Part) -> Message:
         """A user's message; strings become text parts.
 
-        raises: InvalidRequest for bytes, whose kind nobody knows
+        raises: InvalidRequest for bytes, whose kind is unknown
         """
         return cls("", Role.USER, tuple([_part(part) for part in parts]))
 
@@ -95,7 +95,7 @@ class Message(msgspec.Struct):
     def assistant(cls, *parts: str | Part) -> Message:
         """An assistant's message; strings become text parts.
 
-        raises: InvalidRequest for bytes, whose kind nobody knows
+        raises: InvalidRequest for bytes, whose kind is unknown
         """
         return cls("", Role.ASSISTANT, tuple([_part(part) for part in parts]))
 

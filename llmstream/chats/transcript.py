@@ -22,7 +22,7 @@ __all__ = ["ran_tool_line", "transcript"]
 
 
 def transcript(messages: Iterable[Message]) -> str:
-    """A chat, or any messages, as Markdown: who said what, and a line for every tool that ran.
+    """A chat, or any messages, as Markdown: sender and text, and a line for every tool that ran.
 
     A message is headed by its sender's name, else by its role. Only text and tool results show:
     reasoning, images and other parts do not. No messages give "".
@@ -49,7 +49,7 @@ def transcript(messages: Iterable[Message]) -> str:
 
 
 def ran_tool_line(name: str, error: str | None = None) -> str:
-    """The line that tells of one tool's run, newline included.
+    """The line about one tool's run, newline included.
 
     "> Ran tool: `name`", and " - failed: `error`" after it where it failed. An error of several
     lines is folded into one; a backtick in either is fenced by a longer run of them.

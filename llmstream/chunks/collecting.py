@@ -21,7 +21,7 @@ MAX_CALLS: Final = 10_000
 
 
 class CompletionResponse(msgspec.Struct, frozen=True):
-    """A whole completion. content is None where no text came; model is not known to chunks."""
+    """A complete completion. content is None where no text came; model is not known to chunks."""
 
     content: str | None
     tool_calls: tuple[ToolCall, ...] = ()
@@ -79,15 +79,15 @@ class CollectingStream:
     async def collect(self, require_terminal: bool = False) -> CompletionResponse:
         """Reads the stream to its end.
 
-        As the seed has it: an ended stream is a whole one, its reason `stop` and its usage
-        zeros where no final chunk said otherwise; the last id and name of a call win, even
+        As in the source document: an ended stream is complete, its reason `stop` and its usage
+        zeros where no final chunk has one; the last id and name of a call win, even
         empty ones; calls without an id are dropped, as they may be gaps of the index.
 
         With require_terminal: a stream without a final chunk is an error; empty ids and names
         do not erase; a call without an id gets one of its own; one without a name, or that
         broke off, is dropped; usage in a chunk beside the final one counts.
 
-        raises: InvalidRequest the second time; IncompleteStream as said; what the stream
+        raises: InvalidRequest the second time; IncompleteStream as above; what the stream
                 raises, with `.partial` (a Message) and `.usage` filled in
         """
         if self._taken:
@@ -150,6 +150,6 @@ class CollectingStream:
         return tuple(calls)
 
     def _partial(self) -> Message:
-        """The text so far; calls are left out, as nothing says that they are whole."""
+        """The text so far; calls are left out, as they may be incomplete."""
         text = "".join(self._text)
         return Message.assistant(*([Text(text)] if text else []))

@@ -42,7 +42,7 @@ class ToolCallDelta(msgspec.Struct, frozen=True, omit_defaults=True):
     """A fragment of a tool call. id and name usually stand in the first fragment only.
 
     index:      which call of the response
-    incomplete: the call broke off and never became whole; there is no more of it
+    incomplete: the call broke off; no more of it follows
     """
 
     index: int
@@ -87,7 +87,7 @@ async def chunks(events: AsyncIterable[ev.Event]) -> AsyncIterator[CompletionChu
     faithful: a call that breaks off has been seen in part, and is then marked `incomplete` and
     given the id "", with which a collecting stream drops it.
 
-    raises: what the stream raises; else, after the last chunk, the first error that it told of
+    raises: what the stream raises; else, after the last chunk, the first error event
     """
     view = _View()
     async for event in events:

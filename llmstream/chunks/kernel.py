@@ -22,7 +22,7 @@ T = TypeVar("T")
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """A tool call, or a fragment of one. arguments is raw JSON text.
 
-    index: which call of the response a fragment belongs to, where the wire says it
+    index: which call of the response a fragment belongs to, where the wire has it
     """
 
     id: str = ""
@@ -76,7 +76,7 @@ class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
 class StreamingChunk(msgspec.Struct, frozen=True, omit_defaults=True):
     """One chunk of a chat or tools stream.
 
-    error: what failed, where the stream tells of it inside a chunk
+    error: what failed, where the stream reports it inside a chunk
     raw:   the keys of the wire that have no field here
     """
 

@@ -55,7 +55,7 @@ __all__ = [
 # What all events share: frozen, tagged on `type`, camelCase in JSON.
 
 Metadata: TypeAlias = dict[str, dict[str, Any]]
-"""What a vendor said beyond the union or wants back verbatim, keyed by provider."""
+"""What a vendor sent beyond the union or wants back verbatim, keyed by provider."""
 
 
 class BaseEvent(
@@ -84,7 +84,7 @@ def merge_metadata(old: Metadata | None, new: Metadata | None) -> Metadata | Non
 # Text and reasoning: blocks that open, take deltas and close under one id.
 #
 # A delta is only the new fragment; fragments of one id, joined in order, are the block.
-# `incomplete` on an end says that the stream broke off inside the block.
+# `incomplete` on an end means that the stream broke off inside the block.
 
 
 class TextStart(BaseEvent, frozen=True, tag="text-start"):
@@ -138,7 +138,7 @@ class ReasoningEnd(BaseEvent, frozen=True, tag="reasoning-end"):
 if TYPE_CHECKING:
     FileData: TypeAlias = bytes | str
 else:
-    FileData = Any  # msgspec has no union of bytes and str; __post_init__ tells them apart
+    FileData = Any  # msgspec has no union of bytes and str; __post_init__ distinguishes them
 
 
 class Source(BaseEvent, frozen=True, tag="source"):
@@ -303,7 +303,7 @@ class RetryNotice(BaseEvent, frozen=True, tag="retry"):
     wait_s: float
 
 
-# Tool calls: their input as it streams, the whole call, results and requests for approval.
+# Tool calls: their input as it streams, the complete call, results and requests for approval.
 #
 # `provider_executed` marks calls that the vendor ran itself; `dynamic` tools that were not in
 # the request (MCP servers of the vendor, for example). The id of a tool input is the id of the
@@ -340,7 +340,7 @@ class ToolInputEnd(BaseEvent, frozen=True, tag="tool-input-end"):
 class ToolCall(BaseEvent, frozen=True, tag="tool-call"):
     """A complete call. `input` is JSON text, exactly the joined deltas; `{}` where none came.
 
-    invalid: the input is no JSON or the vendor said that the call is broken; do not run it.
+    invalid: the input is not JSON or the vendor marked the call as broken; do not run it.
     """
 
     tool_name: str

@@ -1,4 +1,4 @@
-"""Framing: bytes of a body in, whole frames out, without I/O and however the chunks fall."""
+"""Framing: bytes of a body in, complete frames out, without I/O, wherever chunks are cut."""
 
 from __future__ import annotations
 

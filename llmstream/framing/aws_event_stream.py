@@ -50,7 +50,7 @@ class EventStreamDecoder:
     """Cut a body into messages, however the chunks fall.
 
     max_bytes: cap on one payload; a header block is capped at 128 KiB
-    error:     set when the body breaks a rule. Messages that were whole before it in the same chunk are
+    error:     set when the body breaks a rule. Messages that were complete before it in the same chunk are
                returned first; then every further call raises it. With none before it, it is raised at once.
     """
 
@@ -137,7 +137,7 @@ class EventStreamDecoder:
             )
 
     def _read_message(self, data: bytes, headers: int) -> Message:
-        """One whole message, whose header block has so many bytes."""
+        """One complete message; `headers` is the length of its header block in bytes."""
         if crc32(memoryview(data)[:-4]) != int.from_bytes(data[-4:]):
             raise ProtocolError(
                 "The checksum of a message is wrong: the body was damaged on its way. "

@@ -1,4 +1,4 @@
-"""Newline-delimited JSON: bytes in, whole non-blank lines out."""
+"""Newline-delimited JSON: bytes in, complete non-blank lines out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class NDJSONDecoder:
     skipped, and a byte order mark at the body's start is dropped.
 
     max_bytes: cap on one line, in bytes
-    error:     set when the cap is passed. What was whole before it in the same chunk is returned first;
+    error:     set when the cap is passed. What was complete before it in the same chunk is returned first;
                then every further call raises it. With nothing before it, it is raised at once.
     """
 

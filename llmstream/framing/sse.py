@@ -1,4 +1,4 @@
-"""Server-sent events: bytes in, whole blocks out, by the rules of WHATWG HTML 9.2.
+"""Server-sent events: bytes in, complete blocks out, by the rules of WHATWG HTML 9.2.
 
 `feed` reads line by line; CR, LF and CRLF all end a line, also across chunks. `feed_data` gives the same
 blocks as bare payloads: where a run of blocks is of one shape (`data: ...`, or `event: ...` above
@@ -17,7 +17,7 @@ from llmstream.errors import LimitExceeded, LLMStreamError
 __all__ = ["Frame", "SSEDecoder"]
 
 
-# Runs of server-sent blocks of one shape, taken apart as a whole instead of line by line.
+# Runs of server-sent blocks of one shape, split at once instead of line by line.
 #
 # Providers send long runs of `data: ...` blocks, or of `event: ...` above `data: ...`. One split on
 # "blank line plus the fixed start of the next block" yields all payloads of such a run; that no line end
@@ -103,7 +103,7 @@ class SSEDecoder:
     max_bytes:     cap on one line and on the joined data of one block, in bytes
     last_event_id: committed when a block ends, with or without data
     retry:         the last valid reconnection time in ms, or None
-    error:         set when a cap is passed. What was whole before it in the same chunk is returned first;
+    error:         set when a cap is passed. What was complete before it in the same chunk is returned first;
                    then every further call raises it. With nothing before it, it is raised at once.
     pending:       whether part of a block is held; at the end of the body this means that it was cut
     source:        WHATWG HTML, 9.2.5 and 9.2.6
@@ -151,7 +151,7 @@ class SSEDecoder:
         """The events that this chunk completes.
 
         chunk:   any slice of the body; may cut a line, a CRLF or a UTF-8 character
-        returns: whole events in wire order
+        returns: complete events in wire order
         raises:  LimitExceeded past max_bytes
         """
         text = self._admit(chunk)
@@ -186,7 +186,7 @@ class SSEDecoder:
             text = self._finish_block(text, eol, payloads)
         if self.error is None and not self._in_block:
             text = self._take_run(text, eol, payloads)
-            if not text and not self._after_cr:  # whole blocks, and nothing behind them
+            if not text and not self._after_cr:  # complete blocks, and nothing behind them
                 self._clean = True
                 return payloads
         if self.error is None:
@@ -194,9 +194,9 @@ class SSEDecoder:
         return self._deliver(payloads)
 
     def close(self) -> None:
-        """The body is over: an unfinished last block is dropped, as the standard says.
+        """The body is over: an unfinished last block is dropped, as the standard requires.
 
-        Look at `pending` before this to tell a cut body from a whole one.
+        Look at `pending` before this to distinguish a truncated body from a complete one.
 
         raises: the deferred `error`, if there is one
         """
@@ -250,7 +250,7 @@ class SSEDecoder:
         return text[end:]
 
     def _take_run(self, text: bytes, eol: bytes, payloads: list[bytes]) -> bytes:
-        """Take whole blocks of one shape off the front of text that starts a block; return the rest."""
+        """Take complete blocks of one shape off the front of text that starts a block; return the rest."""
         end = text.rfind(eol + eol)
         if end < 0 or len(text) > self.max_bytes:
             return text
@@ -262,7 +262,7 @@ class SSEDecoder:
         return text[end:]
 
     def _blocks(self, text: bytes) -> list[_Block]:
-        """Read text that starts a line, line by line; whole blocks come out, the rest is kept."""
+        """Read text that starts a line, line by line; returns complete blocks and keeps the rest."""
         blocks: list[_Block] = []
         lines = text.splitlines()
         tail = b"" if text.endswith((b"\n", b"\r")) or not lines else lines.pop()

@@ -36,8 +36,8 @@ class ClaudeRules(msgspec.Struct, frozen=True, kw_only=True):
     bedrock_schemas:   on Amazon Bedrock too
     prefix:            the model continues an assistant message at the end of the conversation
     system_turns:      what becomes of a message of the role `system` inside `messages`
-    context_tokens:    of input and output together; None where no source says
-    max_output_tokens: more is refused; None where no source says
+    context_tokens:    of input and output together; None where unknown
+    max_output_tokens: more is refused; None where unknown
     default_tokens:    `max_tokens` where the request sets none, since the API requires one
     """
 
@@ -110,7 +110,7 @@ CLAUDE: Final = Table(
     unknown=ClaudeRules(),
 )
 """Rules by name, such as `claude-opus-5-5`, `us.anthropic.claude-haiku-4-5-20251001-v1:0` or
-`claude-sonnet-4@20250514`. A name without "claude" says nothing: a gateway's alias, another vendor's model.
+`claude-sonnet-4@20250514`. A name without "claude" tells no model: a gateway's alias, another vendor's model.
 """
 
 

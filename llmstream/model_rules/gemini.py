@@ -33,8 +33,8 @@ class GeminiRules(msgspec.Struct, frozen=True, kw_only=True):
     penalties:         presence and frequency penalties are taken; only 2.0 does ("Penalty is not enabled for
                        this model", seen 2026-07, google-gemini/cookbook#1290, vercel/ai#8943)
     prefix:            a conversation may end in a turn of the model
-    context_tokens:    of the input; None where no source says
-    max_output_tokens: of one answer, over all its continuations; None where no source says
+    context_tokens:    of the input; None where unknown
+    max_output_tokens: of one answer, over all its continuations; None where unknown
     """
 
     thinking: Literal["none", "budget", "level"] = "budget"

@@ -31,8 +31,8 @@ class GPTRules(msgspec.Struct, frozen=True, kw_only=True):
     chat_tools:        when Chat Completions takes function tools: always, unless an effort is asked for, at
                        the effort none, or never (BerriAI/litellm#34569, onyx-dot-app/onyx#15008,
                        can1357/oh-my-pi#11052, openai/openai-openapi#541)
-    context_tokens:    of the input; None where no source says
-    max_output_tokens: more is refused; None where no source says
+    context_tokens:    of the input; None where unknown
+    max_output_tokens: more is refused; None where unknown
     """
 
     reasons: bool = False

@@ -22,7 +22,7 @@ class MistralRules(msgspec.Struct, frozen=True, kw_only=True):
     efforts:        those that `reasoning_effort` takes; () where the model takes none
     prompt_mode:    it always thinks, and `prompt_mode: "reasoning"` is how it is asked
     inline_refs:    it reads only schemas without `$ref`
-    context_tokens: of input and output together; None where no source says
+    context_tokens: of input and output together; None where unknown
     """
 
     efforts: tuple[str, ...] = ("none", "high")

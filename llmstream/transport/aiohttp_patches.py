@@ -1,4 +1,4 @@
-"""aiohttp's connections, mended where they lose what came before a fault, wait for ever, or are slow.
+"""Patches of aiohttp's connections, which lose data before a fault, wait forever or are slow.
 
 When bytes cannot be HTTP, aiohttp notes it on the connection but not on the body, whose reader then waits
 until a deadline; an answer that came in the same segment as the fault is forgotten; and a reset of a
@@ -52,7 +52,7 @@ exchange: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
 
 
 class CarefulProtocol(ResponseHandler):
-    """Reads the head of an answer by itself, and tells the body's reader when its framing breaks.
+    """Reads the response head separately, and reports broken framing to the reader of the body.
 
     served: whether anything has come
     pooled: no request uses it; whatever comes then closes it
@@ -63,7 +63,7 @@ class CarefulProtocol(ResponseHandler):
     exchange: Exchange | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A socket is open. What of asyncio reads it, TLS or the plain transport, is told to ask for less."""
+        """Called when a socket is open; lowers the read size of asyncio's transport, TLS or plain."""
         reader: Any = getattr(transport, "_ssl_protocol", transport)
         if getattr(reader, "max_size", 0) > _READ_BYTES:  # other event loops have no such size
             reader.max_size = _READ_BYTES
@@ -143,7 +143,7 @@ class CarefulConnector(aiohttp.TCPConnector):
 
 
 def _has_input(protocol: ResponseHandler | None) -> bool:
-    """Whether bytes, or the end, lie in the socket: while the loop was busy, nobody has read them."""
+    """Whether the socket has unread bytes or its end, which a busy loop has not read yet."""
     transport = protocol.transport if protocol is not None else None
     socket = transport.get_extra_info("socket") if transport is not None else None
     if socket is None or socket.fileno() < 0:

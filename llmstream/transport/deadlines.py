@@ -58,7 +58,7 @@ _SETTING = {
 
 
 def deadline_error(which: str, limit_s: float) -> DeadlineExceeded:
-    """The error that says which deadline passed and how to change it."""
+    """The error that names the passed deadline and how to change it."""
     what = {
         "first-event": "no content came",
         "idle": "no further content came",
@@ -112,7 +112,7 @@ class Watchdog:
         self._arm()
 
     def hand_over(self, abort: Callable[[DeadlineExceeded], None]) -> None:
-        """From now on another is told; at once if a deadline has just passed."""
+        """Replaces the callback; calls it at once if a deadline has just passed."""
         self._abort = abort
         if self._timer is None:
             self._arm()

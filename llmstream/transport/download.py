@@ -59,7 +59,7 @@ _URL_CHARS_SHOWN: Final = 200
 
 
 class Downloaded(msgspec.Struct, frozen=True):
-    """The content of a file and its media type, "" where nothing tells."""
+    """The content of a file and its media type, "" where it is unknown."""
 
     data: bytes
     media_type: str
@@ -178,7 +178,7 @@ async def _fetched(url: str, limits: DownloadLimits) -> Downloaded:
 
 
 def _next(source: URL, location: str) -> str:
-    """Where a redirect points, as a whole URL.
+    """Target of a redirect, as an absolute URL.
 
     raises: InvalidRequest where it is no URL
     """
@@ -237,7 +237,7 @@ def _inside(url: str, limits: DownloadLimits) -> Downloaded:
 
 
 def _media_type(told: str, data: bytes, url: str) -> str:
-    """What the server says, else what the content shows, else what the path ends in."""
+    """Media type by header, else by content, else by the path's extension."""
     if told not in _NO_TYPE and _MEDIA_TYPE.fullmatch(told):
         return told
     if data[:4] == b"RIFF" and data[8:12] in _RIFF:

@@ -96,7 +96,7 @@ def typed_failure(
         case aiohttp.InvalidURL() if proxy is not None and str(error.url) == proxy:
             return errors.ProxyError(f"the proxy on the way to {host} has no usable address. {_CHECK_PROXY}")
         case aiohttp.InvalidURL() | UnicodeError():  # of a name that IDNA does not know
-            # Its text is the whole address, with whatever password or key stands in it.
+            # Its text is the complete address, with any password or key in it.
             return errors.InvalidRequest(
                 f"the address of {host or 'the model'} is not usable. Check base_url."
             )
@@ -161,11 +161,11 @@ def _cause_at_proxy(error: aiohttp.ClientConnectorError) -> str:
 
 
 def _of_encoding(error: BaseException) -> bool:
-    """Whether the content coding is at fault; aiohttp says so in the words or the cause of other errors."""
+    """Whether the content coding failed; aiohttp reports that in the message or cause of other errors."""
     causes = (error, error.__cause__, error.__context__)
     if any(isinstance(cause, http_exceptions.ContentEncodingError) for cause in causes):
         return True
-    # Of a deflate that was cut it says no more than the name.
+    # Of a truncated deflate body it reports only the name.
     return "decode content-encoding" in str(error) or getattr(error, "message", "") == "deflate"
 
 
@@ -174,6 +174,6 @@ def _words(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientConnectorError):
         return str(error.os_error.strerror or error.os_error)
     if isinstance(error, aiohttp.ClientResponseError | http_exceptions.HttpProcessingError):
-        return " ".join(str(error.message).split())[:_WORDS_CHARS]  # its str() has the whole address
+        return " ".join(str(error.message).split())[:_WORDS_CHARS]  # its str() has the complete address
     words = " ".join(str(error).partition("ConnectionKey(")[0].split())
     return words[:_WORDS_CHARS] or type(error).__name__

@@ -57,11 +57,11 @@ class Body(Protocol):
         ...
 
     async def read_error(self) -> bytes:
-        """What an error answer says."""
+        """Status, headers and body of an error response."""
         ...
 
     async def read_all(self, max_bytes: int) -> bytes:
-        """The whole of an answer that is no stream."""
+        """A complete response that is not streamed."""
         ...
 
     def abort(self, error: LLMStreamError) -> None:
@@ -126,11 +126,11 @@ class Response:
                     pieces.append(piece)
                     size += len(piece)
         except (LLMStreamError, TimeoutError):
-            pass  # the status says more than how its body ended
+            pass  # the status matters more than how the body ended
         return b"".join(pieces)[:_ERROR_BODY_BYTES]
 
     async def read_all(self, max_bytes: int) -> bytes:
-        """The whole body of an answer that is no stream.
+        """Reads the complete body of a response that is not streamed.
 
         raises: TransportError, StreamError; LimitExceeded past max_bytes
         """
@@ -187,10 +187,10 @@ async def send(
     response = await _ask(session, request, url, deadlines, proxy_for(scheme, host, port))
     check_answer(response, host)
     encoding = response.headers.get("content-encoding", "").strip().lower()
-    if encoding not in ENCODINGS and response.status < 400:  # of a refusal, the status says enough
+    if encoding not in ENCODINGS and response.status < 400:  # of a refusal, the status is enough
         response.close()
         raise DecodeError(
-            f"{host} answers in a content-encoding that nobody asked for and that is not known: {encoding!r}",
+            f"{host} responds in a content-encoding that was not requested and is not known: {encoding!r}",
             status=response.status,
         )
     return Response(response, host, request.url)
@@ -212,7 +212,7 @@ def check_answer(response: aiohttp.ClientResponse, host: str) -> None:
     if strange := _strange_head(response):
         response.close()
         raise ProtocolError(f"{host} broke the rules of HTTP: {strange}", status=response.status)
-    if response.status == _STATUS_PROXY:  # of plain http the proxy answers itself; a vendor never says so
+    if response.status == _STATUS_PROXY:  # for plain http the proxy responds itself; a vendor never sends 407
         response.close()
         raise login_wanted(host)
 

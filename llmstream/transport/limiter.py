@@ -20,7 +20,7 @@ from llmstream.usage import MOST_TOKENS
 __all__ = ["Permit", "RateLimiter", "RateState", "rate_states"]
 
 
-# What a vendor says in headers about its own rate limits, as values.
+# Rate limits as vendors report them in headers, as values.
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SPAN: Final = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)(ms|[smhd])")
@@ -31,7 +31,7 @@ _EPOCH_S: Final = 1e9
 class RateState(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of allowance ("requests" or "tokens"); None where the vendor did not say.
 
-    reset_s: seconds until the allowance is whole again
+    reset_s: seconds until the allowance is full again
     """
 
     limit: float | None = None
@@ -40,7 +40,7 @@ class RateState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rate_states(headers: Mapping[str, str], now: float) -> dict[str, RateState]:
-    """The states that an answer's headers tell of, by kind; kinds of which nothing is said are absent.
+    """The states that a response's headers report, by kind; kinds without a header are absent.
 
     headers: with names in lower case
     now:     seconds since 1970, against which points in time are read
@@ -114,8 +114,8 @@ class RateLimiter:
 
     requests_per_minute: an allowance that refills steadily; after a silence that many may go at once
     tokens_per_minute:   the same for tokens. A request is estimated beforehand, a quarter of its bytes and
-                         `max_output_tokens`, and put right by the usage of its answer. One that is
-                         larger than the allowance waits until that is whole, and goes
+                         `max_output_tokens`, and corrected by the usage of its response. One that is
+                         larger than the allowance waits until that is full, and goes
     max_concurrent:      how many answers may be under way
     clock, call_later:   the time and a timer, for tests; by default the loop's time and the loop's timers
     raises:              InvalidRequest for a number below 1
@@ -298,7 +298,7 @@ class _Allowance:
         self.level = max(self.level, min(before, -self.size))
 
     def learn(self, state: RateState, now: float) -> None:
-        """Never believes to have more than the vendor says."""
+        """Lowers the allowance to what the vendor reports."""
         if self._given == math.inf:
             return
         self.refill(now)

@@ -101,7 +101,7 @@ class SocketAnswer:
 
         What comes meanwhile is held for the reader, who may be the same task.
 
-        raises: what the server says against it; DeadlineExceeded, ConnectionLost; InvalidRequest once the
+        raises: the server's error; DeadlineExceeded, ConnectionLost; InvalidRequest once the
                 answer is over
         """
         try:

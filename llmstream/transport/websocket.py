@@ -80,7 +80,7 @@ class Socket:
         raise failure
 
     async def receive(self) -> bytes:
-        """The next message that says something; b"" once the server has closed in good order.
+        """The next message with content; b"" once the server has closed in good order.
 
         Pings are answered on the way. JSON in a binary message is JSON all the same.
 
@@ -139,7 +139,7 @@ async def connect(
 
     session: the caller's own; by default the pooled one of the running loop
     refusal: what an HTTP answer in place of a socket means
-    raises:  what the server says in place of it; TransportError, InvalidRequest, RedirectRefused
+    raises:  the server's error in place of it; TransportError, InvalidRequest, RedirectRefused
     """
     url, scheme, host, port = parsed_url(request.url)
     check_may_leave(host)
@@ -171,7 +171,7 @@ async def connect(
 def _beside(
     session: aiohttp.ClientSession, connect_s: float | None, host: str, refusal: Refusal
 ) -> aiohttp.ClientSession:
-    """A session on the same connections that hears what a server says in place of a socket.
+    """A session on the same connections that reads the response a server gives instead of a socket.
 
     aiohttp forgets the body of such an answer, and follows redirects of a handshake, keys and all.
     """
@@ -215,7 +215,7 @@ _LIFETIME_S: Final = 50 * 60.0
 (developers.openai.com/api/docs/guides/websocket-mode, read 2026-11)."""
 
 _IDLE_S: Final = 300.0
-"""Load balancers forget connections that are silent for six minutes or so, and tell nobody."""
+"""Load balancers silently drop connections that are idle for about six minutes."""
 
 _MOST_IDLE: Final = 32
 
