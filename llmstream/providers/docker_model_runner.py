@@ -14,7 +14,7 @@ Sources:
 - <https://docs.docker.com/reference/cli/docker/desktop/enable/model-runner/> (seen 2026-11): the port
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, hosted
+from llmstream.dialects.openai_chat import OpenAIChat, ReasoningQuirks, change, hosted
 from llmstream.providers.base import Provider
 
 DOCKER_MODEL_RUNNER = Provider(
@@ -22,8 +22,11 @@ DOCKER_MODEL_RUNNER = Provider(
     title="Docker Model Runner",
     dialect=OpenAIChat(
         hosted(
-            # By default the server is llama.cpp's, which takes thoughts back (seen 2026-11).
-            echo="all",
+            change(
+                ReasoningQuirks,
+                # By default the server is llama.cpp's, which takes thoughts back (seen 2026-11).
+                echo="all",
+            )
         )
     ),
     base_url="http://localhost:12434/engines/v1",

@@ -17,7 +17,7 @@ Sources:
   address, keys, `thinking`
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, hosted
+from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, ThinkingQuirks, change, hosted
 from llmstream.providers.base import Provider
 
 VOLCENGINE = Provider(
@@ -25,9 +25,9 @@ VOLCENGINE = Provider(
     title="Volcengine Ark",
     dialect=OpenAIChat(
         hosted(
-            reasoning_style="thinking",
+            change(ThinkingQuirks, style="thinking"),
             # Doubao Seed takes efforts beside the switch (seen 2026-11); other models the switch alone.
-            by_model=(ModelQuirks("doubao-seed", {"reasoning_style": "thinking-effort"}),),
+            by_model=(ModelQuirks("doubao-seed", change(ThinkingQuirks, style="thinking-effort")),),
         )
     ),
     base_url="https://ark.cn-beijing.volces.com/api/v3",
