@@ -7,6 +7,7 @@ to the group's constructor: a misspelt field or a wrong value is found before an
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -62,12 +63,21 @@ def changes_for(model: str, rules: Iterable[ModelQuirks[_Group]]) -> list[Change
 
 def changed(quirks: _Quirks, changes: Iterable[Change[Any]]) -> _Quirks:
     """The quirks with these changes, of which later ones win."""
-    groups: dict[Any, str] = {type(getattr(quirks, name)): name for name in quirks.__struct_fields__}
-    own: dict[str, Any] = {}
+    groups: dict[Any, dict[str, Any]] = {}
     for one in changes:
-        if one.group is type(quirks):
-            own.update(one.fields)
-        else:
-            name = groups[one.group]
-            own[name] = msgspec.structs.replace(own.get(name, getattr(quirks, name)), **one.fields)
-    return msgspec.structs.replace(quirks, **own) if own else quirks
+        groups.setdefault(one.group, {}).update(one.fields)
+    if not groups:
+        return quirks
+    own = groups.pop(type(quirks), {})
+    names = _names(type(quirks))
+    for group, fields in groups.items():
+        name = names[group]
+        own[name] = msgspec.structs.replace(own.get(name, getattr(quirks, name)), **fields)
+    return msgspec.structs.replace(quirks, **own)
+
+
+@functools.cache
+def _names(kind: type[msgspec.Struct]) -> dict[Any, str]:
+    """The class of each group to the field that holds it."""
+    usual = kind()
+    return {type(getattr(usual, name)): name for name in kind.__struct_fields__}

@@ -6,7 +6,8 @@ needs hardly any of this, since the decoder goes by what the wire says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Union
 
 import msgspec
@@ -275,7 +276,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         from llmstream.model_rules.open_models import OPEN_MODELS  # 2 ms, for hosts of open models alone
 
         general = _of_open_model(OPEN_MODELS.find(model), quirks.thinking.style)
-        return changed(self, [*general, *changes])
+        return changed(self, (*general, *changes))
 
 
 AnyQuirks: TypeAlias = Union[  # noqa: UP007 - Struct needs it when the module is loaded
@@ -291,19 +292,20 @@ AnyQuirks: TypeAlias = Union[  # noqa: UP007 - Struct needs it when the module i
 """What a model may change."""
 
 
-def _of_open_model(rules: OpenModelRules, style: ThinkingStyle) -> Iterator[Change[AnyQuirks]]:
+@functools.cache
+def _of_open_model(rules: OpenModelRules, style: ThinkingStyle) -> tuple[Change[AnyQuirks], ...]:
     """What the rules for an open model change, at a host that asks for thinking in this style."""
     if not rules.thinks:
-        yield change(ThinkingQuirks, style="none")
-        return
-    yield change(ThinkingQuirks, always=not rules.can_stop_thinking)
+        return (change(ThinkingQuirks, style="none"),)
+    changes: list[Change[AnyQuirks]] = [change(ThinkingQuirks, always=not rules.can_stop_thinking)]
     if rules.inline_refs:
-        yield change(SchemaQuirks, inline_refs=True)
+        changes.append(change(SchemaQuirks, inline_refs=True))
     if rules.efforts is not None and (rules.efforts or style in _SWITCHES):
         off = ("none",) if rules.can_stop_thinking else ()
-        yield change(ThinkingQuirks, known_efforts=(*off, *rules.efforts))
+        changes.append(change(ThinkingQuirks, known_efforts=(*off, *rules.efforts)))
     without = not rules.can_stop_thinking or (style == "chat-template" and rules.switch is None)
     if style in ("chat-template", "enabled") and without:
-        yield change(ThinkingQuirks, style="effort" if rules.efforts else "none")
+        changes.append(change(ThinkingQuirks, style="effort" if rules.efforts else "none"))
     elif rules.switch is not None:
-        yield change(ThinkingQuirks, switch=rules.switch, switch_values=rules.switch_values)
+        changes.append(change(ThinkingQuirks, switch=rules.switch, switch_values=rules.switch_values))
+    return tuple(changes)
