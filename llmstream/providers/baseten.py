@@ -54,5 +54,5 @@ BASETEN = Provider(
     base_url_env=("BASETEN_BASE_URL", "BASETEN_API_BASE"),
     key_env=("BASETEN_API_KEY",),
     docs="https://docs.baseten.co/inference/model-apis/overview",
-    notes="deployments of one's own have their own address",
+    notes="your own deployments have their own address",
 )

@@ -36,5 +36,5 @@ DOCKER_MODEL_RUNNER = Provider(
     aliases=("docker", "dmr"),
     docs="https://docs.docker.com/ai/model-runner/api-reference/",
     hint="Is Docker Model Runner enabled? `docker desktop enable model-runner --tcp 12434` does it.",
-    notes="a server of one's own; in a container `http://model-runner.docker.internal/engines/v1`",
+    notes="a server of your own; in a container `http://model-runner.docker.internal/engines/v1`",
 )

@@ -44,5 +44,5 @@ FRIENDLI = Provider(
     key_env=("FRIENDLI_TOKEN", "FRIENDLIAI_API_KEY"),
     aliases=("friendliai", "friendli-ai"),
     docs="https://friendli.ai/docs/guides/reasoning",
-    notes="open models; `https://api.friendli.ai/dedicated/v1` for endpoints of one's own",
+    notes="open models; `https://api.friendli.ai/dedicated/v1` for endpoints of your own",
 )

@@ -33,5 +33,5 @@ LITELLM = Provider(
     aliases=("litellm-proxy",),
     docs="https://docs.litellm.ai/docs/simple_proxy",
     hint="Is the proxy running? `litellm --config FILE` starts one.",
-    notes="a gateway of one's own to many vendors",
+    notes="a gateway of your own to many vendors",
 )

@@ -51,5 +51,5 @@ LLAMACPP = Provider(
     aliases=("llama.cpp", "llama-cpp", "llama-server"),
     docs="https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
     hint="Is llama-server running?",
-    notes="a server of one's own; tools go by the model's template",
+    notes="a server of your own; tools depend on the model's template",
 )

@@ -34,5 +34,5 @@ LLAMAFILE = Provider(
     key_required=False,
     docs="https://github.com/mozilla-ai/llamafile",
     hint="Is the llamafile running with --server?",
-    notes="a server of one's own",
+    notes="a server of your own",
 )

@@ -26,5 +26,5 @@ LMSTUDIO = Provider(
     aliases=("lm-studio",),
     docs="https://lmstudio.ai/docs/developer/openai-compat",
     hint="Is the server of LM Studio running? `lms server start` starts it.",
-    notes="a server of one's own; an overflow may look like an empty answer",
+    notes="a server of your own; an overflow may look like an empty answer",
 )

@@ -34,5 +34,5 @@ LMSTUDIO_RESPONSES = replace(
         )
     ),
     aliases=("lm-studio-responses",),
-    notes="a server of one's own; reasoning is plain text",
+    notes="a server of your own; reasoning is plain text",
 )

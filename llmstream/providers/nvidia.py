@@ -61,5 +61,5 @@ NVIDIA = Provider(
     key_env=("NVIDIA_API_KEY", "NVIDIA_NIM_API_KEY", "NIM_API_KEY"),
     aliases=("nim", "nvidia-nim"),
     docs="https://docs.api.nvidia.com/nim/reference/llm-apis",
-    notes="hosted, or a NIM of one's own",
+    notes="hosted, or a NIM of your own",
 )

@@ -34,5 +34,5 @@ SGLANG = Provider(
     key_required=False,
     docs="https://docs.sglang.io/docs/basic_usage/openai_api_completions",
     hint="Is the server running?",
-    notes="a server of one's own",
+    notes="a server of your own",
 )

@@ -67,5 +67,5 @@ VLLM = Provider(
     aliases=("hosted-vllm",),
     docs="https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html",
     hint="Is the server running? `vllm serve MODEL` starts one.",
-    notes="a server of one's own; `--api-key` makes it ask for one",
+    notes="a server of your own; `--api-key` makes a key required",
 )

@@ -35,5 +35,5 @@ VOLCENGINE = Provider(
     key_env=("ARK_API_KEY", "VOLCENGINE_API_KEY"),
     aliases=("ark", "doubao", "volcengine-ark"),
     docs="https://www.volcengine.com/docs/82379/1494384",
-    notes="MODEL is a model or an endpoint (`ep-...`) of one's own",
+    notes="MODEL is a model or an endpoint (`ep-...`) of your own",
 )

@@ -48,5 +48,5 @@ WANDB = Provider(
     key_env=("WANDB_API_KEY",),
     aliases=("weights-and-biases",),
     docs="https://docs.wandb.ai/inference/response-settings/reasoning",
-    notes="open models; the header `openai-project: TEAM/PROJECT` says who is billed",
+    notes="open models; the header `openai-project: TEAM/PROJECT` names who is billed",
 )
