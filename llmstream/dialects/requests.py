@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final, Self
 
 import msgspec
@@ -15,9 +14,7 @@ from llmstream.request import Request, ResponseFormat
 
 __all__ = [
     "ANSWER_IN_JSON",
-    "ModelQuirks",
     "RequestWarnings",
-    "changes_for",
     "described_schema",
     "in_words",
     "merged",
@@ -110,26 +107,3 @@ def described_schema(wanted: ResponseFormat) -> dict[str, Any]:
     own = schema.get("description")
     words = f"{wanted.description} {own}" if isinstance(own, str) and own else wanted.description
     return {**schema, "description": words}
-
-
-# What is different still for some of a vendor's models, as data of its quirks.
-
-
-class ModelQuirks(msgspec.Struct, frozen=True):
-    """Changes for the models whose names match.
-
-    pattern: searched in the model's name, in any case
-    changes: fields of `Quirks` and their values
-    """
-
-    pattern: str
-    changes: Mapping[str, Any]
-
-
-def changes_for(model: str, rules: Iterable[ModelQuirks]) -> dict[str, Any]:
-    """What the rules that fit change; later ones win."""
-    changes: dict[str, Any] = {}
-    for rule in rules:
-        if re.search(rule.pattern, model, re.IGNORECASE):
-            changes.update(rule.changes)
-    return changes

@@ -1,7 +1,7 @@
-"""What a provider can do, found out by asking its dialect.
+"""What a provider can do, found by encoding requests with its dialect.
 
-Small requests are encoded, each with one thing more than a plain one. What is refused, or comes
-back with a warning that the plain one has not, cannot be done. Nothing is sent.
+Each small request has one feature more than a plain one. A feature is missing where the request is
+refused, or comes back with a warning that the plain one does not have. Nothing is sent.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ Way = Literal["bytes", "url"]
 
 
 class Abilities(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What requests to a provider may ask for; a single model of the vendor's may know less.
+    """Features of requests to a provider; a single model of the vendor may support fewer.
 
-    tools:        functions of the caller's
-    forced_call:  that some tool has to be called, if need be without thinking
-    named_call:   that a certain tool has to be called
-    single_call:  that tools are called one at a time
-    strict_tools: that the input of a call fits its schema
-    json_schema:  that the answer fits a JSON schema
-    json_object:  that the answer is JSON
-    reasoning:    how much the model thinks, by effort or by budget, or at least whether
+    tools:        the caller's functions
+    forced_call:  any tool must be called, if need be without thinking
+    named_call:   a named tool must be called
+    single_call:  tools are called one at a time
+    strict_tools: the input of a call fits its schema
+    json_schema:  the answer fits a JSON schema
+    json_object:  the answer is JSON
+    reasoning:    thinking is set by an effort or a budget, or at least switched on and off
     images:       how images may be given; () is not at all
     documents:    how PDFs may be given
-    audio:        how recordings may be given
+    audio:        how audio may be given
     usage:        tokens are counted in the stream
     """
 
@@ -70,7 +70,7 @@ _MODELS: Final = {
     "gemini": "gemini-3-pro-preview",
     "gemini-interactions": "gemini-3-pro-preview",
 }
-"""Dialects that go by the model's name are asked about a capable one."""
+"""A capable model for each dialect that decides by the model's name."""
 
 _SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -82,11 +82,11 @@ _TOOL: Final = ToolSpec("look", "Looks.", dict(_SCHEMA))
 _STRICT: Final = msgspec.structs.replace(_TOOL, strict=True)
 _ANY_TOOL: Final[dict[str, Any]] = {"tools": (_TOOL,)}
 _STRICT_TOOL: Final[dict[str, Any]] = {"tools": (_STRICT,)}
-_NO_THOUGHTS: Final = ReasoningOptions(effort="none")
-_THOUGHTS: Final[tuple[dict[str, Any], ...]] = (
+_NO_THINKING: Final = ReasoningOptions(effort="none")
+_THINKING: Final[tuple[dict[str, Any], ...]] = (
     {"reasoning": ReasoningOptions(effort="high")},
     {"reasoning": ReasoningOptions(budget_tokens=4096)},
-    {"reasoning": _NO_THOUGHTS},
+    {"reasoning": _NO_THINKING},
 )
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _FILES: Final[Mapping[str, tuple[type[Image] | type[Document] | type[Audio], str, bytes]]] = {
@@ -109,7 +109,7 @@ def abilities(provider: Provider) -> Abilities:
         strict_tools=tools and asked.takes(tools=(_STRICT,)) and asked.differ(_STRICT_TOOL, _ANY_TOOL),
         json_schema="json_schema" in output,
         json_object="json_object" in output,
-        reasoning=any(asked.takes(**wish) and asked.differ(wish, {}) for wish in _THOUGHTS),
+        reasoning=any(asked.takes(**fields) and asked.differ(fields, {}) for fields in _THINKING),
         images=asked.ways("a.png"),
         documents=asked.ways("a.pdf"),
         audio=asked.ways("a.wav"),
@@ -118,40 +118,40 @@ def abilities(provider: Provider) -> Abilities:
 
 
 class _Asked:
-    """A provider under question."""
+    """Encodes requests for one provider and reads the warnings."""
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
         self._plain = self._warnings(self.request()) or []
 
     def request(self, *parts: Image | Document | Audio, **asked: Any) -> Request:
-        """A plain request, and what is asked for besides."""
+        """A plain request with further parts and fields."""
         model = _MODELS.get(self._provider.dialect.name, "m")
         return Request(model=model, messages=(Message.user("Hi.", *parts),), **asked)
 
     def takes(self, *parts: Image | Document | Audio, **asked: Any) -> bool:
-        """Whether it is taken without a word."""
+        """Whether a request is encoded without a warning."""
         warnings = self._warnings(self.request(*parts, **asked))
         return warnings is not None and all(warning in self._plain for warning in warnings)
 
     def forces(self, choice: ToolChoice) -> bool:
-        """Whether a choice of tools is taken; some vendors' models then may not think."""
+        """Whether a choice of tools is supported; with some vendors only without thinking."""
         asked: dict[str, Any] = {**_ANY_TOOL, "tool_choice": choice}
-        return self.takes(**asked) or self.takes(**asked, reasoning=_NO_THOUGHTS)
+        return self.takes(**asked) or self.takes(**asked, reasoning=_NO_THINKING)
 
     def differ(self, one: dict[str, Any], other: dict[str, Any]) -> bool:
-        """Whether requests that ask for this are not the same on the wire."""
+        """Whether these fields change the body of the request."""
         dialect, name = self._provider.dialect, self._provider.name
-        bodies = {dialect.encode(self.request(**wish), provider=name).http.body for wish in (one, other)}
+        bodies = {dialect.encode(self.request(**fields), provider=name).http.body for fields in (one, other)}
         return len(bodies) > 1
 
     def ways(self, file: str) -> tuple[Way, ...]:
         """How a file may be given."""
         kind, media_type, data = _FILES[file]
-        whole = kind(data=data, media_type=media_type)
+        attached = kind(data=data, media_type=media_type)
         linked = kind(url=f"https://example.com/{file}", media_type=media_type)
         ways: list[Way] = []
-        if self.takes(whole):
+        if self.takes(attached):
             ways.append("bytes")
         if takes_url(self._provider.dialect, linked) and self.takes(linked):
             ways.append("url")
@@ -162,7 +162,7 @@ class _Asked:
         return bool(getattr(self._provider.dialect, "counts_usage", True))
 
     def _warnings(self, request: Request) -> list[Warning] | None:
-        """What was left out; None where the request was refused."""
+        """The warnings of a request; None where it was refused."""
         try:
             return self._provider.dialect.encode(request, provider=self._provider.name).warnings
         except CallerError:

@@ -13,7 +13,7 @@ Sources:
   address, key, `max_tokens`
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, hosted
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks, ThinkingQuirks, change, hosted
 from llmstream.providers.base import Provider
 
 AIHUBMIX = Provider(
@@ -21,9 +21,12 @@ AIHUBMIX = Provider(
     title="AIHubMix",
     dialect=OpenAIChat(
         hosted(
-            open_model_rules=False,
-            reasoning_style="openrouter",
-            known_efforts=("none", "minimal", "low", "medium", "high", "xhigh"),
+            change(
+                ThinkingQuirks,
+                style="openrouter",
+                known_efforts=("none", "minimal", "low", "medium", "high", "xhigh"),
+            ),
+            change(Quirks, open_model_rules=False),
         )
     ),
     base_url="https://aihubmix.com/v1",

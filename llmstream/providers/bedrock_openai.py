@@ -30,7 +30,17 @@ Sources:
   litellm 1.109.1, what was tried there on 2026-10-09
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    MediaQuirks,
+    ModelQuirks,
+    OpenAIChat,
+    Quirks,
+    ReasoningQuirks,
+    SchemaQuirks,
+    SettingQuirks,
+    ToolQuirks,
+    change,
+)
 from llmstream.providers.base import with_path
 from llmstream.providers.bedrock.provider import BedrockProvider
 from llmstream.providers.bedrock.region import ADDRESS, bedrock_route
@@ -43,26 +53,24 @@ BEDROCK_OPENAI = BedrockProvider(
         Quirks(
             system_role="system",
             open_model_rules=True,
-            files=False,
-            audio_formats=frozenset(),
-            image_urls=False,
-            # Tried by litellm on 2026-10-09: GPT-5.6, GPT-6 and Grok refuse stop, gpt-oss stops unseen
-            # in its thoughts; calls are numbered anew in each answer; gpt-oss is held to no schema and
-            # puts its thoughts between tags.
-            unsupported_settings=frozenset({"top_k", "stop"}),
-            numbered_call_ids=True,
-            think_tags="tags",
-            think_tag="reasoning",
+            media=MediaQuirks(files=False, audio_formats=frozenset(), image_urls=False),
+            settings=SettingQuirks(
+                # Tried by litellm on 2026-10-09: GPT-5.6, GPT-6 and Grok refuse stop, gpt-oss stops unseen
+                # in its thoughts; calls are numbered anew in each answer; gpt-oss is held to no schema and
+                # puts its thoughts between tags.
+                unsupported=frozenset({"top_k", "stop"}),
+            ),
+            tools=ToolQuirks(numbered_call_ids=True),
+            reasoning=ReasoningQuirks(tags="tags", tag="reasoning"),
             by_model=(
-                ModelQuirks("gpt-oss", {"response_format": "none"}),
+                ModelQuirks("gpt-oss", change(SchemaQuirks, output="none")),
                 ModelQuirks(
                     r"xai\.",
-                    {
-                        "reasoning_model_rules": False,
-                        "unsupported_settings": frozenset(
-                            {"top_k", "stop", "presence_penalty", "frequency_penalty"}
-                        ),
-                    },
+                    change(
+                        SettingQuirks,
+                        unsupported=frozenset({"top_k", "stop", "presence_penalty", "frequency_penalty"}),
+                    ),
+                    change(Quirks, reasoning_model_rules=False),
                 ),
             ),
         )

@@ -17,7 +17,15 @@ Sources:
 - <https://inference-docs.cerebras.ai/resources/openai> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    MediaQuirks,
+    ModelQuirks,
+    OpenAIChat,
+    Quirks,
+    ReasoningQuirks,
+    ThinkingQuirks,
+    change,
+)
 from llmstream.providers.base import Provider, versioned
 
 CEREBRAS = Provider(
@@ -27,18 +35,21 @@ CEREBRAS = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
-            files=False,
-            audio_formats=frozenset(),
-            # cerebras-cloud-sdk 1.91.0 (seen 2026-11); gpt-oss, GLM-5.3 and Kimi K3 always think (its page on
-            # reasoning, by pydantic-ai-slim 2.68.0).
-            known_efforts=("none", "low", "medium", "high"),
+            media=MediaQuirks(files=False, audio_formats=frozenset()),
+            thinking=ThinkingQuirks(
+                # cerebras-cloud-sdk 1.91.0 (seen 2026-11); gpt-oss, GLM-5.3 and Kimi K3 always think (its
+                # page on reasoning, by pydantic-ai-slim 2.68.0).
+                known_efforts=("none", "low", "medium", "high"),
+            ),
             open_model_rules=True,
             by_model=(
-                ModelQuirks(r"qwen-?3\.8", {"known_efforts": ("none", "low", "medium", "high")}),
+                ModelQuirks(
+                    r"qwen-?3\.8", change(ThinkingQuirks, known_efforts=("none", "low", "medium", "high"))
+                ),
                 # Thoughts of GLM go back between tags in the content (the same page).
-                ModelQuirks("glm", {"reasoning_field": "think-tags", "echo": "all"}),
+                ModelQuirks("glm", change(ReasoningQuirks, field="think-tags", echo="all")),
             ),
-            reasoning_field="reasoning",
+            reasoning=ReasoningQuirks(field="reasoning"),
         )
     ),
     base_url="https://api.cerebras.ai/v1",

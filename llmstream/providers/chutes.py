@@ -15,7 +15,7 @@ Sources:
   address, key, `max_tokens`
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, hosted
+from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, ThinkingQuirks, change, hosted
 from llmstream.providers.base import Provider
 
 CHUTES = Provider(
@@ -23,9 +23,9 @@ CHUTES = Provider(
     title="Chutes",
     dialect=OpenAIChat(
         hosted(
-            reasoning_style="chat-template",
+            change(ThinkingQuirks, style="chat-template"),
             # Tried on every model by models.dev (seen 2026-11): GLM has the switch of Kimi and DeepSeek here.
-            by_model=(ModelQuirks("glm-", {"template_switch": "thinking"}),),
+            by_model=(ModelQuirks("glm-", change(ThinkingQuirks, switch="thinking")),),
         )
     ),
     base_url="https://llm.chutes.ai/v1",

@@ -25,7 +25,15 @@ Sources:
 - <https://docs.github.com/en/copilot> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    MediaQuirks,
+    ModelQuirks,
+    OpenAIChat,
+    Quirks,
+    ReasoningQuirks,
+    ThinkingQuirks,
+    change,
+)
 from llmstream.providers.base import Provider
 
 COPILOT = Provider(
@@ -36,24 +44,28 @@ COPILOT = Provider(
             system_role="system",
             reasoning_model_rules=True,
             wire_rules=False,  # its own lists say what a model takes (seen 2026-11, pydantic-ai 2.68.0)
-            files=False,
-            audio_formats=frozenset(),
-            # Claude's and Gemini's thoughts; Gemini refuses tool results whose call lost its signature
-            # (probed by pydantic-ai 2026-09; karthink/gptel#1384, anomalyco/opencode#8900).
-            reasoning_field="reasoning_text",
-            echo="all",
+            media=MediaQuirks(files=False, audio_formats=frozenset()),
+            reasoning=ReasoningQuirks(
+                # Claude's and Gemini's thoughts; Gemini refuses tool results whose call lost its signature
+                # (probed by pydantic-ai 2026-09; karthink/gptel#1384, anomalyco/opencode#8900).
+                field="reasoning_text",
+                echo="all",
+            ),
             by_model=(
                 # "model claude-sonnet-4.5 does not support reasoning effort"; 4.6 takes low to max and
                 # only Opus from 4.7 xhigh (seen 2026-06, charmbracelet/crush#2902, anomalyco/opencode#34438).
                 ModelQuirks(
                     "claude",
-                    {"reasoning_model_rules": False, "known_efforts": ("low", "medium", "high", "max")},
+                    change(ThinkingQuirks, known_efforts=("low", "medium", "high", "max")),
+                    change(Quirks, reasoning_model_rules=False),
                 ),
                 ModelQuirks(
-                    r"claude-opus-4\.[7-9]", {"known_efforts": ("low", "medium", "high", "xhigh", "max")}
+                    r"claude-opus-4\.[7-9]",
+                    change(ThinkingQuirks, known_efforts=("low", "medium", "high", "xhigh", "max")),
                 ),
                 ModelQuirks(
-                    r"claude-(?:3|\w+-4(?:$|-|\.[0-5]))|gpt-4|gemini|grok", {"reasoning_style": "none"}
+                    r"claude-(?:3|\w+-4(?:$|-|\.[0-5]))|gpt-4|gemini|grok",
+                    change(ThinkingQuirks, style="none"),
                 ),
             ),
         )

@@ -19,7 +19,7 @@ Sources:
 
 from dataclasses import replace
 
-from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
+from llmstream.dialects.openai_responses import DeliveryQuirks, InputQuirks, OpenAIResponses, Quirks
 from llmstream.providers.copilot import COPILOT
 
 COPILOT_RESPONSES = replace(
@@ -27,7 +27,9 @@ COPILOT_RESPONSES = replace(
     name="copilot-responses",
     title="GitHub Copilot (Responses)",
     # Every event of an item has another id (seen 2026-08), so items go back without.
-    dialect=OpenAIResponses(Quirks(background=False, item_ids=False)),
+    dialect=OpenAIResponses(
+        Quirks(delivery=DeliveryQuirks(background=False), input=InputQuirks(item_ids=False))
+    ),
     aliases=("github-copilot-responses",),
     notes="the only wire of Grok and Codex at Copilot; key as for `copilot`",
 )

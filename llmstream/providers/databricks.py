@@ -22,7 +22,14 @@ Sources:
   address, keys
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, hosted
+from llmstream.dialects.openai_chat import (
+    ModelQuirks,
+    OpenAIChat,
+    SchemaQuirks,
+    ThinkingQuirks,
+    change,
+    hosted,
+)
 from llmstream.providers.base import Provider, with_path
 
 DATABRICKS = Provider(
@@ -34,13 +41,10 @@ DATABRICKS = Provider(
             by_model=(
                 ModelQuirks(
                     "claude",
-                    {
-                        "reasoning_style": "effort-or-budget",
-                        "off_unasked": True,
-                        "response_format": "none",
-                    },
+                    change(ThinkingQuirks, style="effort-or-budget", off_unasked=True),
+                    change(SchemaQuirks, output="none"),
                 ),
-            ),
+            )
         )
     ),
     base_url="",  # every workspace has its own

@@ -11,24 +11,17 @@ Sources:
 - <https://deepinfra.com/docs/openai_api> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import OPENAI_AUDIO, MediaQuirks, OpenAIChat, UsageQuirks, change, hosted
 from llmstream.providers.base import Provider
 
 DEEPINFRA = Provider(
     name="deepinfra",
     title="DeepInfra",
     dialect=OpenAIChat(
-        Quirks(
-            system_role="system",
-            reasoning_model_rules=False,
-            max_tokens_field="max_tokens",
-            files=False,  # no page documents `file` parts (seen 2026-11)
-            unsupported_settings=frozenset(),
-            max_stops=None,
-            open_model_rules=True,
-            reasoning_field="reasoning_content",
+        hosted(
+            change(MediaQuirks, audio_formats=OPENAI_AUDIO),
             # Of Gemini models it counts reasoning beside completion_tokens (vercel/ai, seen 2026-11).
-            output_may_exclude_reasoning=True,
+            change(UsageQuirks, output_may_exclude_reasoning=True),
         )
     ),
     base_url="https://api.deepinfra.com/v1/openai",

@@ -26,7 +26,18 @@ Sources:
 - <https://api-docs.deepseek.com/guides/vision> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    MediaQuirks,
+    ModelQuirks,
+    OpenAIChat,
+    Quirks,
+    ReasoningQuirks,
+    SchemaQuirks,
+    SettingQuirks,
+    ThinkingQuirks,
+    ToolQuirks,
+    change,
+)
 from llmstream.providers.base import Provider
 
 DEEPSEEK = Provider(
@@ -36,32 +47,42 @@ DEEPSEEK = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
-            max_tokens_field="max_tokens",
-            # Its reference lists neither a seed nor parallel_tool_calls; strict is for /beta alone.
-            unsupported_settings=frozenset({"top_k", "seed"}),
-            max_stops=16,
-            parallel_tool_calls=False,
-            strict_tools=False,
-            # A forced tool while the model thinks is a 400; V4 thinks unless told otherwise.
-            tool_choice_while_thinking=False,
-            thinks_unasked=True,
-            # Its flash models see images since 2026-08, the others take text alone (guides/vision and
-            # litellm 1.109.1, seen 2026-11).
-            string_only_content=True,
-            files=False,
-            audio_formats=frozenset(),
-            by_model=(ModelQuirks(r"deepseek-(?:v[\d.]+-)?flash", {"string_only_content": False}),),
-            response_format="json_object",
-            # Its guide to the thinking mode (seen 2026-11): low, high and max; other words become these,
-            # xhigh too becomes high.
-            reasoning_style="thinking-effort",
-            known_efforts=("none", "low", "high", "max"),
-            efforts={"xhigh": "high"},
-            # V4 refuses a history in which an assistant message lacks the field (seen 2026-05,
-            # earendil-works/pi#3636, NousResearch/hermes-agent#15228).
-            reasoning_field="reasoning_content",
-            echo="all",
-            echo_empty=True,
+            settings=SettingQuirks(
+                max_tokens_field="max_tokens",
+                # Its reference lists neither a seed nor parallel_tool_calls; strict is for /beta alone.
+                unsupported=frozenset({"top_k", "seed"}),
+                max_stops=16,
+            ),
+            tools=ToolQuirks(
+                parallel_calls=False,
+                strict=False,
+                # A forced tool while the model thinks is a 400; V4 thinks unless told otherwise.
+                choice_while_thinking=False,
+            ),
+            thinking=ThinkingQuirks(
+                unasked=True,
+                # Its guide to the thinking mode (seen 2026-11): low, high and max; other words become these,
+                # xhigh too becomes high.
+                style="thinking-effort",
+                known_efforts=("none", "low", "high", "max"),
+                efforts={"xhigh": "high"},
+            ),
+            media=MediaQuirks(
+                # Its flash models see images since 2026-08, the others take text alone (guides/vision and
+                # litellm 1.109.1, seen 2026-11).
+                string_only=True,
+                files=False,
+                audio_formats=frozenset(),
+            ),
+            by_model=(ModelQuirks(r"deepseek-(?:v[\d.]+-)?flash", change(MediaQuirks, string_only=False)),),
+            schemas=SchemaQuirks(output="json_object"),
+            reasoning=ReasoningQuirks(
+                # V4 refuses a history in which an assistant message lacks the field (seen 2026-05,
+                # earendil-works/pi#3636, NousResearch/hermes-agent#15228).
+                field="reasoning_content",
+                echo="all",
+                echo_empty=True,
+            ),
         )
     ),
     base_url="https://api.deepseek.com",

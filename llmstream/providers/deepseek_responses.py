@@ -17,7 +17,14 @@ Sources:
 
 from dataclasses import replace
 
-from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
+from llmstream.dialects.openai_responses import (
+    DeliveryQuirks,
+    InputQuirks,
+    OpenAIResponses,
+    Quirks,
+    ThinkingQuirks,
+    ToolQuirks,
+)
 from llmstream.providers.deepseek import DEEPSEEK
 
 DEEPSEEK_RESPONSES = replace(
@@ -26,17 +33,20 @@ DEEPSEEK_RESPONSES = replace(
     title="DeepSeek (Responses)",
     dialect=OpenAIResponses(
         Quirks(
-            encrypted="never",
-            plain_reasoning=True,
-            system_role="system",
+            thinking=ThinkingQuirks(
+                encrypted="never",
+                plain=True,
+                # Its guide to the thinking mode (seen 2026-11): low, high and max, other words become these.
+                efforts={"minimal": "low", "medium": "high", "xhigh": "high"},
+            ),
+            input=InputQuirks(
+                system_role="system",
+                # Its guide to this wire: a call is joined with the item beside it (seen 2026-11).
+                calls_last=True,
+            ),
             reasoning_model_rules=False,
-            # Its guide to the thinking mode (seen 2026-11): low, high and max, other words become these.
-            efforts={"minimal": "low", "medium": "high", "xhigh": "high"},
-            # Its guide to this wire: a call is joined with the item beside it (seen 2026-11).
-            calls_last=True,
-            strict_tools=False,
-            provider_tools=False,
-            background=False,
+            tools=ToolQuirks(strict=False, provider_tools=False),
+            delivery=DeliveryQuirks(background=False),
         )
     ),
     aliases=(),

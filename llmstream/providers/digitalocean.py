@@ -13,7 +13,7 @@ Sources:
   address, key, efforts; cites the vendor's pages
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, hosted
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks, SettingQuirks, ThinkingQuirks, change, hosted
 from llmstream.providers.base import Provider
 
 DIGITALOCEAN = Provider(
@@ -21,9 +21,9 @@ DIGITALOCEAN = Provider(
     title="DigitalOcean Gradient",
     dialect=OpenAIChat(
         hosted(
-            open_model_rules=False,
-            known_efforts=("none", "low", "medium", "high", "max"),
-            max_tokens_field="max_completion_tokens",
+            change(ThinkingQuirks, known_efforts=("none", "low", "medium", "high", "max")),
+            change(SettingQuirks, max_tokens_field="max_completion_tokens"),
+            change(Quirks, open_model_rules=False),
         )
     ),
     base_url="https://inference.do-ai.run/v1",

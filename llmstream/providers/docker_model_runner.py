@@ -14,7 +14,7 @@ Sources:
 - <https://docs.docker.com/reference/cli/docker/desktop/enable/model-runner/> (seen 2026-11): the port
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, hosted
+from llmstream.dialects.openai_chat import OpenAIChat, ReasoningQuirks, change, hosted
 from llmstream.providers.base import Provider
 
 DOCKER_MODEL_RUNNER = Provider(
@@ -22,8 +22,11 @@ DOCKER_MODEL_RUNNER = Provider(
     title="Docker Model Runner",
     dialect=OpenAIChat(
         hosted(
-            # By default the server is llama.cpp's, which takes thoughts back (seen 2026-11).
-            echo="all",
+            change(
+                ReasoningQuirks,
+                # By default the server is llama.cpp's, which takes thoughts back (seen 2026-11).
+                echo="all",
+            )
         )
     ),
     base_url="http://localhost:12434/engines/v1",
@@ -33,5 +36,5 @@ DOCKER_MODEL_RUNNER = Provider(
     aliases=("docker", "dmr"),
     docs="https://docs.docker.com/ai/model-runner/api-reference/",
     hint="Is Docker Model Runner enabled? `docker desktop enable model-runner --tcp 12434` does it.",
-    notes="a server of one's own; in a container `http://model-runner.docker.internal/engines/v1`",
+    notes="a server of your own; in a container `http://model-runner.docker.internal/engines/v1`",
 )

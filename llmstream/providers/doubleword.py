@@ -9,24 +9,24 @@ Sources:
 - <https://docs.doubleword.ai/> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    OPENAI_AUDIO,
+    MediaQuirks,
+    OpenAIChat,
+    ReasoningQuirks,
+    change,
+    hosted,
+)
 from llmstream.providers.base import Provider
 
 DOUBLEWORD = Provider(
     name="doubleword",
     title="Doubleword",
     dialect=OpenAIChat(
-        Quirks(
-            system_role="system",
-            reasoning_model_rules=False,
-            max_tokens_field="max_tokens",
-            files=False,  # no page documents `file` parts (seen 2026-11)
-            unsupported_settings=frozenset(),
-            max_stops=None,
-            # Taken with the calls it led to in recorded traffic (2026-07); no page says more.
-            open_model_rules=True,
-            reasoning_field="reasoning_content",
-            echo="current-turn",
+        hosted(
+            change(MediaQuirks, audio_formats=OPENAI_AUDIO),
+            # Accepted with the calls it led to in recorded traffic (2026-07); not documented.
+            change(ReasoningQuirks, echo="current-turn"),
         )
     ),
     base_url="https://api.doubleword.ai/v1",

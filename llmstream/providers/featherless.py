@@ -14,7 +14,7 @@ Sources:
   1.109.1, address, keys, what is taken
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, hosted
+from llmstream.dialects.openai_chat import OpenAIChat, SchemaQuirks, ToolQuirks, change, hosted
 from llmstream.providers.base import Provider
 
 FEATHERLESS = Provider(
@@ -22,10 +22,13 @@ FEATHERLESS = Provider(
     title="Featherless",
     dialect=OpenAIChat(
         hosted(
-            # No tool can be forced and no format asked for (litellm 1.109.1, seen 2026-11).
-            tool_choice=frozenset({"auto", "none"}),
-            parallel_tool_calls=False,
-            response_format="none",
+            change(
+                ToolQuirks,
+                # No tool can be forced and no format asked for (litellm 1.109.1, seen 2026-11).
+                choice=frozenset({"auto", "none"}),
+                parallel_calls=False,
+            ),
+            change(SchemaQuirks, output="none"),
         )
     ),
     base_url="https://api.featherless.ai/v1",

@@ -17,7 +17,16 @@ Sources:
 - <https://docs.fireworks.ai/guides/reasoning> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    OPENAI_AUDIO,
+    MediaQuirks,
+    ModelQuirks,
+    OpenAIChat,
+    ReasoningQuirks,
+    ThinkingQuirks,
+    change,
+    hosted,
+)
 from llmstream.providers.base import Provider, split_address, versioned
 
 
@@ -33,27 +42,26 @@ FIREWORKS = Provider(
     name="fireworks",
     title="Fireworks AI",
     dialect=OpenAIChat(
-        Quirks(
-            system_role="system",
-            reasoning_model_rules=False,
-            max_tokens_field="max_tokens",
-            unsupported_settings=frozenset(),
-            max_stops=None,
-            files=False,
-            # Refuses the efforts minimal and xhigh (seen 2026-07); `none` where a model always thinks (seen
-            # 2026-11, fireworks-ai 1.2.30). Kimi K3 can be kept from it here (models.dev, tried 2026-07).
-            known_efforts=("none", "low", "medium", "high"),
-            open_model_rules=True,
+        hosted(
+            change(
+                ThinkingQuirks,
+                # Refuses the efforts minimal and xhigh (seen 2026-07); `none` where a model always thinks
+                # (seen 2026-11, fireworks-ai 1.2.30). Kimi K3's thinking can be switched off here
+                # (models.dev, tried 2026-07).
+                known_efforts=("none", "low", "medium", "high"),
+                # A budget stands in `thinking`, which excludes an effort (seen 2026-07).
+                style="effort-or-budget",
+            ),
+            change(ReasoningQuirks, tags="tags"),
+            change(MediaQuirks, audio_formats=OPENAI_AUDIO),
             by_model=(
                 ModelQuirks(
                     "kimi-k3",
-                    {"always_thinks": False, "known_efforts": ("none", "low", "medium", "high", "max")},
+                    change(
+                        ThinkingQuirks, always=False, known_efforts=("none", "low", "medium", "high", "max")
+                    ),
                 ),
             ),
-            # A budget stands in `thinking`, which excludes an effort (seen 2026-07).
-            reasoning_style="effort-or-budget",
-            reasoning_field="reasoning_content",
-            think_tags="tags",
         )
     ),
     base_url="https://api.fireworks.ai/inference/v1",

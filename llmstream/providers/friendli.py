@@ -18,7 +18,7 @@ Sources:
 - <https://github.com/CodebuffAI/codebuff/issues/924> (seen 2026-11): `parse_reasoning`
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, hosted
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks, ThinkingQuirks, change, hosted
 from llmstream.providers.base import Provider
 
 FRIENDLI = Provider(
@@ -26,11 +26,17 @@ FRIENDLI = Provider(
     title="Friendli",
     dialect=OpenAIChat(
         hosted(
-            reasoning_style="chat-template",
-            effort_beside_switch=True,
-            budget_field="reasoning_budget",
-            # Thoughts come parsed out of the text only where that is asked for (seen 2026-11).
-            extra_body={"parse_reasoning": True},
+            change(
+                ThinkingQuirks,
+                style="chat-template",
+                effort_beside_switch=True,
+                budget_field="reasoning_budget",
+            ),
+            change(
+                Quirks,
+                # Thoughts come parsed out of the text only where that is asked for (seen 2026-11).
+                extra_body={"parse_reasoning": True},
+            ),
         )
     ),
     base_url="https://api.friendli.ai/serverless/v1",
@@ -38,5 +44,5 @@ FRIENDLI = Provider(
     key_env=("FRIENDLI_TOKEN", "FRIENDLIAI_API_KEY"),
     aliases=("friendliai", "friendli-ai"),
     docs="https://friendli.ai/docs/guides/reasoning",
-    notes="open models; `https://api.friendli.ai/dedicated/v1` for endpoints of one's own",
+    notes="open models; `https://api.friendli.ai/dedicated/v1` for endpoints of your own",
 )

@@ -14,7 +14,15 @@ Sources:
 - <https://ai.google.dev/gemini-api/docs/openai> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    MediaQuirks,
+    ModelQuirks,
+    OpenAIChat,
+    Quirks,
+    SettingQuirks,
+    ThinkingQuirks,
+    change,
+)
 from llmstream.providers.base import Provider
 
 GEMINI_OPENAI = Provider(
@@ -24,21 +32,25 @@ GEMINI_OPENAI = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
-            max_tokens_field="max_tokens",
-            files=False,  # its page lists text, images and audio (seen 2026-11)
-            # The layer does not know the penalties, and newer models refuse them (seen 2026-07).
-            unsupported_settings=frozenset({"top_k", "presence_penalty", "frequency_penalty"}),
-            known_efforts=("none", "minimal", "low", "medium", "high"),
+            settings=SettingQuirks(
+                max_tokens_field="max_tokens",
+                # The layer does not know the penalties, and newer models refuse them (seen 2026-07).
+                unsupported=frozenset({"top_k", "presence_penalty", "frequency_penalty"}),
+            ),
+            media=MediaQuirks(
+                files=False,  # its page lists text, images and audio (seen 2026-11)
+            ),
+            thinking=ThinkingQuirks(known_efforts=("none", "minimal", "low", "medium", "high")),
             # An effort becomes a level, which Gemini 3 and later cannot do without; the newest refuse
             # minimal, as `model_rules/gemini.py` has it for Google's own wires (seen 2026-11).
             by_model=(
                 ModelQuirks(
                     r"gemini-(?:[3-9]|\d\d|flash|pro|omni|robotics)",
-                    {"known_efforts": ("minimal", "low", "medium", "high")},
+                    change(ThinkingQuirks, known_efforts=("minimal", "low", "medium", "high")),
                 ),
                 ModelQuirks(
                     r"gemini-(?:3\.[789]-flash(?!-lite)|[4-9]|(?:flash|pro)-latest|omni|robotics|3[.\d]*-pro)",
-                    {"known_efforts": ("low", "medium", "high")},
+                    change(ThinkingQuirks, known_efforts=("low", "medium", "high")),
                 ),
             ),
         )

@@ -23,7 +23,17 @@ Sources:
 - <https://console.groq.com/docs/reasoning> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    MediaQuirks,
+    ModelQuirks,
+    OpenAIChat,
+    Quirks,
+    ReasoningQuirks,
+    SettingQuirks,
+    ThinkingQuirks,
+    ToolQuirks,
+    change,
+)
 from llmstream.providers.base import Provider, split_address
 
 _EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
@@ -42,29 +52,29 @@ GROQ = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
-            files=False,
-            audio_formats=frozenset(),
-            provider_tools=True,
-            reasoning_style="groq",
-            # "Not yet supported by any of our models" (groq 1.7.0, seen 2026-11).
-            unsupported_settings=frozenset({"top_k", "presence_penalty", "frequency_penalty"}),
-            known_efforts=("none", "low", "medium", "high"),
+            media=MediaQuirks(files=False, audio_formats=frozenset()),
+            tools=ToolQuirks(provider_tools=True),
+            thinking=ThinkingQuirks(style="groq", known_efforts=("none", "low", "medium", "high")),
+            settings=SettingQuirks(
+                # "Not yet supported by any of our models" (groq 1.7.0, seen 2026-11).
+                unsupported=frozenset({"top_k", "presence_penalty", "frequency_penalty"}),
+            ),
             open_model_rules=True,
             by_model=(
                 # gpt-oss refuses `reasoning_format`; its thoughts come parsed (seen 2026-11).
-                ModelQuirks("gpt-oss", {"reasoning_style": "effort"}),
+                ModelQuirks("gpt-oss", change(ThinkingQuirks, style="effort")),
                 # Qwen3 knows none and default, 3.8 efforts as well; its high is the model's xhigh.
                 ModelQuirks(
                     "qwen",
-                    {"known_efforts": None, "efforts": dict.fromkeys(_EFFORTS, "default")},
+                    change(ThinkingQuirks, known_efforts=None, efforts=dict.fromkeys(_EFFORTS, "default")),
                 ),
                 ModelQuirks(
-                    r"qwen-?3\.8", {"known_efforts": ("none", "low", "medium", "high"), "efforts": {}}
+                    r"qwen-?3\.8",
+                    change(ThinkingQuirks, known_efforts=("none", "low", "medium", "high"), efforts={}),
                 ),
-                ModelQuirks("allam", {"reasoning_style": "none"}),
+                ModelQuirks("allam", change(ThinkingQuirks, style="none")),
             ),
-            reasoning_field="reasoning",
-            echo="all",
+            reasoning=ReasoningQuirks(field="reasoning", echo="all"),
         )
     ),
     base_url="https://api.groq.com/openai/v1",

@@ -14,7 +14,7 @@ Sources:
 - <https://huggingface.co/docs/inference-providers/index> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import MediaQuirks, OpenAIChat, Quirks, ReasoningQuirks, SettingQuirks
 from llmstream.providers.base import Provider
 
 HUGGINGFACE = Provider(
@@ -24,10 +24,12 @@ HUGGINGFACE = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
-            max_tokens_field="max_tokens",
-            files=False,  # no page documents `file` parts (seen 2026-11)
+            settings=SettingQuirks(max_tokens_field="max_tokens"),
+            media=MediaQuirks(
+                files=False,  # no page documents `file` parts (seen 2026-11)
+            ),
             open_model_rules=True,
-            reasoning_field="reasoning_content",
+            reasoning=ReasoningQuirks(field="reasoning_content"),
         )
     ),
     base_url="https://router.huggingface.co/v1",

@@ -11,7 +11,7 @@ Sources:
 - <https://docs.litellm.ai/docs/providers/inception> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import MediaQuirks, OpenAIChat, Quirks, SettingQuirks, ThinkingQuirks
 from llmstream.providers.base import Provider
 
 INCEPTION = Provider(
@@ -21,12 +21,13 @@ INCEPTION = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
-            files=False,
-            audio_formats=frozenset(),
-            max_tokens_field="max_tokens",
-            # docs.litellm.ai/docs/providers/inception and pipecat's Inception service (seen 2026-11).
-            known_efforts=("none", "low", "medium", "high"),
-            efforts={"none": "instant", "minimal": "instant"},
+            media=MediaQuirks(files=False, audio_formats=frozenset()),
+            settings=SettingQuirks(max_tokens_field="max_tokens"),
+            thinking=ThinkingQuirks(
+                # docs.litellm.ai/docs/providers/inception and pipecat's Inception service (seen 2026-11).
+                known_efforts=("none", "low", "medium", "high"),
+                efforts={"none": "instant", "minimal": "instant"},
+            ),
         )
     ),
     base_url="https://api.inceptionlabs.ai/v1",

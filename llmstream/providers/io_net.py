@@ -13,17 +13,13 @@ Sources:
   key, efforts; cites the guide
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, hosted
+from llmstream.dialects.openai_chat import OpenAIChat, ThinkingQuirks, change, hosted
 from llmstream.providers.base import Provider
 
 IO_NET = Provider(
     name="io-net",
     title="IO Intelligence",
-    dialect=OpenAIChat(
-        hosted(
-            reasoning_style="openrouter",
-        )
-    ),
+    dialect=OpenAIChat(hosted(change(ThinkingQuirks, style="openrouter"))),
     base_url="https://api.intelligence.io.solutions/api/v1",
     base_url_env=("IOINTELLIGENCE_BASE_URL", "IO_NET_BASE_URL"),
     key_env=("IOINTELLIGENCE_API_KEY", "IONET_API_KEY"),

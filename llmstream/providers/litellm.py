@@ -11,7 +11,7 @@ Sources:
 - <https://docs.litellm.ai/docs/reasoning_content> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks, ReasoningQuirks, SettingQuirks, ToolQuirks
 from llmstream.providers.base import Provider
 
 LITELLM = Provider(
@@ -21,12 +21,9 @@ LITELLM = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
-            max_tokens_field="max_tokens",
-            unsupported_settings=frozenset(),
-            max_stops=None,
-            provider_tools=True,
-            max_call_id_chars=None,
-            reasoning_field="reasoning_content",
+            settings=SettingQuirks(max_tokens_field="max_tokens", unsupported=frozenset(), max_stops=None),
+            tools=ToolQuirks(provider_tools=True, max_call_id_chars=None),
+            reasoning=ReasoningQuirks(field="reasoning_content"),
         )
     ),
     base_url="http://localhost:4000",
@@ -36,5 +33,5 @@ LITELLM = Provider(
     aliases=("litellm-proxy",),
     docs="https://docs.litellm.ai/docs/simple_proxy",
     hint="Is the proxy running? `litellm --config FILE` starts one.",
-    notes="a gateway of one's own to many vendors",
+    notes="a gateway of your own to many vendors",
 )

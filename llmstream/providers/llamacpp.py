@@ -17,29 +17,30 @@ Sources:
 - <https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    OPENAI_AUDIO,
+    MediaQuirks,
+    OpenAIChat,
+    ReasoningQuirks,
+    ThinkingQuirks,
+    ToolQuirks,
+    change,
+    hosted,
+)
 from llmstream.providers.base import Provider, versioned_host
 
 LLAMACPP = Provider(
     name="llamacpp",
     title="llama.cpp",
     dialect=OpenAIChat(
-        Quirks(
-            system_role="system",
-            reasoning_model_rules=False,
-            files=False,
-            max_tokens_field="max_tokens",
-            unsupported_settings=frozenset(),
-            max_stops=None,
-            # Both are passed to the template; a named tool becomes auto unasked (server README and
+        hosted(
+            # Both are passed to the template; a named tool silently becomes auto (server README and
             # langchain-llama-cpp, seen 2026-11).
-            reasoning_style="chat-template",
-            effort_beside_switch=True,
-            open_model_rules=True,
-            tool_choice=frozenset({"auto", "none", "required"}),
-            # The server takes thoughts back; the model's template picks those it wants (seen 2026-11).
-            reasoning_field="reasoning_content",
-            echo="all",
+            change(ThinkingQuirks, style="chat-template", effort_beside_switch=True),
+            change(ToolQuirks, choice=frozenset({"auto", "none", "required"})),
+            # The server takes reasoning back; the model's template picks what it wants (seen 2026-11).
+            change(ReasoningQuirks, echo="all"),
+            change(MediaQuirks, audio_formats=OPENAI_AUDIO),
         )
     ),
     base_url="http://localhost:8080/v1",
@@ -50,5 +51,5 @@ LLAMACPP = Provider(
     aliases=("llama.cpp", "llama-cpp", "llama-server"),
     docs="https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
     hint="Is llama-server running?",
-    notes="a server of one's own; tools go by the model's template",
+    notes="a server of your own; tools depend on the model's template",
 )

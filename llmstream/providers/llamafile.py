@@ -13,7 +13,7 @@ Sources:
 - <https://github.com/mozilla-ai/any-llm/tree/main/src/any_llm/providers/llamafile> (seen 2026-11): address
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, hosted
+from llmstream.dialects.openai_chat import OpenAIChat, ReasoningQuirks, change, hosted
 from llmstream.providers.base import Provider
 
 LLAMAFILE = Provider(
@@ -21,8 +21,11 @@ LLAMAFILE = Provider(
     title="llamafile",
     dialect=OpenAIChat(
         hosted(
-            # The server is llama.cpp's, which takes thoughts back (seen 2026-11).
-            echo="all",
+            change(
+                ReasoningQuirks,
+                # The server is llama.cpp's, which takes thoughts back (seen 2026-11).
+                echo="all",
+            )
         )
     ),
     base_url="http://localhost:8080/v1",
@@ -31,5 +34,5 @@ LLAMAFILE = Provider(
     key_required=False,
     docs="https://github.com/mozilla-ai/llamafile",
     hint="Is the llamafile running with --server?",
-    notes="a server of one's own",
+    notes="a server of your own",
 )

@@ -11,25 +11,13 @@ Sources:
 - <https://lmstudio.ai/docs/developer/openai-compat> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import MediaQuirks, OpenAIChat, Quirks, change, hosted
 from llmstream.providers.base import Provider, versioned_host
 
 LMSTUDIO = Provider(
     name="lmstudio",
     title="LM Studio",
-    dialect=OpenAIChat(
-        Quirks(
-            system_role="system",
-            reasoning_model_rules=False,
-            files=False,
-            audio_formats=frozenset(),
-            max_tokens_field="max_tokens",
-            unsupported_settings=frozenset(),
-            max_stops=None,
-            image_urls=False,
-            reasoning_field="reasoning_content",
-        )
-    ),
+    dialect=OpenAIChat(hosted(change(MediaQuirks, image_urls=False), change(Quirks, open_model_rules=False))),
     base_url="http://localhost:1234/v1",
     base_url_env=("LMSTUDIO_BASE_URL", "LM_STUDIO_BASE_URL", "LM_STUDIO_API_BASE"),
     normalize=versioned_host,
@@ -38,5 +26,5 @@ LMSTUDIO = Provider(
     aliases=("lm-studio",),
     docs="https://lmstudio.ai/docs/developer/openai-compat",
     hint="Is the server of LM Studio running? `lms server start` starts it.",
-    notes="a server of one's own; an overflow may look like an empty answer",
+    notes="a server of your own; an overflow may look like an empty answer",
 )

@@ -11,7 +11,13 @@ Sources:
 
 from dataclasses import replace
 
-from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
+from llmstream.dialects.openai_responses import (
+    DeliveryQuirks,
+    InputQuirks,
+    OpenAIResponses,
+    Quirks,
+    ThinkingQuirks,
+)
 from llmstream.providers.lmstudio import LMSTUDIO
 
 LMSTUDIO_RESPONSES = replace(
@@ -20,15 +26,13 @@ LMSTUDIO_RESPONSES = replace(
     title="LM Studio (Responses)",
     dialect=OpenAIResponses(
         Quirks(
-            background=False,
-            websocket=False,
-            encrypted="never",
-            plain_reasoning=True,
-            system_role="system",
+            delivery=DeliveryQuirks(background=False, websocket=False),
+            thinking=ThinkingQuirks(encrypted="never", plain=True),
+            input=InputQuirks(system_role="system"),
             reasoning_model_rules=False,
             unsupported_settings=frozenset({"stop", "seed", "presence_penalty", "frequency_penalty"}),
         )
     ),
     aliases=("lm-studio-responses",),
-    notes="a server of one's own; reasoning is plain text",
+    notes="a server of your own; reasoning is plain text",
 )

@@ -22,7 +22,13 @@ Sources:
 
 from dataclasses import replace
 
-from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
+from llmstream.dialects.openai_responses import (
+    DeliveryQuirks,
+    OpenAIResponses,
+    Quirks,
+    ThinkingQuirks,
+    ToolQuirks,
+)
 from llmstream.providers.meta_chat import META_CHAT
 
 META = replace(
@@ -31,12 +37,14 @@ META = replace(
     title="Meta Model API",
     dialect=OpenAIResponses(
         Quirks(
-            background=False,
+            delivery=DeliveryQuirks(background=False),
             reasoning_model_rules=False,
-            encrypted="always",  # Muse always thinks, and reads its thoughts again (seen 2026-11)
-            # none is refused, max known (pydantic-ai-slim 2.68.0, seen 2026-11).
-            efforts={"none": "minimal"},
-            tool_choice=frozenset({"auto"}),
+            thinking=ThinkingQuirks(
+                encrypted="always",  # Muse always thinks, and reads its thoughts again (seen 2026-11)
+                # none is refused, max known (pydantic-ai-slim 2.68.0, seen 2026-11).
+                efforts={"none": "minimal"},
+            ),
+            tools=ToolQuirks(choice=frozenset({"auto"})),
         )
     ),
     aliases=("meta-responses", "muse"),

@@ -15,7 +15,14 @@ Sources:
   address, key
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    MediaQuirks,
+    OpenAIChat,
+    Quirks,
+    SettingQuirks,
+    ThinkingQuirks,
+    ToolQuirks,
+)
 from llmstream.providers.base import Provider
 
 META_CHAT = Provider(
@@ -25,11 +32,13 @@ META_CHAT = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
-            unsupported_settings=frozenset({"top_k", "stop"}),
-            audio_formats=frozenset(),
-            tool_choice=frozenset({"auto"}),
-            # Muse always thinks (pydantic-ai-slim 2.68.0, seen 2026-11).
-            known_efforts=("minimal", "low", "medium", "high", "xhigh", "max"),
+            settings=SettingQuirks(unsupported=frozenset({"top_k", "stop"})),
+            media=MediaQuirks(audio_formats=frozenset()),
+            tools=ToolQuirks(choice=frozenset({"auto"})),
+            thinking=ThinkingQuirks(
+                # Muse always thinks (pydantic-ai-slim 2.68.0, seen 2026-11).
+                known_efforts=("minimal", "low", "medium", "high", "xhigh", "max"),
+            ),
         )
     ),
     base_url="https://api.meta.ai/v1",

@@ -18,7 +18,18 @@ Sources:
 - <https://platform.minimax.io/docs/api-reference/text-openai-api> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    MediaQuirks,
+    ModelQuirks,
+    OpenAIChat,
+    Quirks,
+    ReasoningQuirks,
+    SchemaQuirks,
+    SettingQuirks,
+    ThinkingQuirks,
+    ToolQuirks,
+    change,
+)
 from llmstream.providers.base import Provider
 
 MINIMAX = Provider(
@@ -28,24 +39,27 @@ MINIMAX = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
-            files=False,
-            audio_formats=frozenset(),
-            unsupported_settings=frozenset(
-                {"top_k", "stop", "seed", "presence_penalty", "frequency_penalty"}
+            media=MediaQuirks(files=False, audio_formats=frozenset()),
+            settings=SettingQuirks(
+                unsupported=frozenset({"top_k", "stop", "seed", "presence_penalty", "frequency_penalty"}),
+                temperature_range=(0.01, 1.0),  # 0 is refused (seen 2026-07)
             ),
-            temperature_range=(0.01, 1.0),  # 0 is refused (seen 2026-07)
-            parallel_tool_calls=False,
-            strict_tools=False,
-            response_format="none",
-            # M3 thinks as it sees fit unless told otherwise, M2 always (platform.minimax.io, seen 2026-11).
-            reasoning_style="thinking",
-            thinking_on="adaptive",
+            tools=ToolQuirks(parallel_calls=False, strict=False),
+            schemas=SchemaQuirks(output="none"),
+            thinking=ThinkingQuirks(
+                # M3 thinks as it sees fit unless told otherwise, M2 always (platform.minimax.io, seen
+                # 2026-11).
+                style="thinking",
+                on="adaptive",
+            ),
             open_model_rules=True,
-            by_model=(ModelQuirks(r"minimax-m[12]", {"reasoning_style": "none"}),),
-            think_tags="tags",
-            # Its models work worse when their thoughts do not come back where they stood (seen 2026-07).
-            reasoning_field="think-tags",
-            echo="all",
+            by_model=(ModelQuirks(r"minimax-m[12]", change(ThinkingQuirks, style="none")),),
+            reasoning=ReasoningQuirks(
+                tags="tags",
+                # Its models work worse when their thoughts do not come back where they stood (seen 2026-07).
+                field="think-tags",
+                echo="all",
+            ),
         )
     ),
     base_url="https://api.minimax.io/v1",

@@ -16,7 +16,14 @@ Sources:
 
 from dataclasses import replace
 
-from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
+from llmstream.dialects.openai_responses import (
+    DeliveryQuirks,
+    InputQuirks,
+    OpenAIResponses,
+    Quirks,
+    ThinkingQuirks,
+    ToolQuirks,
+)
 from llmstream.providers.mistral import MISTRAL
 
 MISTRAL_RESPONSES = replace(
@@ -26,13 +33,11 @@ MISTRAL_RESPONSES = replace(
     dialect=OpenAIResponses(
         Quirks(
             path="/v1/responses",
-            encrypted="never",
-            plain_reasoning=True,
-            system_role="system",
+            thinking=ThinkingQuirks(encrypted="never", plain=True, efforts={}),
+            input=InputQuirks(system_role="system"),
             reasoning_model_rules=False,
-            efforts={},
-            provider_tools=False,
-            background=False,
+            tools=ToolQuirks(provider_tools=False),
+            delivery=DeliveryQuirks(background=False),
         )
     ),
     aliases=(),

@@ -13,7 +13,7 @@ Sources:
   address, key
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, hosted
+from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, ThinkingQuirks, change, hosted
 from llmstream.providers.base import Provider
 
 MODELSCOPE = Provider(
@@ -22,7 +22,7 @@ MODELSCOPE = Provider(
     dialect=OpenAIChat(
         hosted(
             # So that "none" is named too, which cannot be asked for either.
-            by_model=(ModelQuirks("", {"reasoning_style": "none", "always_thinks": True}),),
+            by_model=(ModelQuirks("", change(ThinkingQuirks, style="none", always=True)),)
         )
     ),
     base_url="https://api-inference.modelscope.cn/v1",

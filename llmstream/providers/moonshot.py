@@ -30,7 +30,18 @@ Sources:
 - <https://github.com/MoonshotAI/walle/blob/main/docs/mfjs-spec.md> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    MediaQuirks,
+    ModelQuirks,
+    OpenAIChat,
+    Quirks,
+    ReasoningQuirks,
+    SchemaQuirks,
+    SettingQuirks,
+    ThinkingQuirks,
+    ToolQuirks,
+    change,
+)
 from llmstream.providers.base import Provider
 
 MOONSHOT = Provider(
@@ -40,20 +51,22 @@ MOONSHOT = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
-            files=False,
-            audio_formats=frozenset(),
-            # Kimi models that think fix their sampling and refuse other values (seen 2026-07).
-            unsupported_settings=frozenset(
-                {"top_k", "temperature", "top_p", "presence_penalty", "frequency_penalty"}
+            media=MediaQuirks(files=False, audio_formats=frozenset(), image_urls=False),
+            settings=SettingQuirks(
+                # Kimi models that think fix their sampling and refuse other values (seen 2026-07).
+                unsupported=frozenset(
+                    {"top_k", "temperature", "top_p", "presence_penalty", "frequency_penalty"}
+                ),
+                temperature_range=(0.0, 1.0),
             ),
-            temperature_range=(0.0, 1.0),
-            # Kimi thinks unless told otherwise, and a forced tool conflicts with that.
-            tool_choice=frozenset({"auto", "none"}),
-            tool_choice_while_thinking=False,
-            strict_tools=False,
-            schema_subset="moonshot",
-            image_urls=False,
-            reasoning_style="thinking",
+            tools=ToolQuirks(
+                # Kimi thinks unless told otherwise, and a forced tool conflicts with that.
+                choice=frozenset({"auto", "none"}),
+                choice_while_thinking=False,
+                strict=False,
+            ),
+            schemas=SchemaQuirks(subset="moonshot"),
+            thinking=ThinkingQuirks(style="thinking"),
             # K2 Thinking and K2.7 cannot be kept from thinking: "only type=enabled is allowed" (seen
             # 2026-06); K3 neither, but takes low, high and max.
             open_model_rules=True,
@@ -61,14 +74,16 @@ MOONSHOT = Provider(
                 # These do not think, and sample as they are told.
                 ModelQuirks(
                     r"moonshot-v1|kimi-k2-(?:\d{4}|turbo)|kimi-latest",
-                    {"unsupported_settings": frozenset({"top_k"})},
+                    change(SettingQuirks, unsupported=frozenset({"top_k"})),
                 ),
-                ModelQuirks(r"kimi-k(?:[3-9]|\d\d)", {"reasoning_style": "effort"}),
+                ModelQuirks(r"kimi-k(?:[3-9]|\d\d)", change(ThinkingQuirks, style="effort")),
             ),
-            # Without it: 400, reasoning_content is missing in assistant tool call message
-            # (seen 2026-05, continuedev/continue#11600).
-            reasoning_field="reasoning_content",
-            echo="all",
+            reasoning=ReasoningQuirks(
+                # Without it: 400, reasoning_content is missing in assistant tool call message
+                # (seen 2026-05, continuedev/continue#11600).
+                field="reasoning_content",
+                echo="all",
+            ),
         )
     ),
     base_url="https://api.moonshot.ai/v1",

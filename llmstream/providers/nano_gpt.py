@@ -14,7 +14,7 @@ Sources:
   address, key, `max_tokens`
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, hosted
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks, ReasoningQuirks, ThinkingQuirks, change, hosted
 from llmstream.providers.base import Provider
 
 NANO_GPT = Provider(
@@ -22,9 +22,9 @@ NANO_GPT = Provider(
     title="NanoGPT",
     dialect=OpenAIChat(
         hosted(
-            open_model_rules=False,
-            known_efforts=("none", "minimal", "low", "medium", "high", "xhigh"),
-            reasoning_field="reasoning",
+            change(ThinkingQuirks, known_efforts=("none", "minimal", "low", "medium", "high", "xhigh")),
+            change(ReasoningQuirks, field="reasoning"),
+            change(Quirks, open_model_rules=False),
         )
     ),
     base_url="https://nano-gpt.com/api/v1",

@@ -9,24 +9,13 @@ Sources:
 - <https://docs.tokenfactory.nebius.com/api-reference/introduction> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import OPENAI_AUDIO, MediaQuirks, OpenAIChat, change, hosted
 from llmstream.providers.base import Provider
 
 NEBIUS = Provider(
     name="nebius",
     title="Nebius Token Factory",
-    dialect=OpenAIChat(
-        Quirks(
-            system_role="system",
-            reasoning_model_rules=False,
-            max_tokens_field="max_tokens",
-            files=False,  # no page documents `file` parts (seen 2026-11)
-            unsupported_settings=frozenset(),
-            max_stops=None,
-            open_model_rules=True,
-            reasoning_field="reasoning_content",
-        )
-    ),
+    dialect=OpenAIChat(hosted(change(MediaQuirks, audio_formats=OPENAI_AUDIO))),
     base_url="https://api.tokenfactory.nebius.com/v1",
     base_url_env=("NEBIUS_BASE_URL", "NEBIUS_API_BASE"),
     key_env=("NEBIUS_API_KEY",),

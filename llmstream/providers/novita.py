@@ -18,7 +18,7 @@ Sources:
   the older address
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, hosted
+from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks, ThinkingQuirks, change, hosted
 from llmstream.providers.base import Provider
 
 NOVITA = Provider(
@@ -29,14 +29,14 @@ NOVITA = Provider(
             # Its reference names the models that the switch is for (seen 2026-11); gpt-oss takes efforts.
             by_model=(
                 # So that "none" is named too where it cannot be asked for.
-                ModelQuirks("", {"reasoning_style": "none", "always_thinks": True}),
-                ModelQuirks("gpt-oss", {"reasoning_style": "effort"}),
+                ModelQuirks("", change(ThinkingQuirks, style="none", always=True)),
+                ModelQuirks("gpt-oss", change(ThinkingQuirks, style="effort")),
                 ModelQuirks(
                     r"glm-4\.5$|deepseek-v3\.1|deepseek-v3\.2-exp",
-                    {"reasoning_style": "enable-thinking", "always_thinks": False},
+                    change(ThinkingQuirks, style="enable-thinking", always=False),
                 ),
-                ModelQuirks("deepseek-r1-turbo", {"extra_body": {"separate_reasoning": True}}),
-            ),
+                ModelQuirks("deepseek-r1-turbo", change(Quirks, extra_body={"separate_reasoning": True})),
+            )
         )
     ),
     base_url="https://api.novita.ai/openai/v1",

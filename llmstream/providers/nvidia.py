@@ -16,7 +16,16 @@ Sources:
 - <https://docs.nvidia.com/nim/large-language-models/latest/api-reference.html> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    MediaQuirks,
+    ModelQuirks,
+    OpenAIChat,
+    Quirks,
+    ReasoningQuirks,
+    SettingQuirks,
+    ThinkingQuirks,
+    change,
+)
 from llmstream.providers.base import Provider, versioned
 
 NVIDIA = Provider(
@@ -26,21 +35,24 @@ NVIDIA = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
-            max_tokens_field="max_tokens",
-            files=False,
-            # Model pages of build.nvidia.com (seen 2026-11): a switch of the template; DeepSeek V4 and
-            # gpt-oss take an effort. Older Nemotrons are told by the system prompt.
-            reasoning_style="chat-template",
-            effort_beside_switch=True,
+            settings=SettingQuirks(max_tokens_field="max_tokens"),
+            media=MediaQuirks(files=False),
+            thinking=ThinkingQuirks(
+                # Model pages of build.nvidia.com (seen 2026-11): a switch of the template; DeepSeek V4 and
+                # gpt-oss take an effort. Older Nemotrons are told by the system prompt.
+                style="chat-template",
+                effort_beside_switch=True,
+            ),
             open_model_rules=True,
             # "vlm endpoints do not accept standard stream_options" (langchain-nvidia-ai-endpoints, seen
             # 2026-11); the others take them.
             by_model=(
                 ModelQuirks(
-                    r"vlm|vision|vila|fuyu|neva|kosmos|paligemma|deplot|-vl\b", {"stream_options": False}
+                    r"vlm|vision|vila|fuyu|neva|kosmos|paligemma|deplot|-vl\b",
+                    change(SettingQuirks, stream_options=False),
                 ),
             ),
-            reasoning_field="reasoning_content",
+            reasoning=ReasoningQuirks(field="reasoning_content"),
         )
     ),
     base_url="https://integrate.api.nvidia.com/v1",
@@ -49,5 +61,5 @@ NVIDIA = Provider(
     key_env=("NVIDIA_API_KEY", "NVIDIA_NIM_API_KEY", "NIM_API_KEY"),
     aliases=("nim", "nvidia-nim"),
     docs="https://docs.api.nvidia.com/nim/reference/llm-apis",
-    notes="hosted, or a NIM of one's own",
+    notes="hosted, or a NIM of your own",
 )

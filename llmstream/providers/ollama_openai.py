@@ -16,7 +16,15 @@ Sources:
 - <https://docs.ollama.com/api/openai-compatibility> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    MediaQuirks,
+    OpenAIChat,
+    Quirks,
+    ReasoningQuirks,
+    SettingQuirks,
+    ThinkingQuirks,
+    ToolQuirks,
+)
 from llmstream.providers.base import Provider, versioned_host
 from llmstream.providers.ollama.host import ollama_address
 
@@ -33,19 +41,21 @@ OLLAMA_OPENAI = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
-            files=False,
-            audio_formats=frozenset(),
-            max_tokens_field="max_tokens",
-            # Its notes on compatibility list tool_choice as not supported (seen 2026-11).
-            tool_choice=frozenset({"auto"}),
-            parallel_tool_calls=False,
-            strict_tools=False,
-            image_urls=False,
-            known_efforts=("none", "low", "medium", "high", "max"),
+            media=MediaQuirks(files=False, audio_formats=frozenset(), image_urls=False),
+            settings=SettingQuirks(max_tokens_field="max_tokens"),
+            tools=ToolQuirks(
+                # Its notes on compatibility list tool_choice as not supported (seen 2026-11).
+                choice=frozenset({"auto"}),
+                parallel_calls=False,
+                strict=False,
+            ),
+            thinking=ThinkingQuirks(known_efforts=("none", "low", "medium", "high", "max")),
             open_model_rules=True,
-            # The daemon reads it as `thinking`; the model's template picks what it wants (seen 2026-11).
-            reasoning_field="reasoning",
-            echo="all",
+            reasoning=ReasoningQuirks(
+                # The daemon reads it as `thinking`; the model's template picks what it wants (seen 2026-11).
+                field="reasoning",
+                echo="all",
+            ),
         )
     ),
     base_url="http://localhost:11434/v1",

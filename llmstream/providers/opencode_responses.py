@@ -12,14 +12,14 @@ Sources:
 
 from dataclasses import replace
 
-from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
+from llmstream.dialects.openai_responses import DeliveryQuirks, OpenAIResponses, Quirks
 from llmstream.providers.opencode import OPENCODE
 
 OPENCODE_RESPONSES = replace(
     OPENCODE,
     name="opencode-responses",
     title="OpenCode Zen (Responses)",
-    dialect=OpenAIResponses(Quirks(background=False)),
+    dialect=OpenAIResponses(Quirks(delivery=DeliveryQuirks(background=False))),
     aliases=("opencode-zen-responses",),
     notes="GPT at OpenCode Zen; key as for `opencode`",
 )

@@ -29,7 +29,15 @@ Sources:
 
 from collections.abc import Mapping
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    MediaQuirks,
+    OpenAIChat,
+    Quirks,
+    ReasoningQuirks,
+    SettingQuirks,
+    ThinkingQuirks,
+    ToolQuirks,
+)
 from llmstream.exchange import HttpRequest
 from llmstream.providers.base import Provider, join
 
@@ -52,16 +60,12 @@ OPENROUTER = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
-            max_tokens_field="max_tokens",
-            unsupported_settings=frozenset(),
-            max_stops=None,
+            settings=SettingQuirks(max_tokens_field="max_tokens", unsupported=frozenset(), max_stops=None),
             extra_body={"usage": {"include": True}},
-            provider_tools=True,
-            file_urls=True,
-            audio_formats=None,
-            reasoning_style="openrouter",
-            reasoning_field="reasoning_details",
-            echo="all",
+            tools=ToolQuirks(provider_tools=True),
+            media=MediaQuirks(file_urls=True, audio_formats=None),
+            thinking=ThinkingQuirks(style="openrouter"),
+            reasoning=ReasoningQuirks(field="reasoning_details", echo="all"),
         )
     ),
     base_url="https://openrouter.ai/api/v1",

@@ -11,7 +11,7 @@ Sources:
 
 from dataclasses import replace
 
-from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
+from llmstream.dialects.openai_responses import DeliveryQuirks, InputQuirks, OpenAIResponses, Quirks
 from llmstream.providers.base import join
 from llmstream.providers.openrouter import OPENROUTER
 
@@ -22,11 +22,9 @@ OPENROUTER_RESPONSES = replace(
     dialect=OpenAIResponses(
         Quirks(
             store=None,
-            system="message",
-            system_role="system",
+            input=InputQuirks(system="message", system_role="system"),
             reasoning_model_rules=False,
-            background=False,
-            websocket=False,
+            delivery=DeliveryQuirks(background=False, websocket=False),
         )
     ),
     route=join,

@@ -15,7 +15,14 @@ Sources:
   address, key, the field of the reasoning
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, hosted
+from llmstream.dialects.openai_chat import (
+    ModelQuirks,
+    OpenAIChat,
+    ReasoningQuirks,
+    ThinkingQuirks,
+    change,
+    hosted,
+)
 from llmstream.providers.base import Provider
 
 OVHCLOUD = Provider(
@@ -23,13 +30,13 @@ OVHCLOUD = Provider(
     title="OVHcloud AI Endpoints",
     dialect=OpenAIChat(
         hosted(
+            change(ReasoningQuirks, field="reasoning"),
             # Its catalog (seen 2026-11): Qwen is told by `/no_think` in the prompt; gpt-oss takes efforts.
             by_model=(
                 ModelQuirks(
-                    r"qwen-?3(?!.*(?:instruct|coder))", {"reasoning_style": "none", "always_thinks": True}
+                    r"qwen-?3(?!.*(?:instruct|coder))", change(ThinkingQuirks, style="none", always=True)
                 ),
             ),
-            reasoning_field="reasoning",
         )
     ),
     base_url="https://oai.endpoints.kepler.ai.cloud.ovh.net/v1",

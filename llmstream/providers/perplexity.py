@@ -47,7 +47,14 @@ Sources:
 
 from collections.abc import Mapping
 
-from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
+from llmstream.dialects.openai_responses import (
+    DeliveryQuirks,
+    InputQuirks,
+    OpenAIResponses,
+    OutputQuirks,
+    Quirks,
+    ThinkingQuirks,
+)
 from llmstream.errors import InvalidRequest
 from llmstream.exchange import HttpRequest
 from llmstream.providers.base import Provider, join, versioned_host
@@ -82,18 +89,21 @@ PERPLEXITY = Provider(
     title="Perplexity",
     dialect=OpenAIResponses(
         Quirks(
-            # With a preset, instructions would replace its own (migration guide, seen 2026-11).
-            system="message",
-            system_role="system",
+            input=InputQuirks(
+                # With a preset, instructions would replace its own (migration guide, seen 2026-11).
+                system="message",
+                system_role="system",
+                # A field that it does not know is a 400, nested ones too.
+                plain_items=True,
+            ),
             reasoning_model_rules=False,
-            encrypted="never",
-            # A field that it does not know is a 400, nested ones too.
-            plain_items=True,
-            chat_response_format=True,
-            json_object=False,
-            known_efforts=("minimal", "low", "medium", "high", "xhigh", "max"),
-            efforts={},
-            background=False,
+            thinking=ThinkingQuirks(
+                encrypted="never",
+                known_efforts=("minimal", "low", "medium", "high", "xhigh", "max"),
+                efforts={},
+            ),
+            output=OutputQuirks(chat_response_format=True, json_object=False),
+            delivery=DeliveryQuirks(background=False),
         )
     ),
     base_url="https://api.perplexity.ai/v1",

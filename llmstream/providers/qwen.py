@@ -23,30 +23,32 @@ Sources:
 - <https://www.alibabacloud.com/help/en/model-studio/qwen-omni> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    OPENAI_AUDIO,
+    MediaQuirks,
+    OpenAIChat,
+    ThinkingQuirks,
+    ToolQuirks,
+    change,
+    hosted,
+)
 from llmstream.providers.base import Provider
 
 QWEN = Provider(
     name="qwen",
     title="Alibaba Cloud Model Studio (Qwen)",
     dialect=OpenAIChat(
-        Quirks(
-            system_role="system",
-            reasoning_model_rules=False,
-            max_tokens_field="max_tokens",
-            unsupported_settings=frozenset(),
-            max_stops=None,
-            tool_choice=frozenset({"auto", "none", "named"}),
-            tool_choice_while_thinking=False,
-            # "type: file" is refused; Qwen-Omni takes recordings as URLs, also such as hold the data
-            # (pydantic-ai-slim 2.68.0, the page on Qwen-Omni, seen 2026-11).
-            files=False,
-            audio_urls=True,
+        hosted(
+            change(ToolQuirks, choice=frozenset({"auto", "none", "named"}), choice_while_thinking=False),
+            change(
+                MediaQuirks,
+                # "type: file" is refused; Qwen-Omni takes audio as URLs, also as data URIs
+                # (pydantic-ai-slim 2.68.0, the page on Qwen-Omni, seen 2026-11).
+                audio_urls=True,
+                audio_formats=OPENAI_AUDIO,
+            ),
             # Qwen3.8 knows low, medium and xhigh beside the switch (its page on deep thinking, seen 2026-11).
-            reasoning_style="enable-thinking",
-            effort_beside_switch=True,
-            open_model_rules=True,
-            reasoning_field="reasoning_content",
+            change(ThinkingQuirks, style="enable-thinking", effort_beside_switch=True),
         )
     ),
     base_url="https://dashscope-intl.aliyuncs.com/compatible-mode/v1",

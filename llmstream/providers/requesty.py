@@ -12,7 +12,7 @@ Sources:
   key
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, hosted
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks, ThinkingQuirks, change, hosted
 from llmstream.providers.base import Provider
 
 REQUESTY = Provider(
@@ -20,9 +20,12 @@ REQUESTY = Provider(
     title="Requesty",
     dialect=OpenAIChat(
         hosted(
-            open_model_rules=False,
-            # Efforts by its own package for the AI SDK (seen 2026-11); a budget would be a text there.
-            known_efforts=("none", "low", "medium", "high", "max"),
+            change(
+                ThinkingQuirks,
+                # Efforts by its own package for the AI SDK (seen 2026-11); a budget would be a text there.
+                known_efforts=("none", "low", "medium", "high", "max"),
+            ),
+            change(Quirks, open_model_rules=False),
         )
     ),
     base_url="https://router.requesty.ai/v1",

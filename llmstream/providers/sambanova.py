@@ -13,34 +13,35 @@ Sources:
   (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    OPENAI_AUDIO,
+    MediaQuirks,
+    ModelQuirks,
+    OpenAIChat,
+    ReasoningQuirks,
+    ThinkingQuirks,
+    change,
+    hosted,
+)
 from llmstream.providers.base import Provider
 
 SAMBANOVA = Provider(
     name="sambanova",
     title="SambaNova Cloud",
     dialect=OpenAIChat(
-        Quirks(
-            system_role="system",
-            reasoning_model_rules=False,
-            max_tokens_field="max_tokens",
-            unsupported_settings=frozenset(),
-            max_stops=None,
-            files=False,
-            # By `chat_template_kwargs{enable_thinking}`, DeepSeek too; gpt-oss by effort (SambaNova's launch
-            # guides, by anomalyco/models.dev#2133, seen 2026-11).
-            reasoning_style="chat-template",
-            open_model_rules=True,
-            by_model=(
-                ModelQuirks("deepseek", {"template_switch": "enable_thinking"}),
-                # Models of text want a string (litellm 1.109.1, seen 2026-11).
-                ModelQuirks(r"gpt-oss|deepseek|llama-3|minimax-m2", {"string_only_content": True}),
-            ),
-            # Older models write thoughts between tags, newer ones send and take `reasoning`
+        hosted(
+            # By `chat_template_kwargs{enable_thinking}`, DeepSeek too; gpt-oss by effort (SambaNova's
+            # launch guides, by anomalyco/models.dev#2133, seen 2026-11).
+            change(ThinkingQuirks, style="chat-template"),
+            # Older models write reasoning between tags, newer ones send and take `reasoning`
             # (langchain-sambanova, seen 2026-11).
-            think_tags="tags",
-            reasoning_field="reasoning",
-            echo="current-turn",
+            change(ReasoningQuirks, tags="tags", field="reasoning", echo="current-turn"),
+            change(MediaQuirks, audio_formats=OPENAI_AUDIO),
+            by_model=(
+                ModelQuirks("deepseek", change(ThinkingQuirks, switch="enable_thinking")),
+                # Models of text want a string (litellm 1.109.1, seen 2026-11).
+                ModelQuirks(r"gpt-oss|deepseek|llama-3|minimax-m2", change(MediaQuirks, string_only=True)),
+            ),
         )
     ),
     base_url="https://api.sambanova.ai/v1",

@@ -14,28 +14,17 @@ Sources:
 - <https://docs.sglang.io/docs/basic_usage/openai_api_completions> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import OpenAIChat, ReasoningQuirks, ThinkingQuirks, change, hosted
 from llmstream.providers.base import Provider, versioned_host
 
 SGLANG = Provider(
     name="sglang",
     title="SGLang",
     dialect=OpenAIChat(
-        Quirks(
-            system_role="system",
-            reasoning_model_rules=False,
-            max_tokens_field="max_tokens",
-            unsupported_settings=frozenset(),
-            max_stops=None,
-            # Its protocol knows neither `file` nor `input_audio` parts (protocol.py, seen 2026-11).
-            files=False,
-            audio_formats=frozenset(),
-            reasoning_style="chat-template",
-            effort_beside_switch=True,
-            open_model_rules=True,
-            # The server takes thoughts back; the model's template picks those it wants (seen 2026-11).
-            reasoning_field="reasoning_content",
-            echo="all",
+        hosted(
+            change(ThinkingQuirks, style="chat-template", effort_beside_switch=True),
+            # The server takes reasoning back; the model's template picks what it wants (seen 2026-11).
+            change(ReasoningQuirks, echo="all"),
         )
     ),
     base_url="http://localhost:30000/v1",
@@ -45,5 +34,5 @@ SGLANG = Provider(
     key_required=False,
     docs="https://docs.sglang.io/docs/basic_usage/openai_api_completions",
     hint="Is the server running?",
-    notes="a server of one's own",
+    notes="a server of your own",
 )

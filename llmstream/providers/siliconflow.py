@@ -13,7 +13,7 @@ Sources:
   address, key, `enable_thinking`, `thinking_budget`; cites the vendor's reference
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, hosted
+from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, ThinkingQuirks, change, hosted
 from llmstream.providers.base import Provider
 
 SILICONFLOW = Provider(
@@ -21,12 +21,12 @@ SILICONFLOW = Provider(
     title="SiliconFlow",
     dialect=OpenAIChat(
         hosted(
-            reasoning_style="enable-thinking",
+            change(ThinkingQuirks, style="enable-thinking"),
             # Models that always think refuse the switch; their budget is `thinking_budget` alone.
             by_model=(
                 ModelQuirks(
                     r"gpt-oss|deepseek-r1|qwq|thinking|minimax|step|kimi-k3|glm-5\.[3-9]",
-                    {"reasoning_style": "none", "always_thinks": True},
+                    change(ThinkingQuirks, style="none", always=True),
                 ),
             ),
         )

@@ -25,7 +25,17 @@ Sources:
   Messages wire
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    MediaQuirks,
+    ModelQuirks,
+    OpenAIChat,
+    Quirks,
+    ReasoningQuirks,
+    SchemaQuirks,
+    ThinkingQuirks,
+    ToolQuirks,
+    change,
+)
 from llmstream.providers.base import Provider, filled
 
 SNOWFLAKE = Provider(
@@ -36,35 +46,36 @@ SNOWFLAKE = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
-            files=False,
-            audio_formats=frozenset(),
-            strict_tools=False,
-            # Others than Claude and OpenAI's refuse tools and ignore a format and efforts.
-            tools=False,
-            response_format="none",
-            reasoning_style="none",
+            media=MediaQuirks(files=False, audio_formats=frozenset()),
+            tools=ToolQuirks(
+                strict=False,
+                # Others than Claude and OpenAI's refuse tools and ignore a format and efforts.
+                functions=False,
+            ),
+            schemas=SchemaQuirks(output="none"),
+            thinking=ThinkingQuirks(style="none"),
             by_model=(
                 ModelQuirks(
                     "^openai-",
-                    {
-                        "tools": True,
-                        "response_format": "json_schema",
-                        "reasoning_style": "effort",
-                        "known_efforts": ("none", "minimal", "low", "medium", "high"),
-                    },
+                    change(ToolQuirks, functions=True),
+                    change(SchemaQuirks, output="json_schema"),
+                    change(
+                        ThinkingQuirks,
+                        style="effort",
+                        known_efforts=("none", "minimal", "low", "medium", "high"),
+                    ),
                 ),
                 ModelQuirks(
                     "^claude",
-                    {
-                        "tools": True,
-                        "response_format": "json_schema",
-                        "json_object": False,
-                        "reasoning_style": "openrouter",
-                        "off_unasked": True,
-                        "efforts": {"minimal": "low", "xhigh": "high", "max": "high"},
-                        "reasoning_field": "reasoning_details",
-                        "echo": "all",
-                    },
+                    change(ToolQuirks, functions=True),
+                    change(SchemaQuirks, output="json_schema", json_object=False),
+                    change(
+                        ThinkingQuirks,
+                        style="openrouter",
+                        off_unasked=True,
+                        efforts={"minimal": "low", "xhigh": "high", "max": "high"},
+                    ),
+                    change(ReasoningQuirks, field="reasoning_details", echo="all"),
                 ),
             ),
         )

@@ -14,7 +14,15 @@ Sources:
   address, key, efforts; cites the vendor's reference
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, hosted
+from llmstream.dialects.openai_chat import (
+    ModelQuirks,
+    OpenAIChat,
+    Quirks,
+    ReasoningQuirks,
+    ThinkingQuirks,
+    change,
+    hosted,
+)
 from llmstream.providers.base import Provider
 
 STEPFUN = Provider(
@@ -22,10 +30,10 @@ STEPFUN = Provider(
     title="StepFun",
     dialect=OpenAIChat(
         hosted(
-            open_model_rules=False,
-            known_efforts=("low", "medium", "high"),
-            by_model=(ModelQuirks(r"step-3\.5", {"known_efforts": ("low", "high")}),),
-            reasoning_field="reasoning",
+            change(ThinkingQuirks, known_efforts=("low", "medium", "high")),
+            change(ReasoningQuirks, field="reasoning"),
+            change(Quirks, open_model_rules=False),
+            by_model=(ModelQuirks(r"step-3\.5", change(ThinkingQuirks, known_efforts=("low", "high"))),),
         )
     ),
     base_url="https://api.stepfun.com/v1",

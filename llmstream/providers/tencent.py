@@ -17,7 +17,7 @@ Sources:
   (seen 2026-11): the address in China, efforts
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, hosted
+from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, ThinkingQuirks, change, hosted
 from llmstream.providers.base import Provider
 
 TENCENT = Provider(
@@ -25,9 +25,9 @@ TENCENT = Provider(
     title="Tencent TokenHub",
     dialect=OpenAIChat(
         hosted(
-            reasoning_style="thinking-effort",
+            change(ThinkingQuirks, style="thinking-effort"),
             # MiniMax wants another word than "enabled" here (litellm, seen 2026-11).
-            by_model=(ModelQuirks("minimax", {"reasoning_style": "none", "always_thinks": True}),),
+            by_model=(ModelQuirks("minimax", change(ThinkingQuirks, style="none", always=True)),),
         )
     ),
     base_url="https://tokenhub-intl.tencentcloudmaas.com/v1",

@@ -17,30 +17,34 @@ Sources:
 - <https://docs.together.ai/docs/inference/chat/reasoning> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    OPENAI_AUDIO,
+    MediaQuirks,
+    ModelQuirks,
+    OpenAIChat,
+    ReasoningQuirks,
+    ThinkingQuirks,
+    change,
+    hosted,
+)
 from llmstream.providers.base import Provider, versioned
 
 TOGETHER = Provider(
     name="together",
     title="Together AI",
     dialect=OpenAIChat(
-        Quirks(
-            system_role="system",
-            reasoning_model_rules=False,
-            max_tokens_field="max_tokens",
-            unsupported_settings=frozenset(),
-            max_stops=None,
-            files=False,
-            # Its guide to reasoning (seen 2026-11): hybrid models by `reasoning{enabled}`, gpt-oss by effort,
-            # some by both; GLM-5.3 also knows medium (its quickstart).
-            reasoning_style="enabled",
-            effort_beside_switch=True,
-            open_model_rules=True,
+        hosted(
+            # Its guide to reasoning (seen 2026-11): hybrid models by `reasoning{enabled}`, gpt-oss by
+            # effort, some by both; GLM-5.3 also knows medium (its quickstart).
+            change(ThinkingQuirks, style="enabled", effort_beside_switch=True),
+            change(ReasoningQuirks, field="reasoning"),
+            change(MediaQuirks, audio_formats=OPENAI_AUDIO),
             by_model=(
-                ModelQuirks("deepseek-v4", {"known_efforts": ("none", "high", "max")}),
-                ModelQuirks(r"glm-5\.3", {"known_efforts": ("low", "medium", "high", "max")}),
+                ModelQuirks("deepseek-v4", change(ThinkingQuirks, known_efforts=("none", "high", "max"))),
+                ModelQuirks(
+                    r"glm-5\.3", change(ThinkingQuirks, known_efforts=("low", "medium", "high", "max"))
+                ),
             ),
-            reasoning_field="reasoning",
         )
     ),
     base_url="https://api.together.ai/v1",

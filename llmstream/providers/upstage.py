@@ -12,7 +12,15 @@ Sources:
   address, key, efforts; cites the page on reasoning
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, hosted
+from llmstream.dialects.openai_chat import (
+    ModelQuirks,
+    OpenAIChat,
+    Quirks,
+    ReasoningQuirks,
+    ThinkingQuirks,
+    change,
+    hosted,
+)
 from llmstream.providers.base import Provider
 
 UPSTAGE = Provider(
@@ -20,11 +28,14 @@ UPSTAGE = Provider(
     title="Upstage",
     dialect=OpenAIChat(
         hosted(
-            open_model_rules=False,
-            # Its page on reasoning (seen 2026-11): low is off, medium and high are more and more.
-            efforts={"none": "low", "minimal": "low", "xhigh": "high", "max": "high"},
-            by_model=(ModelQuirks("solar-pro-?2", {"off_unasked": True}),),
-            reasoning_field="reasoning",
+            change(
+                ThinkingQuirks,
+                # Its page on reasoning (seen 2026-11): low is off, medium and high are more and more.
+                efforts={"none": "low", "minimal": "low", "xhigh": "high", "max": "high"},
+            ),
+            change(ReasoningQuirks, field="reasoning"),
+            change(Quirks, open_model_rules=False),
+            by_model=(ModelQuirks("solar-pro-?2", change(ThinkingQuirks, off_unasked=True)),),
         )
     ),
     base_url="https://api.upstage.ai/v1/solar",

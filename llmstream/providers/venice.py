@@ -11,7 +11,7 @@ Sources:
 - <https://docs.venice.ai/api-reference/endpoint/chat/completions> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import MediaQuirks, OpenAIChat, Quirks, ReasoningQuirks, SettingQuirks
 from llmstream.providers.base import Provider
 
 VENICE = Provider(
@@ -21,11 +21,11 @@ VENICE = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
-            max_tokens_field="max_tokens",
-            files=False,  # no page documents `file` parts (seen 2026-11)
-            unsupported_settings=frozenset(),
-            max_stops=None,
-            reasoning_field="reasoning_content",
+            settings=SettingQuirks(max_tokens_field="max_tokens", unsupported=frozenset(), max_stops=None),
+            media=MediaQuirks(
+                files=False,  # no page documents `file` parts (seen 2026-11)
+            ),
+            reasoning=ReasoningQuirks(field="reasoning_content"),
         )
     ),
     base_url="https://api.venice.ai/api/v1",

@@ -10,7 +10,7 @@ Sources:
 - <https://vercel.com/docs/ai-gateway/sdks-and-apis/openai-chat-completions/reasoning> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks, ReasoningQuirks, SettingQuirks, ThinkingQuirks
 from llmstream.providers.base import Provider
 
 VERCEL_GATEWAY = Provider(
@@ -20,12 +20,9 @@ VERCEL_GATEWAY = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
-            max_tokens_field="max_tokens",
-            unsupported_settings=frozenset(),
-            max_stops=None,
-            reasoning_style="openrouter",
-            reasoning_field="reasoning_details",
-            echo="all",
+            settings=SettingQuirks(max_tokens_field="max_tokens", unsupported=frozenset(), max_stops=None),
+            thinking=ThinkingQuirks(style="openrouter"),
+            reasoning=ReasoningQuirks(field="reasoning_details", echo="all"),
         )
     ),
     base_url="https://ai-gateway.vercel.sh/v1",

@@ -23,31 +23,39 @@ Sources:
 - <https://docs.vllm.ai/en/latest/features/interleaved_thinking/> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    OPENAI_AUDIO,
+    MediaQuirks,
+    ModelQuirks,
+    OpenAIChat,
+    ReasoningQuirks,
+    ThinkingQuirks,
+    ToolQuirks,
+    change,
+    hosted,
+)
 from llmstream.providers.base import Provider, versioned_host
 
 VLLM = Provider(
     name="vllm",
     title="vLLM",
     dialect=OpenAIChat(
-        Quirks(
-            system_role="system",
-            reasoning_model_rules=False,
-            files=False,
-            max_tokens_field="max_tokens",
-            unsupported_settings=frozenset(),
-            max_stops=None,
+        hosted(
             # The template's switch, an effort and a budget (its chat_completion/protocol.py, seen 2026-11).
-            reasoning_style="chat-template",
-            effort_beside_switch=True,
-            budget_field="thinking_token_budget",
-            open_model_rules=True,
-            # Thoughts between calls go back with them: its page on interleaved thinking (seen 2026-11).
-            reasoning_field="reasoning",
-            echo="current-turn",
+            change(
+                ThinkingQuirks,
+                style="chat-template",
+                effort_beside_switch=True,
+                budget_field="thinking_token_budget",
+            ),
+            # Reasoning between calls goes back with them: its page on interleaved thinking (seen 2026-11).
+            change(ReasoningQuirks, field="reasoning", echo="current-turn"),
+            change(MediaQuirks, audio_formats=OPENAI_AUDIO),
             # Mistral's tokenizer refuses other ids of calls.
             by_model=(
-                ModelQuirks(r"ministral|mistral|mixtral|devstral|magistral", {"short_call_ids": True}),
+                ModelQuirks(
+                    r"ministral|mistral|mixtral|devstral|magistral", change(ToolQuirks, short_call_ids=True)
+                ),
             ),
         )
     ),
@@ -59,5 +67,5 @@ VLLM = Provider(
     aliases=("hosted-vllm",),
     docs="https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html",
     hint="Is the server running? `vllm serve MODEL` starts one.",
-    notes="a server of one's own; `--api-key` makes it ask for one",
+    notes="a server of your own; `--api-key` makes a key required",
 )

@@ -17,7 +17,7 @@ Sources:
   address, keys, `thinking`
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, hosted
+from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, ThinkingQuirks, change, hosted
 from llmstream.providers.base import Provider
 
 VOLCENGINE = Provider(
@@ -25,9 +25,9 @@ VOLCENGINE = Provider(
     title="Volcengine Ark",
     dialect=OpenAIChat(
         hosted(
-            reasoning_style="thinking",
+            change(ThinkingQuirks, style="thinking"),
             # Doubao Seed takes efforts beside the switch (seen 2026-11); other models the switch alone.
-            by_model=(ModelQuirks("doubao-seed", {"reasoning_style": "thinking-effort"}),),
+            by_model=(ModelQuirks("doubao-seed", change(ThinkingQuirks, style="thinking-effort")),),
         )
     ),
     base_url="https://ark.cn-beijing.volces.com/api/v3",
@@ -35,5 +35,5 @@ VOLCENGINE = Provider(
     key_env=("ARK_API_KEY", "VOLCENGINE_API_KEY"),
     aliases=("ark", "doubao", "volcengine-ark"),
     docs="https://www.volcengine.com/docs/82379/1494384",
-    notes="MODEL is a model or an endpoint (`ep-...`) of one's own",
+    notes="MODEL is a model or an endpoint (`ep-...`) of your own",
 )

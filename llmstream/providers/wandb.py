@@ -17,7 +17,14 @@ Sources:
   `max_tokens`
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, hosted
+from llmstream.dialects.openai_chat import (
+    ModelQuirks,
+    OpenAIChat,
+    ReasoningQuirks,
+    ThinkingQuirks,
+    change,
+    hosted,
+)
 from llmstream.providers.base import Provider
 
 WANDB = Provider(
@@ -25,13 +32,15 @@ WANDB = Provider(
     title="W&B Inference",
     dialect=OpenAIChat(
         hosted(
-            reasoning_style="chat-template",
+            change(ThinkingQuirks, style="chat-template"),
+            change(ReasoningQuirks, field="reasoning"),
             # Its page on reasoning (seen 2026-11): the switch has one name, Kimi K2.5 to K2.7 always think.
             by_model=(
-                ModelQuirks("", {"template_switch": "enable_thinking", "switch_values": (False, True)}),
-                ModelQuirks(r"kimi-k2[.p]", {"always_thinks": True, "known_efforts": ()}),
+                ModelQuirks(
+                    "", change(ThinkingQuirks, switch="enable_thinking", switch_values=(False, True))
+                ),
+                ModelQuirks(r"kimi-k2[.p]", change(ThinkingQuirks, always=True, known_efforts=())),
             ),
-            reasoning_field="reasoning",
         )
     ),
     base_url="https://api.inference.wandb.ai/v1",
@@ -39,5 +48,5 @@ WANDB = Provider(
     key_env=("WANDB_API_KEY",),
     aliases=("weights-and-biases",),
     docs="https://docs.wandb.ai/inference/response-settings/reasoning",
-    notes="open models; the header `openai-project: TEAM/PROJECT` says who is billed",
+    notes="open models; the header `openai-project: TEAM/PROJECT` names who is billed",
 )

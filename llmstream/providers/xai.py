@@ -23,17 +23,24 @@ Sources:
 - <https://docs.x.ai/developers/model-capabilities/text/reasoning> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    AnyQuirks,
+    MediaQuirks,
+    ModelQuirks,
+    OpenAIChat,
+    Quirks,
+    ReasoningQuirks,
+    SettingQuirks,
+    ThinkingQuirks,
+    UsageQuirks,
+    change,
+)
 from llmstream.providers.base import Provider
 
-RETIRED_SLUGS = ModelQuirks(
+RETIRED_SLUGS: ModelQuirks[AnyQuirks] = ModelQuirks(
     r"grok-3(?!-mini)|grok-4-0709|grok-4-(?:1-)?fast|grok-latest",
-    {
-        "reasoning_style": "effort",
-        "known_efforts": ("none", "low", "medium", "high"),
-        "always_thinks": False,
-        "unsupported_settings": frozenset({"top_k", "stop", "presence_penalty", "frequency_penalty"}),
-    },
+    change(ThinkingQuirks, style="effort", known_efforts=("none", "low", "medium", "high"), always=False),
+    change(SettingQuirks, unsupported=frozenset({"top_k", "stop", "presence_penalty", "frequency_penalty"})),
 )
 """Names of 2025 that grok-4.3 answers for since 2026-05-15, with its efforts.
 
@@ -47,26 +54,32 @@ XAI = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
-            files=False,
-            audio_formats=frozenset(),
-            # Its reasoning models, by now nearly all, refuse stop and penalties (seen 2026-07).
-            unsupported_settings=frozenset({"top_k", "stop", "presence_penalty", "frequency_penalty"}),
-            # Its page on reasoning (seen 2026-11): grok-4.3 takes none to high, 4.5 and later always think.
-            known_efforts=("none", "low", "medium", "high"),
+            media=MediaQuirks(files=False, audio_formats=frozenset()),
+            settings=SettingQuirks(
+                # Its reasoning models, by now nearly all, refuse stop and penalties (seen 2026-07).
+                unsupported=frozenset({"top_k", "stop", "presence_penalty", "frequency_penalty"}),
+            ),
+            thinking=ThinkingQuirks(
+                # Its page on reasoning (seen 2026-11): grok-4.3 takes none to high, 4.5 and later always
+                # think.
+                known_efforts=("none", "low", "medium", "high"),
+            ),
             open_model_rules=True,
             by_model=(
                 ModelQuirks(
-                    r"grok-[12]|grok-4.*non-reasoning", {"unsupported_settings": frozenset({"top_k"})}
+                    r"grok-[12]|grok-4.*non-reasoning",
+                    change(SettingQuirks, unsupported=frozenset({"top_k"})),
                 ),
                 RETIRED_SLUGS,
                 # "This model does not support parameter reasoningEffort" (seen 2026-11, @ai-sdk/xai 5.0.12).
-                ModelQuirks(r"grok-4(?:$|\.20)", {"reasoning_style": "none"}),
+                ModelQuirks(r"grok-4(?:$|\.20)", change(ThinkingQuirks, style="none")),
             ),
-            reasoning_field="reasoning_content",
-            # Deltas of reasoning may come twice, word for word (seen 2026-07, vercel/ai drops them too).
-            dedupe_reasoning=True,
-            output_excludes_reasoning=True,
-            input_may_exclude_cached=True,
+            reasoning=ReasoningQuirks(
+                field="reasoning_content",
+                # Deltas of reasoning may come twice, word for word (seen 2026-07, vercel/ai drops them too).
+                dedupe=True,
+            ),
+            usage=UsageQuirks(output_excludes_reasoning=True, input_may_exclude_cached=True),
         )
     ),
     base_url="https://api.x.ai/v1",

@@ -15,7 +15,15 @@ Sources:
 
 from dataclasses import replace
 
-from llmstream.dialects.openai_responses import ModelQuirks, OpenAIResponses, Quirks
+from llmstream.dialects.openai_responses import (
+    DeliveryQuirks,
+    InputQuirks,
+    ModelQuirks,
+    OpenAIResponses,
+    Quirks,
+    ThinkingQuirks,
+    change,
+)
 from llmstream.providers.xai import RETIRED_SLUGS, XAI
 
 XAI_RESPONSES = replace(
@@ -24,21 +32,21 @@ XAI_RESPONSES = replace(
     title="xAI (Responses)",
     dialect=OpenAIResponses(
         Quirks(
-            background=False,
-            steering=False,
-            system="message",
-            system_role="system",
+            delivery=DeliveryQuirks(background=False, steering=False),
+            input=InputQuirks(system="message", system_role="system"),
             reasoning_model_rules=False,
-            # Grok 4.20 refuses `reasoning`, 4.5 and later refuse none (seen 2026-11, @ai-sdk/xai 5.0.12).
-            known_efforts=("none", "low", "medium", "high"),
-            efforts={},
+            thinking=ThinkingQuirks(
+                # Grok 4.20 refuses `reasoning`, 4.5 and later refuse none (seen 2026-11, @ai-sdk/xai 5.0.12).
+                known_efforts=("none", "low", "medium", "high"),
+                efforts={},
+            ),
             open_model_rules=True,
             by_model=(
                 ModelQuirks(
                     RETIRED_SLUGS.pattern,
-                    {"reasoning": True, "known_efforts": ("none", "low", "medium", "high")},
+                    change(ThinkingQuirks, supported=True, known_efforts=("none", "low", "medium", "high")),
                 ),
-                ModelQuirks(r"grok-4(?:$|\.20)", {"reasoning": False}),
+                ModelQuirks(r"grok-4(?:$|\.20)", change(ThinkingQuirks, supported=False)),
             ),
         )
     ),

@@ -20,7 +20,15 @@ Sources:
 - <https://docs.agno.com/models/providers/native/xiaomi/overview> (seen 2026-11): key, JSON mode
 """
 
-from llmstream.dialects.openai_chat import OpenAIChat, hosted
+from llmstream.dialects.openai_chat import (
+    OpenAIChat,
+    Quirks,
+    ReasoningQuirks,
+    SchemaQuirks,
+    ThinkingQuirks,
+    change,
+    hosted,
+)
 from llmstream.providers.base import Provider
 
 XIAOMI = Provider(
@@ -28,13 +36,19 @@ XIAOMI = Provider(
     title="Xiaomi MiMo",
     dialect=OpenAIChat(
         hosted(
-            open_model_rules=False,
-            reasoning_style="thinking",
-            # Schemas are not held to (agno, seen 2026-11; litellm's list says otherwise).
-            response_format="json_object",
-            # A message with calls that lacks its thoughts is a 400 in every later turn (since 2026-05,
-            # earendil-works/pi#4602, chatboxai/chatbox#3716).
-            echo="all",
+            change(ThinkingQuirks, style="thinking"),
+            change(
+                SchemaQuirks,
+                # Schemas are not held to (agno, seen 2026-11; litellm's list says otherwise).
+                output="json_object",
+            ),
+            change(
+                ReasoningQuirks,
+                # A message with calls that lacks its thoughts is a 400 in every later turn (since 2026-05,
+                # earendil-works/pi#4602, chatboxai/chatbox#3716).
+                echo="all",
+            ),
+            change(Quirks, open_model_rules=False),
         )
     ),
     base_url="https://api.xiaomimimo.com/v1",

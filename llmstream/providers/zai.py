@@ -23,7 +23,18 @@ Sources:
 - <https://docs.z.ai/guides/capabilities/thinking-mode> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    MediaQuirks,
+    ModelQuirks,
+    OpenAIChat,
+    Quirks,
+    ReasoningQuirks,
+    SchemaQuirks,
+    SettingQuirks,
+    ThinkingQuirks,
+    ToolQuirks,
+    change,
+)
 from llmstream.providers.base import Provider
 
 ZAI = Provider(
@@ -33,27 +44,28 @@ ZAI = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
-            files=False,
-            audio_formats=frozenset(),
-            max_tokens_field="max_tokens",
-            unsupported_settings=frozenset({"top_k", "presence_penalty", "frequency_penalty"}),
-            temperature_range=(0.0, 1.0),
-            max_stops=1,
+            media=MediaQuirks(files=False, audio_formats=frozenset()),
+            settings=SettingQuirks(
+                max_tokens_field="max_tokens",
+                unsupported=frozenset({"top_k", "presence_penalty", "frequency_penalty"}),
+                temperature_range=(0.0, 1.0),
+                max_stops=1,
+            ),
             # Without it a call's arguments come in one piece after minutes of silence (seen 2026-07); its
             # page names GLM-4.6 and later (docs.z.ai stream-tool, seen 2026-11).
             extra_body={"tool_stream": True},
-            tool_choice=frozenset({"auto"}),
-            parallel_tool_calls=False,
-            strict_tools=False,
-            provider_tools=True,
-            response_format="json_object",
-            # GLM-5.2 knows the efforts high and max; 5.3 low, high and max, and refuses `disabled` (seen
-            # 2026-11: pydantic-ai-slim profiles/zai.py).
-            reasoning_style="thinking-effort",
+            tools=ToolQuirks(
+                choice=frozenset({"auto"}), parallel_calls=False, strict=False, provider_tools=True
+            ),
+            schemas=SchemaQuirks(output="json_object"),
+            thinking=ThinkingQuirks(
+                # GLM-5.2 knows the efforts high and max; 5.3 low, high and max, and refuses `disabled` (seen
+                # 2026-11: pydantic-ai-slim profiles/zai.py).
+                style="thinking-effort",
+            ),
             open_model_rules=True,
-            by_model=(ModelQuirks(r"glm-(?:[1-3z]|4(?![.-]?[6-9]))", {"extra_body": {}}),),
-            reasoning_field="reasoning_content",
-            echo="all",
+            by_model=(ModelQuirks(r"glm-(?:[1-3z]|4(?![.-]?[6-9]))", change(Quirks, extra_body={})),),
+            reasoning=ReasoningQuirks(field="reasoning_content", echo="all"),
         )
     ),
     base_url="https://api.z.ai/api/paas/v4",

@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    MediaQuirks,
+    OpenAIChat,
+    Quirks,
+    SchemaQuirks,
+    SettingQuirks,
+    ToolQuirks,
+)
 from llmstream.providers.abilities import abilities
 from llmstream.providers.registry import find_provider, provider_names
 
@@ -29,7 +36,12 @@ def test_what_a_vendor_cannot_do_is_found_out():
 
 
 def test_a_quirk_shows_at_once():
-    quirks = Quirks(tools=False, image_urls=False, response_format="json_object", stream_options=False)
+    quirks = Quirks(
+        tools=ToolQuirks(functions=False),
+        media=MediaQuirks(image_urls=False),
+        schemas=SchemaQuirks(output="json_object"),
+        settings=SettingQuirks(stream_options=False),
+    )
     can = abilities(replace(find_provider("openai"), dialect=OpenAIChat(quirks)))
     assert (can.tools, can.json_schema, can.json_object, can.usage) == (False, False, True, False)
     assert can.images == ("bytes",)

@@ -12,6 +12,7 @@ from llmstream.chats.content import Image, Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.openai_chat import OpenAIChat
+from llmstream.dialects.quirks import changed
 from llmstream.errors import Unsupported
 from llmstream.events import Event, Finish, ReasoningDelta, TextDelta, UnsupportedSetting
 from llmstream.providers.registry import all_providers, find_provider
@@ -388,7 +389,8 @@ def test_rules_by_model_name_quirks() -> None:
         assert isinstance(dialect, OpenAIChat)
         for rule in dialect.quirks.by_model:
             re.compile(rule.pattern)
-            assert rule.changes.keys() <= set(dialect.quirks.__struct_fields__)
+            assert rule.changes
+            assert changed(dialect.quirks, rule.changes).by_model == dialect.quirks.by_model
 
 
 @pytest.mark.parametrize(

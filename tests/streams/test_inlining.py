@@ -13,7 +13,7 @@ from llmstream.chats import Audio, Document, Image, Message, ToolCall, ToolResul
 from llmstream.dialects.anthropic import BEDROCK_INVOKE, Anthropic
 from llmstream.dialects.base import takes_url
 from llmstream.dialects.ollama import Ollama
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import MediaQuirks, OpenAIChat, Quirks
 from llmstream.simulator import Refuse, Script, Simulator, Turn
 from llmstream.streams.inlining import Inliner
 
@@ -147,10 +147,10 @@ CASES = [
     (OpenAIChat(), Image(url=WEB), True),
     (OpenAIChat(), Audio(url=WEB), False),
     (OpenAIChat(), Document(url=WEB), False),
-    (OpenAIChat(Quirks(file_urls=True)), Document(url=WEB), True),
-    (OpenAIChat(Quirks(image_urls=False)), Image(url=WEB), False),
-    (OpenAIChat(Quirks(image_urls=False)), Image(url=INLINE), True),
-    (OpenAIChat(Quirks(string_only_content=True)), Image(url=WEB), True),
+    (OpenAIChat(Quirks(media=MediaQuirks(file_urls=True))), Document(url=WEB), True),
+    (OpenAIChat(Quirks(media=MediaQuirks(image_urls=False))), Image(url=WEB), False),
+    (OpenAIChat(Quirks(media=MediaQuirks(image_urls=False))), Image(url=INLINE), True),
+    (OpenAIChat(Quirks(media=MediaQuirks(string_only=True))), Image(url=WEB), True),
     (Ollama(), Image(url=WEB), False),
     (Ollama(), Image(url=INLINE), True),
     (Ollama(), Image(url="data:image/svg+xml,<svg/>"), False),

@@ -12,7 +12,7 @@ import llmstream as ls
 from llmstream.dialects.anthropic import Anthropic
 from llmstream.dialects.base import output_abilities
 from llmstream.dialects.ollama import Ollama
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks, SchemaQuirks, ToolQuirks
 from llmstream.dialects.schemas import strict_problem
 from llmstream.providers.registry import find_provider
 from llmstream.structured import Structured, asked
@@ -126,11 +126,16 @@ def way(dialect: Any, **more: Any) -> str:
 
 def test_each_vendor_is_asked_as_it_does_best() -> None:
     assert way(OpenAIChat()) == "json_schema"
-    assert way(OpenAIChat(Quirks(response_format="json_object"))) == "tool"
-    assert way(OpenAIChat(Quirks(response_format="json_object", tools=False))) == "prompt"
-    only_auto = Quirks(response_format="none", tool_choice=frozenset({"auto"}))
+    assert way(OpenAIChat(Quirks(schemas=SchemaQuirks(output="json_object")))) == "tool"
+    assert (
+        way(OpenAIChat(Quirks(schemas=SchemaQuirks(output="json_object"), tools=ToolQuirks(functions=False))))
+        == "prompt"
+    )
+    only_auto = Quirks(schemas=SchemaQuirks(output="none"), tools=ToolQuirks(choice=frozenset({"auto"})))
     assert way(OpenAIChat(only_auto)) == "prompt"
-    no_force = Quirks(response_format="json_object", tool_choice_while_thinking=False)
+    no_force = Quirks(
+        schemas=SchemaQuirks(output="json_object"), tools=ToolQuirks(choice_while_thinking=False)
+    )
     assert way(OpenAIChat(no_force), reasoning=THINKING) == "prompt"
     assert way(Anthropic(), model="claude-sonnet-4-5") == "json_schema"
     assert way(Anthropic(), model="claude-3-5-haiku-latest") == "tool"

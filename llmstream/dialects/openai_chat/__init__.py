@@ -19,7 +19,20 @@ from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.dialects.openai_chat.decoder import OpenAIChatDecoder
 from llmstream.dialects.openai_chat.messages import accepts_url
 from llmstream.dialects.openai_chat.presets import hosted
-from llmstream.dialects.openai_chat.quirks import ModelQuirks, Quirks
+from llmstream.dialects.openai_chat.quirks import (
+    OPENAI_AUDIO,
+    AnyQuirks,
+    MediaQuirks,
+    ModelQuirks,
+    Quirks,
+    ReasoningQuirks,
+    SchemaQuirks,
+    SettingQuirks,
+    ThinkingQuirks,
+    ToolQuirks,
+    UsageQuirks,
+    change,
+)
 from llmstream.dialects.openai_chat.request import encode_request, output_abilities
 from llmstream.dialects.openai_chat.thinking import facts_of
 from llmstream.dialects.tool_calls import mint_call_id
@@ -27,7 +40,23 @@ from llmstream.errors import LLMStreamError
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request
 
-__all__ = ["ModelQuirks", "OpenAIChat", "OpenAIChatDecoder", "Quirks", "hosted"]
+__all__ = [
+    "OPENAI_AUDIO",
+    "AnyQuirks",
+    "MediaQuirks",
+    "ModelQuirks",
+    "OpenAIChat",
+    "OpenAIChatDecoder",
+    "Quirks",
+    "ReasoningQuirks",
+    "SchemaQuirks",
+    "SettingQuirks",
+    "ThinkingQuirks",
+    "ToolQuirks",
+    "UsageQuirks",
+    "change",
+    "hosted",
+]
 
 _VENDOR = "openai"
 _PATH = "/chat/completions"
@@ -67,7 +96,7 @@ class OpenAIChat(msgspec.Struct, frozen=True):
     def counts_usage(self) -> bool:
         """Whether requests ask for the chunk that counts tokens."""
         fixed = self.quirks.extra_body.get("stream_options")
-        options = {"include_usage": self.quirks.stream_options} if fixed is None else fixed
+        options = {"include_usage": self.quirks.settings.stream_options} if fixed is None else fixed
         return isinstance(options, dict) and bool(options.get("include_usage"))
 
     def facts(self, model: str) -> ModelFacts:
@@ -101,4 +130,4 @@ class OpenAIChat(msgspec.Struct, frozen=True):
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Whether the vendor fetches the part itself: never audio, images and files by its quirks."""
-        return accepts_url(part, self.quirks)
+        return accepts_url(part, self.quirks.media)

@@ -116,7 +116,7 @@ class OpenAIChatDecoder(DeltaReader):
         super().__init__(
             quirks, provider=provider, include_raw=include_raw, limits=limits, new_call_id=new_call_id
         )
-        self._counts = UsageCounts(lambda raw: read_usage(raw, quirks), self.hold)
+        self._counts = UsageCounts(lambda raw: read_usage(raw, quirks.usage), self.hold)
         self._raw_reason: str | None = None
         self._named = False
         self._beginning = True

@@ -232,10 +232,10 @@ class DeltaReader(LazyBlocks[Chunk]):
         self._tools = ToolCallTracker(limits=limits, new_id=new_call_id, reserved=self._is_block_id)
         self._new_call_id = new_call_id
         self._tags = None
-        if quirks.think_tags != "none":
-            self._tags = ThinkTags(opened=quirks.think_tags == "opened", tag=quirks.think_tag)
+        if quirks.reasoning.tags != "none":
+            self._tags = ThinkTags(opened=quirks.reasoning.tags == "opened", tag=quirks.reasoning.tag)
         # Whether a fragment of text or reasoning is what it looks like, without a second look at it.
-        self._plain = self._tags is None and not quirks.dedupe_reasoning
+        self._plain = self._tags is None and not quirks.reasoning.dedupe
         self._last_reasoning = ""
         self._extra: Any = None
         self._opaque: Any = None
@@ -314,7 +314,7 @@ class DeltaReader(LazyBlocks[Chunk]):
             self.hold(self._details.held - before)
             if not said and delta.reasoning != "":
                 said = told
-        if not said or (self._quirks.dedupe_reasoning and said == self._last_reasoning):
+        if not said or (self._quirks.reasoning.dedupe and said == self._last_reasoning):
             return
         self._last_reasoning = said
         self._without_tags()  # a server that parts the two itself leaves none
@@ -323,7 +323,7 @@ class DeltaReader(LazyBlocks[Chunk]):
     def _without_tags(self) -> None:
         self._release()
         self._tags = None
-        self._plain = not self._quirks.dedupe_reasoning
+        self._plain = not self._quirks.reasoning.dedupe
 
     def _on_content(self, content: object) -> None:
         if isinstance(content, str):
@@ -376,7 +376,7 @@ class DeltaReader(LazyBlocks[Chunk]):
             function, custom = fragment.function, None
             extra = fragment.extra_content
             call_id = fragment.id
-            if self._quirks.numbered_call_ids and _NUMBERED.fullmatch(str(call_id)):
+            if self._quirks.tools.numbered_call_ids and _NUMBERED.fullmatch(str(call_id)):
                 call_id = None
             name = function.name if function else None
             arguments = function.arguments if function else None

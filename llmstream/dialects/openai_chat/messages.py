@@ -31,7 +31,7 @@ from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors
 from llmstream.dialects.history_parts import told_result, without_custom_parts
 from llmstream.dialects.media import data_uri
 from llmstream.dialects.openai_chat.delta_reader import joined
-from llmstream.dialects.openai_chat.quirks import Quirks
+from llmstream.dialects.openai_chat.quirks import MediaQuirks, Quirks
 from llmstream.dialects.requests import RequestWarnings
 from llmstream.dialects.tool_calls import CUSTOM_CALL, json_input
 from llmstream.errors import InvalidRequest, Unsupported
@@ -58,9 +58,9 @@ def own(part: object, provider: str) -> dict[str, Any]:
     return found
 
 
-def accepts_url(part: Image | Audio | Document | File, quirks: Quirks) -> bool:
+def accepts_url(part: Image | Audio | Document | File, quirks: MediaQuirks) -> bool:
     """Whether a part may be given by its URL."""
-    if quirks.string_only_content:
+    if quirks.string_only:
         return True  # no file is taken, whatever holds it
     if isinstance(part, Audio):
         return quirks.audio_urls or quirks.audio_formats == frozenset()  # refused all the same
@@ -71,7 +71,7 @@ def accepts_url(part: Image | Audio | Document | File, quirks: Quirks) -> bool:
 
 
 def write_media(
-    part: Image | Audio | Document | File, quirks: Quirks, *, provider: str, told: dict[str, Any]
+    part: Image | Audio | Document | File, quirks: MediaQuirks, *, provider: str, told: dict[str, Any]
 ) -> dict[str, Any]:
     """The part of the content.
 
@@ -90,7 +90,7 @@ def _is_image(part: Image | Audio | Document | File) -> bool:
     return isinstance(part, Image) or (isinstance(part, File) and part.media_type.startswith("image/"))
 
 
-def _image_url(part: Image | Audio | Document | File, quirks: Quirks, provider: str) -> str:
+def _image_url(part: Image | Audio | Document | File, quirks: MediaQuirks, provider: str) -> str:
     if part.data:
         return data_uri(part.data, part.media_type or "image/png")
     if quirks.image_urls or part.url.startswith("data:"):
@@ -98,7 +98,7 @@ def _image_url(part: Image | Audio | Document | File, quirks: Quirks, provider: 
     raise Unsupported(f"{provider} takes images as bytes only. Pass data and media_type.")
 
 
-def _audio(part: Audio, quirks: Quirks, provider: str) -> dict[str, Any]:
+def _audio(part: Audio, quirks: MediaQuirks, provider: str) -> dict[str, Any]:
     allowed = quirks.audio_formats
     if allowed == frozenset():
         raise Unsupported(f"{provider} takes no audio. Send a transcript instead.")
@@ -117,7 +117,7 @@ def _audio(part: Audio, quirks: Quirks, provider: str) -> dict[str, Any]:
 
 
 def _document(
-    part: Image | Document | File, quirks: Quirks, provider: str, file_id: object
+    part: Image | Document | File, quirks: MediaQuirks, provider: str, file_id: object
 ) -> dict[str, Any]:
     name = getattr(part, "filename", "")
     kind = part.media_type or "application/pdf"
@@ -218,9 +218,9 @@ class MessageWriter:
         raises: Unsupported where content would be lost, InvalidRequest for a role nobody knows
         """
         messages = without_custom_parts(messages, self._warn)
-        if self._quirks.short_call_ids:
+        if self._quirks.tools.short_call_ids:
             self._short_ids = ShortCallIds(messages)
-        turn = _last_turn(messages) if self._quirks.echo == "current-turn" else -1
+        turn = _last_turn(messages) if self._quirks.reasoning.echo == "current-turn" else -1
         for place, message in enumerate(messages):
             if self._result_files and message.role != Role.TOOL:
                 self._flush_result_files()
@@ -278,7 +278,8 @@ class MessageWriter:
         out: dict[str, Any] = {"role": "assistant", "content": self._content(texts, glue="")}
         if not texts and calls:
             out["content"] = None
-        if self._quirks.echo == "all" or (self._quirks.echo == "current-turn" and in_turn):
+        echo = self._quirks.reasoning.echo
+        if echo == "all" or (echo == "current-turn" and in_turn):
             self._echo(message, out)
         elif _thoughts(message):
             self._echo_again(message, out)
@@ -298,7 +299,7 @@ class MessageWriter:
 
     def _echo(self, message: Message, out: dict[str, Any]) -> None:
         """Reasoning under the name the vendor reads it; typed details exactly as they came."""
-        field = self._quirks.reasoning_field
+        field = self._quirks.reasoning.field
         vendors = MessageVendors(message)
         thoughts = [part for part in _thoughts(message) if not is_foreign(part, vendors, self._provider)]
         if len(thoughts) < len(_thoughts(message)):
@@ -313,7 +314,7 @@ class MessageWriter:
         if field == "reasoning_text":
             self._echo_signed(message, out, thoughts)
             return
-        if text or self._quirks.echo_empty:
+        if text or self._quirks.reasoning.echo_empty:
             usual = "reasoning" if field == "reasoning_details" else field
             out.update(dict.fromkeys(fields_of_request(thoughts, self._provider) or (usual,), text))
         if field == "reasoning_details":
@@ -366,7 +367,7 @@ class MessageWriter:
         """An id in the form that the vendor takes; the same for call and result."""
         if self._short_ids is not None:
             return self._short_ids[call_id]
-        longest = self._quirks.max_call_id_chars
+        longest = self._quirks.tools.max_call_id_chars
         if longest is None or len(call_id) <= longest:
             return call_id
         return f"call_{hashlib.sha256(call_id.encode('utf-8', 'replace')).hexdigest()}"[:longest]
@@ -378,9 +379,9 @@ class MessageWriter:
             return parts[0].text
         if all(isinstance(part, Text) and not self._own(part).get("cache_control") for part in parts):
             texts = [part.text for part in parts if isinstance(part, Text)]
-            if len(texts) < 2 or self._quirks.string_only_content or not glue:
+            if len(texts) < 2 or self._quirks.media.string_only or not glue:
                 return glue.join(texts)
-        if self._quirks.string_only_content:
+        if self._quirks.media.string_only:
             other = next((part for part in parts if not isinstance(part, Text)), None)
             if other is not None:
                 raise self._lost(other, "a message, which has to be text alone")
@@ -392,7 +393,7 @@ class MessageWriter:
         if isinstance(part, Text):
             out: dict[str, Any] = {"type": "text", "text": part.text}
         elif isinstance(part, (Image, Audio, Document, File)):
-            out = write_media(part, self._quirks, provider=self._provider, told=self._own(part))
+            out = write_media(part, self._quirks.media, provider=self._provider, told=self._own(part))
         else:
             raise self._lost(part, "a user message")
         if self._own(part).get("cache_control"):

@@ -1,12 +1,17 @@
-"""Quirks that many providers share, so that a new one says only what is its own."""
+"""Quirks that many providers share, so that a new one has only what is its own."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-import msgspec
-
-from llmstream.dialects.openai_chat.quirks import Quirks
+from llmstream.dialects.openai_chat.quirks import (
+    AnyQuirks,
+    MediaQuirks,
+    Quirks,
+    ReasoningQuirks,
+    SettingQuirks,
+)
+from llmstream.dialects.quirks import Change, ModelQuirks, change, changed
 
 __all__ = ["OPEN_MODEL_HOST", "hosted"]
 
@@ -14,12 +19,9 @@ OPEN_MODEL_HOST: Final = Quirks(
     system_role="system",
     reasoning_model_rules=False,
     open_model_rules=True,
-    max_tokens_field="max_tokens",
-    unsupported_settings=frozenset(),
-    max_stops=None,
-    files=False,
-    audio_formats=frozenset(),
-    reasoning_field="reasoning_content",
+    settings=SettingQuirks(max_tokens_field="max_tokens", unsupported=frozenset(), max_stops=None),
+    media=MediaQuirks(files=False, audio_formats=frozenset()),
+    reasoning=ReasoningQuirks(field="reasoning_content"),
 )
 """A host of open models: vLLM, SGLang or the like behind a gateway, which also take top_k.
 
@@ -29,6 +31,6 @@ SGLang, litellm's `openai_like/providers.json`, of which nearly all map to `max_
 """
 
 
-def hosted(**changes: Any) -> Quirks:
+def hosted(*changes: Change[AnyQuirks], by_model: tuple[ModelQuirks[AnyQuirks], ...] = ()) -> Quirks:
     """The quirks of a host of open models, with what is different at this one."""
-    return msgspec.structs.replace(OPEN_MODEL_HOST, **changes)
+    return changed(OPEN_MODEL_HOST, [*changes, change(Quirks, by_model=by_model)])

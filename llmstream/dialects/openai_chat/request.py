@@ -10,7 +10,7 @@ import msgspec
 from llmstream.dialects.base import Encoded, OutputAbility
 from llmstream.dialects.history_parts import keep_last_marks
 from llmstream.dialects.openai_chat.messages import MessageWriter
-from llmstream.dialects.openai_chat.quirks import Quirks
+from llmstream.dialects.openai_chat.quirks import Quirks, SchemaQuirks
 from llmstream.dialects.openai_chat.thinking import beside_tools, check_served, encode_thinking, thinks
 from llmstream.dialects.requests import ANSWER_IN_JSON, RequestWarnings, in_words, says_json
 from llmstream.dialects.schemas import inlined, openai_strict_schema
@@ -226,9 +226,9 @@ class OutputWish(msgspec.Struct, frozen=True):
     instruction: str | None = None
 
 
-def encode_output(request: Request, quirks: Quirks, warnings: list[Warning]) -> OutputWish:
+def encode_output(request: Request, quirks: SchemaQuirks, warnings: list[Warning]) -> OutputWish:
     """The wish of a request."""
-    wanted, known = request.response_format, quirks.response_format
+    wanted, known = request.response_format, quirks.output
     if wanted is None:
         return OutputWish()
     if wanted.schema is not None and known == "json_schema":
@@ -241,11 +241,11 @@ def encode_output(request: Request, quirks: Quirks, warnings: list[Warning]) -> 
     return OutputWish(field, in_words(wanted))
 
 
-def _schema(wanted: ResponseFormat, quirks: Quirks, warnings: list[Warning]) -> dict[str, Any]:
+def _schema(wanted: ResponseFormat, quirks: SchemaQuirks, warnings: list[Warning]) -> dict[str, Any]:
     """The field `json_schema`."""
     schema = wanted.schema or {}
     out: dict[str, Any] = {"name": wanted.name, "schema": schema, "strict": wanted.strict}
-    if quirks.schema_subset == "moonshot":
+    if quirks.subset == "moonshot":
         out["schema"], moved = moonshot_schema(schema)
         if moved:
             words = "the output schema says what the API cannot check; that went into descriptions"
@@ -277,11 +277,12 @@ def encode_request(request: Request, quirks: Quirks, *, provider: str) -> Encode
 def output_abilities(request: Request, quirks: Quirks) -> tuple[OutputAbility, ...]:
     """What the quirks say of this request: schema, a tool that can be forced, JSON of any shape."""
     quirks = quirks.for_model(request.model)
-    out: list[OutputAbility] = ["json_schema"] if quirks.response_format == "json_schema" else []
-    forced = "required" in quirks.tool_choice or ("named" in quirks.tool_choice and not request.tools)
-    if quirks.tools and forced and (quirks.tool_choice_while_thinking or not thinks(request, quirks)):
+    out: list[OutputAbility] = ["json_schema"] if quirks.schemas.output == "json_schema" else []
+    forced = "required" in quirks.tools.choice or ("named" in quirks.tools.choice and not request.tools)
+    forced = forced and (quirks.tools.choice_while_thinking or not thinks(request, quirks.thinking))
+    if quirks.tools.functions and forced:
         out.append("tool")
-    if quirks.response_format != "none" and quirks.json_object:
+    if quirks.schemas.output != "none" and quirks.schemas.json_object:
         out.append("json_object")
     return tuple(out)
 
@@ -318,7 +319,7 @@ class _Writer:
         if messages.marked:
             keep_last_marks(_marked(body["messages"]), self.warnings)
         body["stream"] = True
-        if quirks.stream_options:
+        if quirks.settings.stream_options:
             body["stream_options"] = {"include_usage": True}
         body.update(quirks.extra_body)
         body.update(request.provider_options.get(self.provider, {}))
@@ -355,18 +356,18 @@ class _Writer:
                 continue
             if name in by_model:
                 self.left_out(name, "reasoning models do not take it")
-            elif name in self.quirks.unsupported_settings:
+            elif name in self.quirks.settings.unsupported:
                 self.left_out(name)
             elif name == "temperature":
                 self.body[name] = self.temperature(value)
             elif name == "stop":
                 self.body[name] = self.stops(list(value))
             else:
-                field = self.quirks.max_tokens_field if name == "max_output_tokens" else name
+                field = self.quirks.settings.max_tokens_field if name == "max_output_tokens" else name
                 self.body[field] = value
 
     def temperature(self, wanted: float) -> float:
-        low, high = self.quirks.temperature_range
+        low, high = self.quirks.settings.temperature_range
         if low <= wanted <= high:
             return wanted
         fitting = min(high, max(low, wanted))
@@ -374,7 +375,7 @@ class _Writer:
         return fitting
 
     def stops(self, wanted: list[str]) -> list[str]:
-        most = self.quirks.max_stops
+        most = self.quirks.settings.max_stops
         if most is not None and len(wanted) > most:
             self.warn(
                 f"only the first {most} of {len(wanted)} stop sequences were sent: the API takes no more"
@@ -386,7 +387,9 @@ class _Writer:
         request, quirks = self.request, self.quirks
         tools = []
         for tool in request.tools:
-            if not quirks.tools or (isinstance(tool, ProviderTool) and not quirks.provider_tools):
+            if not quirks.tools.functions or (
+                isinstance(tool, ProviderTool) and not quirks.tools.provider_tools
+            ):
                 name = tool.name or tool.type if isinstance(tool, ProviderTool) else tool.name
                 self.warnings.append(UnsupportedTool(name, f"{self.provider} does not take it"))
             elif isinstance(tool, ProviderTool):
@@ -394,17 +397,17 @@ class _Writer:
             else:
                 tools.append(self.tool(tool))
         choice = request.tool_choice
-        if not tools or (choice == "none" and "none" not in quirks.tool_choice):
+        if not tools or (choice == "none" and "none" not in quirks.tools.choice):
             return
-        if isinstance(choice, NamedTool) and not {"named", "required"} & quirks.tool_choice:
+        if isinstance(choice, NamedTool) and not {"named", "required"} & quirks.tools.choice:
             self.left_out("tool_choice", "a tool cannot be forced")
-        elif isinstance(choice, NamedTool) and "named" not in quirks.tool_choice:
+        elif isinstance(choice, NamedTool) and "named" not in quirks.tools.choice:
             tools = [tool for tool in tools if tool.get("function", {}).get("name") == choice.name]
             choice = "required"
         self.body["tools"] = tools
         self.tool_choice(choice)
         parallel = request.settings.parallel_tool_calls
-        if parallel is not None and quirks.parallel_tool_calls:
+        if parallel is not None and quirks.tools.parallel_calls:
             self.body["parallel_tool_calls"] = parallel
         elif parallel is not None:
             self.left_out("parallel_tool_calls")
@@ -414,12 +417,12 @@ class _Writer:
         if tool.description:
             function["description"] = tool.description
         schema = tool.input_schema or {"type": "object", "properties": {}}
-        if self.quirks.inline_refs:
+        if self.quirks.schemas.inline_refs:
             schema = inlined(schema)
-        strict = tool.strict if self.quirks.strict_tools else None
+        strict = tool.strict if self.quirks.tools.strict else None
         if tool.strict and strict is None:
             self.warn(f"{self.provider} has no strict tools; {tool.name!r} was sent without")
-        if self.quirks.schema_subset == "moonshot":
+        if self.quirks.schemas.subset == "moonshot":
             schema, moved = moonshot_schema(schema)
             if moved:
                 self.warn(
@@ -437,20 +440,20 @@ class _Writer:
 
     def tool_choice(self, choice: object) -> None:
         named = isinstance(choice, NamedTool)
-        if choice is None or (named and "named" not in self.quirks.tool_choice):
+        if choice is None or (named and "named" not in self.quirks.tools.choice):
             return
-        alone = not self.quirks.tool_choice_while_thinking and thinks(self.request, self.quirks)
+        alone = not self.quirks.tools.choice_while_thinking and thinks(self.request, self.quirks.thinking)
         if alone and (named or choice == "required"):
             self.left_out("tool_choice", "a tool cannot be forced while the model thinks")
         elif isinstance(choice, NamedTool):
             self.body["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
-        elif choice in self.quirks.tool_choice:
+        elif choice in self.quirks.tools.choice:
             self.body["tool_choice"] = choice
         elif choice != "auto":
             self.left_out("tool_choice", f"{choice!r} cannot be asked for")
 
     def output(self, system_role: str) -> None:
-        wish = encode_output(self.request, self.quirks, self.warnings)
+        wish = encode_output(self.request, self.quirks.schemas, self.warnings)
         if wish.field is not None:
             self.body["response_format"] = wish.field
         if wish.instruction is not None:

@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 from llmstream.dialects.model_facts import ModelFacts
-from llmstream.dialects.openai_chat.quirks import Quirks
+from llmstream.dialects.openai_chat.quirks import Quirks, ThinkingQuirks
 from llmstream.errors import Unsupported
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.model_rules.gpt import GPT
@@ -22,24 +22,24 @@ _OPENAI_EFFORTS: Final = {"max": "xhigh"}
 _ONE_OF_BOTH = "not together with an effort, which was sent"
 
 
-def thinks(request: Request, quirks: Quirks) -> bool:
+def thinks(request: Request, quirks: ThinkingQuirks) -> bool:
     """Whether the request makes the model think, as far as it says."""
     reasoning = request.reasoning
     return _always_thinks(quirks) or (reasoning is not None and reasoning.effort != "none")
 
 
-def _always_thinks(quirks: Quirks) -> bool:
+def _always_thinks(quirks: ThinkingQuirks) -> bool:
     known = quirks.known_efforts
-    return quirks.always_thinks or (bool(known) and "none" not in (known or ()))
+    return quirks.always or (bool(known) and "none" not in (known or ()))
 
 
-def _efforts(quirks: Quirks) -> tuple[str, ...]:
+def _efforts(quirks: ThinkingQuirks) -> tuple[str, ...]:
     """The efforts that are known, "none" only where the model can be kept from thinking."""
     known = quirks.known_efforts or ()
-    return tuple(effort for effort in known if effort != "none") if quirks.always_thinks else known
+    return tuple(effort for effort in known if effort != "none") if quirks.always else known
 
 
-def _on_or_off(quirks: Quirks) -> bool:
+def _on_or_off(quirks: ThinkingQuirks) -> bool:
     """Whether the model knows no efforts, as far as that is known."""
     return quirks.known_efforts in ((), ("none",))
 
@@ -93,30 +93,31 @@ class _Writer:
     def __init__(self, request: Request, quirks: Quirks, provider: str, warnings: list[Warning]) -> None:
         self.request = request
         self.quirks = quirks
+        self.thinking = quirks.thinking
         self.provider = provider
         self.warnings = warnings
 
     def write(self) -> dict[str, Any]:
-        reasoning, quirks = self.request.reasoning, self.quirks
+        reasoning, thinking = self.request.reasoning, self.thinking
         if reasoning is None:
             return self.unasked()
-        if quirks.reasoning_style == "none":
-            if reasoning.effort != "none" or quirks.always_thinks:
+        if thinking.style == "none":
+            if reasoning.effort != "none" or thinking.always:
                 self.left_out("reasoning", f"{self.provider} takes no such setting for this model")
             return {}
-        if reasoning.effort == "none" and quirks.always_thinks and not _efforts(quirks):
+        if reasoning.effort == "none" and thinking.always and not _efforts(thinking):
             self.left_out("reasoning.effort", _ALWAYS)
             return {}
-        if reasoning.effort == "none" and quirks.off_unasked:
+        if reasoning.effort == "none" and thinking.off_unasked:
             return {}
         effort, budget = self.effort(reasoning.effort), reasoning.budget_tokens
-        match quirks.reasoning_style:
+        match thinking.style:
             case "openrouter":
                 return {"reasoning": self.openrouter(effort, budget)}
             case "enable-thinking":
                 return self.enable_thinking(effort, budget)
             case "thinking" | "thinking-effort":
-                return self.thinking(effort, budget)
+                return self.thinking_field(effort, budget)
             case "chat-template":
                 return self.chat_template(effort, budget)
             case "enabled":
@@ -132,9 +133,9 @@ class _Writer:
 
     def unasked(self) -> dict[str, Any]:
         """A tool that has to be called is asked for; thinking, which conflicts with it, is not."""
-        choice, quirks = self.request.tool_choice, self.quirks
+        choice = self.request.tool_choice
         forced = bool(self.request.tools) and (choice == "required" or isinstance(choice, NamedTool))
-        if not (forced and quirks.thinks_unasked and not quirks.tool_choice_while_thinking):
+        if not (forced and self.thinking.unasked and not self.quirks.tools.choice_while_thinking):
             return {}
         words = "thinking was switched off: a tool cannot be forced while the model thinks"
         self.warnings.append(OtherWarning(words))
@@ -154,20 +155,20 @@ class _Writer:
         else:
             sent = self.word_for(effort)
         if sent != effort:
-            because = f": {_ALWAYS}" if effort == "none" and _always_thinks(self.quirks) else ""
+            because = f": {_ALWAYS}" if effort == "none" and _always_thinks(self.thinking) else ""
             self.warnings.append(OtherWarning(f"reasoning effort {effort!r} was sent as {sent!r}{because}"))
         return sent
 
     def word_for(self, effort: str) -> str:
         """An effort as this server knows it, where its models are not OpenAI's."""
-        quirks = self.quirks
-        if effort in quirks.efforts:
-            return quirks.efforts[effort]
-        if not _on_or_off(quirks) and _efforts(quirks):
-            effort = nearest_effort(effort, _efforts(quirks))
-        elif quirks.reasoning_model_rules:
+        thinking = self.thinking
+        if effort in thinking.efforts:
+            return thinking.efforts[effort]
+        if not _on_or_off(thinking) and _efforts(thinking):
+            effort = nearest_effort(effort, _efforts(thinking))
+        elif self.quirks.reasoning_model_rules:
             effort = _OPENAI_EFFORTS.get(effort, effort)
-        return quirks.efforts.get(effort, effort)
+        return thinking.efforts.get(effort, effort)
 
     def by_effort(
         self, effort: str | None, budget: int | None, refusal: str = "give an effort instead"
@@ -186,31 +187,30 @@ class _Writer:
         fields: dict[str, Any] = {"enable_thinking": effort != "none"}
         if budget is not None:
             fields["thinking_budget"] = budget
-        known = bool(self.quirks.known_efforts) and not _on_or_off(self.quirks)
-        if self.quirks.effort_beside_switch and known and effort not in (None, "none"):
+        known = bool(self.thinking.known_efforts) and not _on_or_off(self.thinking)
+        if self.thinking.effort_beside_switch and known and effort not in (None, "none"):
             fields["reasoning_effort"] = effort
         elif effort not in (None, "none"):
             self.left_out("reasoning.effort", f"{_ON_OR_OFF} but by a budget")
         return fields
 
-    def thinking(self, effort: str | None, budget: int | None) -> dict[str, Any]:
+    def thinking_field(self, effort: str | None, budget: int | None) -> dict[str, Any]:
         if budget is not None:
             self.left_out("reasoning.budget_tokens")
-        fields: dict[str, Any] = {
-            "thinking": {"type": "disabled" if effort == "none" else self.quirks.thinking_on}
-        }
+        kind = "disabled" if effort == "none" else self.thinking.on
+        fields: dict[str, Any] = {"thinking": {"type": kind}}
         if effort in (None, "none"):
             return fields
-        if self.quirks.reasoning_style == "thinking-effort" and not _on_or_off(self.quirks):
+        if self.thinking.style == "thinking-effort" and not _on_or_off(self.thinking):
             return {**fields, "reasoning_effort": effort}
         self.left_out("reasoning.effort", _ON_OR_OFF)
         return fields
 
     def chat_template(self, effort: str | None, budget: int | None) -> dict[str, Any]:
-        quirks = self.quirks
-        on = quirks.switch_values[effort != "none"]
-        fields = self.switched({quirks.template_field: {quirks.template_switch: on}}, effort, budget)
-        if effort == "none" and quirks.effort_beside_switch and quirks.known_efforts is None:
+        thinking = self.thinking
+        on = thinking.switch_values[effort != "none"]
+        fields = self.switched({thinking.template_field: {thinking.switch: on}}, effort, budget)
+        if effort == "none" and thinking.effort_beside_switch and thinking.known_efforts is None:
             # A name that says nothing of the model, as people give to their own: newer servers switch
             # by this whatever the template's variable is called.
             fields["reasoning_effort"] = "none"
@@ -221,7 +221,7 @@ class _Writer:
         fields = {**switch, **self.budget(budget)}
         if effort in (None, "none"):
             return fields
-        if self.quirks.effort_beside_switch and not _on_or_off(self.quirks):
+        if self.thinking.effort_beside_switch and not _on_or_off(self.thinking):
             return {**fields, "reasoning_effort": effort}
         self.left_out("reasoning.effort", _ON_OR_OFF)
         return fields
@@ -230,10 +230,10 @@ class _Writer:
         """A budget in a field of its own, where there is one."""
         if budget is None:
             return {}
-        if self.quirks.budget_field is None:
+        if self.thinking.budget_field is None:
             self.left_out("reasoning.budget_tokens", refusal)
             return {}
-        return {self.quirks.budget_field: budget}
+        return {self.thinking.budget_field: budget}
 
     def left_out(self, setting: str, details: str | None = None) -> None:
         self.warnings.append(UnsupportedSetting(setting, details or f"{self.provider} does not take it"))
@@ -249,6 +249,6 @@ def facts_of(model: str, quirks: Quirks) -> ModelFacts:
             context_tokens=rules.context_tokens,
             max_output_tokens=rules.max_output_tokens,
         )
-    if quirks.reasoning_style == "none":
-        return ModelFacts(reasoning=True if quirks.always_thinks else None, efforts=())
-    return ModelFacts(reasoning=True if quirks.always_thinks else None, efforts=quirks.known_efforts)
+    thinking = quirks.thinking
+    efforts = () if thinking.style == "none" else thinking.known_efforts
+    return ModelFacts(reasoning=True if thinking.always else None, efforts=efforts)

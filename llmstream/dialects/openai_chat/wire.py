@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.openai_chat.quirks import Quirks
+from llmstream.dialects.openai_chat.quirks import UsageQuirks
 from llmstream.events import FinishReason
 from llmstream.usage import Usage
 
@@ -160,7 +160,7 @@ def raw_reason(reason: FinishReason, raw: str | None, own: Mapping[str, FinishRe
 # the counts themselves say otherwise: xAI's total is the sum of prompt, completion and reasoning.
 
 
-def read_usage(raw: dict[str, Any], quirks: Quirks) -> Usage:
+def read_usage(raw: dict[str, Any], quirks: UsageQuirks) -> Usage:
     """Counts from a usage object; what it does not say is None."""
     given, made = _details(raw, "prompt"), _details(raw, "completion")
     prompt = _count(raw, "prompt_tokens", "input_tokens")
@@ -188,7 +188,7 @@ def read_usage(raw: dict[str, Any], quirks: Quirks) -> Usage:
     return Usage(prompt, completion, total, reasoning, cached, written, raw)
 
 
-def write_usage(usage: Usage, quirks: Quirks) -> dict[str, Any]:
+def write_usage(usage: Usage, quirks: UsageQuirks) -> dict[str, Any]:
     """The usage object that says these counts; 0 where the wire wants a number."""
     prompt, completion = usage.input_tokens or 0, usage.output_tokens or 0
     total = usage.total_tokens if usage.total_tokens is not None else prompt + completion

@@ -34,7 +34,17 @@ from llmstream.dialects.openai_responses.background import (
 )
 from llmstream.dialects.openai_responses.content import may_stay
 from llmstream.dialects.openai_responses.decoder import OpenAIResponsesDecoder
-from llmstream.dialects.openai_responses.quirks import ModelQuirks, Quirks
+from llmstream.dialects.openai_responses.quirks import (
+    AnyQuirks,
+    DeliveryQuirks,
+    InputQuirks,
+    ModelQuirks,
+    OutputQuirks,
+    Quirks,
+    ThinkingQuirks,
+    ToolQuirks,
+    change,
+)
 from llmstream.dialects.openai_responses.request import encode_request
 from llmstream.dialects.openai_responses.sockets import SocketRequest, SocketResponsesDecoder, SocketTalk
 from llmstream.errors import LLMStreamError
@@ -42,7 +52,19 @@ from llmstream.exchange import HttpRequest
 from llmstream.model_rules.gpt import GPT
 from llmstream.request import Request
 
-__all__ = ["ModelQuirks", "OpenAIResponses", "OpenAIResponsesDecoder", "Quirks"]
+__all__ = [
+    "AnyQuirks",
+    "DeliveryQuirks",
+    "InputQuirks",
+    "ModelQuirks",
+    "OpenAIResponses",
+    "OpenAIResponsesDecoder",
+    "OutputQuirks",
+    "Quirks",
+    "ThinkingQuirks",
+    "ToolQuirks",
+    "change",
+]
 
 _VENDOR = "openai"
 _PATH = "/responses"
@@ -78,15 +100,19 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
 
     def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
         """A schema, a tool that can be forced, and JSON of any shape where that can be asked for."""
-        return ("json_schema", "tool", "json_object") if self.quirks.json_object else ("json_schema", "tool")
+        return (
+            ("json_schema", "tool", "json_object")
+            if self.quirks.output.json_object
+            else ("json_schema", "tool")
+        )
 
     def facts(self, model: str) -> ModelFacts:
         """What is known of a model; see `dialects.model_facts`."""
         quirks = self.quirks.for_model(model)
-        if not quirks.reasoning:
+        if not quirks.thinking.supported:
             return ModelFacts(efforts=())
         if not quirks.reasoning_model_rules:
-            return ModelFacts(efforts=quirks.known_efforts)
+            return ModelFacts(efforts=quirks.thinking.known_efforts)
         rules = GPT.find(model)
         return ModelFacts(
             reasoning=rules.reasons if rules.efforts is not None else None,
@@ -117,7 +143,7 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
 
         raises: InvalidRequest where the request wants nothing stored
         """
-        return kept(request, provider=provider) if self.quirks.background else None
+        return kept(request, provider=provider) if self.quirks.delivery.background else None
 
     def is_kept(self, request: Request, *, provider: str) -> bool:
         """Whether a request asks for an answer in the background."""
@@ -154,7 +180,7 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
 
     def talks(self) -> bool:
         """Whether the vendor answers over WebSockets."""
-        return self.quirks.websocket
+        return self.quirks.delivery.websocket
 
     def talk(self, *, provider: str) -> SocketTalk:
         """The messages over one WebSocket."""
@@ -179,5 +205,5 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Images and files may stay URLs by the quirks; recordings, where they are known at all, may not."""
         if isinstance(part, Audio):
-            return not self.quirks.audio
-        return may_stay(part.url, self.quirks)
+            return not self.quirks.input.audio
+        return may_stay(part.url, self.quirks.input)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from llmstream.chats.content import Audio, Document, File, Image, Part, Text, part_kind
 from llmstream.dialects.media import data_uri, image_type, read_data_uri
-from llmstream.dialects.openai_responses.quirks import Quirks
+from llmstream.dialects.openai_responses.quirks import InputQuirks
 from llmstream.dialects.openai_responses.wire import KEY
 from llmstream.errors import Unsupported
 
@@ -27,12 +27,12 @@ def own(part: object) -> dict[str, Any]:
     return told
 
 
-def may_stay(url: str, quirks: Quirks) -> bool:
+def may_stay(url: str, quirks: InputQuirks) -> bool:
     """Whether the server fetches from an address itself."""
     return quirks.urls or not url.startswith(("http://", "https://"))
 
 
-def write_part(part: Part, quirks: Quirks, *, provider: str) -> dict[str, Any]:
+def write_part(part: Part, quirks: InputQuirks, *, provider: str) -> dict[str, Any]:
     """The part of a user's message or of a tool's result.
 
     raises: Unsupported where the wire has no word for it

@@ -29,7 +29,7 @@ from llmstream.chats.message import Message, Role
 from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
 from llmstream.dialects.history_parts import told_result, without_custom_parts
 from llmstream.dialects.openai_responses.content import own, write_part
-from llmstream.dialects.openai_responses.quirks import Quirks
+from llmstream.dialects.openai_responses.quirks import InputQuirks, Quirks
 from llmstream.dialects.openai_responses.wire import KEY
 from llmstream.dialects.requests import RequestWarnings
 from llmstream.dialects.tool_calls import json_input
@@ -89,7 +89,7 @@ class AnswerWriter:
                 case Text():
                     self._text(part, items)
                 case Reasoning():
-                    if self._quirks.plain_reasoning and self._is_anothers(part, vendors):
+                    if self._quirks.thinking.plain and self._is_anothers(part, vendors):
                         self._warn(FOREIGN_REASONING)
                     else:
                         self._reasoning(part, items)
@@ -109,7 +109,7 @@ class AnswerWriter:
                     pass
         fresh = [self._with_fresh_id(item) for item in self._chained(items)]
         written = self._chained(fresh)  # stored reasoning that comes again is nothing without its id
-        return sorted(written, key=_is_call) if self._quirks.calls_last else written
+        return sorted(written, key=_is_call) if self._quirks.input.calls_last else written
 
     def _text(self, part: Text, items: list[dict[str, Any]]) -> None:
         told = own(part)
@@ -228,7 +228,7 @@ class AnswerWriter:
         return item
 
     def _can_return(self, item: dict[str, Any]) -> bool:
-        if item.get("encrypted_content") or (self._quirks.plain_reasoning and item.get("content")):
+        if item.get("encrypted_content") or (self._quirks.thinking.plain and item.get("content")):
             return True
         return self._stored and item.get("id") is not None
 
@@ -236,7 +236,9 @@ class AnswerWriter:
         """The item's id, where it goes back to who gave it."""
         value = told.get("item_id")
         return (
-            value if isinstance(value, str) and self._quirks.item_ids and not self._is_foreign(told) else None
+            value
+            if isinstance(value, str) and self._quirks.input.item_ids and not self._is_foreign(told)
+            else None
         )
 
     def _is_anothers(self, part: Reasoning, vendors: MessageVendors) -> bool:
@@ -255,7 +257,7 @@ def _without_id(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def output_item(
-    result: ToolResult, call_id: str, call: dict[str, Any], quirks: Quirks, *, provider: str
+    result: ToolResult, call_id: str, call: dict[str, Any], quirks: InputQuirks, *, provider: str
 ) -> dict[str, Any]:
     """The item that answers a call.
 
@@ -410,7 +412,7 @@ class InputWriter:
         role = next((own(part).get("role") for part in message.parts), None)
         if message.role == "developer":
             role = "developer"
-        first = not self._out and self.instructions is None and self._quirks.system == "instructions"
+        first = not self._out and self.instructions is None and self._quirks.input.system == "instructions"
         if first and role is None and message.parts:
             self.instructions = message.text_content
         elif message.parts:
@@ -423,7 +425,7 @@ class InputWriter:
             self._message("user", parts)
 
     def _message(self, role: str, parts: Iterable[Part]) -> None:
-        content = [write_part(part, self._quirks, provider=self._provider) for part in parts]
+        content = [write_part(part, self._quirks.input, provider=self._provider) for part in parts]
         self._out.append({"role": role, "content": content})
 
     # Results of calls that the caller ran.
@@ -437,7 +439,9 @@ class InputWriter:
                 self._warn(f"the result of {part.tool_call_id!r} was left out: no call asks for it")
                 continue
             call_id = str((known or {}).get("call_id") or wire_id(part.tool_call_id))
-            self._out.append(output_item(part, call_id, known or {}, self._quirks, provider=self._provider))
+            self._out.append(
+                output_item(part, call_id, known or {}, self._quirks.input, provider=self._provider)
+            )
 
     def _close_calls(self, message: Message, place: int) -> None:
         """Calls that nobody answered get an output that says so: the API refuses them otherwise."""
@@ -448,7 +452,7 @@ class InputWriter:
             result = ToolResult(call.id, _NOT_RUN, is_error=True)
             item = self._answers.calls.get(call.id, {})
             call_id = str(item.get("call_id") or wire_id(call.id))
-            self._out.append(output_item(result, call_id, item, self._quirks, provider=self._provider))
+            self._out.append(output_item(result, call_id, item, self._quirks.input, provider=self._provider))
 
     def _lost(self, part: object, where: str) -> Unsupported:
         return Unsupported(f"{self._provider} cannot take a part of kind {part_kind(part)!r} in {where}.")

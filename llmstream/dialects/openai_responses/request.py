@@ -34,8 +34,8 @@ NAMED_TOOLS: Final = frozenset({"custom", "function", "namespace"})
 
 def system_role(model: str, quirks: Quirks) -> str:
     """What a model calls the system role."""
-    if quirks.system_role != "auto":
-        return quirks.system_role
+    if quirks.input.system_role != "auto":
+        return quirks.input.system_role
     return "developer" if GPT.find(model).reasons else "system"
 
 
@@ -94,7 +94,7 @@ class _Writer:
         if writer.instructions is not None:
             self.body["instructions"] = writer.instructions
         self.warnings += writer.warnings
-        if self.quirks.plain_items:
+        if self.quirks.input.plain_items:
             items = plain_items(items, provider=self.provider, warn=self.warn)
         self.body["input"] = items
 
@@ -120,8 +120,8 @@ class _Writer:
             self.body["include"] = ["reasoning.encrypted_content"]
 
     def asks_encrypted(self) -> bool:
-        if self.quirks.encrypted != "auto":
-            return self.quirks.encrypted == "always"
+        if self.quirks.thinking.encrypted != "auto":
+            return self.quirks.thinking.encrypted == "always"
         reasoning = self.request.reasoning
         asked = reasoning is not None and reasoning.effort != "none"
         return asked or GPT.find(self.request.model).reasons
@@ -132,14 +132,14 @@ class _Writer:
         for tool in self.request.tools:
             if isinstance(tool, ToolSpec):
                 tools.append(self.function(tool))
-            elif self.quirks.provider_tools:
+            elif self.quirks.tools.provider_tools:
                 named = {"name": tool.name} if tool.name and tool.type in NAMED_TOOLS else {}
                 tools.append({"type": tool.type, **named, **tool.options})
             else:
                 details = f"{self.provider} does not take it"
                 self.warnings.append(UnsupportedTool(tool.name or tool.type, details))
         choice = self.request.tool_choice
-        if not tools or (choice == "none" and "none" not in self.quirks.tool_choice):
+        if not tools or (choice == "none" and "none" not in self.quirks.tools.choice):
             return
         self.body["tools"] = tools
         self.tool_choice(choice)
@@ -148,7 +148,7 @@ class _Writer:
 
     def tool_choice(self, choice: NamedTool | str | None) -> None:
         kind = "named" if isinstance(choice, NamedTool) else choice
-        if choice is not None and kind not in self.quirks.tool_choice:
+        if choice is not None and kind not in self.quirks.tools.choice:
             self.left_out("tool_choice", f"{self.provider} lets no tool be forced")
         elif isinstance(choice, NamedTool):
             self.body["tool_choice"] = self.named(choice.name)
@@ -160,7 +160,7 @@ class _Writer:
         if tool.description:
             out["description"] = tool.description
         schema = tool.input_schema or {"type": "object", "properties": {}}
-        strict = tool.strict if self.quirks.strict_tools else None
+        strict = tool.strict if self.quirks.tools.strict else None
         if strict:
             fitting = openai_strict_schema(schema)
             if fitting is None:
@@ -200,7 +200,7 @@ class _Writer:
     def effort(self, wanted: str) -> str | None:
         """The vendor's word for it; None where the model takes none."""
         known = GPT.find(self.request.model).efforts if self.quirks.reasoning_model_rules else None
-        if known == () or not self.quirks.reasoning:
+        if known == () or not self.quirks.thinking.supported:
             if wanted != "none":
                 self.left_out("reasoning.effort", "this model takes none")
             return None
@@ -209,7 +209,7 @@ class _Writer:
         elif self.quirks.reasoning_model_rules and wanted == "max":
             sent = "xhigh"  # known to more models than max is, should the name be a deployment's
         else:
-            sent = self.quirks.effort_word(wanted)
+            sent = self.quirks.thinking.effort_word(wanted)
         if sent != wanted:
             self.warn(f"reasoning effort {wanted!r} was sent as {sent!r}")
         return sent
@@ -225,7 +225,7 @@ class _Writer:
         if wanted is None:
             return
         if wanted.schema is None:
-            if self.quirks.json_object:
+            if self.quirks.output.json_object:
                 self.output_format({"type": "json_object"})
             self.say_json()
             return
@@ -240,7 +240,7 @@ class _Writer:
         self.output_format(form)
 
     def output_format(self, form: dict[str, Any]) -> None:
-        if not self.quirks.chat_response_format:
+        if not self.quirks.output.chat_response_format:
             self.body["text"] = {"format": form}
             return
         schema = {name: value for name, value in form.items() if name != "type"}
@@ -250,7 +250,7 @@ class _Writer:
     def say_json(self) -> None:
         """The API takes json_object only where the input, not the instructions, says the word."""
         if not mentions_json(self.body["input"]):
-            kind = {"type": "message"} if self.quirks.plain_items else {}
+            kind = {"type": "message"} if self.quirks.input.plain_items else {}
             words = {"type": "input_text", "text": "Answer with a JSON object and nothing else."}
             role = system_role(self.request.model, self.quirks)
             self.body["input"] = [{**kind, "role": role, "content": [words]}, *self.body["input"]]

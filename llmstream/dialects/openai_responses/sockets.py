@@ -245,12 +245,12 @@ class SocketTalk:
 
         raises: Unsupported, where this server takes none
         """
-        if not self._quirks.steering:
+        if not self._quirks.delivery.steering:
             raise Unsupported(
                 f"{self._provider} takes no input while it answers. Leave the stream and ask again.",
                 provider=self._provider,
             )
-        parts = [write_part(part, self._quirks, provider=self._provider) for part in content]
+        parts = [write_part(part, self._quirks.input, provider=self._provider) for part in content]
         items = [{"type": "message", "role": "user", "content": parts}]
         submission = Submission(items, msgspec.json.encode(SteerMessage(self._response_id or "", items)))
         self._steerings.sent(submission)

@@ -36,7 +36,15 @@ Sources:
 - <https://learn.microsoft.com/en-us/azure/foundry/openai/api-version-lifecycle> (seen 2026-11)
 """
 
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    ModelQuirks,
+    OpenAIChat,
+    Quirks,
+    SettingQuirks,
+    ThinkingQuirks,
+    ToolQuirks,
+    change,
+)
 from llmstream.providers.azure.route import azure_address, azure_route, azure_wire, key_or_token
 from llmstream.providers.base import Provider
 
@@ -51,15 +59,15 @@ AZURE = Provider(
                 # BerriAI/litellm#11696).
                 ModelQuirks(
                     r"mistral|mixtral|codestral|pixtral|devstral",
-                    {
-                        "system_role": "system",
-                        "max_tokens_field": "max_tokens",
-                        "stream_options": False,
-                        "unsupported_settings": frozenset({"top_k", "seed"}),
-                        "parallel_tool_calls": False,
-                        "short_call_ids": True,
-                        "reasoning_style": "none",
-                    },
+                    change(
+                        SettingQuirks,
+                        max_tokens_field="max_tokens",
+                        stream_options=False,
+                        unsupported=frozenset({"top_k", "seed"}),
+                    ),
+                    change(ToolQuirks, parallel_calls=False, short_call_ids=True),
+                    change(ThinkingQuirks, style="none"),
+                    change(Quirks, system_role="system"),
                 ),
             )
         )

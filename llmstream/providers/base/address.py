@@ -1,4 +1,4 @@
-"""Addresses: what people write as one, and what becomes of it and a dialect's path."""
+"""Addresses: reads what people write as a base URL, and joins it with a dialect's path."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def path_segment(text: str) -> str:
-    """Text as one segment of a URL's path: nothing in it can lead elsewhere.
+    """Quotes text as one segment of a URL's path, so that it cannot lead to another path.
 
-    raises: InvalidRequest for "", "." and "..", and for what is no Unicode text
+    raises: InvalidRequest for "", "." and "..", and for lone surrogates
     """
     if text in ("", ".", ".."):
         raise InvalidRequest(f"{text!r} cannot be part of an address")
@@ -46,9 +46,9 @@ def path_segment(text: str) -> str:
 
 @functools.lru_cache(maxsize=256)
 def extended(base_url: str, path: str) -> str:
-    """The address with a path below it; queries of both are kept.
+    """Appends a path to an address; the queries of both stay.
 
-    An address that already ends in the path, as copied from a vendor's page, is left as it is.
+    An address that already ends in the path, as copied from a vendor's page, is returned as it is.
     """
     base, _, base_query = base_url.partition("?")
     path, _, path_query = path.partition("?")
@@ -66,9 +66,9 @@ def is_local(url: str) -> bool:
 
 
 def split_address(text: str) -> tuple[str, str, str]:
-    """An address as people write it, in three: scheme and host, path without a slash at its end, query.
+    """Splits an address in three: scheme and host, path without a slash at its end, query.
 
-    The scheme may be missing, and the query comes with its "?".
+    The scheme may be missing; the query includes its "?".
     """
     base, mark, query = text.strip().partition("?")
     scheme, colon, rest = base.rpartition("://")
@@ -77,9 +77,9 @@ def split_address(text: str) -> tuple[str, str, str]:
 
 
 def versioned(text: str) -> str:
-    """The address with /v1 at its end, unless its path has a version.
+    """Adds /v1 to an address, unless its path has a version.
 
-    For servers whose own SDKs add /v1 to whatever they are given.
+    For servers whose own SDKs add /v1 to any address.
     """
     host, path, query = split_address(text)
     return f"{host}{path}{query}" if _VERSION.search(path) else f"{host}{path}/v1{query}"
@@ -92,13 +92,13 @@ def version_of(url: str) -> str:
 
 
 def versioned_host(text: str) -> str:
-    """The address with /v1 where it is a host alone; a path (a proxy's) is kept as it is."""
+    """Adds /v1 to an address without a path; a path (a proxy's) stays as it is."""
     host, path, query = split_address(text)
     return f"{host}{path or '/v1'}{query}"
 
 
 def without_version(text: str, *versions: str) -> str:
-    """The address without a version at its end ("v1" unless others are named): the dialect's path has it."""
+    """Removes the version ("v1" by default) from the end of an address: the dialect's path has it."""
     host, path, query = split_address(text)
     versions = versions or ("v1",)
     ends = next((version for version in versions if path.endswith(f"/{version}")), None)
@@ -106,7 +106,7 @@ def without_version(text: str, *versions: str) -> str:
 
 
 def with_path(path: str) -> Callable[[str], str]:
-    """For `Provider.normalize`: a host alone gets the path, an address with a path is left as it is."""
+    """Makes a `Provider.normalize` that adds the path to an address without one."""
 
     def completed(address: str) -> str:
         base, mark, query = address.strip().partition("?")
@@ -118,9 +118,9 @@ def with_path(path: str) -> Callable[[str], str]:
 
 @functools.lru_cache(maxsize=256)
 def checked_address(text: str, *, provider: str, usual: str) -> str:
-    """The address, with the scheme that was left out: that of the usual one, on this machine http.
+    """Checks an address and completes a missing scheme: http for this machine, else that of the usual one.
 
-    A host's name in other letters than ASCII becomes the form that name servers know.
+    A host name with non-ASCII letters is encoded by IDNA.
 
     raises: InvalidRequest where it is no http(s) URL, or holds a password or a fragment
     """

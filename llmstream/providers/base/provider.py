@@ -37,17 +37,17 @@ __all__ = [
 ]
 
 Auth: TypeAlias = Callable[[str], dict[str, str]]
-"""A key to the headers that carry it."""
+"""Maps a key to the headers that carry it."""
 
 Sign: TypeAlias = Callable[[HttpRequest, Mapping[str, str]], HttpRequest]
-"""(request as it will be sent, environment) to the same with a signature; called for every attempt."""
+"""Maps (request as it will be sent, environment) to the same with a signature; called for every attempt."""
 
 
 @dataclass(frozen=True)
 class Wire:
     """Another wire of the same vendor, for one request.
 
-    why: a warning that says so; None where the wire is the same and only its rules differ
+    why: the warning for the caller; None where the wire is the same and only its rules differ
     """
 
     dialect: Dialect
@@ -55,7 +55,7 @@ class Wire:
 
 
 ChooseWire: TypeAlias = Callable[[Request, Callable[[], str]], Wire | None]
-"""(request, a function that gives the address) to the wire that the request needs; None for the usual."""
+"""Maps (request, a function that returns the address) to the wire to use; None for the usual."""
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -64,12 +64,12 @@ def bearer(key: str) -> dict[str, str]:
 
 
 def key_header(name: str) -> Auth:
-    """A header of the vendor's own that holds the key."""
+    """Sends the key in a header of this name."""
     return lambda key: {name: key}
 
 
 def no_auth(key: str) -> dict[str, str]:
-    """No credentials at all."""
+    """Sends no credentials."""
     return {}
 
 
@@ -79,30 +79,31 @@ def _as_written(address: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Provider:
-    """Who is spoken to, and how.
+    """Who serves models, and how to reach and address it.
 
     name:         as in "name:model"
     dialect:      the wire, with this vendor's quirks
     base_url:     where the vendor's paths begin, as in its own SDK; may be "" where only the
-                  environment or the caller knows it
+                  environment or the caller has it
     base_url_env: variables that may hold the address, the first one set wins
-    normalize:    makes the address of what people write as one, where that varies
+    normalize:    turns an address as people write it into the base URL
     key_env:      variables that may hold the key, the first one set wins
-    auth:         how the key travels
-    token_env:    variables that may hold a token instead, which travels as Bearer where no key is set
-    account_env:  further variables that say whose account is asked, for `cache`
+    auth:         the headers that carry the key
+    token_env:    variables that may hold a token instead, sent as Bearer where no key is set
+    account_env:  further variables that identify the account, for the key of `cache`
     key_required: False for servers that run without one
     headers:      sent with every request
     header_env:   header name to the variable that may hold its value
     route:        how address and path become a URL
     wire:         picks another wire for requests that the vendor takes there only; None where there is none
     sign:         signs what will be sent where no key is set; None where there is nothing to sign with
-    idempotency_header: header that lets the vendor know a request sent again from a new one
+    idempotency_header: header by which the vendor tells a repeated request from a new one
     aliases:      other names it is known by
-    title, docs:  for people: what the vendor calls it, and its reference
-    notes:        for people: the one thing to know about it, a line of Markdown
-    counter:      gives the dialect whose endpoint counts tokens, where that is another wire of the address
-    hint:         what to do where nobody listens at its address, for servers that people start themselves
+    title, docs:  for people: the vendor's name for it, and the URL of its reference
+    notes:        for people: the one thing to know about it, a line of Markdown; the module's docstring
+                  has the others
+    counter:      returns the dialect whose endpoint counts tokens, where that is not `dialect`
+    hint:         what to do when the connection is refused, for servers that people start themselves
     """
 
     name: str
@@ -144,7 +145,7 @@ class Provider:
     def key(self, given: str | None, env: Mapping[str, str] = os.environ) -> str | None:
         """The key: the caller's, else the environment's; None where none is needed.
 
-        raises: MissingKey, and InvalidRequest where it cannot stand in a header
+        raises: MissingKey, and InvalidRequest for a key that is not valid in a header
         """
         return self._credentials(given, env)[0]
 
@@ -158,7 +159,7 @@ class Provider:
         headers: Mapping[str, str] | None = None,
         env: Mapping[str, str] = os.environ,
     ) -> HttpRequest:
-        """The dialect's request with address, credentials and headers: ready to be sent.
+        """Adds address, credentials and headers to the dialect's request, which then is ready to be sent.
 
         raises: MissingKey, InvalidRequest
         """
@@ -172,12 +173,12 @@ class Provider:
                 try:
                     merged.update(zip(map(str.lower, group), group.values(), strict=True))
                 except TypeError:
-                    raise InvalidRequest("the name of a header is text, not something else") from None
+                    raise InvalidRequest("header names must be str") from None
         sent = HttpRequest(routed.url, routed.body, merged, routed.method)
         return self.sign(sent, env) if key is None and self.sign is not None else sent
 
     def decode_error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMStreamError:
-        """The typed error of an answer that is no stream; a refused key comes with what to do about it."""
+        """The typed error of a response that is no stream; a refused key names its variable."""
         error = self.dialect.decode_error(status, headers, body, provider=self.name)
         if isinstance(error, AuthenticationError):
             error.message = f"{_ended(error.message)} {self._remedy('Check')}"
@@ -185,9 +186,9 @@ class Provider:
         return error
 
     def explain(self, error: LLMStreamError, http: HttpRequest) -> None:
-        """Adds to an error what only the address tells: what was not found there, who should listen.
+        """Adds what depends on the address to an error: the URL that was not found, the server to start.
 
-        http: the request as it was sent; of its URL nothing behind the path is shown
+        http: the request as it was sent; the query of its URL is not shown
         """
         if isinstance(error, ConnectionFailed) and self.hint:
             error.message = f"{_ended(error.message)} {self.hint}"
@@ -198,7 +199,7 @@ class Provider:
         error.args = (error.message,)
 
     def _missing_version(self, url: str) -> str:
-        """The address with the version that the vendor's own has, where that is what was left out."""
+        """A hint with the version of the vendor's own address, where the URL has none."""
         usual = version_of(self.base_url)
         if not usual or version_of(url):
             return ""
@@ -206,7 +207,7 @@ class Provider:
         return f'; did you mean base_url="{scheme}://{rest.partition("/")[0]}{usual}"?'
 
     def learn(self, url: str, status: int, headers: Mapping[str, str], body: bytes) -> bool:
-        """Takes from a refusal what makes another attempt worthwhile; whether there was anything.
+        """Learns from a refusal, such as the server's time; returns whether to try once more.
 
         url:     of the request
         headers: names in lower case
@@ -214,14 +215,16 @@ class Provider:
         return False
 
     async def ready(self, model: str, key: str | None) -> str | None:
-        """Called before a request that has no base_url of the caller's; `key` is what the caller gave.
+        """Prepares a request that has no base_url of the caller's; returns an address to use instead, if any.
 
-        A provider that runs its own server starts it here and gives its address.
+        A provider that runs its own server starts it here.
+
+        key: the caller's
         """
         return None
 
     def _credentials(self, given: str | None, env: Mapping[str, str]) -> tuple[str | None, Auth]:
-        """The key or token, and how it travels."""
+        """The key or token, and the headers for it."""
         key = _text(given, "api_key").strip() or _first(self.key_env, env)
         token = "" if key else _first(self.token_env, env)
         if not key and not token:
@@ -231,7 +234,8 @@ class Provider:
         found = key or token
         if not (found.isascii() and found.isprintable()):
             raise InvalidRequest(
-                f"The key for {self.name} holds a character that no header can. {self._remedy('Check')}"
+                f"The key for {self.name} has a character that is not valid in a header. "
+                + self._remedy("Check")
             )
         return found, self.auth if key else bearer
 
@@ -241,13 +245,13 @@ class Provider:
 
 
 def _ended(text: str) -> str:
-    """The text with a full stop, so that a sentence may follow."""
+    """The text, ended by a full stop."""
     text = text.rstrip()
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _text(given: object, name: str) -> str:
-    """What the caller gave, "" where that is nothing; never shown, as it may be a key."""
+    """The caller's value, "" for None. Errors do not show it, as it may be a key."""
     if given is not None and not isinstance(given, str):
         raise InvalidRequest(f"{name} is a str, not {type(given).__name__}")
     return given or ""

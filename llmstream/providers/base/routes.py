@@ -13,10 +13,10 @@ from llmstream.providers.base.address import extended
 __all__ = ["Route", "filled", "join"]
 
 Route: TypeAlias = Callable[[str, HttpRequest, str, Mapping[str, str]], HttpRequest]
-"""(base_url, request with a relative URL, model, environment) to the request with its complete URL."""
+"""Maps (base_url, request with a relative URL, model, environment) to the request with its complete URL."""
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""What may stand in a place: nothing that could lead a request, and its key, to another host."""
+"""Values for a place: nothing that could send a request, and its key, to another host."""
 
 
 def join(base_url: str, http: HttpRequest, model: str, env: Mapping[str, str]) -> HttpRequest:
@@ -25,11 +25,11 @@ def join(base_url: str, http: HttpRequest, model: str, env: Mapping[str, str]) -
 
 
 def filled(**places: tuple[str, ...]) -> Route:
-    """A route that puts a variable into each place of the address, such as `{account}`.
+    """Makes a route that fills each place of the address, such as `{account}`, from a variable.
 
     places: name of the place to the variables that may hold it, the first one set wins. A value may
-        be the whole host where the address goes on with the rest of it: "acme.snowflakecomputing.com"
-    raises (the result): InvalidRequest that names the variables, where none is set or it cannot stand there
+        be the complete host where the address continues with the rest of it: "acme.snowflakecomputing.com"
+    raises (the route): InvalidRequest that names the variables, where none is set or its value is not valid
     """
 
     def route(base_url: str, http: HttpRequest, model: str, env: Mapping[str, str]) -> HttpRequest:
@@ -45,15 +45,10 @@ def filled(**places: tuple[str, ...]) -> Route:
 def _value(place: str, names: tuple[str, ...], rest_of_host: str, env: Mapping[str, str]) -> str:
     value = next((env[name].strip() for name in names if env.get(name, "").strip()), "")
     if not value:
-        raise InvalidRequest(
-            f"The address has a place for the {place}, which is not known. "
-            f"Set {' or '.join(names)}, or pass base_url=."
-        )
+        raise InvalidRequest(f"The address needs the {place}. Set {' or '.join(names)}, or pass base_url=.")
     value = value.rpartition("://")[2].rstrip("/")
     if rest_of_host:
         value = value.removesuffix(rest_of_host)
     if not _PLAIN.fullmatch(value):
-        raise InvalidRequest(
-            f"{value!r} cannot stand in an address as the {place}. Check {' or '.join(names)}."
-        )
+        raise InvalidRequest(f"{value!r} cannot be the {place} in an address. Check {' or '.join(names)}.")
     return value

@@ -22,7 +22,7 @@ files, single sign-on, the role of a container or machine).
   `serviceTier`, `additionalModelRequestFields` and so on.
 - A signature holds for minutes. Where AWS refuses one for its time, this machine's clock is off: it is set
   by the `date` of the answer, for all requests of the process, and the request is signed once more.
-- What a model does not know depends on its id (see `dialects/bedrock_converse/models.py`).
+- What a model does not know depends on its id (see `dialects/bedrock_converse/quirks.py`).
 
 Sources:
 

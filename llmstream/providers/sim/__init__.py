@@ -60,7 +60,7 @@ def simulated(name: str) -> SimProvider:
 def _spoken(dialect: str) -> Dialect:
     if dialect != "openai-chat":
         return dialect_class(dialect)()
-    from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+    from llmstream.dialects.openai_chat import OpenAIChat, Quirks, ReasoningQuirks
 
     # OpenAI itself shows no reasoning in Chat Completions; scripts have some.
-    return OpenAIChat(Quirks(reasoning_field="reasoning_content"))
+    return OpenAIChat(Quirks(reasoning=ReasoningQuirks(field="reasoning_content")))

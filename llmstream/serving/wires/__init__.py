@@ -6,27 +6,13 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Final
 
 from llmstream.dialects.base import Dialect
+from llmstream.dialects.names import DIALECTS
 from llmstream.errors import Unsupported
 from llmstream.serving.wires.base import EventEncoder, ServerSide
 
 __all__ = ["EventEncoder", "ServerSide", "server_side"]
-
-_FOLDERS: Final = frozenset(
-    {
-        "anthropic",
-        "bedrock_converse",
-        "cohere",
-        "gemini",
-        "gemini_interactions",
-        "mistral",
-        "ollama",
-        "openai_chat",
-        "openai_responses",
-    }
-)
 
 
 def server_side(dialect: Dialect, *, provider: str | None = None) -> ServerSide:
@@ -37,7 +23,7 @@ def server_side(dialect: Dialect, *, provider: str | None = None) -> ServerSide:
     raises:   Unsupported for a dialect that has no server side here
     """
     folder = dialect.name.replace("-", "_")
-    if folder not in _FOLDERS:
+    if dialect.name not in DIALECTS:
         raise Unsupported(f"the dialect {dialect.name} has no server side; give a ServerSide instead.")
     module = import_module(f"{__name__}.{folder}")
     keyed = {"provider": provider} if provider is not None and folder.startswith("openai") else {}

@@ -12,13 +12,18 @@ import random
 import pytest
 
 from llmstream.cli.dialects import wire_of
-from llmstream.dialects.openai_chat import Quirks
+from llmstream.dialects.openai_chat import Quirks, ReasoningQuirks, UsageQuirks
 from llmstream.errors import BadRequest
 from llmstream.events import encode
 from llmstream.exchange import HttpRequest
 from llmstream.serving.wires import server_side
 
-QUIRKS = {"xai": Quirks(dedupe_reasoning=True, output_excludes_reasoning=True, input_may_exclude_cached=True)}
+QUIRKS = {
+    "xai": Quirks(
+        reasoning=ReasoningQuirks(dedupe=True),
+        usage=UsageQuirks(output_excludes_reasoning=True, input_may_exclude_cached=True),
+    )
+}
 """The one vendor whose wire does not say enough to be read without being told who it is."""
 
 CUT = "a call whose input was cut by length is no call here"

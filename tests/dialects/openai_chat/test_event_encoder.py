@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmstream.chats.message import Message
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks, ReasoningQuirks
 from llmstream.errors import (
     BadRequest,
     ErrorInfo,
@@ -150,7 +150,9 @@ def test_usage_comes_where_the_client_asked(options, there):
 )
 def test_reasoning_goes_under_the_vendors_name(field, name):
     events = [NAMES, ReasoningStart("0"), ReasoningDelta("hm", "0"), ReasoningEnd("0"), Finish("stop")]
-    assert chunks(write(events, Quirks(reasoning_field=field)))[1]["choices"][0]["delta"] == {name: "hm"}
+    assert chunks(write(events, Quirks(reasoning=ReasoningQuirks(field=field))))[1]["choices"][0][
+        "delta"
+    ] == {name: "hm"}
 
 
 def test_what_vendors_want_back_survives(wire):
@@ -166,7 +168,7 @@ def test_what_vendors_want_back_survives(wire):
         Custom("acme.reasoning_details", late),
         Finish("tool-calls", raw_finish_reason="tool_calls"),
     ]  # fmt: skip
-    quirks = Quirks(reasoning_field="reasoning_details")
+    quirks = Quirks(reasoning=ReasoningQuirks(field="reasoning_details"))
     answer = wire.read(write(events, quirks), quirks)
     assert answer.reasoning == "hm"
     assert answer.of(ReasoningEnd)[0].provider_metadata == kept

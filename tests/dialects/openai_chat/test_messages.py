@@ -18,7 +18,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message
 from llmstream.dialects.openai_chat.messages import MessageWriter
-from llmstream.dialects.openai_chat.quirks import Quirks
+from llmstream.dialects.openai_chat.quirks import MediaQuirks, Quirks, ReasoningQuirks, ToolQuirks
 from llmstream.errors import InvalidRequest, Unsupported
 
 
@@ -80,8 +80,8 @@ def test_media_go_as_bytes_or_url():
         (Document(url="https://x.example/a.pdf"), Quirks()),
         (Audio(url="https://x.example/a.mp3"), Quirks()),
         (Audio(data=b"\1", media_type="audio/ogg"), Quirks()),
-        (Image(url="https://x.example/a.png"), Quirks(image_urls=False)),
-        (Image(data=b"\1"), Quirks(string_only_content=True)),
+        (Image(url="https://x.example/a.png"), Quirks(media=MediaQuirks(image_urls=False))),
+        (Image(data=b"\1"), Quirks(media=MediaQuirks(string_only=True))),
     ],
 )
 def test_content_that_would_be_lost_is_refused(part, quirks):
@@ -90,7 +90,7 @@ def test_content_that_would_be_lost_is_refused(part, quirks):
 
 
 def test_quirks_allow_what_others_refuse():
-    quirks = Quirks(file_urls=True, audio_formats=None)
+    quirks = Quirks(media=MediaQuirks(file_urls=True, audio_formats=None))
     parts = (Document(url="https://x.example/a.pdf"), Audio(data=b"\1", media_type="audio/ogg"))
     file, audio = write(Message.user(*parts), quirks=quirks)[0]["content"]
     assert file["file"]["file_data"] == "https://x.example/a.pdf"
@@ -117,7 +117,10 @@ def test_results_inside_a_user_message_come_first():
 
 def test_several_texts_are_parts_or_one_string():
     assert len(write(Message.user("a", "b"))[0]["content"]) == 2
-    assert write(Message.user("a", "b"), quirks=Quirks(string_only_content=True))[0]["content"] == "a\nb"
+    assert (
+        write(Message.user("a", "b"), quirks=Quirks(media=MediaQuirks(string_only=True)))[0]["content"]
+        == "a\nb"
+    )
 
 
 def test_cache_control_stays_on_its_part():
@@ -140,9 +143,15 @@ HISTORY = (
     ("quirks", "expected"),
     [
         (Quirks(), [None, None, None]),
-        (Quirks(reasoning_field="reasoning_content", echo="current-turn"), [None, "new", None]),
-        (Quirks(reasoning_field="reasoning_content", echo="all"), ["old", "new", None]),
-        (Quirks(reasoning_field="reasoning_content", echo="all", echo_empty=True), ["old", "new", ""]),
+        (
+            Quirks(reasoning=ReasoningQuirks(field="reasoning_content", echo="current-turn")),
+            [None, "new", None],
+        ),
+        (Quirks(reasoning=ReasoningQuirks(field="reasoning_content", echo="all")), ["old", "new", None]),
+        (
+            Quirks(reasoning=ReasoningQuirks(field="reasoning_content", echo="all", echo_empty=True)),
+            ["old", "new", ""],
+        ),
     ],
 )
 def test_reasoning_goes_back_as_far_as_the_vendor_wants(quirks, expected):
@@ -159,12 +168,12 @@ def test_reasoning_details_go_back_verbatim_from_all_parts():
     message = Message.assistant(
         Reasoning("hm", kept(text)), ToolCall("c", "f"), Custom("acme.reasoning_details", kept(late))
     )
-    out = write(message, quirks=Quirks(reasoning_field="reasoning_details", echo="all"))[0]
+    out = write(message, quirks=Quirks(reasoning=ReasoningQuirks(field="reasoning_details", echo="all")))[0]
     assert out["reasoning"] == "hm"
     assert out["reasoning_details"] == [{**text, "signature": "s"}]
 
 
-SIGNED = Quirks(reasoning_field="reasoning_text", echo="all")
+SIGNED = Quirks(reasoning=ReasoningQuirks(field="reasoning_text", echo="all"))
 
 
 @pytest.mark.parametrize(
@@ -243,5 +252,5 @@ def test_ids_longer_than_the_vendor_takes_are_replaced_in_calls_and_results():
     assert [result["tool_call_id"] for result in results] == sent
     assert len(set(sent)) == 2
     assert all(len(call_id) <= 40 for call_id in sent)
-    answer, *_ = write(*messages, quirks=Quirks(max_call_id_chars=None))
+    answer, *_ = write(*messages, quirks=Quirks(tools=ToolQuirks(max_call_id_chars=None)))
     assert [call["id"] for call in answer["tool_calls"]] == ids

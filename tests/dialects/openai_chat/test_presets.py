@@ -1,16 +1,26 @@
 from __future__ import annotations
 
 from llmstream.chats.message import Message
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, hosted
+from llmstream.dialects.openai_chat import (
+    ModelQuirks,
+    OpenAIChat,
+    ReasoningQuirks,
+    ToolQuirks,
+    change,
+    hosted,
+)
 from llmstream.dialects.openai_chat.presets import OPEN_MODEL_HOST
 from llmstream.request import ReasoningOptions, Request, Settings
 
 
 def test_a_host_says_only_what_is_its_own() -> None:
     assert hosted() == OPEN_MODEL_HOST
-    quirks = hosted(reasoning_field="reasoning", by_model=(ModelQuirks("x", {"tools": False}),))
-    assert (quirks.reasoning_field, quirks.max_tokens_field) == ("reasoning", "max_tokens")
-    assert not quirks.for_model("x").tools
+    quirks = hosted(
+        change(ReasoningQuirks, field="reasoning"),
+        by_model=(ModelQuirks("x", change(ToolQuirks, functions=False)),),
+    )
+    assert (quirks.reasoning.field, quirks.settings.max_tokens_field) == ("reasoning", "max_tokens")
+    assert not quirks.for_model("x").tools.functions
 
 
 def test_a_host_of_open_models_is_sent_the_older_words() -> None:

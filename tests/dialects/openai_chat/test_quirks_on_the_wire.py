@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.dialects.openai_chat import Quirks
+from llmstream.dialects.openai_chat import Quirks, ReasoningQuirks
 from llmstream.events import (
     Custom,
     ErrorEvent,
@@ -190,7 +190,7 @@ def test_q13_xais_usage_gets_its_reasoning_back(wire):
 
 def test_q13_xais_repeated_reasoning_comes_once(wire):
     think = wire.chunk({"reasoning_content": "same"})
-    quirks = Quirks(dedupe_reasoning=True)
+    quirks = Quirks(reasoning=ReasoningQuirks(dedupe=True))
     assert wire.answer(think, think, "a", wire.chunk({}, "stop"), quirks=quirks).reasoning == "same"
 
 

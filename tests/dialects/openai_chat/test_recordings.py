@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks, ReasoningQuirks
 from llmstream.events import Finish, ReasoningEnd, Source, Usage
 from llmstream.request import Request
 from llmstream.serving.wires import server_side
@@ -97,7 +97,7 @@ def test_a_signature_closes_its_reasoning(wire, recordings):
 
 @pytest.mark.parametrize("name", ["logprobs", "custom_tool", "copilot"])
 def test_what_stands_beside_survives_writing(wire, recordings, name):
-    quirks = Quirks(reasoning_field="reasoning_text" if name == "copilot" else "none")
+    quirks = Quirks(reasoning=ReasoningQuirks(field="reasoning_text" if name == "copilot" else "none"))
     events = wire.read(recordings[name], quirks).events
     writer = server_side(OpenAIChat(quirks)).event_encoder(Request(model="m"))
     again = wire.read(b"".join(writer.feed(event) for event in events) + writer.close(), quirks).events

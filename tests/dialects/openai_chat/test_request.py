@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from llmstream.chats.message import Message
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import (
+    OpenAIChat,
+    Quirks,
+    SchemaQuirks,
+    SettingQuirks,
+    ThinkingQuirks,
+    ToolQuirks,
+)
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool
 from llmstream.request import (
@@ -127,7 +134,7 @@ def test_later_reasoning_models_sample_when_they_do_not_think():
 
 def test_settings_the_vendor_refuses_are_left_out_with_a_warning():
     body, warnings = encode(
-        Quirks(unsupported_settings=frozenset({"seed"})), settings=Settings(seed=1, top_k=3)
+        Quirks(settings=SettingQuirks(unsupported=frozenset({"seed"}))), settings=Settings(seed=1, top_k=3)
     )
     assert ("seed" in body, body["top_k"]) == (False, 3)
     assert [w.setting for w in warnings] == ["seed"]
@@ -135,7 +142,10 @@ def test_settings_the_vendor_refuses_are_left_out_with_a_warning():
 
 
 def test_names_and_switches_of_fields():
-    quirks = Quirks(max_tokens_field="max_tokens", stream_options=False, parallel_tool_calls=False)
+    quirks = Quirks(
+        settings=SettingQuirks(max_tokens_field="max_tokens", stream_options=False),
+        tools=ToolQuirks(parallel_calls=False),
+    )
     settings = Settings(max_output_tokens=5, parallel_tool_calls=True)
     body, warnings = encode(quirks, settings=settings, tools=(SEARCH,))
     assert body["max_tokens"] == 5
@@ -149,17 +159,21 @@ def test_no_tools_means_no_field_of_tools():
 
 
 def test_tools_a_vendor_cannot_take_are_named():
-    body, warnings = encode(Quirks(tools=False), tools=(SEARCH,), tool_choice="required")
+    body, warnings = encode(
+        Quirks(tools=ToolQuirks(functions=False)), tools=(SEARCH,), tool_choice="required"
+    )
     assert "tools" not in body
     assert warnings == [UnsupportedTool("search", "acme does not take it")]
     body, warnings = encode(tools=(ProviderTool("browser_search"),))
     assert [w.tool for w in warnings] == ["browser_search"]
-    body, _ = encode(Quirks(provider_tools=True), tools=(ProviderTool("web", options={"n": 1}),))
+    body, _ = encode(
+        Quirks(tools=ToolQuirks(provider_tools=True)), tools=(ProviderTool("web", options={"n": 1}),)
+    )
     assert body["tools"] == [{"type": "web", "n": 1}]
 
 
 def test_strictness_a_vendor_does_not_know_is_left_out():
-    body, warnings = encode(Quirks(strict_tools=False), tools=(ToolSpec("f", strict=True),))
+    body, warnings = encode(Quirks(tools=ToolQuirks(strict=False)), tools=(ToolSpec("f", strict=True),))
     assert "strict" not in body["tools"][0]["function"]
     assert isinstance(warnings[0], OtherWarning)
 
@@ -177,7 +191,9 @@ def test_strictness_a_vendor_does_not_know_is_left_out():
 )
 def test_a_tool_choice_goes_as_far_as_the_vendor_knows(known, choice, sent, warned):
     tools = (SEARCH, ToolSpec("other"))
-    body, warnings = encode(Quirks(tool_choice=frozenset(known)), tools=tools, tool_choice=choice)
+    body, warnings = encode(
+        Quirks(tools=ToolQuirks(choice=frozenset(known))), tools=tools, tool_choice=choice
+    )
     assert body.get("tool_choice") == sent
     assert bool(warnings) == warned
     if sent == "required":
@@ -185,12 +201,14 @@ def test_a_tool_choice_goes_as_far_as_the_vendor_knows(known, choice, sent, warn
 
 
 def test_no_tools_where_none_cannot_be_chosen():
-    body, _ = encode(Quirks(tool_choice=frozenset({"auto"})), tools=(SEARCH,), tool_choice="none")
+    body, _ = encode(
+        Quirks(tools=ToolQuirks(choice=frozenset({"auto"}))), tools=(SEARCH,), tool_choice="none"
+    )
     assert "tools" not in body
 
 
 def test_a_forced_tool_conflicts_with_thinking_at_some_vendors():
-    quirks = Quirks(tool_choice_while_thinking=False, reasoning_style="thinking")
+    quirks = Quirks(tools=ToolQuirks(choice_while_thinking=False), thinking=ThinkingQuirks(style="thinking"))
     body, warnings = encode(quirks, tools=(SEARCH,), tool_choice="required", reasoning=ReasoningOptions())
     assert ("tool_choice" in body, len(warnings)) == (False, 1)
     body, _ = encode(
@@ -232,7 +250,7 @@ def test_a_forced_tool_conflicts_with_thinking_at_some_vendors():
     ],
 )
 def test_thinking_is_asked_for_in_the_vendors_way(style, reasoning, expected):
-    body, _ = encode(Quirks(reasoning_style=style), model="m", reasoning=reasoning)
+    body, _ = encode(Quirks(thinking=ThinkingQuirks(style=style)), model="m", reasoning=reasoning)
     names = {
         "reasoning_effort",
         "reasoning_format",
@@ -255,7 +273,9 @@ def test_json_formats():
 
 @pytest.mark.parametrize(("known", "sent"), [("json_object", {"type": "json_object"}), ("none", None)])
 def test_a_schema_goes_into_the_prompt_where_the_wire_has_no_place(known, sent):
-    body, warnings = encode(Quirks(response_format=known), response_format=ResponseFormat({"type": "object"}))
+    body, warnings = encode(
+        Quirks(schemas=SchemaQuirks(output=known)), response_format=ResponseFormat({"type": "object"})
+    )
     assert body.get("response_format") == sent
     assert '{"type":"object"}' in body["messages"][0]["content"]
     assert [w.setting for w in warnings] == ["response_format"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.dialects.openai_chat import Quirks
+from llmstream.dialects.openai_chat import Quirks, ReasoningQuirks
 from llmstream.dialects.openai_chat.delta_reader import ThinkTags
 
 
@@ -52,25 +52,27 @@ def test_a_tag_may_have_another_name():
 
 
 def test_bedrocks_tags_are_taken_out_of_the_content(wire):
-    quirks = Quirks(think_tags="tags", think_tag="reasoning")
+    quirks = Quirks(reasoning=ReasoningQuirks(tags="tags", tag="reasoning"))
     answer = wire.answer("<reason", "ing>hm</rea", "soning>yes", wire.chunk({}, "stop"), quirks=quirks)
     assert (answer.reasoning, answer.text, answer.errors) == ("hm", "yes", [])
 
 
 def test_a_quirk_takes_tags_out_of_the_content(wire):
-    quirks = Quirks(think_tags="tags")
+    quirks = Quirks(reasoning=ReasoningQuirks(tags="tags"))
     answer = wire.answer("<thi", "nk>hm", "</think>", "\n\nso", wire.chunk({}, "stop"), quirks=quirks)
     assert (answer.reasoning, answer.text) == ("hm", "so")
 
 
 def test_a_tag_that_never_completes_is_text(wire):
     for last in ((wire.chunk({}, "stop"),), ()):
-        answer = wire.answer("<thi", *last, done=bool(last), quirks=Quirks(think_tags="tags"))
+        answer = wire.answer(
+            "<thi", *last, done=bool(last), quirks=Quirks(reasoning=ReasoningQuirks(tags="tags"))
+        )
         assert answer.text == "<thi"
 
 
 def test_a_server_with_a_reasoning_field_leaves_no_tags(wire):
-    quirks = Quirks(think_tags="opened")
+    quirks = Quirks(reasoning=ReasoningQuirks(tags="opened"))
     answer = wire.answer(wire.chunk({"reasoning": "hm"}), "so", wire.chunk({}, "stop"), quirks=quirks)
     assert (answer.reasoning, answer.text) == ("hm", "so")
 
@@ -80,11 +82,13 @@ def test_without_the_quirk_tags_stay(wire):
 
 
 def test_text_that_looked_like_a_tag_is_kept_when_reasoning_comes(wire):
-    answer = wire.answer("<thi", wire.chunk({"reasoning": "hm"}), quirks=Quirks(think_tags="tags"))
+    answer = wire.answer(
+        "<thi", wire.chunk({"reasoning": "hm"}), quirks=Quirks(reasoning=ReasoningQuirks(tags="tags"))
+    )
     assert (answer.text, answer.reasoning) == ("<thi", "hm")
 
 
 def test_a_vendor_that_repeats_reasoning_may_also_leave_tags(wire):
-    quirks = Quirks(think_tags="tags", dedupe_reasoning=True)
+    quirks = Quirks(reasoning=ReasoningQuirks(tags="tags", dedupe=True))
     answer = wire.answer("<think>a</think>", "b", "b", wire.chunk({}, "stop"), quirks=quirks)
     assert (answer.reasoning, answer.text) == ("a", "bb")

@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 
 from llmstream.chats.message import Message
-from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks, ThinkingQuirks, change
 from llmstream.events import OtherWarning, UnsupportedSetting
 from llmstream.request import ReasoningOptions, Request
 from llmstream.serving.wires import server_side
 
 WORDS = ("chat_template_kwargs", "reasoning_effort", "thinking", "enable_thinking", "thinking_token_budget")
 TEMPLATE = Quirks(
-    reasoning_style="chat-template",
+    thinking=ThinkingQuirks(
+        style="chat-template", effort_beside_switch=True, budget_field="thinking_token_budget"
+    ),
     open_model_rules=True,
     reasoning_model_rules=False,
-    effort_beside_switch=True,
-    budget_field="thinking_token_budget",
 )
 
 
@@ -67,7 +67,7 @@ def test_how_much_cannot_be_said_to_a_switch() -> None:
     sent, said = encode(TEMPLATE, "Qwen/Qwen3-8B", effort="low")
     assert sent == {"chat_template_kwargs": {"enable_thinking": True}}
     assert said == ["thinking was switched on; how much cannot be said"]
-    alone = Quirks(reasoning_style="chat-template", template_switch="thinking")
+    alone = Quirks(thinking=ThinkingQuirks(style="chat-template", switch="thinking"))
     sent, said = encode(alone, effort="low")
     assert sent == {"chat_template_kwargs": {"thinking": True}}
     assert said == ["thinking was switched on; how much cannot be said"]
@@ -77,7 +77,9 @@ def test_a_budget_has_a_field_of_its_own() -> None:
     sent, said = encode(TEMPLATE, budget_tokens=9)
     assert sent == {"chat_template_kwargs": {"enable_thinking": True}, "thinking_token_budget": 9}
     assert said == []
-    assert encode(Quirks(reasoning_style="chat-template"), budget_tokens=9)[1] == ["give an effort instead"]
+    assert encode(Quirks(thinking=ThinkingQuirks(style="chat-template")), budget_tokens=9)[1] == [
+        "give an effort instead"
+    ]
 
 
 def test_a_model_that_only_answers_is_not_asked_to_think() -> None:
@@ -106,7 +108,7 @@ def test_a_model_that_always_thinks_has_no_switch() -> None:
     ],
 )
 def test_an_effort_becomes_the_nearest_known(known: Any, effort: Any, sent: str) -> None:
-    quirks = Quirks(reasoning_model_rules=False, known_efforts=known)
+    quirks = Quirks(reasoning_model_rules=False, thinking=ThinkingQuirks(known_efforts=known))
     found, said = encode(quirks, effort=effort)
     assert found == {"reasoning_effort": sent}
     assert bool(said) is (sent != effort)
@@ -115,8 +117,10 @@ def test_an_effort_becomes_the_nearest_known(known: Any, effort: Any, sent: str)
 def test_a_vendors_word_wins_over_the_nearest() -> None:
     quirks = Quirks(
         reasoning_model_rules=False,
-        known_efforts=("none", "low", "high"),
-        efforts={"none": "instant", "minimal": "instant", "high": "hard"},
+        thinking=ThinkingQuirks(
+            known_efforts=("none", "low", "high"),
+            efforts={"none": "instant", "minimal": "instant", "high": "hard"},
+        ),
     )
     sent = [encode(quirks, effort=effort)[0]["reasoning_effort"] for effort in ("minimal", "low", "medium")]
     assert sent == ["instant", "low", "hard"]
@@ -131,7 +135,9 @@ def test_what_a_host_says_of_a_model_wins() -> None:
     quirks = Quirks(
         reasoning_model_rules=False,
         open_model_rules=True,
-        by_model=(ModelQuirks("glm-5.3", {"known_efforts": ("low", "medium", "high", "max")}),),
+        by_model=(
+            ModelQuirks("glm-5.3", change(ThinkingQuirks, known_efforts=("low", "medium", "high", "max"))),
+        ),
     )
     assert encode(quirks, "GLM-5.3", effort="medium")[0] == {"reasoning_effort": "medium"}
     assert encode(quirks, "Kimi-K3", effort="medium")[0] == {"reasoning_effort": "high"}
@@ -139,7 +145,9 @@ def test_what_a_host_says_of_a_model_wins() -> None:
 
 
 def test_nothing_is_sent_for_none_where_nobody_thinks_unasked() -> None:
-    quirks = Quirks(reasoning_style="openrouter", reasoning_model_rules=False, off_unasked=True)
+    quirks = Quirks(
+        thinking=ThinkingQuirks(style="openrouter", off_unasked=True), reasoning_model_rules=False
+    )
     request = Request(model="m", messages=(Message.user("Hi"),), reasoning=ReasoningOptions(effort="none"))
     encoded = OpenAIChat(quirks).encode(request, provider="x")
     assert "reasoning" not in encoded.http.json()

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.dialects.openai_chat import Quirks
+from llmstream.dialects.openai_chat import UsageQuirks
 from llmstream.dialects.openai_chat.wire import read_usage, write_usage
 from llmstream.usage import Usage
 
 
 def test_more_reasoning_than_completion_may_come_on_top_of_it():
     raw = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3, "reasoning_tokens": 5}
-    apart, within = (read_usage(raw, Quirks(output_may_exclude_reasoning=flag)) for flag in (True, False))
+    apart, within = (
+        read_usage(raw, UsageQuirks(output_may_exclude_reasoning=flag)) for flag in (True, False)
+    )
     assert (apart.output_tokens, apart.total_tokens) == (7, 8)
     assert (within.output_tokens, within.total_tokens) == (2, 3)
-    less = read_usage({**raw, "reasoning_tokens": 1}, Quirks(output_may_exclude_reasoning=True))
+    less = read_usage({**raw, "reasoning_tokens": 1}, UsageQuirks(output_may_exclude_reasoning=True))
     assert (less.output_tokens, less.total_tokens) == (2, 3)
 
 
@@ -54,7 +56,7 @@ def test_more_reasoning_than_completion_may_come_on_top_of_it():
     ],
 )
 def test_counts_are_read_under_their_names(raw, expected):  # case 44 too
-    told = read_usage(raw, Quirks())
+    told = read_usage(raw, UsageQuirks())
     got = (
         told.input_tokens,
         told.output_tokens,
@@ -68,7 +70,7 @@ def test_counts_are_read_under_their_names(raw, expected):  # case 44 too
 
 
 def test_quirks_add_what_a_vendor_leaves_out():
-    quirks = Quirks(output_excludes_reasoning=True, input_may_exclude_cached=True)
+    quirks = UsageQuirks(output_excludes_reasoning=True, input_may_exclude_cached=True)
     raw = {"prompt_tokens": 5, "completion_tokens": 2, "reasoning_tokens": 3, "cached_tokens": 8}
     told = read_usage(raw, quirks)
     assert (told.input_tokens, told.output_tokens) == (13, 5)
@@ -82,7 +84,7 @@ def test_fields_that_a_later_chunk_omits_stay(wire):
     assert (answer.finish.usage.cached_input_tokens, answer.finish.usage.output_tokens) == (4, 7)
 
 
-@pytest.mark.parametrize("quirks", [Quirks(), Quirks(output_excludes_reasoning=True)])
+@pytest.mark.parametrize("quirks", [UsageQuirks(), UsageQuirks(output_excludes_reasoning=True)])
 def test_what_is_written_is_read_again(quirks):
     usage = Usage(10, 8, 18, 3, 4, 2)
     raw = write_usage(usage, quirks)

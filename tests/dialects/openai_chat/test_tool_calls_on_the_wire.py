@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmstream.dialects.base import StreamLimits
-from llmstream.dialects.openai_chat import Quirks
+from llmstream.dialects.openai_chat import Quirks, ToolQuirks
 from llmstream.events import TextEnd, ToolCall, ToolInputDelta, ToolInputEnd
 
 
@@ -461,7 +461,7 @@ def test_enormous_numbers_do_no_harm(wire):
 
 def test_numbered_ids_are_replaced_where_a_vendor_counts_anew(wire):
     """Bedrock numbers the calls of each answer from call_0; two answers of a conversation share ids then."""
-    quirks = Quirks(numbered_call_ids=True)
+    quirks = Quirks(tools=ToolQuirks(numbered_call_ids=True))
     chunks = (
         wire.call(piece(0, "call_0", "look", "")),
         wire.call({"index": 0, "id": "call_0", "function": {"arguments": '{"x":1}'}}),

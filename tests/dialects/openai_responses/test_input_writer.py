@@ -23,7 +23,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
-from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
+from llmstream.dialects.openai_responses import InputQuirks, OpenAIResponses, Quirks, ThinkingQuirks
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning
 from llmstream.request import Request
@@ -72,7 +72,7 @@ def test_a_system_message_may_keep_its_role():
 
 
 def test_a_server_that_wants_system_messages_in_the_input():
-    quirks = Quirks(system="message", system_role="system")
+    quirks = Quirks(input=InputQuirks(system="message", system_role="system"))
     assert items(Message.system("One."), Message.user("Hi"), quirks=quirks)[0]["role"] == "system"
 
 
@@ -113,7 +113,7 @@ def test_audio_is_refused_where_it_is_not_known():
     recording = Audio(data=b"x", media_type="audio/wav")
     with pytest.raises(Unsupported, match="audio"):
         encode(Message.user(recording))
-    (item,) = items(Message.user(recording), quirks=Quirks(audio=True))
+    (item,) = items(Message.user(recording), quirks=Quirks(input=InputQuirks(audio=True)))
     assert item["content"][0]["input_audio"] == {"data": "eA==", "format": "wav"}
 
 
@@ -248,14 +248,14 @@ def test_encrypted_reasoning_that_comes_again_goes_without_its_id():
 def test_reasoning_of_another_vendor_is_left_out_also_where_it_needs_no_signature(metadata):
     message = Message("", "assistant", (Reasoning("hm", metadata), Text("a")))
     for plain in (False, True):
-        encoded = encode(message, quirks=Quirks(plain_reasoning=plain))
+        encoded = encode(message, quirks=Quirks(thinking=ThinkingQuirks(plain=plain)))
         assert [item["type"] for item in encoded.http.json()["input"]] == ["message"]
         assert len(words(encoded)) == 1
 
 
 def test_reasoning_of_nobody_known_goes_bare_where_that_is_known():
     message = Message("", "assistant", (Reasoning("hm"), Text("a")))
-    first, _ = items(message, quirks=Quirks(plain_reasoning=True))
+    first, _ = items(message, quirks=Quirks(thinking=ThinkingQuirks(plain=True)))
     assert first == {
         "type": "reasoning",
         "summary": [],
@@ -266,7 +266,7 @@ def test_reasoning_of_nobody_known_goes_bare_where_that_is_known():
 def test_bare_reasoning_goes_back_to_an_open_model():
     kept = own(item_id="rs_1", part="reasoning_text", provider="lmstudio")
     message = Message("", "assistant", (Reasoning("hm", kept), Text("a")))
-    first, _ = items(message, quirks=Quirks(plain_reasoning=True), provider="lmstudio")
+    first, _ = items(message, quirks=Quirks(thinking=ThinkingQuirks(plain=True)), provider="lmstudio")
     assert first["content"] == [{"type": "reasoning_text", "text": "hm"}]
     assert first["id"] == "rs_1"
 
@@ -285,7 +285,7 @@ def test_ids_and_encrypted_forms_do_not_go_to_another_provider_of_the_same_wire(
 
 def test_a_server_that_rotates_ids_does_not_get_them_back():
     parts = (Reasoning("", own(item_id="r", encrypted_content="e")), Text("b", own(item_id="m")))
-    sent = items(Message("", "assistant", parts), quirks=Quirks(item_ids=False))
+    sent = items(Message("", "assistant", parts), quirks=Quirks(input=InputQuirks(item_ids=False)))
     assert not any("id" in item for item in sent)
 
 
@@ -502,7 +502,7 @@ def test_an_answer_goes_back_item_by_item(recording):
         assert message.parts == ()  # a call that broke off is none, and does not go back
         return
     results = [ToolResult(call.id, "x") for call in message.tool_calls if not call.provider_executed]
-    quirks = Quirks(plain_reasoning=True)
+    quirks = Quirks(thinking=ThinkingQuirks(plain=True))
     sent = items(message, *([Message.tool(results)] if results else []), quirks=quirks)
     assert [plain(item) for item in sent[: len(wanted)]] == [plain(item) for item in wanted]
     assert len(sent) == len(wanted) + len(results)
@@ -543,5 +543,5 @@ def test_calls_stand_together_where_the_vendor_wants_it():
         return [item.get("type", item.get("role")) for item in items(*conversation, quirks=quirks)]
 
     calls, outputs = ["function_call"] * 2, ["function_call_output"] * 2
-    assert kinds(Quirks(calls_last=True)) == ["user", "message", *calls, *outputs]
+    assert kinds(Quirks(input=InputQuirks(calls_last=True))) == ["user", "message", *calls, *outputs]
     assert kinds(Quirks()) == ["user", "function_call", "message", "function_call", *outputs]

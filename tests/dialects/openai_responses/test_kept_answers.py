@@ -7,7 +7,7 @@ import pytest
 from llmstream.chats import Message
 from llmstream.dialects.base import KeepsAnswers, Position
 from llmstream.dialects.openai_chat import OpenAIChat
-from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
+from llmstream.dialects.openai_responses import DeliveryQuirks, OpenAIResponses, Quirks
 from llmstream.errors import InvalidRequest
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request
@@ -50,7 +50,9 @@ def test_keeping_what_must_not_be_kept_is_a_contradiction(name):
 
 
 def test_a_vendor_without_a_background_keeps_nothing():
-    assert OpenAIResponses(Quirks(background=False)).keep(asked(), provider="x") is None
+    assert (
+        OpenAIResponses(Quirks(delivery=DeliveryQuirks(background=False))).keep(asked(), provider="x") is None
+    )
 
 
 def test_a_request_in_the_background_is_known_by_its_options():

@@ -7,7 +7,13 @@ import pytest
 
 from llmstream.chats.content import Audio, Document, Image
 from llmstream.chats.message import Message
-from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
+from llmstream.dialects.openai_responses import (
+    InputQuirks,
+    OpenAIResponses,
+    Quirks,
+    ThinkingQuirks,
+    ToolQuirks,
+)
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool
 from llmstream.exchange import HttpRequest
@@ -130,8 +136,8 @@ def test_encrypted_reasoning_is_asked_for_where_nothing_is_stored():
     assert body(model="grok-4", reasoning=ReasoningOptions(effort="high"))["include"] == wanted
     assert "include" not in body(model="gpt-4.1")
     assert "include" not in body(model="gpt-5", provider_options={"openai": {"store": True}})
-    assert body(Quirks(encrypted="always"), model="m")["include"] == wanted
-    assert "include" not in body(Quirks(encrypted="never"), model="gpt-5")
+    assert body(Quirks(thinking=ThinkingQuirks(encrypted="always")), model="m")["include"] == wanted
+    assert "include" not in body(Quirks(thinking=ThinkingQuirks(encrypted="never")), model="gpt-5")
 
 
 def test_a_server_that_refuses_store_does_not_get_it():
@@ -216,7 +222,7 @@ def test_a_schema_that_cannot_be_strict_is_sent_as_it_is_with_a_warning():
 
 
 def test_a_server_without_strict_tools():
-    encoded = encode(Quirks(strict_tools=False), tools=(ToolSpec("t", "", SCHEMA, True),))
+    encoded = encode(Quirks(tools=ToolQuirks(strict=False)), tools=(ToolSpec("t", "", SCHEMA, True),))
     assert "strict" not in encoded.http.json()["tools"][0]
     assert len(encoded.warnings) == 1
 
@@ -237,7 +243,7 @@ def test_tools_of_the_vendor_go_as_they_are():
         {"type": "mcp", "server_label": "dice"},
         {"type": "code_interpreter", "container": {"type": "auto"}},
     ]
-    encoded = encode(Quirks(provider_tools=False), tools=tools[2:])
+    encoded = encode(Quirks(tools=ToolQuirks(provider_tools=False)), tools=tools[2:])
     assert "tools" not in encoded.http.json()
     assert encoded.warnings == [UnsupportedTool("code_interpreter", "openai does not take it")]
 
@@ -267,7 +273,7 @@ def test_allowed_tools_are_an_option():
 
 @pytest.mark.parametrize("choice", ["required", NamedTool("weather")])
 def test_a_tool_is_not_forced_where_none_can_be(choice):
-    quirks = Quirks(tool_choice=frozenset({"auto"}))
+    quirks = Quirks(tools=ToolQuirks(choice=frozenset({"auto"})))
     encoded = encode(quirks, provider="meta", tools=(WEATHER,), tool_choice=choice)
     assert "tool_choice" not in encoded.http.json()
     assert encoded.http.json()["tools"]
@@ -275,7 +281,7 @@ def test_a_tool_is_not_forced_where_none_can_be(choice):
 
 
 def test_no_tools_are_sent_where_none_cannot_be_said():
-    sent = body(Quirks(tool_choice=frozenset({"auto"})), tools=(WEATHER,), tool_choice="none")
+    sent = body(Quirks(tools=ToolQuirks(choice=frozenset({"auto"}))), tools=(WEATHER,), tool_choice="none")
     assert set(sent) == {"model", "input", "store", "stream"}
 
 
@@ -377,7 +383,7 @@ def test_the_path_decides_what_is_accepted():
 
 
 def test_images_and_files_may_stay_urls_and_recordings_may_not():
-    known = OpenAIResponses(Quirks(audio=True))
+    known = OpenAIResponses(Quirks(input=InputQuirks(audio=True)))
     for part in (Image(url="https://a.example"), Document(url="https://a.example")):
         assert known.accepts_url(part)
     assert not known.accepts_url(Audio(url="https://a.example"))
@@ -385,12 +391,14 @@ def test_images_and_files_may_stay_urls_and_recordings_may_not():
 
 
 def test_a_server_that_fetches_nothing_is_sent_bytes():
-    bedrock = OpenAIResponses(Quirks(urls=False))
+    bedrock = OpenAIResponses(Quirks(input=InputQuirks(urls=False)))
     assert not bedrock.accepts_url(Image(url="https://a.example/x.png"))
     assert bedrock.accepts_url(Image(url="s3://bucket/x.png"))
     assert bedrock.accepts_url(Image(data=b"x", media_type="image/png"))
     for part in (Image(url="https://a.example/x.png"), Document(url="https://a.example/x.pdf")):
         with pytest.raises(Unsupported, match="as bytes only"):
-            encode(Quirks(urls=False), messages=(Message.user(part),))
-    kept = encode(Quirks(urls=False), messages=(Message.user(Image(url="s3://bucket/x.png")),))
+            encode(Quirks(input=InputQuirks(urls=False)), messages=(Message.user(part),))
+    kept = encode(
+        Quirks(input=InputQuirks(urls=False)), messages=(Message.user(Image(url="s3://bucket/x.png")),)
+    )
     assert kept.http.json()["input"][0]["content"][0]["image_url"] == "s3://bucket/x.png"

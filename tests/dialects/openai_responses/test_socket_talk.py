@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import llmstream as ls
-from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
+from llmstream.dialects.openai_responses import DeliveryQuirks, OpenAIResponses, Quirks
 from llmstream.errors import Unsupported
 
 HI = {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}
@@ -320,4 +320,4 @@ def test_input_that_waits_goes_along_where_all_is_sent() -> None:
 
 def test_servers_that_take_none_are_named() -> None:
     with pytest.raises(Unsupported, match="takes no input while it answers"):
-        steered(talk(Quirks(steering=False)))
+        steered(talk(Quirks(delivery=DeliveryQuirks(steering=False))))

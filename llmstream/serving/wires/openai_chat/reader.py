@@ -20,7 +20,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message
 from llmstream.dialects.openai_chat.messages import sent_as
-from llmstream.dialects.openai_chat.quirks import Quirks
+from llmstream.dialects.openai_chat.quirks import Quirks, ThinkingQuirks
 from llmstream.dialects.tool_calls import CUSTOM_CALL
 from llmstream.exchange import HttpRequest
 from llmstream.request import (
@@ -303,7 +303,7 @@ def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
     choice = _tool_choice(body, tools)
     settings = _settings(body)
     response_format = _response_format(body)
-    reasoning = _reasoning(body, quirks.for_model(model))
+    reasoning = _reasoning(body, quirks.for_model(model).thinking)
     _stream(body)
     own = {name: value for name, value in body.items() if value is not None}
     return Request(
@@ -456,9 +456,9 @@ def _response_format(body: dict[str, Any]) -> ResponseFormat | None:
     )
 
 
-def _reasoning(body: dict[str, Any], quirks: Quirks) -> ReasoningOptions | None:
+def _reasoning(body: dict[str, Any], quirks: ThinkingQuirks) -> ReasoningOptions | None:
     """How thinking is asked for: by `reasoning_effort`, or in the fields of the vendor's style."""
-    style, effort = quirks.reasoning_style, body.get("reasoning_effort")
+    style, effort = quirks.style, body.get("reasoning_effort")
     switch = _template_switch(body, quirks) if style == "chat-template" else None
     if effort in _EFFORTS:
         del body["reasoning_effort"]
@@ -485,15 +485,15 @@ def _reasoning(body: dict[str, Any], quirks: Quirks) -> ReasoningOptions | None:
     return None
 
 
-def _template_switch(body: dict[str, Any], quirks: Quirks) -> bool | None:
+def _template_switch(body: dict[str, Any], quirks: ThinkingQuirks) -> bool | None:
     """What the switch of the model's template says, taken out of the body; None where it says nothing."""
     values = body.get(quirks.template_field)
-    if not isinstance(values, dict) or set(values) != {quirks.template_switch}:
+    if not isinstance(values, dict) or set(values) != {quirks.switch}:
         return None
-    if values[quirks.template_switch] not in quirks.switch_values:
+    if values[quirks.switch] not in quirks.switch_values:
         return None
     del body[quirks.template_field]
-    return bool(values[quirks.template_switch] == quirks.switch_values[1])
+    return bool(values[quirks.switch] == quirks.switch_values[1])
 
 
 def _thinking(enabled: bool, budget: object) -> ReasoningOptions:

@@ -104,7 +104,7 @@ class ChunkWriter:
             "created": 0,
             "model": model,
         }
-        self._field = _FIELDS.get(quirks.reasoning_field, "reasoning_content")
+        self._field = _FIELDS.get(quirks.reasoning.field, "reasoning_content")
         self._opened = False
         self._finished = False
         self._inputs: dict[str, int] = {}
@@ -228,7 +228,8 @@ class ChunkWriter:
         if beside := extras_chunk(event.provider_metadata):
             out += _data({**self._frame, **beside})
         if self._include_usage and event.usage != _NOTHING_COUNTED:
-            out += _data({**self._frame, "choices": [], "usage": write_usage(event.usage, self._quirks)})
+            usage = write_usage(event.usage, self._quirks.usage)
+            out += _data({**self._frame, "choices": [], "usage": usage})
         return out
 
 

@@ -367,7 +367,7 @@ def _check(body: dict[str, Any], quirks: Quirks) -> None:
     if not isinstance(model, str) or not model:
         raise refused("Missing required parameter: 'model'.", "missing_required_parameter")
     for name, place in _MOVED.items():
-        if name in body and not (name == "response_format" and quirks.chat_response_format):
+        if name in body and not (name == "response_format" and quirks.output.chat_response_format):
             raise refused(
                 f"Unsupported parameter: '{name}'. In the Responses API, this parameter has moved to "
                 f"'{place}'. Try again with the new parameter.",
@@ -392,7 +392,7 @@ def _messages(body: dict[str, Any], quirks: Quirks) -> list[Message]:
         raise refused("Missing required parameter: 'input'.", "missing_required_parameter")
     reader = InputReader(
         role=system_role(body["model"], quirks),
-        leading=quirks.system == "instructions" and not instructions,
+        leading=quirks.input.system == "instructions" and not instructions,
         continued=continued,
     )
     messages = reader.read(body.get("input", []))
@@ -440,7 +440,7 @@ def _settings(body: dict[str, Any], quirks: Quirks) -> Settings:
 def _response_format(body: dict[str, Any], quirks: Quirks) -> ResponseFormat | None:
     text = body.get("text")
     wanted = text.get("format") if isinstance(text, dict) else None
-    if quirks.chat_response_format and isinstance(body.get("response_format"), dict):
+    if quirks.output.chat_response_format and isinstance(body.get("response_format"), dict):
         wanted = {**body["response_format"], **(body["response_format"].get("json_schema") or {})}
     if wanted is None:
         return None

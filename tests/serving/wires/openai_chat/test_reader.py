@@ -8,7 +8,7 @@ import pytest
 
 from llmstream.chats.content import Audio, Document, Image, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
+from llmstream.dialects.openai_chat import OpenAIChat, Quirks, ReasoningQuirks, ThinkingQuirks
 from llmstream.errors import BadRequest, error_from_info
 from llmstream.exchange import HttpRequest
 from llmstream.request import (
@@ -96,7 +96,7 @@ def test_what_is_encoded_is_read_again(request_):
     ],
 )
 def test_thinking_is_read_in_every_style(style, reasoning):
-    dialect = OpenAIChat(Quirks(reasoning_style=style))
+    dialect = OpenAIChat(Quirks(thinking=ThinkingQuirks(style=style)))
     http = dialect.encode(
         Request(model="m", messages=(Message.user("a"),), reasoning=reasoning), provider="acme"
     ).http
@@ -133,7 +133,7 @@ def test_a_custom_call_of_the_history_is_read_and_written():
 def test_a_signature_that_a_request_held_goes_to_the_same_server_again():
     assistant = {"role": "assistant", "content": "so", "reasoning_text": "hm", "reasoning_opaque": "s"}
     request = read(messages=[USER, assistant, USER])
-    for quirks in (Quirks(), Quirks(reasoning_field="reasoning_text", echo="all")):
+    for quirks in (Quirks(), Quirks(reasoning=ReasoningQuirks(field="reasoning_text", echo="all"))):
         encoded = OpenAIChat(quirks).encode(request, provider="openai")
         assert (encoded.http.json()["messages"][1], encoded.warnings) == (assistant, [])
 
