@@ -1,17 +1,16 @@
-"""The simulator's server, one for each event loop, dialect and script."""
+"""Simulators that providers named `sim...` start in this process: one for each event loop, dialect and script."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from llmstream.dialects.base import Dialect
 from llmstream.errors import InvalidRequest
+from llmstream.simulator.script import Script
+from llmstream.simulator.server import Simulator
 from llmstream.transport.sessions import LoopBound
-
-if TYPE_CHECKING:
-    from llmstream.simulator import Simulator
 
 __all__ = ["address"]
 
@@ -26,8 +25,6 @@ class _Part:
 
 
 async def _running(part: _Part) -> AsyncGenerator[Simulator]:
-    from llmstream.simulator import Script, Simulator  # brings aiohttp's server
-
     if not part.script.endswith(".json") and part.script != "demo":
         raise InvalidRequest(
             f"the simulator has no model {part.script!r}. Use {part.provider}:demo, "

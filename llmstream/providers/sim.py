@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -39,9 +40,10 @@ class SimProvider(Provider):
 
     async def ready(self, model: str, key: str | None) -> str | None:
         """Starts the server, once for each loop and script."""
-        from llmstream.providers.sim.server import address
-
-        return await address(model, self.name, self.dialect) + self.path
+        # By name: the simulator stands above the providers, and brings aiohttp's server.
+        in_process = importlib.import_module("llmstream.simulator.in_process")
+        url: str = await in_process.address(model, self.name, self.dialect)
+        return url + self.path
 
 
 def simulated(name: str) -> SimProvider:
