@@ -6,8 +6,9 @@ import functools
 import gc
 import itertools
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import aioresponses.core
@@ -22,6 +23,73 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 # The same examples in every run, and no deadline on a busy machine; LLMSTREAM_EXPLORE=1 looks for new ones.
 settings.register_profile("llmstream", derandomize="LLMSTREAM_EXPLORE" not in os.environ, deadline=None)
 settings.load_profile("llmstream")
+
+# By default (pyproject.toml) only the quick tests run; `-m ''` and `-m slow` change that.
+_QUICK = pytest.StashKey[bool]()
+_LEFT_OUT = pytest.StashKey[set[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_LEFT_OUT] = set()
+    if not any(Path(arg).is_dir() for arg in config.args):  # files and tests that are named run complete
+        config.option.markexpr = config.option.markexpr.replace("not slow", "")
+    config.stash[_QUICK] = config.option.markexpr == "not slow"
+    for size in ("COLUMNS", "LINES"):  # readline sets them, and a worker of pytest-xdist inherits them
+        os.environ.pop(size, None)
+
+
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> list[pytest.Item] | None:
+    """Leaves a slow test out before its parameters become thousands of tests."""
+    if not collector.config.stash[_QUICK] or not collector.funcnamefilter(name):
+        return None
+    marks = [*collector.iter_markers(), *getattr(obj, "pytestmark", [])]
+    if all(mark.name != "slow" for mark in marks):
+        return None
+    collector.config.stash[_LEFT_OUT].add(f"{collector.nodeid}::{name}")
+    return []
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Counts the tests of which only some parameters are slow."""
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    for item in slow:
+        item.config.stash[_LEFT_OUT].add(item.nodeid.partition("[")[0])
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):  # a worker of pytest-xdist; only workers collect
+        session.config.workeroutput["left_out"] = sorted(session.config.stash[_LEFT_OUT])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[_LEFT_OUT].update(getattr(node, "workeroutput", {}).get("left_out", ()))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    left_out = len(config.stash[_LEFT_OUT])
+    if config.stash[_QUICK] and left_out:
+        functions = "test function" if left_out == 1 else "test functions"
+        terminalreporter.write_line(f"{left_out} slow {functions} not run: scripts/check, or pytest -m ''")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Replaces lone surrogates, which some tests log: a worker of pytest-xdist cannot send them."""
+    return _without_surrogates((yield))
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(_without_surrogates, value))
+    return value
+
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Serve = Callable[[Handler], Awaitable[str]]

@@ -17,6 +17,8 @@ import pytest
 
 from llmstream import events, grammar
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 FOUND = [path for path in sorted(EXAMPLES.glob("*.py")) if not path.name.startswith("_")]
 SERVERS = [path.name for path in FOUND if '"--port"' in path.read_text()]

@@ -366,6 +366,7 @@ async def test_a_run_has_one_reader() -> None:
     await first.aclose()
 
 
+@pytest.mark.slow
 async def test_the_work_of_many_calls_is_linear_in_their_number() -> None:
     """Function calls are counted, of Python and of C: time would depend on the machine."""
 

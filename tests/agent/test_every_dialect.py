@@ -20,6 +20,8 @@ from llmstream.simulator import Call, Simulator, Turn
 from llmstream.testing import no_leaks
 from llmstream.transport.sessions import current_session
 
+pytestmark = pytest.mark.slow
+
 PROVIDERS = [
     "sim",
     "sim-anthropic",

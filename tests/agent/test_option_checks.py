@@ -47,7 +47,7 @@ WRONG: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", WRONG, ids=str)
+@pytest.mark.parametrize("options", WRONG, ids=lambda options: str(options).partition(" at 0x")[0])
 def test_what_cannot_be_meant_is_refused_at_once(options: dict[str, Any]) -> None:
     with pytest.raises(ls.InvalidRequest):
         ls.Agent("sim:demo", tools=[look], **options)

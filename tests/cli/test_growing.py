@@ -38,12 +38,14 @@ def grown(text: str, size: int, *, room: int = 20) -> tuple[list[str], int]:
     return text_of(rows + block.close()), longest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [CODE, PROSE, TABLE], ids=["code", "prose", "table"])
 def test_what_is_drawn_again_is_bounded(text: str) -> None:
     _, longest = grown(text, 997)
     assert longest <= growing._MOST_CHARS
 
 
+@pytest.mark.slow
 def test_nothing_of_a_long_fence_is_lost_or_shown_twice() -> None:
     rows, _ = grown(CODE, 501)
     code = [row.strip() for row in rows if " = " in row]
@@ -52,12 +54,14 @@ def test_nothing_of_a_long_fence_is_lost_or_shown_twice() -> None:
     assert "```" not in "".join(rows)
 
 
+@pytest.mark.slow
 def test_the_parts_of_a_fence_stand_without_a_gap() -> None:
     rows, _ = grown(CODE, 501)
     first = next(at for at, row in enumerate(rows) if "x0 = 0" in row)
     assert all(rows[first : first + 2000])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [CODE, PROSE], ids=["code", "prose"])
 def test_however_a_long_block_is_cut_it_ends_the_same(text: str) -> None:
     whole = text_of((block := GrowingText(console())).feed(text) + block.close())

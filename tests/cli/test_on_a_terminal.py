@@ -17,6 +17,8 @@ import pytest
 from llmstream.chats import Chat
 from llmstream.simulator import Pace, Refuse, Script, Stall, Turn
 
+pytestmark = pytest.mark.slow
+
 fcntl = pytest.importorskip("fcntl")
 termios = pytest.importorskip("termios")
 

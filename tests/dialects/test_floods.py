@@ -423,6 +423,7 @@ def sentence(dialect: str, limits: StreamLimits) -> GuardedDecoder:
     return GuardedDecoder(made.decoder(provider="acme", limits=limits), provider="acme")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FLOODS)
 def test_what_grows_ends_the_stream(name: str) -> None:
     """With a cap of 2 MB the end comes before 16 MB of the wire, and memory stays near the cap."""

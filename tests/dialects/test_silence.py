@@ -27,6 +27,7 @@ FLOODS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dialect", "flood"), FLOODS)
 def test_a_flood_without_events_ends_the_answer(dialect, flood) -> None:
     sentence = GuardedDecoder(dialect.decoder(provider="p", limits=LIMITS), provider="p")

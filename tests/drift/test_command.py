@@ -34,6 +34,7 @@ def test_unknown_packages(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no reader for acme. Packages: openai, anthropic" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_quick_form(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ollama", reason="ollama is not installed (extra: test)")
     recorded = load("ollama")

@@ -51,6 +51,7 @@ def numbers(version: str) -> list[int]:
     return [int(digits) for digits in re.findall(r"\d+", version)[:3]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", SDKS)
 def test_readers_find_the_types(package: str) -> None:
     sdk = installed(package)
@@ -60,6 +61,7 @@ def test_readers_find_the_types(package: str) -> None:
         assert all(reasons.values for reasons in wire.reasons), wire.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", SDKS)
 def test_nothing_more_is_lost(package: str) -> None:
     """Of what the record knows. What a newer SDK adds is for `scripts/drift`, and no fault of a change."""

@@ -208,6 +208,6 @@ assert getattr(policy._local, "_loop", None) is None, "a loop was made"
 
 @pytest.mark.row(52)
 def test_importing_opens_no_connection_starts_no_thread_and_writes_no_file() -> None:
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", IMPORT]
+    command = [sys.executable, "-B", "-W", "ignore::DeprecationWarning", "-c", IMPORT]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (run.returncode, run.stderr) == (0, "")

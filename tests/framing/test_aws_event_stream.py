@@ -208,6 +208,7 @@ def plain(value: HeaderValue) -> Any:
     return value
 
 
+@pytest.mark.slow
 def test_shared_cases_hold_at_every_cut(shared_dir: Path) -> None:
     for case in json.loads((shared_dir / "aws_eventstream_cases.json").read_text())["cases"]:
         body = b"".join(base64.b64decode(chunk) for chunk in case["chunks"])

@@ -119,6 +119,7 @@ def shared_sse_cases(shared_dir: Path) -> list[dict[str, Any]]:
     return cases
 
 
+@pytest.mark.slow
 def test_shared_cases_hold_at_every_cut(shared_sse_cases: list[dict[str, Any]]) -> None:
     for case in shared_sse_cases:
         body = b"".join(base64.b64decode(chunk) for chunk in case["chunks"])

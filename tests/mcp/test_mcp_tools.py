@@ -137,6 +137,7 @@ async def test_calls_run_side_by_side_and_from_any_task() -> None:
         assert (await other).result.content == "2"
 
 
+@pytest.mark.slow
 async def test_a_process_sees_of_the_environment_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLMSTREAM_TEST_TOKEN", "ours")
     async with over_stdio() as tools:
@@ -146,6 +147,7 @@ async def test_a_process_sees_of_the_environment_what_it_is_given(monkeypatch: p
         assert (await call(tools, "odd_name_with_space")).result.content == "theirs"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("connect", ["stdio", "http"], indirect=True)
 async def test_a_cancelled_call_is_cancelled_at_the_server(connect: Connect, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
@@ -159,6 +161,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(connect: Connect, tmp
         assert (await call(tools, "add", a=1, b=2)).result.content == "3"
 
 
+@pytest.mark.slow
 async def test_a_call_that_takes_too_long_is_an_error_result(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     async with over_stdio(timeout_s=2) as tools:
@@ -167,6 +170,7 @@ async def test_a_call_that_takes_too_long_is_an_error_result(tmp_path: Path) -> 
         await until_there(mark, "cancelled")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("connect", ["stdio", "http"], indirect=True)
 async def test_leaving_while_a_call_runs_gives_it_an_error_result(connect: Connect, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
@@ -180,6 +184,7 @@ async def test_leaving_while_a_call_runs_gives_it_an_error_result(connect: Conne
     assert "no longer connected" in late.error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("connect", ["stdio", "http"], indirect=True)
 async def test_leaving_by_an_exception_or_cancellation_passes_it_on(connect: Connect) -> None:
     with pytest.raises(ZeroDivisionError):
@@ -200,6 +205,7 @@ async def test_leaving_by_an_exception_or_cancellation_passes_it_on(connect: Con
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
+@pytest.mark.slow
 async def test_a_block_may_be_left_by_another_task_than_entered_it() -> None:
     block = over_stdio()
     tools = await asyncio.create_task(block.__aenter__())
@@ -208,6 +214,7 @@ async def test_a_block_may_be_left_by_another_task_than_entered_it() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
+@pytest.mark.slow
 async def test_an_agent_that_is_cancelled_in_a_call_leaves_the_session_whole(tmp_path: Path) -> None:
     mark, file = tmp_path / "mark", tmp_path / "script.json"
     file.write_text(json.dumps({"turns": [{"calls": [{"name": "hang", "arguments": {"mark": str(mark)}}]}]}))
@@ -231,6 +238,7 @@ async def test_tools_that_need_a_task_are_left_out() -> None:
         assert [tool.spec.name for tool in tools] == ["now", "plain"]
 
 
+@pytest.mark.slow
 async def test_the_death_of_the_server_is_an_error_result() -> None:
     async with over_stdio() as tools:
         status = await call(tools, "crash")
@@ -242,6 +250,7 @@ async def test_the_death_of_the_server_is_an_error_result() -> None:
         assert "no longer connected. add has not run" in again.error
 
 
+@pytest.mark.slow
 async def test_the_death_of_an_http_server_is_an_error_result(
     http_server: tuple[str, subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
@@ -306,6 +315,7 @@ async def test_a_loop_by_hand_is_offered_what_there_is_at_each_turn() -> None:
         assert str(*await stream.call_tools()) == "> Ran tool: `juggle`\n"
 
 
+@pytest.mark.slow
 async def test_a_server_that_tells_on_another_connection_is_heard_soon(connect: Connect) -> None:
     async with connect(prefix="t_") as tools:
         await call(tools, "t_learn")

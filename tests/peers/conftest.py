@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -116,3 +116,11 @@ def aimock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     command += ["--chunk-size", "5", "--fixtures", "aimock.json"]
     log = tmp_path_factory.mktemp("aimock") / "log"
     yield from running(command, log, r"(?<=listening on )http://127\.0\.0\.1:[1-9]\d*")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makemodule() -> Generator[None, pytest.Module, pytest.Module]:
+    """Marks every test of this folder as slow."""
+    module = yield
+    module.add_marker(pytest.mark.slow)
+    return module

@@ -162,6 +162,7 @@ GROWING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("output", "text_of"), GROWING.values(), ids=list(GROWING))
 def test_twice_the_text_takes_twice_the_steps(output: Any, text_of: Any) -> None:
     typed = None if output is None else Structured(output)

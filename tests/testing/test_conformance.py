@@ -18,6 +18,7 @@ from llmstream.testing import assert_dialect_conforms
 TESTS = Path(__file__).resolve().parents[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dialect", "pattern"),
     [
@@ -35,6 +36,7 @@ def test_our_dialects_conform(dialect, pattern) -> None:
 OPENAI_CHAT = sorted((TESTS / "dialects/openai_chat/recordings").glob("*.sse"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", OPENAI_CHAT, ids=lambda path: path.stem)
 def test_openai_chat_conforms(path) -> None:
     assert_dialect_conforms(OpenAIChat(), [path.read_bytes()], provider="openai")

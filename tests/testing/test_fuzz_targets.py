@@ -10,6 +10,8 @@ import pytest
 
 from llmstream.dialects.names import DIALECTS
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 FRAMINGS = ("sse", "ndjson", "aws-event-stream")
 

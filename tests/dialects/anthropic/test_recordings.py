@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from llmstream import events as ev
 from llmstream.dialects.anthropic import BEDROCK_INVOKE
 from llmstream.dialects.anthropic.wire import invoke_frame
@@ -30,6 +32,7 @@ def test_byte_by_byte_it_means_the_same(recording, decode):
     assert decode(*[body[i : i + 1] for i in range(len(body))]) == expected(recording)
 
 
+@pytest.mark.slow
 def test_every_two_way_cut_means_the_same(recording, decode):
     body = recording.read_bytes()
     wanted = expected(recording)
@@ -53,6 +56,7 @@ def test_truncated_at_every_frame_it_is_one_error_and_one_finish(recording, deco
         assert [isinstance(event, Finish) for event in events].count(True) == 1
 
 
+@pytest.mark.slow
 def test_truncated_at_every_byte_it_stays_a_sentence(recording, decode):
     body = recording.read_bytes()
     for cut in range(len(body)):

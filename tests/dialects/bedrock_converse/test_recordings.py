@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from llmstream import events as ev
 from llmstream.dialects.bedrock_converse import BedrockConverse
 from llmstream.events import ErrorEvent, Finish, Source
@@ -29,6 +31,7 @@ def test_byte_by_byte_it_means_the_same(recording, decode):
     assert decode(*[body[i : i + 1] for i in range(len(body))]) == expected(recording)
 
 
+@pytest.mark.slow
 def test_every_two_way_cut_means_the_same(recording, decode):
     wanted = expected(recording)
     for cut in range(len(recording.body)):
@@ -53,6 +56,7 @@ def test_truncated_inside_every_frame_it_is_incomplete(recording, decode):
         assert [e.error.code for e in events if isinstance(e, ErrorEvent)] == ["incomplete-stream"], count
 
 
+@pytest.mark.slow
 def test_truncated_at_every_byte_it_stays_a_sentence(recording, decode):
     for cut in range(len(recording.body)):
         assert isinstance(decode(recording.body[:cut])[-1], Finish)

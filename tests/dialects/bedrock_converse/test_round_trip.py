@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -222,6 +223,7 @@ wires = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(FAST, max_examples=300)
 @given(st.lists(wires, max_size=12))
 def test_any_shapes_are_a_sentence(wire):

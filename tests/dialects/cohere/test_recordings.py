@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from llmstream import events as ev
 from llmstream.dialects.cohere import Cohere
 from llmstream.events import ErrorEvent, Finish
@@ -27,6 +29,7 @@ def test_byte_by_byte_it_means_the_same(recording, decode):
     assert decode(*[body[i : i + 1] for i in range(len(body))]) == expected(recording)
 
 
+@pytest.mark.slow
 def test_every_two_way_cut_means_the_same(recording, decode):
     body = recording.read_bytes()
     wanted = expected(recording)
@@ -58,6 +61,7 @@ def test_without_its_done_mark_it_means_the_same(recording, decode):
     assert decode(body) == expected(recording)
 
 
+@pytest.mark.slow
 def test_truncated_at_every_byte_it_stays_a_sentence(recording, decode):
     body = recording.read_bytes()
     for cut in range(len(body)):

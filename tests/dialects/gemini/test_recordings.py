@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 
+import pytest
+
 from llmstream import events as ev
 from llmstream.dialects.gemini import Gemini
 from llmstream.events import Finish, ToolInputDelta
@@ -42,6 +44,7 @@ def test_byte_by_byte_it_means_the_same(recording, wire):
     assert wire.read(body, cuts=range(1, len(body))).events == expected(recording)
 
 
+@pytest.mark.slow
 def test_every_two_way_cut_means_the_same(recording, wire):
     body = recording.read_bytes()
     wanted = expected(recording)
@@ -71,6 +74,7 @@ def test_truncated_at_every_frame_it_is_one_error_and_one_finish(recording, wire
         assert isinstance(answer.finish, Finish)
 
 
+@pytest.mark.slow
 def test_truncated_at_every_byte_it_stays_a_sentence(recording, wire):
     body = recording.read_bytes()
     for cut in range(len(body)):

@@ -33,6 +33,7 @@ def test_a_recording_says_what_it_says(wire, recordings, name):
     assert answer.errors == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPECTED)
 def test_cuts_change_nothing(wire, recordings, name):
     body = recordings[name]

@@ -80,6 +80,7 @@ def test_a_break_at_every_event_changes_nothing(recording):
         assert events_of(following(), *bodies) == expected
 
 
+@pytest.mark.slow
 def test_a_break_inside_any_event_changes_nothing(recording):
     frames, expected = frames_of(recording), uncut(recording)
     body = b"".join(frames)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from llmstream import events as ev
 from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.events import ErrorEvent, Finish, ToolCall, ToolInputEnd
@@ -28,6 +30,7 @@ def test_byte_by_byte_it_means_the_same(recording, wire):
     assert wire.read(body, cuts=range(1, len(body))).events == expected(recording)
 
 
+@pytest.mark.slow
 def test_every_two_way_cut_means_the_same(recording, wire):
     body = recording.read_bytes()
     wanted = expected(recording)
@@ -50,6 +53,7 @@ def test_truncated_at_every_frame_it_is_one_error_and_one_finish(recording, wire
         assert len(answer.of(Finish)) == len(answer.of(ErrorEvent)) == 1
 
 
+@pytest.mark.slow
 def test_truncated_anywhere_no_call_is_made_of_half_an_input(recording, wire):
     body = recording.read_bytes()
     whole = {(call.tool_call_id, call.input) for call in expected(recording) if isinstance(call, ToolCall)}
