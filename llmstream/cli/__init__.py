@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from llmstream import __version__
-from llmstream.cli.exits import BROKEN_PIPE, BUG, FINE, INTERRUPTED, exit_status
-from llmstream.cli.remedies import complaint
+from llmstream.cli.errors import BROKEN_PIPE, BUG, FINE, INTERRUPTED, complaint, exit_status
 from llmstream.cli.terminal import complain
 from llmstream.errors import LLMStreamError
 

@@ -13,16 +13,13 @@ from typing import Any
 import msgspec
 
 from llmstream.chats import Chat, Message, Role
-from llmstream.cli.asking import Asker, Outcome
+from llmstream.cli.asking import TOOL_SETS, Asker, Outcome, Setup
 from llmstream.cli.attachments import attached
-from llmstream.cli.chat_setup import TOOL_SETS, Setup
-from llmstream.cli.exits import FINE, INTERRUPTED, exit_status
+from llmstream.cli.errors import FINE, INTERRUPTED, complaint, exit_status
 from llmstream.cli.model_names import checked_model
 from llmstream.cli.providers import is_set
-from llmstream.cli.remedies import complaint
-from llmstream.cli.saving import Saving, check_free, load_chat
 from llmstream.cli.show import show_for
-from llmstream.cli.state_folder import PromptHistory, last_conversation, state_file
+from llmstream.cli.storage import PromptHistory, Saving, check_free, last_conversation, load_chat, state_file
 from llmstream.cli.terminal import complain, typed
 from llmstream.errors import InvalidRequest
 from llmstream.providers.registry import all_providers

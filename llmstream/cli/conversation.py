@@ -8,17 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from llmstream.chats import Chat, Message, Part, Role
-from llmstream.cli.asking import Asker
+from llmstream.cli.asking import TOOL_SETS, Asker, Setup
 from llmstream.cli.attachments import attached
-from llmstream.cli.chat_setup import TOOL_SETS, Setup
-from llmstream.cli.exits import FINE, INTERRUPTED
+from llmstream.cli.errors import FINE, INTERRUPTED, complaint
 from llmstream.cli.line_editor import LineEditor
 from llmstream.cli.model_names import checked_model
-from llmstream.cli.remedies import complaint
-from llmstream.cli.saving import Saving, check_free
-from llmstream.cli.state_folder import last_conversation
-from llmstream.cli.terminal import complain, one_line
-from llmstream.cli.wrapping import listed, wrapped
+from llmstream.cli.storage import Saving, check_free, last_conversation
+from llmstream.cli.terminal import complain, listed, one_line, wrapped
 from llmstream.errors import LLMStreamError
 
 __all__ = ["Conversation"]

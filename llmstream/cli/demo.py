@@ -6,25 +6,25 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from llmstream.agent import Agent
 from llmstream.chats.message import Message
-from llmstream.cli.addresses import SIMULATED, model_at
 from llmstream.cli.asking import Asker
-from llmstream.cli.demo_story import PROMPT, Story
 from llmstream.cli.demo_tools import DEMO_TOOLS
-from llmstream.cli.dialects import wire_of
-from llmstream.cli.exits import FINE, INTERRUPTED, exit_status
-from llmstream.cli.plain import TerminalShow
-from llmstream.cli.show import Show, Wait, show_for
-from llmstream.cli.terminal import complain
+from llmstream.cli.dialects import INVENTORS, SIMULATED, base_url, wire_of
+from llmstream.cli.errors import FINE, INTERRUPTED, exit_status
+from llmstream.cli.show import Show, TerminalShow, Wait, show_for
+from llmstream.cli.terminal import columns, complain, wrapped
 from llmstream.cli.transcript import folded, once_each
-from llmstream.cli.wrapping import columns, wrapped
 from llmstream.events import Event
-from llmstream.simulator import Simulator
+from llmstream.request import Request
+from llmstream.simulator import Call, Pace, Simulator, Turn
+from llmstream.streams import Model
 
-__all__ = ["configure", "run"]
+__all__ = ["PACE", "PROMPT", "Story", "configure", "run"]
 
 _KEY: Final = "sim-key"
 _NO_BREAK: Final = "\x00"
@@ -72,7 +72,8 @@ async def _demo(dialect: str, *, color: bool, all_events: bool) -> int:
     seen: list[Event] = []
     spoken = wire_of(dialect, None).dialect
     async with Simulator(Story(), api_keys=[_KEY], dialects=[spoken]) as simulator:
-        model = model_at(simulator.url, dialect, name="demo", key=_KEY)
+        spec = f"{INVENTORS[dialect]}:demo"
+        model = Model(spec, base_url=base_url(simulator.url, dialect), api_key=_KEY)
         agent = Agent(model, tools=DEMO_TOOLS, reasoning="low")
         tools = " and ".join(tool.name for tool in DEMO_TOOLS)
         print(wrapped(f"A simulated model at {simulator.url}, asked over real HTTP."))
@@ -137,3 +138,48 @@ def _next_steps() -> Iterator[str]:
         if "\n" in rows:
             rows = wrapped(whole, "    ", width=columns() - 4).replace("\n", " \\\n  ")
         yield rows.replace(_NO_BREAK, " ")
+
+
+PROMPT: Final = "I have a meeting in Oslo today. What time is it there, and what should I wear?"
+
+PACE: Final = Pace(first_s=0.25, tokens_per_s=110)
+
+_THOUGHT: Final = (
+    "They ask two things about Oslo: the time and the weather. In winter its clocks are an hour "
+    "before UTC. I know neither, but there are tools for both, and the calls do not depend on each other."
+)
+
+_ANSWER: Final = """\
+It is **{time}** in Oslo. Outside it is **{temperature}** with {sky} and a wind of {wind}, so:
+
+1. a warm coat and a scarf,
+2. shoes that keep the snow out,
+3. something lighter below, for the meeting room.
+
+These facts are what your own tools gave:
+
+```python
+weather("Oslo")  # {temperature}, {sky}
+clock(1)  # {time}
+```
+"""
+
+
+class Story:
+    """Two turns: the calls, then an answer made of what they gave."""
+
+    def turn(self, request: Request, number: int) -> Turn:
+        """The answer to a request."""
+        results = [part for message in request.messages for part in message.tool_results]
+        if not results:
+            return Turn(
+                reasoning=_THOUGHT,
+                text="Let me look that up.",
+                calls=(
+                    Call("weather", {"city": "Oslo"}),
+                    Call("clock", {"utc_offset_hours": 1}),
+                ),
+                pace=PACE,
+            )
+        facts: dict[str, Any] = msgspec.json.decode(results[0].content)
+        return Turn(text=_ANSWER.format(time=results[-1].content[11:16], **facts), pace=PACE)

@@ -9,7 +9,7 @@ from llmstream.dialects.base import Dialect
 from llmstream.dialects.names import DIALECTS, dialect_class
 from llmstream.errors import InvalidRequest
 
-__all__ = ["INVENTORS", "Wire", "wire_of"]
+__all__ = ["INVENTORS", "SIMULATED", "Wire", "base_url", "wire_of"]
 
 INVENTORS: Final[Mapping[str, str]] = {
     "openai-chat": "openai",
@@ -65,3 +65,22 @@ def wire_of(name: str, provider: str | None) -> Wire:
         speaks = f"{provider} is known to speak {known.dialect.name}; reading it as plain {name}"
         return Wire(make(), provider, speaks)
     return Wire(known.dialect, known.name)
+
+
+SIMULATED: Final[Mapping[str, str]] = {
+    "openai-chat": "/v1",
+    "openai-responses": "/v1",
+    "anthropic": "",
+    "gemini": "/v1beta",
+    "gemini-interactions": "/v1beta",
+    "bedrock-converse": "",
+    "cohere": "",
+    "mistral": "/mistral",
+    "ollama": "",
+}
+"""What the simulator speaks: dialect to what its clients put between the host and their own paths."""
+
+
+def base_url(url: str, dialect: str) -> str:
+    """The address to give to a client of that dialect."""
+    return url + SIMULATED[dialect]

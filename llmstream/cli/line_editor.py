@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from llmstream.cli.state_folder import PromptHistory
+from llmstream.cli.storage import PromptHistory
 from llmstream.cli.terminal import typed
 
 if TYPE_CHECKING:

@@ -9,17 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator, Sequence
 from typing import Final, TextIO
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.control import Control
+from rich.segment import ControlType, Segment
 from rich.text import Text
 
-from llmstream.cli.growing import GrowingText, GrowingThought
-from llmstream.cli.plain import call_line, result_line
-from llmstream.cli.region import Region, Row, rows_of
-from llmstream.cli.show import Wait, source_line, wait_line, warning_line
+from llmstream.cli.growing import GrowingText, GrowingThought, Row, rows_of
+from llmstream.cli.show import (
+    Stopwatch,
+    Wait,
+    call_line,
+    result_line,
+    source_line,
+    status_line,
+    wait_line,
+    warning_line,
+)
 from llmstream.cli.terminal import TerminalFilter, one_line
-from llmstream.cli.timing import Stopwatch, status_line
 from llmstream.events import (
     Event,
     File,
@@ -42,6 +51,9 @@ _PAUSE_PER_COST: Final = 9
 _INPUT_CHARS: Final = 200
 _DELTA_CHARS: Final = 100_000
 """The longest fragment that is shown whole: rendering it takes a second."""
+
+_ERASE_ROW: Final = (ControlType.ERASE_IN_LINE, 2)
+_ROWS_KEPT_FREE: Final = 1
 
 
 class _Terminal(Console):
@@ -188,3 +200,45 @@ def _shortened(delta: str) -> str:
     half = _DELTA_CHARS // 2
     left_out = len(delta) - 2 * half
     return f"{delta[:half]}\n\n[{left_out} characters are not shown]\n\n{delta[-half:]}"
+
+
+class Region:
+    """Draws in one write. The cursor rests behind the last row."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._drawn = 0
+
+    @property
+    def room(self) -> int:
+        """How many growing rows fit, whatever else there is."""
+        return max(1, self._console.height - _ROWS_KEPT_FREE)
+
+    def draw(self, finished: Sequence[Row], growing: Sequence[Row]) -> None:
+        """Replaces the growing rows of before by finished ones, for good, and new growing ones."""
+        with self._console as console:  # everything within is written at once
+            if self._drawn:
+                up = ((ControlType.CURSOR_UP, 1), _ERASE_ROW) * (self._drawn - 1)
+                console.control(Control(ControlType.CARRIAGE_RETURN, _ERASE_ROW, *up))
+            console.print(_Rows(finished, last_open=False), end="")
+            console.print(_Rows(growing, last_open=True), end="")
+        self._drawn = len(growing)
+        self._console.file.flush()
+
+
+class _Rows:
+    """Rows that are rendered already. last_open: no line feed after the last one."""
+
+    def __init__(self, rows: Sequence[Row], *, last_open: bool) -> None:
+        self._rows = rows
+        self._last_open = last_open
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        return self._segments()
+
+    def _segments(self) -> Iterator[Segment]:
+        last = len(self._rows) - 1 if self._last_open else -1
+        for index, row in enumerate(self._rows):
+            yield from row
+            if index != last:
+                yield Segment.line()

@@ -6,19 +6,21 @@ import argparse
 import asyncio
 import errno
 import itertools
+import os
+import queue
 import socket
 import sys
+import threading
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TextIO
 
-from llmstream.cli.addresses import base_url
-from llmstream.cli.exits import FINE, INTERRUPTED, USAGE
-from llmstream.cli.line_writer import LineWriter
+from llmstream.cli.dialects import base_url
+from llmstream.cli.errors import FINE, INTERRUPTED, USAGE
 from llmstream.cli.terminal import complain, one_line
 from llmstream.simulator import Pace, Received, Recording, Script, Simulator
 from llmstream.simulator.server import default_dialects
 
-__all__ = ["configure", "run"]
+__all__ = ["LineWriter", "configure", "run"]
 
 _POLL_S: Final = 0.1
 _LOCAL: Final = ("127.0.0.1", "localhost", "::1")
@@ -185,3 +187,55 @@ def _rate(text: str) -> float:
     if not 0 < rate < float("inf"):
         raise argparse.ArgumentTypeError(f"tokens per second are more than 0, not {text}")
     return rate
+
+
+_MOST_LINES: Final = 10_000
+_CLOSE_S: Final = 2.0
+
+
+class LineWriter:
+    """Writes lines from a thread of its own, in order.
+
+    A server in the foreground is often started with a pipe that nobody reads, or whose reader ends
+    first: the one would stop the event loop once the pipe is full, the other end the program. Here
+    lines that nobody takes are dropped, at most 10,000 wait.
+    """
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._lines: queue.Queue[str | None] = queue.Queue(_MOST_LINES)
+        self._thread = threading.Thread(target=self._run, name="llmstream-log", daemon=True)
+        self._thread.start()
+
+    def write(self, line: str) -> None:
+        """Writes a line soon."""
+        try:
+            self._lines.put_nowait(line)
+        except queue.Full:
+            pass
+
+    def close(self) -> None:
+        """Waits a moment until all lines are written."""
+        try:
+            self._lines.put(None, timeout=_CLOSE_S)
+        except queue.Full:  # nobody reads
+            return
+        self._thread.join(_CLOSE_S)
+
+    def _run(self) -> None:
+        self._out.flush()
+        write = self._write
+        while (line := self._lines.get()) is not None:
+            try:
+                write(f"{line}\n".encode(self._out.encoding or "utf-8", "backslashreplace"))
+            except OSError:  # the reader has gone
+                write = _drop
+
+    def _write(self, data: bytes) -> None:
+        """Past the buffer of the file: a thread that waits in it could not be left behind."""
+        while data:
+            data = data[os.write(self._out.fileno(), data) :]
+
+
+def _drop(data: bytes) -> None:
+    pass

@@ -8,15 +8,15 @@ import sys
 import msgspec
 import pytest
 
-from llmstream.cli import demo_story, main
-from llmstream.cli.addresses import SIMULATED
+from llmstream.cli import demo, main
 from llmstream.cli.demo_tools import DEMO_TOOLS, clock, weather
+from llmstream.cli.dialects import SIMULATED
 from llmstream.simulator import Pace
 
 
 @pytest.mark.parametrize("dialect", list(SIMULATED))
 def test_it_thinks_calls_tools_and_answers_in_every_dialect(dialect, capsys, monkeypatch):
-    monkeypatch.setattr(demo_story, "PACE", Pace())
+    monkeypatch.setattr(demo, "PACE", Pace())
     assert main(["demo", "--dialect", dialect]) == 0
     out, err = capsys.readouterr()
     assert err == ""
@@ -46,7 +46,7 @@ def test_it_thinks_calls_tools_and_answers_in_every_dialect(dialect, capsys, mon
 
 
 def test_more_of_the_events_can_be_had(capsys, monkeypatch):
-    monkeypatch.setattr(demo_story, "PACE", Pace())
+    monkeypatch.setattr(demo, "PACE", Pace())
     assert main(["demo", "--events"]) == 0
     out = capsys.readouterr().out
     assert out.count("  ToolResult  ") == 2
@@ -64,7 +64,7 @@ def test_it_needs_neither_rich_nor_a_key():
     code = (
         "import sys; sys.modules['rich'] = None\n"
         "from llmstream.simulator import Pace\n"
-        "from llmstream.cli import demo_story, main; demo_story.PACE = Pace()\n"
+        "from llmstream.cli import demo, main; demo.PACE = Pace()\n"
         "sys.exit(main(['demo', '--no-color']))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)

@@ -109,7 +109,7 @@ def test_the_module_runs_as_the_program():
 def test_a_terminal_without_unicode_is_no_obstacle():
     code = (
         "import sys; from llmstream.simulator import Pace\n"
-        "from llmstream.cli import demo_story, main; demo_story.PACE = Pace()\n"
+        "from llmstream.cli import demo, main; demo.PACE = Pace()\n"
         "sys.exit(main(['demo']))"
     )
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A benchmark as a plot: which share of the requests had its first token, and its end, by when."""
+"""A benchmark's report for people: a table, histograms, what went wrong, and a comparison."""
 
 from __future__ import annotations
 
@@ -7,12 +7,137 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
-from llmstream.cli.bench_report import Report
-from llmstream.cli.bench_stats import percentile
-from llmstream.cli.bench_table import seconds
+from llmstream.cli.bench.report import Change, Load, Report, Spread, compare, histogram, percentile
 from llmstream.cli.terminal import one_line
 
-__all__ = ["svg"]
+__all__ = ["comparison_lines", "report_lines", "seconds", "svg"]
+
+_COLUMNS = ("p50", "p90", "p99", "max", "mean")
+_BAR_CHARS = 40
+_LATE_LOOP_S = 0.02
+_BUSY = 0.8
+_MESSAGE_CHARS = 400
+_SHORTEST_MEASURED_S = 0.2
+"""In less time the event loop is sampled twenty times at most, and the start is most of the CPU time."""
+
+
+def report_lines(report: Report) -> Iterator[str]:
+    """The report without colours, a line each."""
+    yield _headline(report)
+    if report.completed:
+        yield from _times(report)
+    yield ""
+    yield from _troubles(report)
+    if report.completed:
+        yield from _overhead(report)
+
+
+def _times(report: Report) -> Iterator[str]:
+    yield ""
+    yield f"{'':<16}" + "".join(f"{name:>11}" for name in _COLUMNS)
+    yield from _row("first event", report.first_event_s)
+    yield from _row("first token", report.first_token_s)
+    yield from _row("between tokens", report.between_tokens_s)
+    yield from _row("end to end", report.end_to_end_s)
+    rates = report.request_tokens_per_s
+    if rates is not None:
+        cells = "".join(f"{getattr(rates, name):>11,.0f}" for name in _COLUMNS)
+        yield f"{report.tokens_by.replace('usage', 'tokens') + '/s each':<16}{cells}"
+    good = [s for s in report.samples if s.error is None]
+    yield from _bars("first token", [s.first_token_s for s in good if s.first_token_s is not None])
+    yield from _bars("end to end", [s.end_s for s in good])
+
+
+def comparison_lines(old: Report, new: Report) -> Iterator[str]:
+    """Each figure of both runs and its ratio; whether the loads were the same is told first."""
+    yield ""
+    yield f"compared with the run of {one_line(old.when, 40)} ({_load(old.load)})"
+    if old.load != new.load:
+        yield "  the loads differ; so may everything else"
+    yield f"  {'':<22}{'before':>12}{'now':>12}{'ratio':>9}"
+    for change in compare(old, new):
+        shown = [_figure(change, value) for value in (change.old, change.new)]
+        ratio = "-" if change.ratio is None else f"{change.ratio:.2f}x"
+        yield f"  {change.name:<22}{shown[0]:>12}{shown[1]:>12}{ratio:>9}"
+
+
+def seconds(value: float) -> str:
+    """A duration with three digits and its unit, such as "12.3 ms"."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        scaled = value * factor
+        if scaled >= 1 or unit == "us":
+            digits = 0 if scaled >= 100 else 1 if scaled >= 10 else 2
+            return f"{scaled:.{digits}f} {unit}"
+    return ""
+
+
+def _figure(change: Change, value: float) -> str:
+    if change.name.endswith("/s"):
+        return f"{value:,.1f}"
+    return f"{value:.0f}" if change.name == "errors" else seconds(value)
+
+
+def _load(load: Load) -> str:
+    how = f"{load.rate_per_s:g} a second" if load.rate_per_s else f"{load.concurrency} at a time"
+    return f"{one_line(load.model, 60)}, {load.requests} requests, {how}"
+
+
+def _headline(report: Report) -> str:
+    return (
+        f"{_load(report.load)}: {seconds(report.wall_s)}, "
+        f"{report.requests_per_s:,.1f} requests/s, {report.tokens_per_s:,.0f} tokens/s"
+    )
+
+
+def _row(name: str, values: Spread | None) -> Iterator[str]:
+    if values is not None:
+        yield f"{name:<16}" + "".join(f"{seconds(getattr(values, column)):>11}" for column in _COLUMNS)
+
+
+def _bars(name: str, values: list[float]) -> Iterator[str]:
+    bins = histogram(values)
+    if not bins:
+        return
+    yield ""
+    yield f"{name} ({len(values)} requests)"
+    most = max(found.size for found in bins)
+    for found in bins:
+        bar = "█" * max(round(_BAR_CHARS * found.size / most), found.size > 0)
+        yield f"  {seconds(found.low):>8} to {seconds(found.high):>8}  {bar} {found.size}"
+
+
+def _troubles(report: Report) -> Iterator[str]:
+    if report.unfinished:
+        yield f"stopped: {report.unfinished} of {report.load.requests} requests did not end"
+    failed = sum(report.errors.values())
+    if failed:
+        codes = ", ".join(f"{count} {one_line(code, 40)}" for code, count in report.errors.items())
+        yield f"errors: {failed} of {failed + report.completed}: {codes}; their times are not counted"
+        for code, message in report.messages.items():
+            yield f"  {one_line(code, 40)}: {one_line(message, _MESSAGE_CHARS)}"
+        if report.address:
+            yield f"  the requests went to {one_line(report.address, _MESSAGE_CHARS)}"
+    else:
+        yield "errors: none"
+    if report.completed and report.tokens_by == "fragments":
+        yield "tokens are fragments here: not every answer said how many tokens it had"
+
+
+def _overhead(report: Report) -> Iterator[str]:
+    """What the harness itself took, which is part of the times."""
+    found = report.overhead
+    lag = found.loop_lag_s
+    if report.wall_s < _SHORTEST_MEASURED_S:
+        yield "overhead: the run was too short to measure it"
+        return
+    included = ", its simulator included" if report.load.model.startswith("sim") else ""
+    yield f"overhead: this process took {found.cpu_share:.0%} of a core{included}"
+    if lag is not None:
+        yield f"  its event loop ran {seconds(lag.p50)} (p50) and {seconds(lag.p99)} (p99) late:"
+        yield "  times above may be too long by that"
+    if found.cpu_share > _BUSY or (lag is not None and lag.p99 > _LATE_LOOP_S):
+        yield "  this process was busy: part of what it measured is itself"
+
 
 _WIDTH, _HEIGHT = 720, 440
 _LEFT, _RIGHT, _TOP, _BOTTOM = 72, 40, 48, 116

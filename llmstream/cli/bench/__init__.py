@@ -16,16 +16,21 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from llmstream import Model, Retry
-from llmstream.cli.bench_files import check_writable, write_text
-from llmstream.cli.bench_load import arrivals, closed_loop, open_loop
-from llmstream.cli.bench_overhead import Watch
-from llmstream.cli.bench_progress import Progress
-from llmstream.cli.bench_prompts import PromptOf, lines_of, made_prompt
-from llmstream.cli.bench_report import Load, Report, read_report, report_of
-from llmstream.cli.bench_sample import Sample, measure
-from llmstream.cli.bench_svg import svg
-from llmstream.cli.bench_table import comparison_lines, report_lines
-from llmstream.cli.exits import FAILED, FINE, INTERRUPTED
+from llmstream.cli.bench.files import check_writable, write_text
+from llmstream.cli.bench.load import (
+    Progress,
+    PromptOf,
+    Watch,
+    arrivals,
+    closed_loop,
+    lines_of,
+    made_prompt,
+    measure,
+    open_loop,
+)
+from llmstream.cli.bench.report import Load, Report, Sample, read_report, report_of
+from llmstream.cli.bench.views import comparison_lines, report_lines, svg
+from llmstream.cli.errors import FAILED, FINE, INTERRUPTED
 from llmstream.cli.model_names import checked_model
 from llmstream.cli.terminal import complain, typed
 from llmstream.errors import InvalidRequest, LLMStreamError

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import msgspec
 
 from llmstream import __version__
 from llmstream.chats.content import read_whole
-from llmstream.cli.bench_overhead import Overhead
-from llmstream.cli.bench_sample import Sample
-from llmstream.cli.bench_stats import Spread, spread
 from llmstream.errors import InvalidRequest
 
-__all__ = ["FORMAT", "VERSION", "Change", "Load", "Report", "compare", "read_report", "report_of"]
+__all__ = [
+    "FORMAT",
+    "VERSION",
+    "Bin",
+    "Change",
+    "Load",
+    "Overhead",
+    "Report",
+    "Sample",
+    "Spread",
+    "compare",
+    "histogram",
+    "percentile",
+    "read_report",
+    "report_of",
+    "spread",
+]
 
 FORMAT: Final = "llmstream-bench"
 VERSION: Final = 1
@@ -34,6 +49,52 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     prompt_tokens: int | None = None
     max_tokens: int | None = None
     seed: int = 0
+
+
+class Sample(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
+    """What one request took. Times are seconds and count from when the request was due.
+
+    due_s:          since the benchmark began
+    late_s:         how much later than due it was sent
+    first_event_s:  first event of the answer; None where nothing came
+    first_token_s:  first content: text, reasoning, arguments of a tool, a file
+    end_s:          the stream was over, well or not
+    writing_s:      from the first content to the last
+    gaps_s:         between neighbouring fragments of content; not kept in a report
+    fragments:      of content
+    error:          the code of what went wrong, or None
+    message:        what went wrong; a report has it once for each code
+    """
+
+    number: int
+    due_s: float = 0.0
+    late_s: float = 0.0
+    first_event_s: float | None = None
+    first_token_s: float | None = None
+    end_s: float = 0.0
+    writing_s: float = 0.0
+    gaps_s: list[float] = []
+    fragments: int = 0
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    error: str | None = None
+    message: str | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Of the answer, as the vendor counted; its fragments where the vendor did not."""
+        return self.fragments if self.output_tokens is None else self.output_tokens
+
+
+class Overhead(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The harness's own costs.
+
+    cpu_share:  of one core, user and system time of this process; a simulator in it included
+    loop_lag_s: how late the event loop woke a task, sampled a hundred times a second
+    """
+
+    cpu_share: float
+    loop_lag_s: Spread | None = None
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -164,3 +225,82 @@ def compare(old: Report, new: Report) -> list[Change]:
 
 def _change(name: str, old: float, new: float) -> Change:
     return Change(name, old, new, new / old if old > 0 else None)
+
+
+_LOGARITHMIC_FROM = 20
+"""Where the largest value is so many times the smallest, bins of equal width would hide the most."""
+
+
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """How a quantity is distributed; the unit is that of the values."""
+
+    count: int
+    mean: float
+    min: float
+    p50: float
+    p90: float
+    p99: float
+    max: float
+
+
+class Bin(NamedTuple):
+    """A histogram's bar: low <= value < high, the last one with its end."""
+
+    low: float
+    high: float
+    size: int
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """The value below which so many percent lie, interpolated linearly between neighbours.
+
+    ordered: ascending, not empty
+    source:  Hyndman and Fan, "Sample Quantiles in Statistical Packages", 1996, definition 7
+    """
+    place = (len(ordered) - 1) * percent / 100
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def spread(values: Sequence[float]) -> Spread | None:
+    """The distribution of the values; None where there are none."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    p50, p90, p99 = (percentile(ordered, percent) for percent in (50, 90, 99))
+    return Spread(
+        count=len(ordered),
+        mean=math.fsum(ordered) / len(ordered),
+        min=ordered[0],
+        p50=p50,
+        p90=p90,
+        p99=p99,
+        max=ordered[-1],
+    )
+
+
+def histogram(values: Sequence[float], bins: int = 10) -> list[Bin]:
+    """The values counted in bins of equal width, or of equal ratio where they span a wide range.
+
+    One bin where all values are equal, none where there are no values.
+    """
+    if not values:
+        return []
+    low, high = min(values), max(values)
+    if low == high:
+        return [Bin(low, high, len(values))]
+    wide = low > 0 and high / low >= _LOGARITHMIC_FROM
+    edges = [low * (high / low) ** (i / bins) if wide else low + (high - low) * i / bins for i in range(bins)]
+    edges.append(high)
+    counts = [0] * bins
+    for value in values:
+        counts[_bin_of(value, edges)] += 1
+    return [Bin(a, b, count) for (a, b), count in zip(pairwise(edges), counts, strict=True)]
+
+
+def _bin_of(value: float, edges: Sequence[float]) -> int:
+    for place in range(len(edges) - 2, 0, -1):
+        if value >= edges[place]:
+            return place
+    return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.cli.remedies import complaint
+from llmstream.cli.errors import complaint
 from llmstream.errors import AuthenticationError, BadRequest, InvalidRequest, LLMStreamError
 from llmstream.providers.registry import all_providers, find_provider
 from llmstream.streams import Model
