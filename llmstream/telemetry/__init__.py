@@ -9,7 +9,6 @@ Nothing of what was asked or answered is recorded, unless `content=True` asks fo
 
 from __future__ import annotations
 
-from llmstream.telemetry.instrumentation import instrument
-from llmstream.telemetry.opentelemetry import OpenTelemetry
+from llmstream.telemetry.opentelemetry import OpenTelemetry, instrument
 
 __all__ = ["OpenTelemetry", "instrument"]

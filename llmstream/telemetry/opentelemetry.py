@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from llmstream.agent import (
+    Agent,
     AgentObservation,
     CallObserved,
     RunFinished,
@@ -14,17 +15,17 @@ from llmstream.agent import (
     ToolStarted,
 )
 from llmstream.errors import Unsupported
+from llmstream.streams import Model
 from llmstream.streams.observations import CallFinished, Observation
-from llmstream.streams.observers import CallContent
-from llmstream.telemetry.call_spans import CallSpans
+from llmstream.streams.observers import CallContent, joined
 from llmstream.telemetry.metrics import Metrics
-from llmstream.telemetry.run_spans import RunSpans
+from llmstream.telemetry.spans import CallSpans, RunSpans
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, TracerProvider
 
-__all__ = ["OpenTelemetry"]
+__all__ = ["OpenTelemetry", "instrument"]
 
 _NAME = "llmstream"
 
@@ -86,3 +87,27 @@ class OpenTelemetry:
         self._calls.take(observation, parent)
         if isinstance(observation, CallFinished):
             self._metrics.call(observation)
+
+
+def instrument(
+    target: Model | Agent,
+    *,
+    content: bool = False,
+    tracer_provider: TracerProvider | None = None,
+    meter_provider: MeterProvider | None = None,
+) -> OpenTelemetry:
+    """Makes spans and metrics of every call of a model, or of every run of an agent, from the next on.
+
+    Of a run there is one span, and below it one for each call of whatever model and each tool that runs.
+    A sub-agent that is instrumented as well has its run below the tool it is. An agent's model that is
+    instrumented too is told twice. Observers that are there already go on being told.
+
+    content: whether spans hold what was said; it may be private
+    raises:  Unsupported where the extra `otel` is not installed
+    """
+    observer = OpenTelemetry(content=content, tracer_provider=tracer_provider, meter_provider=meter_provider)
+    if isinstance(target, Agent):
+        target.observe_run = joined(target.observe_run, observer)
+    else:
+        target.observe = joined(target.observe, observer)
+    return observer

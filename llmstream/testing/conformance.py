@@ -1,10 +1,13 @@
-"""The checks that every dialect passes, ours and others'."""
+"""A body in pieces, decoded and held against the grammar."""
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from llmstream import grammar
 from llmstream.dialects.base import Dialect
@@ -13,19 +16,125 @@ from llmstream.errors import IncompleteStream, Unsupported
 from llmstream.events import (
     ErrorEvent,
     Event,
+    File,
     Finish,
+    ReasoningDelta,
+    ReasoningStart,
     ResponseMetadata,
     StreamStart,
     TextDelta,
     TextEnd,
     TextStart,
+    ToolCall,
 )
 from llmstream.request import Request
 from llmstream.serving.wires import EventEncoder, server_side
-from llmstream.testing.bodies import decode_body
-from llmstream.testing.gist import gist, with_numbered_ids
 
-__all__ = ["assert_dialect_conforms"]
+__all__ = [
+    "Gist",
+    "assert_dialect_conforms",
+    "check_stream",
+    "cuts",
+    "decode_body",
+    "gist",
+    "with_numbered_ids",
+]
+
+
+def cuts(body: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Every way to cut a body in two, those with an empty half included."""
+    for position in range(len(body) + 1):
+        yield body[:position], body[position:]
+
+
+def decode_body(
+    body: bytes | Iterable[bytes],
+    dialect: Dialect,
+    *,
+    chunks: int | None = None,
+    provider: str = "test",
+    include_raw: bool = False,
+) -> list[Event]:
+    """The events of one answer, from stream-start to finish, whatever the bytes.
+
+    body:   whole, or in the pieces in which it is to be read
+    chunks: how many bytes each piece has, in place of the pieces given
+    """
+    pieces: Iterable[bytes] = (body,) if isinstance(body, bytes) else body
+    if chunks is not None:
+        if chunks < 1:
+            raise ValueError(f"chunks is how many bytes a piece has, at least 1; got {chunks}")
+        whole = b"".join(pieces)
+        pieces = (whole[start : start + chunks] for start in range(0, len(whole), chunks))
+    sentence = GuardedDecoder(dialect.decoder(provider=provider, include_raw=include_raw), provider=provider)
+    events = sentence.start()
+    for piece in pieces:
+        events += sentence.feed(piece)
+    return events + sentence.close()
+
+
+def check_stream(events: Iterable[Event]) -> None:
+    """That the events are a sentence: one whole response, or a whole run.
+
+    raises: AssertionError that lists every law they break
+    """
+    broken = grammar.check(events)
+    if broken:
+        raise AssertionError("the events are no sentence:\n  " + "\n  ".join(broken))
+
+
+Gist: TypeAlias = list[tuple[str, Any]]
+"""What was said, in order: (kind, what)."""
+
+_ID_FIELDS: Final = ("id", "tool_call_id", "approval_id")
+
+
+def gist(events: Iterable[Event]) -> Gist:
+    """Texts, reasoning, calls with their input as a value, files, and how it ended with how many tokens.
+
+    Ids, metadata, blocks that hold nothing and the bounds of deltas are left out.
+    """
+    fragments: dict[str, list[str]] = {}
+    said: Gist = []
+    for event in events:
+        match event:
+            case TextStart(block_id):
+                said.append(("text", fragments.setdefault(block_id, [])))
+            case ReasoningStart(block_id):
+                said.append(("reasoning", fragments.setdefault(block_id, [])))
+            case TextDelta(delta, block_id) | ReasoningDelta(delta, block_id):
+                fragments.setdefault(block_id, []).append(delta)
+            case ToolCall(name, text):
+                said.append(("call", (name, _value(text))))
+            case File(media_type, data):
+                said.append(("file", (media_type, data)))
+            case Finish(reason, usage):
+                said.append(("finish", (reason, usage.input_tokens, usage.output_tokens)))
+            case _:
+                pass
+    whole = [(kind, "".join(what) if isinstance(what, list) else what) for kind, what in said]
+    return [(kind, what) for kind, what in whole if what != ""]
+
+
+def with_numbered_ids(events: Iterable[Event]) -> list[Event]:
+    """The events with their ids replaced by numbers in order of appearance, for dialects that mint ids."""
+    numbers: dict[str, str] = {}
+    numbered: list[Event] = []
+    for event in events:
+        if not isinstance(event, ResponseMetadata):
+            ids = {name: getattr(event, name) for name in _ID_FIELDS if hasattr(event, name)}
+            renamed = {name: numbers.setdefault(value, f"#{len(numbers)}") for name, value in ids.items()}
+            event = msgspec.structs.replace(event, **renamed) if renamed else event
+        numbered.append(event)
+    return numbered
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
 
 MakeEncoder: TypeAlias = Callable[[Request], EventEncoder]
 

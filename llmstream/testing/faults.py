@@ -9,16 +9,35 @@ from __future__ import annotations
 import asyncio
 import enum
 import gzip
+import re
 import socket
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
-__all__ = ["Do", "FaultServer", "Flood", "Step", "Trickle", "answered", "chunked", "gzipped", "head"]
+from llmstream.errors import ErrorInfo, InvalidRequest
+from llmstream.serving.wires import server_side
+
+if TYPE_CHECKING:
+    from llmstream.dialects.base import Dialect
+
+__all__ = [
+    "Chaos",
+    "Do",
+    "FaultServer",
+    "Flood",
+    "Step",
+    "Trickle",
+    "answered",
+    "chaos",
+    "chunked",
+    "gzipped",
+    "head",
+]
 
 _HEAD_BYTES: Final = 1024 * 1024
 _WRITE_HIGH: Final = 64 * 1024
@@ -248,3 +267,61 @@ def _reset(writer: asyncio.StreamWriter) -> None:
     sock: socket.socket = writer.get_extra_info("socket")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
+
+
+_NDJSON: Final = "application/x-ndjson"
+_END: Final = {"text/event-stream": re.compile(rb"\r\n\r\n|\n\n|\r\r"), _NDJSON: re.compile(rb"\n")}
+
+Chaos: TypeAlias = Literal["cut", "reset", "stall", "overloaded", "doubled", "split"]
+"""What `chaos` can do to a body."""
+
+
+def chaos(body: bytes, kind: Chaos, *, dialect: Dialect, at: int | None = None) -> list[Step]:
+    """The steps of an answer's body, for `answered` of a `FaultServer`.
+
+    kind:   cut: the body ends at byte `at`. reset: the connection breaks there. stall: nothing more comes.
+            overloaded: the vendor's overload (529) as an event of the stream, and the end. doubled: the
+            event before `at` comes twice. split: every byte in a write of its own, UTF-8 characters too
+    at:     a byte of the body; by default its middle. Where events must stay whole, the next end of one
+    raises: InvalidRequest for overloaded and doubled where the framing is no text
+    """
+    at = len(body) // 2 if at is None else at
+    match kind:
+        case "cut":
+            return [body[:at]]
+        case "reset":
+            return [body[:at], Do.RESET]
+        case "stall":
+            return [body[:at], Do.HANG]
+        case "split":
+            return [body[place : place + 1] for place in range(len(body))]
+        case "overloaded":
+            end = _end_of_event(body, at, dialect)
+            return [body[:end], _overload(dialect)]
+        case "doubled":
+            ends = _ends(body, dialect)
+            end = _end_of_event(body, at, dialect)
+            start = max((place for place in ends if place < end), default=0)
+            return [body[:end], body[start:end], body[end:]]
+
+
+def _ends(body: bytes, dialect: Dialect) -> list[int]:
+    """Where the events of a body end."""
+    if dialect.content_type not in _END:
+        raise InvalidRequest(
+            f"the framing of {dialect.name} is no text; cut, reset, stall and split can be had"
+        )
+    return [found.end() for found in _END[dialect.content_type].finditer(body)]
+
+
+def _end_of_event(body: bytes, at: int, dialect: Dialect) -> int:
+    return min((place for place in _ends(body, dialect) if place > at), default=len(body))
+
+
+def _overload(dialect: Dialect) -> bytes:
+    """The vendor's own words for an overload, framed as an event."""
+    info = ErrorInfo("overloaded", "Overloaded", True, status=529, reason="overloaded_error")
+    said = b" ".join(server_side(dialect).encode_error(info).body.split(b"\n"))
+    if dialect.content_type == _NDJSON:
+        return said + b"\n"
+    return b"event: error\ndata: " + said + b"\n\n"
