@@ -1,4 +1,4 @@
-"""Dialects by the names of the command line, with the quirks of a provider where one is named."""
+"""Dialects by name, with the quirks of a provider if one is given, and their simulated addresses."""
 
 from __future__ import annotations
 
@@ -22,49 +22,13 @@ INVENTORS: Final[Mapping[str, str]] = {
     "mistral": "mistral",
     "ollama": "ollama",
 }
-"""Name of a dialect to the provider whose own it is. A new dialect is one line here."""
+"""Name of a dialect to the provider that invented it. A new dialect is one line here."""
 
 _HOSTED: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
     ("anthropic", "bedrock-invoke"): {"framing": "aws-event-stream"},
     ("anthropic", "vertex"): {},
 }
-"""Clouds that serve another vendor's wire: (dialect, provider) to the dialect's arguments."""
-
-
-class Wire(NamedTuple):
-    """A dialect as one provider speaks it.
-
-    warning: what is not known of this provider; None where all is
-    """
-
-    dialect: Dialect
-    provider: str
-    warning: str | None = None
-
-
-def wire_of(name: str, provider: str | None) -> Wire:
-    """The dialect of that name, with the quirks of the provider; by default of the wire's inventor.
-
-    raises: InvalidRequest for an unknown dialect; an unknown provider only gives a warning
-    """
-    if name not in DIALECTS:
-        raise InvalidRequest(f"no dialect is called {name!r}. Dialects: {', '.join(DIALECTS)}.")
-    make = dialect_class(name)
-    if provider is None:
-        return Wire(make(), INVENTORS[name])
-    hosted = _HOSTED.get((name, provider))
-    if hosted is not None:
-        return Wire(make(**hosted), provider)
-    from llmstream.providers.registry import find_provider
-
-    try:
-        known = find_provider(provider)
-    except InvalidRequest:
-        return Wire(make(), provider, f"no provider is called {provider!r}; reading it as plain {name}")
-    if known.dialect.name != name:
-        speaks = f"{provider} is known to speak {known.dialect.name}; reading it as plain {name}"
-        return Wire(make(), provider, speaks)
-    return Wire(known.dialect, known.name)
+"""Clouds that serve another vendor's API: (dialect, provider) to the dialect's arguments."""
 
 
 SIMULATED: Final[Mapping[str, str]] = {
@@ -78,9 +42,46 @@ SIMULATED: Final[Mapping[str, str]] = {
     "mistral": "/mistral",
     "ollama": "",
 }
-"""What the simulator speaks: dialect to what its clients put between the host and their own paths."""
+"""Dialects of the simulator: name to the path in the base URL of its clients."""
+
+
+class Wire(NamedTuple):
+    """A dialect with the quirks of one provider.
+
+    warning: why the provider's quirks are missing, or None
+    """
+
+    dialect: Dialect
+    provider: str
+    warning: str | None = None
+
+
+def wire_of(name: str, provider: str | None) -> Wire:
+    """Returns the dialect of that name, with the quirks of the provider or else of its inventor.
+
+    An unknown provider only gives a warning.
+    raises: InvalidRequest for an unknown dialect
+    """
+    if name not in DIALECTS:
+        raise InvalidRequest(f"unknown dialect {name!r}. Dialects: {', '.join(DIALECTS)}.")
+    make = dialect_class(name)
+    if provider is None:
+        return Wire(make(), INVENTORS[name])
+    hosted = _HOSTED.get((name, provider))
+    if hosted is not None:
+        return Wire(make(**hosted), provider)
+    from llmstream.providers.registry import find_provider
+
+    try:
+        known = find_provider(provider)
+    except InvalidRequest:
+        return Wire(make(), provider, f"unknown provider {provider!r}; decoding as plain {name}")
+    if known.dialect.name != name:
+        speaks = f"{provider} speaks {known.dialect.name}, not {name}; decoding as plain {name}"
+        return Wire(make(), provider, speaks)
+    return Wire(known.dialect, known.name)
 
 
 def base_url(url: str, dialect: str) -> str:
-    """The address to give to a client of that dialect."""
+    """Returns the base URL for a client of that dialect at a simulator."""
     return url + SIMULATED[dialect]

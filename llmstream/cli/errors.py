@@ -1,4 +1,4 @@
-"""The exit statuses of every command, and which error means which."""
+"""How commands report errors: exit statuses, and messages that name the command's own flags."""
 
 from __future__ import annotations
 
@@ -7,26 +7,22 @@ from typing import Final
 
 from llmstream.errors import CallerError, LLMStreamError
 
-__all__ = ["BROKEN_PIPE", "BUG", "FAILED", "FINE", "INTERRUPTED", "USAGE", "complaint", "exit_status"]
+__all__ = ["BROKEN_PIPE", "BUG", "FAILED", "INTERRUPTED", "SUCCESS", "USAGE", "error_message", "exit_status"]
 
-FINE: Final = 0
+SUCCESS: Final = 0
 BUG: Final = 1
-"""Something nobody foresaw, ours to repair."""
+"""An unexpected exception: a bug in llmstream."""
 USAGE: Final = 2
-"""The caller's mistake: an unknown model, no key, a file that is not there."""
+"""A mistake in the command: an unknown model, a missing key, a missing file."""
 FAILED: Final = 3
-"""The stream, or what led to it, ended in an error."""
+"""The request or its stream ended in an error."""
 INTERRUPTED: Final = 130
-"""Ctrl-C: 128 and the number of SIGINT, as shells have it."""
+"""Ctrl-C: 128 plus the number of SIGINT, by the convention of shells."""
 BROKEN_PIPE: Final = 141
-"""The reader of a pipe went away: 128 and the number of SIGPIPE, as for any other tool."""
+"""The reader of the pipe closed it: 128 plus the number of SIGPIPE, by the same convention."""
 
-
-def exit_status(error: LLMStreamError) -> int:
-    """2 for what the caller can mend in the command, 3 for everything else."""
-    return USAGE if isinstance(error, CallerError) else FAILED
-
-
+# The library's errors advise a program ("pass api_key="). A command names the flag or the
+# environment variable that does the same.
 _REMEDIES: Final = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
@@ -41,16 +37,21 @@ _REMEDIES: Final = tuple(
         (r" Raise Deadlines\(\w{1,40}=\.\.\.\)[^.]{0,200}\.", ""),
     )
 )
-"""What the library advises and what a command has in its place."""
+"""Advice of the library, and the advice of a command in its place."""
 
 _FIRST_WORDS: Final = 6
+"""A message names its provider within these, or not at all."""
 
 
-def complaint(error: LLMStreamError) -> str:
-    """The error as one text for standard error.
+def exit_status(error: LLMStreamError) -> int:
+    """Returns 2 for errors that a change of the command repairs, 3 for all others."""
+    return USAGE if isinstance(error, CallerError) else FAILED
 
-    The provider in front is left out where the message begins by naming it, as in
-    "No key for openai".
+
+def error_message(error: LLMStreamError) -> str:
+    """Returns the message for standard error.
+
+    The leading provider name is dropped if the message itself begins with it: "No key for openai".
     """
     text = str(error)
     name = error.provider or ""
@@ -59,7 +60,7 @@ def complaint(error: LLMStreamError) -> str:
     if name and name in (word.strip(".,:;'\"") for word in first):
         text = message
     else:
-        # A name that a message repeats is of whoever raised the error, who is not always its provider.
+        # A repeated name is that of the component that raised the error, not always the provider.
         text = re.sub(r"^([\w.-]+: )(?:\1)+", r"\1", text)
     for pattern, replacement in _REMEDIES:
         text = pattern.sub(replacement, text)

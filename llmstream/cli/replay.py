@@ -1,4 +1,4 @@
-"""`llmstream replay`: a recorded response body becomes events."""
+"""`llmstream replay`: decodes a recorded response body into events."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import BinaryIO, Final
 import msgspec
 
 from llmstream.cli.dialects import wire_of
-from llmstream.cli.errors import FAILED, FINE
-from llmstream.cli.terminal import complain, write_bytes
+from llmstream.cli.errors import FAILED, SUCCESS
+from llmstream.cli.terminal import print_message, write_bytes
 from llmstream.dialects.base import Dialect
 from llmstream.dialects.errors import is_error_body, vendor_error
 from llmstream.dialects.guarded_decoder import GuardedDecoder
@@ -26,10 +26,11 @@ __all__ = ["Recording", "configure", "looks_like", "run"]
 _PIECE_BYTES: Final = 64 * 1024
 
 _EPILOG: Final = """\
-The body is what an HTTP client sees: de-chunked and decompressed, without the head.
+The file holds the response body as an HTTP client returns it: decompressed, without chunk
+framing and headers.
 
-exit status: 0 decoded; 3 decoded, but the stream ended in an error, which is the last
-event but one; 2 wrong usage, such as a file that is not there
+exit status: 0 success; 2 usage error, such as a missing file; 3 the stream ended in an error,
+which is the second to last event
 
 examples:
   curl -sN ... > answer.txt; llmstream replay --dialect openai-chat answer.txt
@@ -39,31 +40,33 @@ examples:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Describes the command's arguments."""
+    """Adds the command's arguments."""
     parser.epilog = _EPILOG
-    parser.add_argument("--dialect", required=True, metavar="NAME", help=f"the wire: {', '.join(DIALECTS)}")
     parser.add_argument(
-        "--provider", metavar="NAME", help="who sent it, for the habits of one vendor (llmstream providers)"
+        "--dialect", required=True, metavar="NAME", help=f"API of the recording: {', '.join(DIALECTS)}"
     )
-    parser.add_argument("--json", action="store_true", help="one event a line, as JSON")
-    parser.add_argument("--raw", action="store_true", help="the wire's own events as well, as `raw`")
-    parser.add_argument("file", metavar="FILE", help="the recorded body; - reads standard input")
+    parser.add_argument(
+        "--provider", metavar="NAME", help="provider that sent it, for its quirks (see llmstream providers)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object per event")
+    parser.add_argument("--raw", action="store_true", help="include the vendor's own events as `raw`")
+    parser.add_argument("file", metavar="FILE", help="recorded body; - reads standard input")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the events of one body; 3 where the stream in it ended in an error."""
+    """Prints the events of one body; returns the exit status."""
     wire = wire_of(arguments.dialect, arguments.provider)
     with _opened(arguments.file) as source:
         if wire.warning:
-            complain(f"warning: {wire.warning}")
+            print_message(f"warning: {wire.warning}")
         recording = Recording(wire.dialect, provider=wire.provider, include_raw=arguments.raw)
         lines = _as_json if arguments.json else _as_transcript
         for events in recording.events(_pieces(source, arguments.file)):
             write_bytes(lines(events))
     if recording.error is not None:
-        complain(str(recording.error))
+        print_message(str(recording.error))
         return FAILED
-    return FINE
+    return SUCCESS
 
 
 def _as_json(events: list[Event]) -> bytes:
@@ -86,7 +89,7 @@ def _opened(file: str) -> AbstractContextManager[BinaryIO]:
 
 
 def _pieces(source: BinaryIO, file: str) -> Iterator[bytes]:
-    """The body as it comes: a pipe's pieces are not waited for until they are full."""
+    """Reads the body in pieces, without waiting for a pipe to fill one."""
     read: Callable[[int], bytes] = getattr(source, "read1", source.read)
     try:
         while piece := read(_PIECE_BYTES):
@@ -101,16 +104,18 @@ def _cannot_read(file: str, error: OSError) -> InvalidRequest:
 
 _NO_CONTENT: Final = frozenset({StreamStart, ResponseMetadata, Raw, ErrorEvent, Finish})
 _BEGINNINGS: Final = (b"data:", b"event:", b"id:", b"retry:", b":", b"{", b"\xef\xbb\xbf")
-"""How the bodies of our text framings begin, also those that are cut off at once."""
-_KEPT_BYTES: Final = 16 * 1024 * 1024
+"""First bytes of bodies in our text framings, including truncated ones."""
+_HEAD_BYTES: Final = 16 * 1024 * 1024
 _EXCERPT_BYTES: Final = 80
 
 
 class Recording:
-    """Decodes one body. Until its first content comes, events wait: should the body be no stream
-    of this dialect, they are replaced by an error that says what it is.
+    """Decodes one body.
 
-    error: why the stream in it failed, or None; known once `events` is exhausted
+    Holds the events back until the first content: if the body is not a stream of this dialect, an
+    error that describes it replaces them.
+
+    error: why the stream failed, or None; set once `events` is exhausted
     """
 
     def __init__(self, dialect: Dialect, *, provider: str, include_raw: bool = False) -> None:
@@ -120,9 +125,10 @@ class Recording:
         self._include_raw = include_raw
 
     def events(self, pieces: Iterable[bytes]) -> Iterator[list[Event]]:
-        """The whole sentence, in batches.
+        """Decodes the body, in batches.
 
         pieces: the body in order, cut anywhere
+        yields: one complete stream of events
         """
         sentence = self._sentence()
         held: list[Event] | None = sentence.start()
@@ -130,7 +136,7 @@ class Recording:
         for piece in pieces:
             events = sentence.feed(piece)
             if held is not None:
-                head += piece[: _KEPT_BYTES - len(head)]
+                head += piece[: _HEAD_BYTES - len(head)]
                 held += events
                 if all(type(event) in _NO_CONTENT for event in events):
                     events = []
@@ -154,7 +160,7 @@ class Recording:
         return GuardedDecoder(decoder, provider=self._provider)
 
     def _second_look(self, body: bytes) -> list[Event] | None:
-        """The events of a body that is no stream; None where it is one and just failed."""
+        """Returns the events of a body that is not a stream; None if it is one that failed."""
         sentence = self._sentence()
         events = sentence.start()
         if self._dialect.content_type == "text/event-stream" and _is_one_json_value(body):
@@ -165,7 +171,7 @@ class Recording:
             if sentence.error is None:
                 self.error = None
                 return events
-        message = self._what_it_is(body)
+        message = self._mismatch(body)
         return self._failed(NotAStream(message, provider=self._provider)) if message else None
 
     def _failed(self, error: LLMStreamError) -> list[Event]:
@@ -174,28 +180,26 @@ class Recording:
         self.error = sentence.error
         return events
 
-    def _what_it_is(self, body: bytes) -> str:
-        """What the body is if it is not what the dialect says, and the remedy; "" if it may be."""
+    def _mismatch(self, body: bytes) -> str:
+        """Describes a body of another kind, with a remedy; "" if it may be a stream of the dialect."""
         dialect = self._dialect.name
-        name, words = looks_like(body)
+        name, description = looks_like(body)
         if name == dialect:
             if body.startswith(_BEGINNINGS) and not self._dialect.content_type.startswith("text/event"):
                 return (
-                    f"this recording is {words}, not in the frames of {self._provider}. Leave out --provider."
+                    f"this recording is {description}, without the framing of {self._provider}. "
+                    "Omit --provider."
                 )
             return ""
-        if not words:
+        if not description:
             if body.lstrip().startswith(_BEGINNINGS):
                 return ""
             return (
-                f"this recording is no {dialect} stream. It begins: "
+                f"this recording is not a stream of {dialect}. It begins with "
                 f"{body[:_EXCERPT_BYTES].decode('utf-8', 'replace')!r}"
             )
-        remedy = ""
-        if name:
-            known = name.partition(" ")[0] in DIALECTS
-            remedy = f" Try --dialect {name}." if known else f" Its dialect, {name}, cannot be replayed yet."
-        return f"this recording is no {dialect} stream: it looks like {words}.{remedy}"
+        remedy = f" Try --dialect {name}." if name else ""
+        return f"this recording is not a stream of {dialect}. It looks like {description}.{remedy}"
 
 
 def _is_one_json_value(body: bytes) -> bool:
@@ -209,43 +213,44 @@ def _is_one_json_value(body: bytes) -> bool:
 
 
 _SIGNS: Final[tuple[tuple[str, str, re.Pattern[bytes]], ...]] = tuple(
-    (dialect, words, re.compile(sign, re.DOTALL))
-    for dialect, words, sign in (
-        ("", "an HTML page, not the API's answer", rb"\s*<(?i:!doctype|html|\?xml|head|body)"),
-        ("", "compressed (gzip): decompress it first", rb"\x1f\x8b"),
-        ("", "compressed (zstd): decompress it first", rb"\x28\xb5\x2f\xfd"),
-        ("", "an HTTP answer with its head: keep only the body", rb"HTTP/[0-9.]+ [0-9]{3}"),
-        ("", "a body still in HTTP chunks: join them first", rb"[0-9a-fA-F]{1,8}\r\n(data|event|\{)"),
-        ("", "events of llmstream, already decoded", rb'\s*\{"type":"stream-start"'),
-        ("anthropic", "a stream of Anthropic's", rb'.*"type":\s*"(message_start|content_block_)'),
-        ("openai-responses", "a stream of OpenAI's Responses", rb'.*"type":\s*"response\.(c|o|i)'),
+    (dialect, description, re.compile(sign, re.DOTALL))
+    for dialect, description, sign in (
+        ("", "an HTML page, not a response of the API", rb"\s*<(?i:!doctype|html|\?xml|head|body)"),
+        ("", "gzip data. Decompress it first", rb"\x1f\x8b"),
+        ("", "zstd data. Decompress it first", rb"\x28\xb5\x2f\xfd"),
+        ("", "an HTTP response with headers. Remove all but the body", rb"HTTP/[0-9.]+ [0-9]{3}"),
+        ("", "a body in HTTP chunks. Join the chunks first", rb"[0-9a-fA-F]{1,8}\r\n(data|event|\{)"),
+        ("", "decoded events of llmstream", rb'\s*\{"type":"stream-start"'),
+        ("anthropic", "a stream of the Anthropic API", rb'.*"type":\s*"(message_start|content_block_)'),
+        ("openai-responses", "a stream of the OpenAI Responses API", rb'.*"type":\s*"response\.(c|o|i)'),
         ("openai-chat", "a stream of chat completions", rb'.*("choices":|"chat\.completion)'),
-        ("gemini", "a stream of Gemini's", rb'.*"candidates":'),
-        ("gemini-interactions", "a stream of Gemini's Interactions", rb'.*"interaction\.(c|s)'),
-        ("cohere", "a stream of Cohere's", rb'.*"type":\s*"message-start"'),
-        ("ollama", "lines of Ollama's", rb'\s*\{.*"done":\s*(true|false)'),
-        ("", "one JSON value: an answer that was not streamed, or an error", rb"\s*[\[{]"),
+        ("gemini", "a stream of the Gemini API", rb'.*"candidates":'),
+        ("gemini-interactions", "a stream of the Gemini Interactions API", rb'.*"interaction\.(c|s)'),
+        ("cohere", "a stream of the Cohere API", rb'.*"type":\s*"message-start"'),
+        ("ollama", "a stream of the Ollama API", rb'\s*\{.*"done":\s*(true|false)'),
+        ("", "one JSON value: a response without streaming, or an error", rb"\s*[\[{]"),
     )
 )
-"""(dialect or "", what it is, its sign), the surest first."""
+"""(dialect or "", description, pattern), the most certain first."""
 
 _AWS_HEADERS: Final = (b":message-type", b":event-type", b":exception-type")
 
 
 def looks_like(head: bytes) -> tuple[str, str]:
-    """The dialect whose body begins like this ("" if none does) and what it is, in words ("" if unknown).
+    """Guesses what a body is from its beginning.
 
-    head: the first few KiB
+    head:    the first few KiB
+    returns: the dialect, "" for none, and a description, "" if unknown
     """
     if not head.strip():
-        return "", "empty" if not head else "blank"
+        return "", "an empty file" if not head else "a blank file"
     if any(header in head[:2048] for header in _AWS_HEADERS):
         if b'"bytes":' in head[:4096]:
-            return "anthropic --provider bedrock-invoke", "frames of Amazon Bedrock (InvokeModel)"
-        return "bedrock-converse", "frames of Amazon Bedrock (Converse)"
-    for dialect, words, sign in _SIGNS:
+            return "anthropic --provider bedrock-invoke", "a stream of Amazon Bedrock (InvokeModel)"
+        return "bedrock-converse", "a stream of Amazon Bedrock (Converse)"
+    for dialect, description, sign in _SIGNS:
         if sign.match(head[:8192]):
-            return dialect, words
+            return dialect, description
     if b"\x00" in head[:1024]:
         return "", "binary data"
     return "", ""

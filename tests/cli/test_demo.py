@@ -21,14 +21,14 @@ def test_it_thinks_calls_tools_and_answers_in_every_dialect(dialect, capsys, mon
     out, err = capsys.readouterr()
     assert err == ""
     wanted = [
-        "(thinking) They ask two things",
+        "(thinking) The user asks for",
         "Let me look that up.",
         'weather({"city":"Oslo"})',
         "> Ran tool: `",  # which of the two ends first is theirs to settle
         "Outside it is **-2 °C** with light snow",
         "to first token",
         "  StreamStart",
-        "  ReasoningDelta      'They'",
+        "  ReasoningDelta      'The'",
         "  … ",
         "  ToolCall            'weather'",
         "  Finish              'stop'",
@@ -37,9 +37,9 @@ def test_it_thinks_calls_tools_and_answers_in_every_dialect(dialect, capsys, mon
     places = [out.index(text) for text in wanted]
     assert places == sorted(places)
     assert {"> Ran tool: `weather`", "> Ran tool: `clock`"} <= set(out.splitlines())
-    assert "warning" not in out.partition("What you saw")[0]
+    assert "warning" not in out.partition("That was a stream")[0]
     assert "warnings=" not in out
-    events = out.partition("What you saw")[2].partition("What to try")[0]
+    events = out.partition("That was a stream")[2].partition("Next steps")[0]
     assert len(events.splitlines()) <= 30
     kinds = [line.split()[0] for line in events.splitlines() if line.startswith("  ") and "…" not in line[:4]]
     assert len(kinds) == len(set(kinds))
@@ -69,7 +69,7 @@ def test_it_needs_neither_rich_nor_a_key():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    assert "What to try next" in done.stdout.decode()
+    assert "Next steps" in done.stdout.decode()
 
 
 async def test_the_tools_are_real():

@@ -73,7 +73,7 @@ def test_wrong_usage_is_status_2(argv, capsys):
         (llmstream.MissingKey("No key"), 2, "No key"),
         (llmstream.RateLimited("slow \x1b[31mdown", provider="acme", status=429), 3, "slow \\x1b[31mdown"),
         (llmstream.ConnectionFailed("refused"), 3, "refused"),
-        (RuntimeError("what?"), 1, "unforeseen RuntimeError: what?"),
+        (RuntimeError("what?"), 1, "unexpected RuntimeError: what?"),
         (KeyboardInterrupt(), 130, ""),
     ],
 )

@@ -1,7 +1,8 @@
-"""When the requests of a benchmark are sent: so many at a time, or at a rate of their own.
+"""Sends the requests of a benchmark and measures them: prompts, closed and open loop, overhead.
 
-In a closed loop a slow server slows down its own load. In an open loop requests arrive whether
-or not it keeps up, as users do, and their latency counts from when they were due.
+In a closed loop, a fixed number of requests is in flight, so a slow server reduces its own load.
+In an open loop, requests arrive even if the server cannot keep up, as those of users do, and
+latency counts from when they were due.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from llmstream import (
     ToolInputDelta,
 )
 from llmstream.cli.bench.report import Overhead, Sample, spread
-from llmstream.cli.errors import complaint
+from llmstream.cli.errors import error_message
 from llmstream.cli.terminal import typed
 from llmstream.errors import CallerError, InvalidRequest
 
@@ -45,13 +46,13 @@ __all__ = [
 ]
 
 One: TypeAlias = Callable[[int, float], Awaitable[None]]
-"""Makes one request: its number from 0, and the time at which it was due."""
+"""Makes one request, given its number from 0 and the time at which it is due."""
 Now: TypeAlias = Callable[[], float]
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 
 
 def arrivals(count: int, per_s: float, seed: int) -> Iterator[float]:
-    """Seconds from the beginning at which requests are due: a Poisson process, the first at 0."""
+    """Yields when requests are due, in seconds from the start: a Poisson process, the first at 0."""
     rng = random.Random(seed)  # noqa: S311  (a load, not a secret)
     due = 0.0
     for _ in range(count):
@@ -60,7 +61,7 @@ def arrivals(count: int, per_s: float, seed: int) -> Iterator[float]:
 
 
 async def closed_loop(one: One, count: int, at_a_time: int, now: Now = time.perf_counter) -> None:
-    """Each of so many workers sends its next request when it has the answer to the last."""
+    """Runs workers that each send the next request when the last one is answered."""
     numbers = iter(range(count))
 
     async def work() -> None:
@@ -76,7 +77,7 @@ async def open_loop(
     now: Now = time.perf_counter,
     sleep: Sleep = asyncio.sleep,
 ) -> None:
-    """Sends each request when it is due, however many are still unanswered."""
+    """Sends each request when it is due, regardless of how many are unanswered."""
     began = now()
     try:
         async with asyncio.TaskGroup() as group:
@@ -99,7 +100,7 @@ async def _together(works: Iterator[Awaitable[None]]) -> None:
 
 
 def _raise_first(several: BaseExceptionGroup[BaseException]) -> NoReturn:
-    """What is wrong with one request before it is sent is wrong with all of them."""
+    """Raises the first error: an error before a request is sent is the same for all of them."""
     raise several.exceptions[0] from None
 
 
@@ -108,25 +109,25 @@ async def _awaited(work: Awaitable[None]) -> None:
 
 
 PromptOf: TypeAlias = Callable[[int], str]
-"""The prompt of a request by its number; warm-up requests have numbers below 0."""
+"""Gives the prompt of a request by its number; warm-up requests have numbers below 0."""
 
 _WORDS: Final = (  # noqa: SIM905
     "time river stone light garden winter paper window morning letter silver road bread music cloud "
     "summer forest bridge corner market ocean ladder candle village harbor engine mirror feather"
 ).split()
-"""Common words, which the vendors' tokenizers have whole: one token each."""
+"""Common words, which are one token each in the vendors' tokenizers."""
 
 
 def made_prompt(number: int, tokens: int, seed: int) -> str:
-    """A text of about so many tokens, another for each request, so that no cache answers it."""
+    """Makes a prompt of about that many tokens, different for each request to avoid caches."""
     rng = random.Random(f"{seed}:{number}")  # noqa: S311  (a load, not a secret)
     return " ".join(rng.choice(_WORDS) for _ in range(tokens))
 
 
 def lines_of(file: str) -> list[str]:
-    """The prompts of a file, one a line; empty lines are skipped.
+    """Reads prompts from a file, one per line; skips empty lines.
 
-    raises: InvalidRequest for a file that cannot be read or holds none
+    raises: InvalidRequest if the file cannot be read or has no prompts
     """
     try:
         with open(file, encoding="utf-8", errors="replace") as source:
@@ -134,7 +135,7 @@ def lines_of(file: str) -> list[str]:
     except OSError as error:
         raise InvalidRequest(f"cannot read {file}: {error.strerror or error}. Check the path.") from None
     if not prompts:
-        raise InvalidRequest(f"{file} holds no prompt: write one a line")
+        raise InvalidRequest(f"{file} has no prompts. Write one per line.")
     return prompts
 
 
@@ -147,10 +148,10 @@ async def measure(
     now: Now = time.perf_counter,
     **options: Any,
 ) -> Sample:
-    """Asks once and fills in the sample, also while it goes on.
+    """Makes one request and updates the sample while it streams.
 
-    due: on the clock of `now`
-    raises: CallerError, where the request was wrong before it was sent; no other is different
+    due:    on the clock of `now`
+    raises: CallerError for a request that is invalid before it is sent; so are all others
     """
     sample.late_s = now() - due
     content = (TextDelta, ReasoningDelta, ToolInputDelta, File)
@@ -176,7 +177,7 @@ async def measure(
     except CallerError:
         raise
     except LLMStreamError as error:
-        sample.error, sample.message = error.code, complaint(error)
+        sample.error, sample.message = error.code, error_message(error)
     sample.end_s = now() - due
     sample.writing_s = last - sample.first_token_s if sample.first_token_s is not None else 0.0
     return sample
@@ -186,7 +187,7 @@ _TICK_S: Final = 0.01
 
 
 class Watch:
-    """`async with Watch() as watch`: watches while the block runs; then `watch.overhead`."""
+    """Measures this process while an `async with` block runs; then `overhead` has the result."""
 
     def __init__(self) -> None:
         self.overhead = Overhead(cpu_share=0.0)
@@ -212,13 +213,13 @@ class Watch:
 
 
 _PAUSE_S: Final = 0.1
-"""It is drawn no oftener than that: drawing would be measured along."""
+"""Minimum time between drawings, because drawing distorts the measurement."""
 
 
 class Progress:
-    """`with Progress(50) as progress: progress.advance()`; gone when the block is over.
+    """Shows progress on a terminal while a `with` block runs, then removes it.
 
-    A bar with rich (extra `cli`), else one line that is written over; nothing where nobody looks.
+    A bar with rich (extra `cli`), else one line that is overwritten. Shows nothing without a terminal.
     """
 
     def __init__(self, total: int, out: TextIO | None = None) -> None:
@@ -244,19 +245,19 @@ class Progress:
             self._out.flush()
 
     def advance(self, *, failed: bool = False) -> None:
-        """One more request is over."""
+        """Counts one finished request."""
         self._done += 1
         self._failed += failed
         now = time.monotonic()
         if not self._shown or (now - self._drawn < _PAUSE_S and self._done < self._total):
             return
         self._drawn = now
-        told = f"{self._done}/{self._total}" + (f", {self._failed} failed" if self._failed else "")
+        text = f"{self._done}/{self._total}" + (f", {self._failed} failed" if self._failed else "")
         if self._bar is None:
-            self._out.write(f"\r\x1b[K{told}")
+            self._out.write(f"\r\x1b[K{text}")
             self._out.flush()
         else:
-            self._bar.update(self._bar.task_ids[0], completed=self._done, description=told)
+            self._bar.update(self._bar.task_ids[0], completed=self._done, description=text)
             self._bar.refresh()
 
 

@@ -1,4 +1,4 @@
-"""What a benchmark found, as one versioned JSON document, and two of them side by side."""
+"""The results of a benchmark: samples, statistics, a versioned JSON document, and a comparison of two."""
 
 from __future__ import annotations
 
@@ -39,7 +39,11 @@ VERSION: Final = 1
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What was asked, how often and when. rate_per_s: of an open loop; else so many at a time."""
+    """The requests of a run: their number, shape and schedule.
+
+    concurrency: requests in flight in a closed loop, or None
+    rate_per_s:  arrivals in an open loop, or None
+    """
 
     model: str
     requests: int
@@ -52,18 +56,18 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 class Sample(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
-    """What one request took. Times are seconds and count from when the request was due.
+    """Measurements of one request. Times are in seconds from when the request was due.
 
-    due_s:          since the benchmark began
-    late_s:         how much later than due it was sent
-    first_event_s:  first event of the answer; None where nothing came
-    first_token_s:  first content: text, reasoning, arguments of a tool, a file
-    end_s:          the stream was over, well or not
+    due_s:          when it was due, from the start of the run
+    late_s:         delay until it was sent
+    first_event_s:  time to the first event; None without one
+    first_token_s:  time to the first content: text, reasoning, tool input or a file
+    end_s:          time to the end of the stream or its error
     writing_s:      from the first content to the last
-    gaps_s:         between neighbouring fragments of content; not kept in a report
-    fragments:      of content
-    error:          the code of what went wrong, or None
-    message:        what went wrong; a report has it once for each code
+    gaps_s:         times between fragments of content; not stored in a report
+    fragments:      number of fragments of content
+    error:          error code, or None
+    message:        error message; a report has one for each code
     """
 
     number: int
@@ -82,15 +86,15 @@ class Sample(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
 
     @property
     def tokens(self) -> int:
-        """Of the answer, as the vendor counted; its fragments where the vendor did not."""
+        """Output tokens as reported by the vendor, else the number of fragments."""
         return self.fragments if self.output_tokens is None else self.output_tokens
 
 
 class Overhead(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The harness's own costs.
+    """The load of the measuring process itself: a late event loop makes the measured times too long.
 
-    cpu_share:  of one core, user and system time of this process; a simulator in it included
-    loop_lag_s: how late the event loop woke a task, sampled a hundred times a second
+    cpu_share:  user and system time as a share of one core; includes a simulator in this process
+    loop_lag_s: delay of the event loop in waking a task, sampled a hundred times per second
     """
 
     cpu_share: float
@@ -98,13 +102,14 @@ class Overhead(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A benchmark's outcome. Times are seconds, counted from when each request was due.
+    """The results of a run. Times are in seconds from when each request was due.
 
-    The spreads are over requests without an error; None where there were none. `between_tokens_s`
-    is over all fragments of all of them: those that one read brought are 0 apart.
-    messages:  of errors by their code, that of the first with it
-    address:   where the requests went, without a query; None where that is not known
-    tokens_by: "usage" where vendors said how many tokens there were, else "fragments"
+    Spreads cover the requests without an error, and are None without any. `between_tokens_s`
+    covers all fragments of these; fragments of one network read are 0 s apart.
+    errors:    number of errors by code
+    messages:  first error message of each code
+    address:   base URL of the requests, without a query; None if unknown
+    tokens_by: "usage" if vendors reported token counts, else "fragments"
     """
 
     load: Load
@@ -134,12 +139,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     )
 
     def to_json(self) -> bytes:
-        """The document, indented, with a line feed at its end."""
+        """Returns the document, indented and with a final line feed."""
         return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
 
 
 class Change(NamedTuple):
-    """One figure of two runs; ratio is new over old, None where there is nothing to divide."""
+    """One figure of two runs; ratio is new divided by old, None if old is 0."""
 
     name: str
     old: float
@@ -156,7 +161,7 @@ def report_of(
     overhead: Overhead,
     address: str | None = None,
 ) -> Report:
-    """The sums, rates and spreads of the samples."""
+    """Computes the sums, rates and spreads of the samples."""
     good = [s for s in samples if s.error is None]
     tokens = sum(s.tokens for s in good)
     return Report(
@@ -185,9 +190,9 @@ def report_of(
 
 
 def read_report(file: str) -> Report:
-    """A report that `--json` wrote.
+    """Reads a report that `--json` wrote.
 
-    raises: InvalidRequest for a file that cannot be read or is none
+    raises: InvalidRequest if the file cannot be read or is not a report
     """
     try:
         data = read_whole(file)
@@ -196,17 +201,17 @@ def read_report(file: str) -> Report:
     try:
         report = msgspec.json.decode(data, type=Report)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise InvalidRequest(f"{file} is no report of `llmstream bench --json`: {error}") from None
+        raise InvalidRequest(f"{file} is not a report of `llmstream bench --json`: {error}") from None
     if report.format != FORMAT or report.version != VERSION:
         raise InvalidRequest(
-            f"{file} is a {report.format} of version {report.version}; this llmstream reads "
-            f"{FORMAT} of version {VERSION}. Make it anew."
+            f"{file} has format {report.format} version {report.version}; this llmstream reads "
+            f"{FORMAT} version {VERSION}. Run the benchmark again."
         )
     return report
 
 
 def compare(old: Report, new: Report) -> list[Change]:
-    """The figures that both runs have."""
+    """Compares the figures that both runs have."""
     found = [
         _change("requests/s", old.requests_per_s, new.requests_per_s),
         _change("tokens/s", old.tokens_per_s, new.tokens_per_s),
@@ -228,11 +233,11 @@ def _change(name: str, old: float, new: float) -> Change:
 
 
 _LOGARITHMIC_FROM = 20
-"""Where the largest value is so many times the smallest, bins of equal width would hide the most."""
+"""Ratio of the largest to the smallest value above which bins of equal width would hide most of them."""
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """How a quantity is distributed; the unit is that of the values."""
+    """The distribution of a quantity, in the unit of its values."""
 
     count: int
     mean: float
@@ -244,7 +249,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bin(NamedTuple):
-    """A histogram's bar: low <= value < high, the last one with its end."""
+    """A bar of a histogram: low <= value < high; the last one includes high."""
 
     low: float
     high: float
@@ -252,7 +257,7 @@ class Bin(NamedTuple):
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
-    """The value below which so many percent lie, interpolated linearly between neighbours.
+    """Returns a percentile, interpolated linearly between neighbouring values.
 
     ordered: ascending, not empty
     source:  Hyndman and Fan, "Sample Quantiles in Statistical Packages", 1996, definition 7
@@ -264,7 +269,7 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 
 
 def spread(values: Sequence[float]) -> Spread | None:
-    """The distribution of the values; None where there are none."""
+    """Returns the distribution of the values; None without values."""
     if not values:
         return None
     ordered = sorted(values)
@@ -281,9 +286,9 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 
 def histogram(values: Sequence[float], bins: int = 10) -> list[Bin]:
-    """The values counted in bins of equal width, or of equal ratio where they span a wide range.
+    """Counts the values in bins of equal width, or of equal ratio if they span a wide range.
 
-    One bin where all values are equal, none where there are no values.
+    Returns one bin if all values are equal, none without values.
     """
     if not values:
         return []

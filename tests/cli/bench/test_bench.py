@@ -60,7 +60,7 @@ def test_files_and_a_comparison(bench, tmp_path):
     done = bench("-m", "sim:demo", "-n", 4, "--compare", before, "--svg", plot)
     assert done.status == 0
     assert "compared with the run of" in done.out
-    assert "the loads differ" in done.out
+    assert "different loads" in done.out
     assert len(ET.parse(plot).getroot().findall("{http://www.w3.org/2000/svg}polyline")) == 4
 
 
@@ -101,16 +101,16 @@ def test_failures_are_explained_once_with_the_address(bench, monkeypatch):
         done = bench("-m", "openai:m", "--base-url", url, "-n", 3, "--warmup", 0)
     assert done.status == 3
     assert done.out.count("cannot connect to 127.0.0.1") == 1
-    assert done.out.count(f"the requests went to {url}") == 1
+    assert done.out.count(f"address: {url}") == 1
     assert "base_url" not in done.out
     assert "overhead" not in done.out
 
 
 def test_the_overhead_of_a_moment_is_not_told(report, sample):
-    assert "overhead: the run was too short to measure it" in report_lines(report(sample(0), wall_s=0.1))
+    assert "overhead: not measured, the run was too short" in report_lines(report(sample(0), wall_s=0.1))
     lines = list(report_lines(report(sample(0), wall_s=2.0)))
-    assert "overhead: this process took 25% of a core, its simulator included" in lines
-    assert "  its event loop ran 1.00 ms (p50) and 1.00 ms (p99) late:" in lines
+    assert "overhead: this process used 25% of a core, including its simulator" in lines
+    assert "  event loop delay: 1.00 ms (p50), 1.00 ms (p99);" in lines
 
 
 def test_a_model_without_a_provider_is_guessed(bench):
@@ -131,8 +131,8 @@ def test_a_model_without_a_provider_is_guessed(bench):
         (["-m", "sim:demo", "-n", "9" * 5000], "invalid"),
         (["-m", "sim:demo", "--prompt-tokens", "1000000000"], "a number from 1"),
         (["-m", "sim:demo", "--json", "same", "--svg", "./same"], "both name"),
-        (["-m", "sim:demo", "--rate", "fast"], "a rate is written"),
-        (["-m", "sim:demo", "--rate", "0/s"], "a rate is written"),
+        (["-m", "sim:demo", "--rate", "fast"], "a rate has the form"),
+        (["-m", "sim:demo", "--rate", "0/s"], "a rate has the form"),
         (["-m", "sim:demo", "--rate", "2/s", "-c", "2"], "not allowed with"),
         (["-m", "sim:demo", "--compare", "/nowhere.json"], "cannot read"),
         (["-m", "sim:demo", "--prompts", "/nowhere.txt"], "cannot read"),
@@ -164,7 +164,7 @@ def test_three_reports_are_too_many(bench, tmp_path, report, sample):
 
 def test_only_reports_can_be_compared(bench, tmp_path, report, sample):
     path = tmp_path / "other.json"
-    for text, told in (("{}", "no report"), (report(sample(0)).to_json().decode(), "")):
+    for text, told in (("{}", "is not a report"), (report(sample(0)).to_json().decode(), "")):
         path.write_text(text.replace('"version": 1', '"version": 9'))
         done = bench("-m", "sim:demo", "-n", 1, "--compare", path)
         assert done.status == 2
@@ -176,7 +176,7 @@ def test_deep_json_is_no_report(bench, tmp_path):
     path.write_text('{"load":' * 100_000)
     done = bench("-m", "sim:demo", "-n", 1, "--compare", path)
     assert done.status == 2
-    assert "no report" in done.err
+    assert "is not a report" in done.err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -189,8 +189,8 @@ def test_a_signal_ends_it_with_a_report(number, spawn, simulate, monkeypatch):
         process.send_signal(number)
         out, err = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert b"requests did not end" in out
-    assert b"what came is reported" in err
+    assert b"requests did not finish" in out
+    assert b"the report has the finished requests" in err
 
 
 def _until(met) -> None:

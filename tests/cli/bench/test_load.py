@@ -103,7 +103,7 @@ def test_a_file_has_a_prompt_a_line(tmp_path):
     path.write_text("One?\n\n  Two? \n")
     assert lines_of(str(path)) == ["One?", "Two?"]
     path.write_text("\n")
-    with pytest.raises(InvalidRequest, match="no prompt"):
+    with pytest.raises(InvalidRequest, match="no prompts"):
         lines_of(str(path))
 
 

@@ -54,7 +54,7 @@ def test_a_report_has_known_answers(report, sample):
 def test_fragments_stand_for_tokens_that_nobody_counted(report, sample):
     found = report(sample(0, output_tokens=None))
     assert (found.tokens_by, found.tokens_per_s) == ("fragments", 5.5)
-    assert any("tokens are fragments" in line for line in report_lines(found))
+    assert any("tokens: number of fragments" in line for line in report_lines(found))
 
 
 def test_a_report_survives_json(report, sample):

@@ -1,4 +1,8 @@
-"""What shows a run to a person or a program: the interface, and which one fits where."""
+"""Displays a run as plain text: for pipes, and for terminals without the extra `cli`.
+
+`display_for` chooses between these displays and `live.LiveDisplay`. All of them print the same
+lines for waits, warnings, sources, tool calls and the closing status.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TextIO
 
 from llmstream.chats.transcript import ran_tool_line
-from llmstream.cli.terminal import TerminalFilter, complain, one_line
+from llmstream.cli.terminal import TerminalFilter, one_line, print_message
 from llmstream.events import (
     Event,
     File,
@@ -29,29 +33,30 @@ from llmstream.events import (
 from llmstream.streams.reporting import warning_text
 
 __all__ = [
-    "PlainShow",
-    "Show",
+    "Display",
+    "PlainDisplay",
     "Stopwatch",
-    "TerminalShow",
+    "TerminalDisplay",
     "Wait",
     "call_line",
+    "display_for",
     "result_line",
-    "show_for",
     "source_line",
     "status_line",
     "wait_line",
     "warning_line",
 ]
 
-_HINT: Final = "plain text only; pip install 'llmstream-sdk[cli]' renders Markdown as it streams"
+_HINT: Final = "plain text only. For Markdown: pip install 'llmstream-sdk[cli]'"
 
 
 @dataclass(frozen=True)
 class Wait:
-    """A request failed and is sent again after a while.
+    """The pause after a failed attempt, before the next one.
 
-    why:     the HTTP status, or the code of the error
-    attempt: the one that is waited for, from 1; `of` so many
+    why:     HTTP status or error code of the failed attempt
+    attempt: number of the next attempt, from 1
+    of:      maximum number of attempts
     """
 
     why: str
@@ -60,72 +65,71 @@ class Wait:
     of: int
 
 
-class Show(Protocol):
-    """Shows the events of one run as they come."""
+class Display(Protocol):
+    """Shows the events of one run as they arrive."""
 
     def feed(self, event: Event) -> None:
         """Shows one event."""
         ...
 
     def wait(self, wait: Wait | None) -> None:
-        """Shows that the next attempt is waited for; None: it has begun."""
+        """Shows the wait for the next attempt; None when the attempt starts."""
         ...
 
     def close(self, *, stopped: bool = False) -> None:
-        """The run is over, has failed, or was stopped: shows what was held back, and how it went."""
+        """Ends the display of a finished, failed or stopped run with its status."""
         ...
 
 
-def show_for(stdout: TextIO, *, reasoning: bool | None, color: bool, markdown: bool = True) -> Show:
-    """The show for standard output: live on a terminal, plain in a pipe.
+def display_for(stdout: TextIO, *, reasoning: bool | None, color: bool, markdown: bool = True) -> Display:
+    """Creates the display for standard output; called inside a running event loop.
 
-    Has to be called where an event loop runs.
     reasoning: None shows it on a terminal only
-    markdown:  whether answers are Markdown, to be rendered on a terminal
+    markdown:  whether to render answers as Markdown on a terminal
     """
     if not stdout.isatty():
-        return PlainShow(stdout, sys.stderr, reasoning=bool(reasoning))
+        return PlainDisplay(stdout, sys.stderr, reasoning=bool(reasoning))
     reasoning = reasoning is not False
     if markdown and os.environ.get("TERM") != "dumb":
         try:
-            from llmstream.cli.live import LiveShow
+            from llmstream.cli.live import LiveDisplay
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] not in ("rich", "pygments", "markdown_it"):
                 raise
-            complain(_HINT)
+            print_message(_HINT)
         else:
-            return LiveShow(stdout, reasoning=reasoning, color=color)
-    return TerminalShow(stdout, reasoning=reasoning)
+            return LiveDisplay(stdout, reasoning=reasoning, color=color)
+    return TerminalDisplay(stdout, reasoning=reasoning)
 
 
 def wait_line(wait: Wait) -> str:
-    """A wait in one line, such as "429, waiting 3 s (2 of 3)"."""
+    """Formats a wait: "429, waiting 3 s (2 of 3)"."""
     seconds = f"{wait.seconds:.1f}" if wait.seconds < 1 else f"{wait.seconds:.0f}"
     return one_line(f"{wait.why}, waiting {seconds} s ({wait.attempt} of {wait.of})")
 
 
 def warning_line(warning: Warning) -> str:
-    """A warning of the request in words, on one line."""
+    """Formats a warning about the request as one line."""
     return one_line(warning_text(warning))
 
 
 def source_line(number: int, source: Source) -> str:
-    """A source as an entry of a list, on one line."""
+    """Formats a source as an entry of a numbered list."""
     known = filter(None, (source.title or source.filename, source.url or source.media_type))
     return one_line(f"[{number}] {': '.join(known) or source.id}")
 
 
 _SHORTEST_RATED_S: Final = 0.2
-"""A rate over less time is the network's buffer and says nothing of the model."""
+"""A rate over less time measures the network's buffers, not the model."""
 _FIRST_TOKENS: Final = frozenset({"text-delta", "reasoning-delta", "tool-input-start", "tool-call", "file"})
 
 
 class Stopwatch:
-    """Watches the events of one run; started when it is made.
+    """Measures one run, from its own creation on.
 
-    first_token_s: from the start to the first content; None before
-    retries:       how often a request was sent again; the waits are part of `first_token_s`
-    writing_s:     the time in which the model wrote: from each step's first content to its end
+    first_token_s: time to the first content, waits for retries included; None before it
+    writing_s:     sum over the steps of the time from the first content to the end
+    retries:       how many requests were sent again
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -138,7 +142,7 @@ class Stopwatch:
         self._wrote_from: float | None = None
 
     def feed(self, event: Event) -> None:
-        """Notes what an event tells about time."""
+        """Updates the times."""
         if isinstance(event, StepFinish | Finish):
             self._pause()
             if isinstance(event, Finish):
@@ -155,9 +159,9 @@ class Stopwatch:
 
 
 def status_line(watch: Stopwatch, *, stopped: bool = False) -> str:
-    """The closing line, such as "0.42 s to first token · 63 tokens/s · 17 in · 63 out · stop".
+    """Formats the closing line: "0.42 s to first token · 63 tokens/s · 17 in · 63 out · stop".
 
-    "" where the run failed before anything came: the error says it all.
+    "" if the run failed before its first content: the error message is enough.
     """
     finish = watch.finish
     failed = finish is None or finish.finish_reason == "error"
@@ -186,12 +190,12 @@ def status_line(watch: Stopwatch, *, stopped: bool = False) -> str:
 _LONG_WAIT_S: Final = 1.0
 
 
-class PlainShow:
-    """Only the text goes to `out`, as it comes and as it is; what else is to be said, to `notes`.
+class PlainDisplay:
+    """Writes the unchanged text of answers to `out` and everything else to `notes`.
 
-    The text ends with a line feed. Answers of two steps have an empty line between them.
+    The text ends with a line feed. An empty line separates the answers of two steps.
 
-    reasoning: whether reasoning is shown, in the notes
+    reasoning: whether to write reasoning to the notes
     """
 
     def __init__(self, out: TextIO, notes: TextIO, *, reasoning: bool = False) -> None:
@@ -222,7 +226,7 @@ class PlainShow:
                 pass
 
     def wait(self, wait: Wait | None) -> None:
-        """Notes a wait that is long enough to wonder about."""
+        """Notes a long wait."""
         if wait is not None and wait.seconds >= _LONG_WAIT_S:
             self._note(f"llmstream: {wait_line(wait)}\n")
 
@@ -245,11 +249,8 @@ class PlainShow:
         self._out.flush()
 
 
-class TerminalShow:
-    """Everything in order on one terminal, without colour or cursor movement.
-
-    Also what a demonstration shows in a pipe: nothing that could harm a terminal passes.
-    """
+class TerminalDisplay:
+    """Writes everything in order, without colour or cursor movement, and safe for a terminal."""
 
     def __init__(self, out: TextIO, *, reasoning: bool = True) -> None:
         self._out = out
@@ -286,14 +287,14 @@ class TerminalShow:
                 pass
 
     def wait(self, wait: Wait | None) -> None:
-        """Shows a wait that is long enough to wonder about."""
+        """Shows a long wait."""
         if wait is not None:
             self._watch.retries += 1
             if wait.seconds >= _LONG_WAIT_S:
                 self._line("wait", f"({wait_line(wait)})\n")
 
     def close(self, *, stopped: bool = False) -> None:
-        """Sources, and how it went."""
+        """Shows sources and status."""
         self._turn_to("")
         for number, source in enumerate(self._sources, 1):
             self._write(source_line(number, source) + "\n")
@@ -324,12 +325,12 @@ class TerminalShow:
 
 
 def call_line(call: ToolCall, limit: int = 200) -> str:
-    """A call as it would stand in code, with what cannot be printed escaped."""
-    invalid = " (not valid)" if call.invalid else ""
+    """Formats a tool call as code, with unprintable characters escaped."""
+    invalid = " (invalid)" if call.invalid else ""
     return f"{one_line(call.tool_name)}({one_line(call.input, limit)}){invalid}\n"
 
 
 def result_line(result: ToolResult) -> str:
-    """The `> Ran tool:` line of a result, safe for a terminal."""
+    """Formats the `> Ran tool:` line of a result."""
     error = str(result.result) if result.is_error else None
     return one_line(ran_tool_line(result.tool_name, error).rstrip("\n")) + "\n"

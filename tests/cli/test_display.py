@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import io
 
-from llmstream.cli.show import PlainShow, Stopwatch, TerminalShow, call_line, result_line, status_line
+from llmstream.cli.display import (
+    PlainDisplay,
+    Stopwatch,
+    TerminalDisplay,
+    call_line,
+    result_line,
+    status_line,
+)
 from llmstream.events import (
     File,
     Finish,
@@ -41,7 +48,7 @@ RUN = [
 
 def in_a_pipe(events, **options):
     out, notes = io.StringIO(), io.StringIO()
-    show = PlainShow(out, notes, **options)
+    show = PlainDisplay(out, notes, **options)
     for event in events:
         show.feed(event)
     show.close()
@@ -50,7 +57,7 @@ def in_a_pipe(events, **options):
 
 def on_a_terminal(events, **options):
     out = io.StringIO()
-    show = TerminalShow(out, **options)
+    show = TerminalDisplay(out, **options)
     for event in events:
         show.feed(event)
     show.close()
@@ -112,7 +119,7 @@ def test_a_sequence_cut_by_another_kind_of_block_does_not_leak():
 
 def test_a_call_is_one_line_whatever_its_arguments_hold():
     call = ToolCall("f\x07", '{"a":"\x1b[2J\n\u202e"}', "c", invalid=True)
-    assert call_line(call) == 'f\\x07({"a":"\\x1b[2J\\n\\u202e"}) (not valid)\n'
+    assert call_line(call) == 'f\\x07({"a":"\\x1b[2J\\n\\u202e"}) (invalid)\n'
     assert len(call_line(ToolCall("f", "x" * 10_000, "c"))) < 220
 
 
