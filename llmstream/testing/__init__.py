@@ -1,10 +1,10 @@
-"""What tests of applications, providers and dialects are made of.
+"""Tools for testing applications, providers and dialects.
 
-Of an application: `ScriptedModel` answers in this process, `Simulator` over real HTTP on loopback,
-`record` keeps a vendor's answer for it. Of a provider or dialect: `decode_body`, `cuts`,
-`check_stream` and `assert_dialect_conforms`. `docs/testing.md` shows them at work.
+For an application: `ScriptedModel` answers in this process, `Simulator` over real HTTP on
+loopback, and `record` stores a vendor's response for it. For a provider or dialect: `decode_body`,
+`cuts`, `check_stream` and `assert_dialect_conforms`. `docs/testing.md` has examples.
 
-Names are loaded when they are asked for: pytest imports `pytest_plugin` in every run of a project.
+Names are loaded on first use, because pytest imports `pytest_plugin` in every run of a project.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def test_a_delta_dropped_at_the_start_of_a_chunk(spoilt, decoder_class, body) ->
             events = self.inner.feed(chunk)
             return events[1:] if self.chunks > 1 and isinstance((events or [None])[0], TextDelta) else events
 
-    fails(spoilt(Drops), body, "byte by byte, differs from the whole")
+    fails(spoilt(Drops), body, "byte by byte, differs from the complete body")
 
 
 def test_a_delta_dropped_wherever_the_cut_is(spoilt, decoder_class, body) -> None:
@@ -107,7 +107,7 @@ def test_a_delta_dropped_wherever_the_cut_is(spoilt, decoder_class, body) -> Non
             self.dropped = self.dropped or first
             return first
 
-    fails(spoilt(Drops), body, "written as bytes and read again, differs")
+    fails(spoilt(Drops), body, "encoded and decoded again, differs")
 
 
 def test_a_delta_said_twice_at_a_cut_inside_a_character(spoilt, decoder_class, body) -> None:
@@ -116,7 +116,7 @@ def test_a_delta_said_twice_at_a_cut_inside_a_character(spoilt, decoder_class, b
             events = self.inner.feed(chunk)
             return events[:1] + events if chunk[:1] == b"\xb6" else events
 
-    fails(spoilt(Repeats), body, r"cut at byte \d+, differs from the whole: event \d+ is TextDelta")
+    fails(spoilt(Repeats), body, r"cut at byte \d+, differs from the complete body: event \d+ is TextDelta")
 
 
 def test_chunks_taken_for_lines(spoilt, decoder_class, body) -> None:
@@ -143,7 +143,7 @@ def test_characters_taken_for_line_ends(spoilt, decoder_class, body) -> None:
             )
             return self.inner.feed(whole.encode("utf-8", "surrogateescape"))
 
-    fails(spoilt(Lines), body, "unusual characters does not survive")
+    fails(spoilt(Lines), body, "unusual characters were changed")
 
 
 def test_lines_that_end_in_lf_only(spoilt, decoder_class, body) -> None:
@@ -167,7 +167,7 @@ def test_a_quiet_finish_of_nothing(spoilt, decoder_class, body) -> None:
         def close(self):
             return self.inner.close() or ([] if self.inner.done else [Finish("stop")])
 
-    fails(spoilt(Quiet), body, "an empty body is no IncompleteStream")
+    fails(spoilt(Quiet), body, "an empty body does not give an IncompleteStream")
 
 
 def test_incomplete_said_twice(spoilt, decoder_class, body) -> None:
@@ -175,7 +175,7 @@ def test_incomplete_said_twice(spoilt, decoder_class, body) -> None:
         def close(self):
             return self.inner.close() or [ErrorEvent(IncompleteStream("cut off").info)]
 
-    fails(spoilt(Doubts), body, "cut off after 0 bytes, is said to be incomplete 2 times")
+    fails(spoilt(Doubts), body, "truncated after 0 bytes, has 2 IncompleteStream errors")
 
 
 def test_a_decoder_that_raises(spoilt, decoder_class, body) -> None:
@@ -199,7 +199,7 @@ def test_an_encoder_that_says_another_reason(spoilt, body) -> None:
         def close(self):
             return self.inner.close()
 
-    fails(spoilt(encoder=Other), body, "written as bytes and read again, differs: event 1 is .'finish'")
+    fails(spoilt(encoder=Other), body, "encoded and decoded again, differs: event 1 is .'finish'")
 
 
 def test_cuts_are_all_ways_to_cut_in_two() -> None:
