@@ -1,4 +1,4 @@
-"""An observer of calls and runs that makes OpenTelemetry spans and metrics of them."""
+"""An observer that turns calls and runs into OpenTelemetry spans and metrics."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _NAME = "llmstream"
 
 
 class OpenTelemetry:
-    """An observer for `Model(observe=...)` and `Agent(observe_run=...)`: spans, and metrics.
+    """An observer for `Model(observe=...)` and `Agent(observe_run=...)` that creates spans and metrics.
 
-    One serves any number of models and agents. A span begins below its run's, or else below the one that
-    is current, and ends with what it stands for. The spans of calls and runs are never made current, so
-    nothing of them is left behind in a task that is cancelled or a generator that is dropped.
+    One observer serves any number of models and agents. The parent of a span is that of its run, or else
+    the current span. Spans of calls and runs are never made current, so a cancelled task or a dropped
+    generator leaves none behind.
 
-    content: whether spans hold what was said: instructions, messages, arguments and results of tools.
-             They may be private
+    content: whether spans hold instructions, messages, tool arguments and tool results, which may be
+             private
     tracer_provider, meter_provider: by default OpenTelemetry's global ones
-    raises: Unsupported where the extra `otel` is not installed
+    raises: Unsupported if the extra `otel` is not installed
     source: gen_ai.* of the semantic conventions of OpenTelemetry
     """
 
@@ -55,7 +55,7 @@ class OpenTelemetry:
             from opentelemetry import metrics, trace
         except ImportError:
             raise Unsupported(
-                "OpenTelemetry is not installed; it comes with: pip install 'llmstream-sdk[otel]'"
+                "OpenTelemetry is not installed. Install it: pip install 'llmstream-sdk[otel]'"
             ) from None
         self.wants_content = content
         tracer = trace.get_tracer(_NAME, tracer_provider=tracer_provider)
@@ -64,7 +64,7 @@ class OpenTelemetry:
         self._metrics = Metrics(metrics.get_meter(_NAME, meter_provider=meter_provider))
 
     def __call__(self, observation: Observation | CallContent | AgentObservation) -> None:
-        """Takes one observation; `Model` and `Agent` do this."""
+        """Processes one observation; called by `Model` and `Agent`."""
         match observation:
             case CallObserved():
                 self._call(observation.observation, self._runs.of(observation.run_id))
@@ -96,14 +96,14 @@ def instrument(
     tracer_provider: TracerProvider | None = None,
     meter_provider: MeterProvider | None = None,
 ) -> OpenTelemetry:
-    """Makes spans and metrics of every call of a model, or of every run of an agent, from the next on.
+    """Adds spans and metrics to all further calls of a model, or runs of an agent.
 
-    Of a run there is one span, and below it one for each call of whatever model and each tool that runs.
-    A sub-agent that is instrumented as well has its run below the tool it is. An agent's model that is
-    instrumented too is told twice. Observers that are there already go on being told.
+    A run has one span, with a child for each model call and each tool call. The run of an instrumented
+    sub-agent is a child of its tool call. Instrument either an agent or its model: with both, its calls
+    are recorded twice. Observers set before continue to work.
 
-    content: whether spans hold what was said; it may be private
-    raises:  Unsupported where the extra `otel` is not installed
+    content: whether spans hold prompts and answers, which may be private
+    raises:  Unsupported if the extra `otel` is not installed
     """
     observer = OpenTelemetry(content=content, tracer_provider=tracer_provider, meter_provider=meter_provider)
     if isinstance(target, Agent):

@@ -1,4 +1,7 @@
-"""One span for each call of a model."""
+"""Spans of model calls, agent runs and tool calls, with their attributes.
+
+With `content=True` the attributes hold messages in the JSON forms of the conventions.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from llmstream.streams.observations import (
     Observation,
 )
 from llmstream.streams.observers import CallContent
-from llmstream.telemetry.names import bounded, known, tool_name, whom
+from llmstream.telemetry.names import bounded, known, model_attributes, tool_name
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -29,14 +32,17 @@ __all__ = ["CallSpans", "RunSpans", "content_attributes", "cut"]
 
 
 class CallSpans:
-    """Begins a span at a call's first attempt and ends it with the call; failed attempts are its events."""
+    """One span per model call, from its first attempt to its end; failed attempts are span events."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._spans: dict[str, Span] = {}
 
     def take(self, observation: Observation | CallContent, parent: Span | None = None) -> None:
-        """Takes one observation. Without a parent, a new span's is the one that is current."""
+        """Processes one observation.
+
+        parent: of a new span; by default the current span
+        """
         call_id = observation.call_id
         if isinstance(observation, AttemptStarted):
             if call_id not in self._spans:
@@ -63,7 +69,7 @@ class CallSpans:
             f"chat {observation.model}",
             context=None if parent is None else set_span_in_context(parent),
             kind=SpanKind.CLIENT,
-            attributes={**whom("chat", observation), "gen_ai.request.stream": True},
+            attributes={**model_attributes("chat", observation), "gen_ai.request.stream": True},
         )
 
 
@@ -107,10 +113,10 @@ def _failure(attempt: AttemptFailed) -> dict[str, Any]:
 
 
 class RunSpans:
-    """Keeps the spans of runs by their ids, so that what happens in a run finds its parent.
+    """One span per agent run and tool call; stores the spans of runs by id as parents of others.
 
-    The span of a run is never current. That of a tool is, in the task of its call and until it is over:
-    so what a tool does itself, a sub-agent's run included, is below it.
+    The span of a run is never current. The span of a tool call is current in the task of the call until
+    its end, so it is the parent of all that the tool does, such as the run of a sub-agent.
     """
 
     def __init__(self, tracer: Tracer) -> None:
@@ -119,18 +125,18 @@ class RunSpans:
         self._tools: dict[tuple[str, str], tuple[Span, Token[Context]]] = {}
 
     def of(self, run_id: str) -> Span | None:
-        """The span of a run that is under way."""
+        """Returns the span of a run that has not finished."""
         return self._runs.get(run_id)
 
     def run_started(self, run: RunStarted) -> None:
-        """A run begins, below the span that is current."""
-        attributes = whom("invoke_agent", run) | known({"gen_ai.agent.name": run.agent or None})
+        """Starts the span of a run as a child of the current span."""
+        attributes = model_attributes("invoke_agent", run) | known({"gen_ai.agent.name": run.agent or None})
         self._runs[run.run_id] = self._tracer.start_span(
             f"invoke_agent {run.agent}".rstrip(), attributes=attributes
         )
 
     def run_finished(self, run: RunFinished) -> None:
-        """It is over."""
+        """Ends the span of a run."""
         from opentelemetry.trace import StatusCode
 
         span = self._runs.pop(run.run_id, None)
@@ -151,7 +157,7 @@ class RunSpans:
         span.end()
 
     def tool_started(self, tool: ToolStarted) -> None:
-        """A tool begins to run, in this task."""
+        """Starts the span of a tool call and makes it current in this task."""
         from opentelemetry.context import attach
         from opentelemetry.trace import set_span_in_context
 
@@ -173,7 +179,7 @@ class RunSpans:
         self._tools[tool.run_id, tool.tool_call_id] = span, attach(set_span_in_context(span))
 
     def tool_content(self, tool: ToolContent) -> None:
-        """What went in and came out."""
+        """Adds arguments and result to the span of a tool call."""
         found = self._tools.get((tool.run_id, tool.tool_call_id))
         if found is not None:
             result = None if tool.result is None else cut(tool.result)
@@ -181,7 +187,7 @@ class RunSpans:
             found[0].set_attributes(known(content))
 
     def tool_finished(self, tool: ToolFinished) -> None:
-        """It is over, in the same task."""
+        """Ends the span of a tool call, in the task that started it."""
         from opentelemetry.context import detach
         from opentelemetry.trace import StatusCode
 
@@ -196,15 +202,15 @@ class RunSpans:
 
 
 _MAX_CHARS: Final = 512 * 1024
-"""Of one attribute. Backends take less; this only bounds what a process holds of a long conversation."""
+"""Maximum length of an attribute. Backends accept less; it bounds the memory of long conversations."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 def content_attributes(content: CallContent) -> dict[str, str]:
-    """Instructions, input and output of a call. Of files only their kind and media type.
+    """Returns instructions, input and output of a call; files only by kind and media type.
 
-    Of a conversation longer than half a million characters the newest are there.
+    Of a conversation longer than half a million characters, keeps the newest.
 
     source: gen_ai.system_instructions, gen_ai.input.messages, gen_ai.output.messages
     """
@@ -220,13 +226,13 @@ def content_attributes(content: CallContent) -> dict[str, str]:
     return found
 
 
-def cut(text: str, most: int = _MAX_CHARS) -> str:
-    """A text that is too long for an attribute: its beginning, and how much is missing."""
-    return text if len(text) <= most else f"{text[:most]}... ({len(text) - most} more characters)"
+def cut(text: str, limit: int = _MAX_CHARS) -> str:
+    """Shortens a text that is too long for an attribute, and adds the number of missing characters."""
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text) - limit} more characters)"
 
 
 def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Messages as the conventions have them; room is given to the newest first."""
+    """Encodes messages by the conventions, with as many of the newest characters as fit."""
     left, found = _MAX_CHARS, []
     for message in reversed(messages):
         parts = []
@@ -242,7 +248,7 @@ def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _part(part: object) -> tuple[str, Any, dict[str, Any]]:
-    """The field of a part's text, if it has one; the text; and the other fields."""
+    """Returns the name of the field for a part's text ("" for none), the text, and the other fields."""
     match part:
         case Text(text=text):
             return "content", text, {"type": "text"}
