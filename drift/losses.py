@@ -16,7 +16,7 @@ from llmstream.cli.dialects import wire_of
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.events import ErrorEvent, Event, Finish, Raw
 from llmstream.grammar import check
-from llmstream.testing.gist import with_numbered_ids
+from llmstream.testing.conformance import with_numbered_ids
 
 __all__ = ["Loss", "events_of", "finish_of", "losses", "starts", "unused"]
 

@@ -14,7 +14,7 @@ from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.events import Event, decode, encode
 from llmstream.framing.aws_event_stream import encode_message
 from llmstream.grammar import check
-from llmstream.testing.gist import with_numbered_ids
+from llmstream.testing.conformance import with_numbered_ids
 
 RAW = 1  # mode: raw events are wanted
 TIGHT = 2  # mode: small limits

@@ -1,7 +1,7 @@
-"""The command line: `llmstream replay | chat | demo | providers | simulate | bench`.
+"""The command line: `llmstream demo | chat | replay | providers | simulate | bench`.
 
-One file a command. Only the command that is asked for is imported: `replay` runs often, and
-needs neither network nor terminal.
+Each command is a module. Only the requested one is imported: `replay` runs often, and needs
+neither network nor terminal.
 """
 
 from __future__ import annotations
@@ -16,22 +16,21 @@ from collections.abc import Sequence
 from typing import Final
 
 from llmstream import __version__
-from llmstream.cli.exits import BROKEN_PIPE, BUG, FINE, INTERRUPTED, exit_status
-from llmstream.cli.remedies import complaint
-from llmstream.cli.terminal import complain
+from llmstream.cli.errors import BROKEN_PIPE, BUG, INTERRUPTED, SUCCESS, error_message, exit_status
+from llmstream.cli.terminal import print_message
 from llmstream.errors import LLMStreamError
 
 __all__ = ["main"]
 
 _COMMANDS: Final = {
-    "demo": "see a model stream, call a tool and answer: no key, no network",
-    "chat": "ask a model, once or in a conversation",
-    "replay": "turn a recorded response body into events",
-    "providers": "list the providers, and which API keys are set",
-    "simulate": "run a server that answers as the vendors do",
-    "bench": "measure how fast an endpoint answers under load",
+    "demo": "watch a simulated model call tools and answer; no key, no network",
+    "chat": "ask a model once, or hold a conversation",
+    "replay": "decode a recorded response body into events",
+    "providers": "list providers and which API keys are set",
+    "simulate": "run a local server that imitates the vendors' APIs",
+    "bench": "measure the latency and throughput of an endpoint under load",
 }
-"""Each is a module of this package with `configure(parser)` and `run(arguments) -> exit status`."""
+"""Name to summary; each is a module here with `configure(parser)` and `run(arguments) -> exit status`."""
 
 _USAGE: Final = {
     "demo": "[-h] [--dialect NAME] [--events] [--no-color]",
@@ -41,10 +40,10 @@ _USAGE: Final = {
     "simulate": "[-h] [--port N] [OPTIONS]",
     "bench": "[-h] [-m PROVIDER:MODEL] [OPTIONS]",
 }
-"""One line each: argparse's own of `chat` would fill ten, before the line that says what is wrong."""
+"""One line each: for `chat`, argparse would print ten lines of usage above each error."""
 
 _EPILOG: Final = """\
-exit status: 0 fine, 2 wrong usage, 3 the stream ended in an error, 130 stopped with Ctrl-C
+exit status: 0 success, 2 usage error, 3 the stream ended in an error, 130 interrupted (Ctrl-C)
 
 examples:
   llmstream demo
@@ -55,18 +54,22 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and gives its exit status; `argv` without the program's name."""
+    """Runs one command.
+
+    argv:    arguments without the program name; by default those of the process
+    returns: the exit status
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     _open_closed_streams()
-    _print_anything()
-    # Commands show warnings in their own way; without a handler Python would print the log's as well.
+    _replace_unencodable()
+    # Commands print warnings themselves; without a handler Python would print the logged ones as well.
     logging.getLogger("llmstream").addHandler(logging.NullHandler())
     try:
         try:
             parser = _parser(arguments)
             if not arguments:
                 parser.print_help()
-                return FINE
+                return SUCCESS
             parsed, unknown = parser.parse_known_args(arguments)
             if unknown:
                 parsed.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -74,29 +77,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
-    except SystemExit as left:  # argparse: help was shown, or the usage was wrong
-        return left.code if isinstance(left.code, int) else 0
+    except SystemExit as exited:  # argparse has printed the help or a usage error
+        return exited.code if isinstance(exited.code, int) else 0
     except BrokenPipeError:
-        _forget_stdout()
+        _redirect_stdout()
         return BROKEN_PIPE
     except KeyboardInterrupt:
         return INTERRUPTED
     except LLMStreamError as error:
-        complain(complaint(error))
+        print_message(error_message(error))
         return exit_status(error)
     except Exception as error:
         if os.environ.get("LLMSTREAM_TRACEBACK"):
             raise
-        complain(
-            f"unforeseen {type(error).__name__}: {error}. This is a fault of llmstream; "
-            "set LLMSTREAM_TRACEBACK=1 to see where, and please report it."
+        print_message(
+            f"unexpected {type(error).__name__}: {error}. This is a bug in llmstream; please report it. "
+            "Set LLMSTREAM_TRACEBACK=1 to see the traceback."
         )
         return BUG
     return status
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Prose is wrapped, examples stay as they are written, and the longest command fits beside its text."""
+    """Wraps prose, leaves examples alone, and makes room for the longest command name."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=28)
@@ -106,7 +109,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 
 def _fitted(paragraph: str, width: int) -> str:
-    """A paragraph of prose in rows; of a list of examples, one that is too long with its remark below it."""
+    """Wraps a paragraph of prose; in a list of examples, moves the remark of a long one to the next line."""
     lines = paragraph.split("\n")
     if not any(line.startswith("  ") for line in lines):
         return textwrap.fill(paragraph, width, break_long_words=False, break_on_hyphens=False)
@@ -121,18 +124,18 @@ def _fitted(paragraph: str, width: int) -> str:
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser, complete only for the command that is asked for."""
+    """Builds the parser; only the requested command has all its arguments."""
     parser = argparse.ArgumentParser(
         prog="llmstream",
         usage="llmstream [-h] [--version] COMMAND ...",
-        description="One typed union of events from every language model's stream.",
+        description="Streams from every language model API as one set of typed events.",
         epilog=_EPILOG,
         formatter_class=_Help,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"llmstream {__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND ...", required=True)
-    wanted = next((word for word in arguments if word in _COMMANDS), None)
+    requested = next((argument for argument in arguments if argument in _COMMANDS), None)
     for name, summary in _COMMANDS.items():
         command = commands.add_parser(
             name,
@@ -143,33 +146,35 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
             formatter_class=_Help,
             allow_abbrev=False,
         )
-        command.set_defaults(parser=command)  # which reports in its own name what it does not know
-        if name == wanted:
+        # Unknown arguments are reported in the name of the command, not of the program.
+        command.set_defaults(parser=command)
+        if name == requested:
             importlib.import_module(f"{__name__}.{name}").configure(command)
     return parser
 
 
 def _open_closed_streams() -> None:
-    """A standard stream that the parent has closed is None: reading it ends at once, writing is lost."""
+    """Replaces standard streams that the parent process closed, which are None, by the null device."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # as long as we run
+            # Stays open until the process ends.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
-def _print_anything() -> None:
-    """Where the terminal's encoding lacks a character, a question mark is better than no answer."""
+def _replace_unencodable() -> None:
+    """Prints a question mark for characters that the terminal's encoding lacks, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         encoding = getattr(stream, "encoding", None) or ""
         if hasattr(stream, "reconfigure") and encoding.lower().replace("-", "") != "utf8":
             stream.reconfigure(errors="replace")
 
 
-def _forget_stdout() -> None:
-    """Points standard output elsewhere, so that the interpreter does not fail on it at exit."""
+def _redirect_stdout() -> None:
+    """Points standard output at the null device, so that the interpreter's flush at exit succeeds."""
     try:
         descriptor = sys.stdout.fileno()
-    except (OSError, ValueError):  # it is no file
+    except (OSError, ValueError):  # not a file
         return
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, descriptor)
-    os.close(nowhere)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, descriptor)
+    os.close(null)

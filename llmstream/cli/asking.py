@@ -1,30 +1,33 @@
-"""One turn: the agent runs, its events are shown, and whatever stops it is reported."""
+"""Asks a model for one turn of a conversation: the setup, the run of the agent, its outcome."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Self
 
 import msgspec
 
 from llmstream.agent import Agent, AgentRun
 from llmstream.chats.message import Message
-from llmstream.cli.show import Show, Wait, warning_line
-from llmstream.errors import LLMStreamError
+from llmstream.cli.display import Display, Wait, warning_line
+from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.events import Event, StepStart, StreamStart
-from llmstream.streams.observations import AttemptFailed, AttemptStarted, Observation
+from llmstream.streams import Model
+from llmstream.streams.observations import AttemptFailed, AttemptStarted, Observation, Observe
+from llmstream.tools import Tool
 
-__all__ = ["Asker", "Outcome"]
+__all__ = ["TOOL_SETS", "Asker", "Outcome", "Setup"]
 
 
 @dataclass(frozen=True)
 class Outcome:
     """How a turn ended.
 
-    messages: the whole conversation, with what came before it stopped or failed
-    stopped:  Ctrl-C
+    messages: the complete conversation; a stopped or failed turn adds its partial answer
+    stopped:  whether Ctrl-C stopped it
     error:    why it failed, or None
     """
 
@@ -34,22 +37,22 @@ class Outcome:
 
 
 class Asker:
-    """Asks, turn after turn, and shows the answers; a warning appears once.
+    """Runs turns and shows the answers; each warning appears once.
 
-    show:     makes what shows one turn; called where an event loop runs
-    warnings: whether there are any
+    show:     creates the display of one turn; called inside a running event loop
+    warnings: whether to show warnings
     """
 
-    def __init__(self, show: Callable[[], Show], *, warnings: bool = True) -> None:
+    def __init__(self, show: Callable[[], Display], *, warnings: bool = True) -> None:
         self._make_show = show
         self._warnings = warnings
         self._shown_warnings: set[str] = set()
-        self._show: Show | None = None
+        self._show: Display | None = None
         self._run: AgentRun | None = None
         self.max_retries = 0
 
     def observe(self, observation: Observation) -> None:
-        """Give this to the model: what is seen while nothing comes yet is a wait for the next attempt."""
+        """Observes the model, to show why a turn waits for its next attempt."""
         if self._show is None:
             return
         if isinstance(observation, AttemptFailed) and observation.wait_s is not None:
@@ -65,7 +68,10 @@ class Asker:
             self._show.wait(None)
 
     async def ask(self, agent: Agent, messages: Sequence[Message]) -> Outcome:
-        """Asks and shows the answer. A cancellation stops it and closes the socket; what came is kept."""
+        """Runs one turn and shows it.
+
+        A cancellation stops it and closes the socket; the outcome has the partial answer.
+        """
         self.max_retries = agent.model.retry.max_retries
         run = self._run = agent.stream(messages)
         shown = self._show = self._make_show()
@@ -87,11 +93,11 @@ class Asker:
         return Outcome(run.messages(), stopped, error)
 
     def interrupted(self) -> Outcome:
-        """How the last turn ended where a second Ctrl-C did not let it wind up."""
+        """Returns the outcome of the last turn after a second Ctrl-C cut its shutdown short."""
         return Outcome(self._run.messages() if self._run is not None else [], stopped=True)
 
     def _once(self, event: Event) -> Event:
-        """The event, without warnings that were shown before: nobody can do more about them now."""
+        """Removes warnings that were shown before."""
         if not isinstance(event, StreamStart | StepStart) or not event.warnings:
             return event
         new = []
@@ -101,3 +107,60 @@ class Asker:
                 self._shown_warnings.add(line)
                 new.append(warning)
         return msgspec.structs.replace(event, warnings=new)
+
+
+TOOL_SETS: Final = ("demo",)
+"""Names of the tool sets that `--tools` and `/tools` offer."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The model to ask and the options of the requests.
+
+    tool_set: a name from TOOL_SETS, or "" for no tools
+    options:  passed to `Agent`
+    """
+
+    model: str
+    base_url: str | None = None
+    tool_set: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def agent(self, observe: Observe | None = None) -> Agent:
+        """Creates the agent.
+
+        raises: InvalidRequest for options that do not fit
+        """
+        model = Model(self.model, base_url=self.base_url, observe=observe)
+        return Agent(model, tools=self.tools, **self.options)
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """Tools offered to the model."""
+        if not self.tool_set:
+            return ()
+        from llmstream.cli.demo_tools import DEMO_TOOLS
+
+        return DEMO_TOOLS
+
+    @property
+    def stored_model(self) -> str:
+        """Model to store in a saved conversation; "" with a base URL.
+
+        Continuing a conversation with a private server must not send it to the vendor.
+        """
+        return "" if self.base_url else self.model
+
+    def with_model(self, model: str) -> Self:
+        """Returns the setup with another model; the base URL stays if the provider does."""
+        same = model.partition(":")[0] == self.model.partition(":")[0]
+        return replace(self, model=model, base_url=self.base_url if same else None)
+
+    def with_tools(self, name: str) -> Self:
+        """Returns the setup with another tool set.
+
+        raises: InvalidRequest for an unknown name
+        """
+        if name and name not in TOOL_SETS:
+            raise InvalidRequest(f"unknown tool set {name!r}. Available: {', '.join(TOOL_SETS)}, off.")
+        return replace(self, tool_set=name)

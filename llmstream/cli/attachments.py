@@ -1,4 +1,4 @@
-"""Files that go with a prompt: `-a FILE`, as the part that their content says they are."""
+"""Reads attachments (`-a FILE`) and detects what kind of message part they are."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from llmstream.errors import InvalidRequest
 
 __all__ = ["attached"]
 
-_MOST_BYTES: Final = 50_000_000
-"""More than any vendor takes in one request (Gemini 20 MB, OpenAI and Anthropic 32 to 50 MB)."""
+_MAX_BYTES: Final = 50_000_000
+"""Upper limit of all vendors for one request: Gemini 20 MB, OpenAI and Anthropic 32 to 50 MB."""
 
 _SIGNATURES: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -24,15 +24,15 @@ _SIGNATURES: Final = (
     (b"ID3", "audio/mpeg"),
     (b"fLaC", "audio/flac"),
 )
-"""What files begin with, whatever their names say."""
+"""First bytes of a file to its media type; they outrank the file name."""
 _RIFF: Final = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
 
 def attached(file: str) -> Part:
-    """A file, or an http(s) address, as a part of a message.
+    """Returns a file or an http(s) URL as a part of a message.
 
-    Images, audio and PDFs are themselves; a text is put in with its name above it.
-    raises: InvalidRequest for what cannot be read, is too large, or is of no kind that models take
+    Images, audio and PDFs become parts of their kind; a text file becomes text below its name.
+    raises: InvalidRequest if it is unreadable, too large, empty, or of an unsupported kind
     """
     if file.startswith(("https://", "http://")):
         return _address(file)
@@ -51,8 +51,7 @@ def attached(file: str) -> Part:
         text = "\0"
     if "\0" in text:
         raise InvalidRequest(
-            f"cannot attach {file}: it is neither an image, audio, a PDF nor a text in UTF-8. "
-            "Convert it first."
+            f"cannot attach {file}: not an image, audio, a PDF or UTF-8 text. Convert it first."
         )
     return Text(f"{name}:\n\n{text}")
 
@@ -70,13 +69,13 @@ def _address(url: str) -> Part:
 def _read(file: str) -> bytes:
     try:
         with open(file, "rb") as source:
-            data = source.read(_MOST_BYTES + 1)
+            data = source.read(_MAX_BYTES + 1)
     except OSError as error:
         raise InvalidRequest(f"cannot attach {file}: {error.strerror or error}. Check the path.") from None
-    if len(data) > _MOST_BYTES:
-        raise InvalidRequest(f"cannot attach {file}: it is larger than {_MOST_BYTES // 1_000_000} MB.")
+    if len(data) > _MAX_BYTES:
+        raise InvalidRequest(f"cannot attach {file}: it is larger than {_MAX_BYTES // 1_000_000} MB.")
     if not data:
-        raise InvalidRequest(f"cannot attach {file}: it is empty.")
+        raise InvalidRequest(f"cannot attach {file}: the file is empty.")
     return data
 
 

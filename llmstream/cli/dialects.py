@@ -1,4 +1,4 @@
-"""Dialects by the names of the command line, with the quirks of a provider where one is named."""
+"""Dialects by name, with the quirks of a provider if one is given, and their simulated addresses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from llmstream.dialects.base import Dialect
 from llmstream.dialects.names import DIALECTS, dialect_class
 from llmstream.errors import InvalidRequest
 
-__all__ = ["INVENTORS", "Wire", "wire_of"]
+__all__ = ["INVENTORS", "SIMULATED", "Wire", "base_url", "wire_of"]
 
 INVENTORS: Final[Mapping[str, str]] = {
     "openai-chat": "openai",
@@ -22,19 +22,33 @@ INVENTORS: Final[Mapping[str, str]] = {
     "mistral": "mistral",
     "ollama": "ollama",
 }
-"""Name of a dialect to the provider whose own it is. A new dialect is one line here."""
+"""Name of a dialect to the provider that invented it. A new dialect is one line here."""
 
 _HOSTED: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
     ("anthropic", "bedrock-invoke"): {"framing": "aws-event-stream"},
     ("anthropic", "vertex"): {},
 }
-"""Clouds that serve another vendor's wire: (dialect, provider) to the dialect's arguments."""
+"""Clouds that serve another vendor's API: (dialect, provider) to the dialect's arguments."""
+
+
+SIMULATED: Final[Mapping[str, str]] = {
+    "openai-chat": "/v1",
+    "openai-responses": "/v1",
+    "anthropic": "",
+    "gemini": "/v1beta",
+    "gemini-interactions": "/v1beta",
+    "bedrock-converse": "",
+    "cohere": "",
+    "mistral": "/mistral",
+    "ollama": "",
+}
+"""Dialects of the simulator: name to the path in the base URL of its clients."""
 
 
 class Wire(NamedTuple):
-    """A dialect as one provider speaks it.
+    """A dialect with the quirks of one provider.
 
-    warning: what is not known of this provider; None where all is
+    warning: why the provider's quirks are missing, or None
     """
 
     dialect: Dialect
@@ -43,12 +57,13 @@ class Wire(NamedTuple):
 
 
 def wire_of(name: str, provider: str | None) -> Wire:
-    """The dialect of that name, with the quirks of the provider; by default of the wire's inventor.
+    """Returns the dialect of that name, with the quirks of the provider or else of its inventor.
 
-    raises: InvalidRequest for an unknown dialect; an unknown provider only gives a warning
+    An unknown provider only gives a warning.
+    raises: InvalidRequest for an unknown dialect
     """
     if name not in DIALECTS:
-        raise InvalidRequest(f"no dialect is called {name!r}. Dialects: {', '.join(DIALECTS)}.")
+        raise InvalidRequest(f"unknown dialect {name!r}. Dialects: {', '.join(DIALECTS)}.")
     make = dialect_class(name)
     if provider is None:
         return Wire(make(), INVENTORS[name])
@@ -60,8 +75,13 @@ def wire_of(name: str, provider: str | None) -> Wire:
     try:
         known = find_provider(provider)
     except InvalidRequest:
-        return Wire(make(), provider, f"no provider is called {provider!r}; reading it as plain {name}")
+        return Wire(make(), provider, f"unknown provider {provider!r}; decoding as plain {name}")
     if known.dialect.name != name:
-        speaks = f"{provider} is known to speak {known.dialect.name}; reading it as plain {name}"
+        speaks = f"{provider} speaks {known.dialect.name}, not {name}; decoding as plain {name}"
         return Wire(make(), provider, speaks)
     return Wire(known.dialect, known.name)
+
+
+def base_url(url: str, dialect: str) -> str:
+    """Returns the base URL for a client of that dialect at a simulator."""
+    return url + SIMULATED[dialect]

@@ -1,6 +1,6 @@
 """Reads one prompt on a terminal: with prompt_toolkit (extra `cli`), else with `input` and readline.
 
-With prompt_toolkit a pasted text of several lines is one prompt, Alt-Enter starts a new line, Ctrl-X
+With prompt_toolkit, pasted text of several lines is one prompt, Alt-Enter starts a new line, Ctrl-X
 Ctrl-E opens $EDITOR, and Ctrl-R searches the history. With readline a paste is one prompt too.
 """
 
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from llmstream.cli.state_folder import PromptHistory
+from llmstream.cli.storage import PromptHistory
 from llmstream.cli.terminal import typed
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class LineEditor(Protocol):
     """Reads prompts."""
 
     def read(self) -> str:
-        """The next prompt, of one line or of several; the cursor is at the start of a row afterwards.
+        """Reads one prompt of any number of lines; leaves the cursor at the start of a row.
 
         raises: EOFError at Ctrl-D, KeyboardInterrupt at Ctrl-C
         """
@@ -37,12 +37,12 @@ class LineEditor(Protocol):
 
     @property
     def unfinished(self) -> str:
-        """What was typed when Ctrl-C came; "" where that is not known."""
+        """Text in the line at Ctrl-C; "" if unknown."""
         ...
 
 
 def line_editor(history: PromptHistory) -> LineEditor:
-    """The best one for this terminal."""
+    """Returns the best editor that is installed and fits the terminal."""
     if os.environ.get("TERM") != "dumb":
         try:
             return _PromptToolkit(history)
@@ -53,14 +53,17 @@ def line_editor(history: PromptHistory) -> LineEditor:
 
 
 class _PromptToolkit:
-    """raises: ModuleNotFoundError where prompt_toolkit is not installed."""
+    """Reads with prompt_toolkit.
+
+    raises: ModuleNotFoundError if it is not installed
+    """
 
     def __init__(self, history: PromptHistory) -> None:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.history import History
 
         class Stored(History):
-            """Ours, as prompt_toolkit wants it: the newest first."""
+            """Adapts `PromptHistory` to prompt_toolkit, which wants the newest entry first."""
 
             def load_history_strings(self) -> Iterable[str]:
                 return reversed(history.entries)
@@ -69,7 +72,8 @@ class _PromptToolkit:
                 history.add(string)
 
         self._session: PromptSession[str] = PromptSession(
-            [("fg:ansidefault", _PROMPT)],  # of a style, so that its space is written, and can be copied
+            # With a style the trailing space is written, so that it is part of copied text.
+            [("fg:ansidefault", _PROMPT)],
             multiline=True,
             prompt_continuation=_continuation,
             key_bindings=_enter_sends(),
@@ -90,7 +94,7 @@ class _PromptToolkit:
 
 
 def _continuation(width: int, line: int, wrapped: int) -> AnyFormattedText:
-    """What stands before a row that is not the first: of a new line, or of one that was wrapped."""
+    """Returns the prefix of a further row: a mark for a new line, blanks for a wrapped one."""
     return [("fg:ansidefault", " " * len(_MORE) if wrapped else _MORE)]
 
 
@@ -118,10 +122,10 @@ def _enter_sends() -> KeyBindings:
 
 
 def _output() -> Any:
-    """The terminal; None has prompt_toolkit choose.
+    """Creates the output without cursor position requests; None lets prompt_toolkit choose.
 
-    It is not asked where its cursor is: the answer would be waited for, a terminal that does not give
-    it gets a warning instead, and only menus need it.
+    prompt_toolkit would wait for the terminal's reply and print a warning without one. Only menus
+    need the position.
     """
     if sys.platform == "win32":
         return None
@@ -133,7 +137,7 @@ def _output() -> Any:
 
 
 class _Readline:
-    """`input`, with line editing where Python has readline."""
+    """Reads with `input`, with line editing if Python has readline."""
 
     def __init__(self, history: PromptHistory) -> None:
         self._history = history
@@ -143,7 +147,8 @@ class _Readline:
             self._remember: Callable[[str], None] = lambda text: None
             return
         if os.environ.get("TERM") != "dumb":
-            readline.parse_and_bind("set enable-bracketed-paste on")  # CPython switches it off
+            # CPython switches it off.
+            readline.parse_and_bind("set enable-bracketed-paste on")
         readline.set_auto_history(False)
         for entry in history.entries:
             readline.add_history(entry)

@@ -1,25 +1,34 @@
-"""A run on a terminal: Markdown rendered as it grows, with rich (extra `cli`).
+"""Displays a run on a terminal, with Markdown rendered as it grows by rich (extra `cli`).
 
-What is finished is printed once and scrolls away; only the block that still grows is drawn
-again, and not so often that drawing takes more than a tenth of the time. Whatever a model
-wrote is cleaned before it is rendered and once more after: Markdown has entities for controls.
+Finished rows are printed once and scroll away. Only the growing block is redrawn, in at most a
+tenth of the time. Model output is cleaned before rendering and again afterwards, because
+Markdown has entities for control characters.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator, Sequence
 from typing import Final, TextIO
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.control import Control
+from rich.segment import ControlType, Segment
 from rich.text import Text
 
-from llmstream.cli.growing import GrowingText, GrowingThought
-from llmstream.cli.plain import call_line, result_line
-from llmstream.cli.region import Region, Row, rows_of
-from llmstream.cli.show import Wait, source_line, wait_line, warning_line
+from llmstream.cli.display import (
+    Stopwatch,
+    Wait,
+    call_line,
+    result_line,
+    source_line,
+    status_line,
+    wait_line,
+    warning_line,
+)
+from llmstream.cli.growing import GrowingText, GrowingThought, Row, rows_of
 from llmstream.cli.terminal import TerminalFilter, one_line
-from llmstream.cli.timing import Stopwatch, status_line
 from llmstream.events import (
     Event,
     File,
@@ -34,25 +43,28 @@ from llmstream.events import (
     ToolResult,
 )
 
-__all__ = ["LiveShow"]
+__all__ = ["LiveDisplay"]
 
-_SHORTEST_PAUSE_S: Final = 0.04
+_MIN_PAUSE_S: Final = 0.04
 _PAUSE_PER_COST: Final = 9
-"""A drawing that took t seconds is followed by at least this many times t of rest."""
+"""Pause after a drawing, as a multiple of the time that it took."""
 _INPUT_CHARS: Final = 200
 _DELTA_CHARS: Final = 100_000
-"""The longest fragment that is shown whole: rendering it takes a second."""
+"""Longest fragment that is shown completely: rendering it takes a second."""
+
+_ERASE_ROW: Final = (ControlType.ERASE_IN_LINE, 2)
+_FREE_ROWS: Final = 1
 
 
 class _Terminal(Console):
-    """A console that leaves it to the command what to do where nobody reads."""
+    """A console that raises BrokenPipeError instead of exiting the process."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
-class LiveShow:
-    """Shows one run on a terminal. Made and used inside a running event loop."""
+class LiveDisplay:
+    """Displays one run on a terminal. Created and used inside a running event loop."""
 
     def __init__(self, out: TextIO, *, reasoning: bool = True, color: bool = True) -> None:
         self._console = _Terminal(
@@ -76,7 +88,7 @@ class LiveShow:
     def feed(self, event: Event) -> None:
         """Shows one event with the next drawing.
 
-        raises: OSError where the terminal is gone
+        raises: OSError if the terminal is gone
         """
         if self._lost is not None:
             raise self._lost
@@ -96,30 +108,30 @@ class LiveShow:
             case ToolInputEnd():
                 self._inputs.pop(event.id, None)
             case ToolCall():
-                self._say("tool", call_line(event, _INPUT_CHARS), "cyan")
+                self._show_line("tool", call_line(event, _INPUT_CHARS), "cyan")
             case ToolResult(preliminary=False):
-                self._say("tool", result_line(event), "red" if event.is_error else "green")
+                self._show_line("tool", result_line(event), "red" if event.is_error else "green")
             case File(media_type):
-                self._say("file", f"[a file of type {one_line(media_type)}]", "cyan")
+                self._show_line("file", f"[a file of type {one_line(media_type)}]", "cyan")
             case Source():
                 self._sources.append(event)
             case StreamStart(warnings):
                 for warning in warnings:
-                    self._say("warning", f"warning: {warning_line(warning)}", "yellow")
+                    self._show_line("warning", f"warning: {warning_line(warning)}", "yellow")
             case _:
                 return
         self._waiting = ""
         self._draw_soon()
 
     def wait(self, wait: Wait | None) -> None:
-        """Shows in the last row why nothing comes; gone with what comes next."""
+        """Shows the wait in the last row until the next content."""
         if wait is not None:
             self._watch.retries += 1
         self._waiting = "…" if wait is None else wait_line(wait)
         self._draw_soon()
 
     def close(self, *, stopped: bool = False) -> None:
-        """Prints the rest, sources, and how it went."""
+        """Prints the last block, the sources and the status."""
         if self._timer is not None:
             self._timer.cancel()
         self._turn_to("")
@@ -135,7 +147,7 @@ class LiveShow:
             self._block = (GrowingText if kind == "text" else GrowingThought)(self._console)
         self._finished += self._block.feed(self._filter.feed(_shortened(delta)))
 
-    def _say(self, kind: str, line: str, style: str) -> None:
+    def _show_line(self, kind: str, line: str, style: str) -> None:
         self._turn_to(kind)
         self._finished += self._line(line.rstrip("\n"), style)
 
@@ -143,7 +155,7 @@ class LiveShow:
         return rows_of(self._console, Text(line, style=style))
 
     def _turn_to(self, kind: str) -> None:
-        """Finishes the block before, where this is another kind."""
+        """Finishes the current block if its kind differs."""
         if kind == self._kind:
             return
         if self._block is not None:
@@ -156,7 +168,7 @@ class LiveShow:
 
     def _draw_soon(self) -> None:
         if self._timer is None:
-            pause_s = max(_SHORTEST_PAUSE_S, self._cost_s * _PAUSE_PER_COST)
+            pause_s = max(_MIN_PAUSE_S, self._cost_s * _PAUSE_PER_COST)
             self._timer = asyncio.get_running_loop().call_later(pause_s, self._draw)
 
     def _draw(self) -> None:
@@ -176,15 +188,65 @@ class LiveShow:
         finished, self._finished = self._finished, []
         try:
             self._region.draw(finished, growing)
-        except OSError as error:  # nobody awaits this callback; the next event tells
+        # Nothing awaits this callback, so the next `feed` raises the error.
+        except OSError as error:
             self._lost = error
         self._cost_s = time.monotonic() - started
 
 
 def _shortened(delta: str) -> str:
-    """A fragment without the middle of one that no model writes at once."""
+    """Removes the middle of an extremely long fragment."""
     if len(delta) <= _DELTA_CHARS:
         return delta
     half = _DELTA_CHARS // 2
-    left_out = len(delta) - 2 * half
-    return f"{delta[:half]}\n\n[{left_out} characters are not shown]\n\n{delta[-half:]}"
+    hidden = len(delta) - 2 * half
+    return f"{delta[:half]}\n\n[{hidden} characters not shown]\n\n{delta[-half:]}"
+
+
+class Region:
+    """The lower end of the terminal: finished rows scroll away, growing rows are redrawn.
+
+    Each drawing is one write. The cursor rests behind the last row.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._drawn = 0
+
+    @property
+    def room(self) -> int:
+        """Number of growing rows that fit."""
+        return max(1, self._console.height - _FREE_ROWS)
+
+    def draw(self, finished: Sequence[Row], growing: Sequence[Row]) -> None:
+        """Replaces the previous growing rows by finished rows and new growing rows."""
+        # The console buffers inside the block, so all of it is one write.
+        with self._console as console:
+            if self._drawn:
+                up = ((ControlType.CURSOR_UP, 1), _ERASE_ROW) * (self._drawn - 1)
+                console.control(Control(ControlType.CARRIAGE_RETURN, _ERASE_ROW, *up))
+            console.print(_Rows(finished, last_open=False), end="")
+            console.print(_Rows(growing, last_open=True), end="")
+        self._drawn = len(growing)
+        self._console.file.flush()
+
+
+class _Rows:
+    """Rendered rows.
+
+    last_open: no line feed after the last row
+    """
+
+    def __init__(self, rows: Sequence[Row], *, last_open: bool) -> None:
+        self._rows = rows
+        self._last_open = last_open
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        return self._segments()
+
+    def _segments(self) -> Iterator[Segment]:
+        last = len(self._rows) - 1 if self._last_open else -1
+        for index, row in enumerate(self._rows):
+            yield from row
+            if index != last:
+                yield Segment.line()

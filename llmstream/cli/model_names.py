@@ -1,4 +1,4 @@
-"""Models as people write them: "provider:model", and what was probably meant by anything else."""
+"""Checks model names of the form "provider:model" and suggests likely ones for others."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _FAMILIES: Final = (
     (("mercury-",), "inception"),
     (("llama", "qwen", "gemma", "phi", "gpt-oss", "deepseek-", "mistral", "smollm", "granite"), "ollama"),
 )
-"""How the names of a family begin, and who serves it: the vendor itself, Ollama for open models."""
+"""Prefixes of the names of a model family, and its provider: the vendor, or Ollama for open models."""
 
-_CLOSE: Final = 0.75
-"""How alike two names are to be called a near miss: opnai and openai are 0.91, opnai and azureopenai 0.63."""
-_NO_WORSE: Final = 0.05
-"""A second guess is given only if it is about as near as the first."""
+_MIN_SIMILARITY: Final = 0.75
+"""Similarity of a suggested name: opnai and openai have 0.91, opnai and azureopenai 0.63."""
+_MAX_DIFFERENCE: Final = 0.05
+"""Further suggestions are about as similar as the first."""
 _OLLAMA_TAG: Final = re.compile(r"\d+(\.\d+)?[bm](-.*)?|latest|cloud")
-"""What stands behind the colon in an Ollama name, such as llama3.2:1b."""
+"""Tag after the colon of an Ollama name, such as llama3.2:1b."""
 
 
 def checked_model(spec: str) -> str:
-    """The same name, if it names a provider and a model.
+    """Returns the name if it has a known provider and a model.
 
-    raises: InvalidRequest that says what was probably meant
+    raises: InvalidRequest that suggests likely names
     """
     name, colon, model = spec.partition(":")
     if name and colon and model.strip():
@@ -50,19 +50,19 @@ def checked_model(spec: str) -> str:
             if not found:
                 raise
             raise InvalidRequest(
-                f"no provider is called {name!r}. {_did_you_mean(found)}`llmstream providers` lists all."
+                f"unknown provider {name!r}. {_did_you_mean(found)}`llmstream providers` lists all."
             ) from error
         return spec
     found = likely_models(spec)
     example = "" if found else ", such as openai:gpt-5-mini"
     raise InvalidRequest(
-        f"{spec!r} names no provider. {_did_you_mean(found)}A model is written provider:model{example}; "
+        f"{spec!r} does not name a provider. {_did_you_mean(found)}Write provider:model{example}; "
         "`llmstream providers` lists the providers."
     )
 
 
 def likely_models(spec: str) -> list[str]:
-    """What may be meant by a name that is no "provider:model", the likeliest first; at most three."""
+    """Suggests up to three names of the form "provider:model" for another name, likeliest first."""
     name, colon, model = spec.strip().partition(":")
     if colon and model:
         by_tag = _of_family(spec) if _OLLAMA_TAG.fullmatch(model) else []
@@ -76,27 +76,26 @@ def likely_models(spec: str) -> list[str]:
 
 
 def _of_family(model: str) -> list[str]:
-    wanted = model.lower()
-    if "gpt-oss" in wanted:
+    name = model.lower()
+    if "gpt-oss" in name:
         return [f"ollama:{model}"]
-    found = (provider for beginnings, provider in _FAMILIES if wanted.startswith(beginnings))
+    found = (provider for prefixes, provider in _FAMILIES if name.startswith(prefixes))
     provider = next(found, "")
     return [f"{provider}:{model}"] if provider else []
 
 
 def _near(name: str) -> list[str]:
-    """Providers of that name or alias, or of one that is nearly the same."""
-    wanted = name.strip().lower().replace("_", "-")
+    """Finds the provider of that name or alias, else those with similar ones."""
+    name = name.strip().lower().replace("_", "-")
     known = {known: known for known in provider_names()}
     for provider in all_providers():
         known.update({alias: provider.name for alias in provider.aliases if alias not in known})
-    if wanted in known:
-        return [known[wanted]]
-    close = get_close_matches(wanted, known, n=3, cutoff=_CLOSE)
-    least = SequenceMatcher(None, close[0], wanted).ratio() - _NO_WORSE if close else 0.0
-    return list(
-        dict.fromkeys(known[name] for name in close if SequenceMatcher(None, name, wanted).ratio() >= least)
-    )
+    if name in known:
+        return [known[name]]
+    close = get_close_matches(name, known, n=3, cutoff=_MIN_SIMILARITY)
+    similarities = {match: SequenceMatcher(None, match, name).ratio() for match in close}
+    least = max(similarities.values(), default=0.0) - _MAX_DIFFERENCE
+    return list(dict.fromkeys(known[match] for match in close if similarities[match] >= least))
 
 
 def _did_you_mean(models: list[str]) -> str:

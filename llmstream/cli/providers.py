@@ -1,40 +1,41 @@
-"""`llmstream providers`: who is known, and whose key is set; never a key's value."""
+"""`llmstream providers`: tables of the providers, and the page of one. Never prints a key."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from llmstream.cli.exits import FINE
+from llmstream.cli.errors import SUCCESS
 from llmstream.cli.model_names import likely_models
-from llmstream.cli.provider_page import is_set, key_state, marks, print_page
-from llmstream.cli.terminal import complain, safe, write_bytes
+from llmstream.cli.terminal import columns, print_message, safe, wrapped, write_bytes
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.providers.abilities import Abilities, abilities
 from llmstream.providers.base import Provider
-from llmstream.providers.registry import find_provider, provider_names
+from llmstream.providers.registry import find_provider, provider_names, provider_notes
 
-__all__ = ["configure", "is_set", "run"]
+__all__ = ["configure", "is_set", "key_state", "marks", "print_page", "run"]
 
 _HEADS = ("NAME", "TITLE", "DIALECT", "KEY", "ADDRESS", "NOTES")
 
 _GAP: Final = "  "
 _STATES: Final = ("set", "not needed", "not set")
-"""In this order they are listed on a terminal."""
+"""Order of the list on a terminal."""
 
 _EPILOG = """\
-With NAME, a provider in full: its variables, its address, what it takes and what is peculiar to it.
-A word that is no provider's name lists those that it occurs in.
+With NAME, shows one provider: its environment variables, address, abilities and peculiarities. Any
+other text lists the providers whose names contain it.
 
-On a terminal those whose key is set come first, and simulators are left out. In a pipe there is a
-line for every provider, in alphabetical order and with every column. Values of keys are never shown.
---matrix is found out by asking each wire for it; nothing is sent, and a single model may know less.
-More can be added by other packages (entry points of the group llmstream.providers).
+On a terminal, providers whose key is set come first and simulators are hidden. In a pipe, there is
+one line per provider, in alphabetical order and with all columns. Keys are never shown.
+
+--matrix shows what the provider's API accepts; a model may support less. No request is sent. Other
+packages can add providers (entry points of the group llmstream.providers).
 
 examples:
   llmstream providers
@@ -46,7 +47,7 @@ examples:
 
 
 class _Row(msgspec.Struct, frozen=True, rename="camel"):
-    """What is told of one provider."""
+    """One provider in the table and in JSON."""
 
     name: str
     title: str
@@ -64,29 +65,29 @@ class _Row(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Describes the command's arguments."""
+    """Adds the command's arguments."""
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("name", metavar="NAME", nargs="?", help="one provider in full, or a word to list providers by")
-    add("--set", dest="only_set", action="store_true", help="only those whose key is set")
-    add("--simulators", action="store_true", help="list the simulators too")
-    add("--matrix", action="store_true", help="what requests to each may ask for")
-    add("--json", action="store_true", help="a JSON array, one object a provider")
+    add("name", metavar="NAME", nargs="?", help="provider to show, or text to search the names for")
+    add("--set", dest="only_set", action="store_true", help="list only providers whose key is set")
+    add("--simulators", action="store_true", help="list the simulators as well")
+    add("--matrix", action="store_true", help="show the abilities of each provider")
+    add("--json", action="store_true", help="print a JSON array with one object per provider")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the table, one provider in full, or the same as JSON."""
+    """Prints the table, one provider, or JSON."""
     word = (arguments.name or "").strip().lower().replace("_", "-")
     found = list(_known())
     exact = [provider for provider in found if word in (provider.name, *provider.aliases)]
     if exact and not (arguments.json or arguments.matrix):
         _print_one(exact[0], found)
-        return FINE
+        return SUCCESS
     found = [p for p in exact or found if _has(p, word) and (_is_set(p) or not arguments.only_set)]
     if word and not found and not arguments.only_set:
         near = " or ".join(model.partition(":")[0] for model in likely_models(f"{word}:MODEL"))
         raise InvalidRequest(
-            f"no provider has {arguments.name!r} in its name. {f'Did you mean {near}? ' if near else ''}"
+            f"no provider matches {arguments.name!r}. {f'Did you mean {near}? ' if near else ''}"
             "`llmstream providers` lists all."
         )
     shown = sys.stdout.isatty() and not arguments.json
@@ -103,16 +104,17 @@ def run(arguments: argparse.Namespace) -> int:
         _print_short(found)
     else:
         _print_table([_HEADS, *(_cells(_row(provider)) for provider in found)])
-    return FINE
+    return SUCCESS
 
 
 def _known() -> Iterator[Provider]:
-    """Every provider that can be loaded."""
+    """Loads all providers."""
     for name in provider_names():
         try:
             yield find_provider(name)
-        except LLMStreamError as error:  # it belongs to another package, which is broken
-            complain(f"warning: the provider {name} cannot be loaded: {error}")
+        # A broken provider of another package must not hide the others.
+        except LLMStreamError as error:
+            print_message(f"warning: the provider {name} cannot be loaded: {error}")
 
 
 def _has(provider: Provider, word: str) -> bool:
@@ -134,7 +136,7 @@ def _print_one(provider: Provider, known: list[Provider]) -> None:
 
 
 def _print_short(found: list[Provider]) -> None:
-    """A table for people: who, whether the key is set, and what would set it."""
+    """Prints the table for a terminal: name, key, its variable, title."""
     mark = marks()
     rows = [("NAME", "KEY", "VARIABLE", "TITLE")]
     for provider in found:
@@ -145,7 +147,7 @@ def _print_short(found: list[Provider]) -> None:
     for line in _aligned(rows):
         print(safe(line if len(line) <= columns else line[: columns - 1] + "…"))
     print(f"\n{', '.join(f'{sign} {state}' for state, sign in mark.items())}")
-    print("llmstream providers NAME shows one in full, --set those whose key is set.")
+    print("llmstream providers NAME shows details, --set lists those whose key is set.")
 
 
 def _row(provider: Provider) -> _Row:
@@ -177,13 +179,13 @@ def _cells(row: _Row) -> tuple[str, ...]:
 
 
 def _matrix(rows: list[_Row]) -> list[tuple[str, ...]]:
-    """A column for each ability: yes, or how files may be given; - where there is nothing."""
+    """Builds a column per ability: yes, or the ways to pass files; - if unsupported."""
     fields = Abilities.__struct_fields__
     heads = ("NAME", *(name.upper().replace("_", "-") for name in fields))
-    return [heads, *((row.name, *(_said(getattr(row.abilities, name)) for name in fields)) for row in rows)]
+    return [heads, *((row.name, *(_cell(getattr(row.abilities, name)) for name in fields)) for row in rows)]
 
 
-def _said(value: bool | tuple[str, ...]) -> str:
+def _cell(value: bool | tuple[str, ...]) -> str:
     if isinstance(value, tuple):
         return "+".join(value) or "-"
     return "yes" if value else "-"
@@ -198,7 +200,7 @@ def _key(row: _Row) -> str:
 
 
 def _print_table(rows: list[tuple[str, ...]]) -> None:
-    """A row a line; on a terminal that is too narrow, the columns in several tables below each other."""
+    """Prints a table; on a narrow terminal, its columns as several tables below each other."""
     if not sys.stdout.isatty():
         for line in _aligned(rows):
             print(line)
@@ -212,7 +214,7 @@ def _print_table(rows: list[tuple[str, ...]]) -> None:
 
 
 def _parts(rows: list[tuple[str, ...]], columns: int) -> Iterator[list[tuple[str, ...]]]:
-    """The table cut between columns, so that each part fits; the first column is in all of them."""
+    """Cuts the table between columns so that each part fits; all parts have the first column."""
     widths = [max(map(len, column)) + len(_GAP) for column in zip(*rows, strict=True)]
     first, at = widths[0], 1
     while at < len(widths):
@@ -227,3 +229,110 @@ def _parts(rows: list[tuple[str, ...]], columns: int) -> Iterator[list[tuple[str
 def _aligned(rows: list[Any]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [_GAP.join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+_INDENT: Final = 11
+_MARKS: Final = {"set": "✓", "not set": "–", "not needed": "·"}
+_PLAIN_MARKS: Final = {"set": "yes", "not set": "no", "not needed": "-"}
+
+_SOURCES: Final = "\n\nSources:\n"
+
+
+def is_set(variable: str) -> bool:
+    """Whether an environment variable is set and not blank."""
+    return bool(os.environ.get(variable, "").strip())
+
+
+def key_state(provider: Provider) -> str:
+    """Returns "set", "not set" or "not needed"."""
+    if any(map(is_set, (*provider.key_env, *provider.token_env))):
+        return "set"
+    return "not set" if provider.key_required else "not needed"
+
+
+def marks() -> dict[str, str]:
+    """Returns a mark for each key state that the terminal's encoding has."""
+    encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower()
+    return _MARKS if encoding.replace("-", "") == "utf8" else _PLAIN_MARKS
+
+
+def print_page(provider: Provider, abilities: Abilities, related: Sequence[str]) -> None:
+    """Prints the page of one provider.
+
+    related: names of other providers with the same key
+    """
+    print(safe(f"{provider.name}: {provider.title or provider.name}"))
+    print()
+    for name, value in _facts(provider, abilities, related):
+        for place, line in enumerate(wrapped(value, width=columns() - _INDENT).splitlines()):
+            print(safe(f"{name if not place else '':<{_INDENT}}{line}"))
+    notes = _notes(provider)
+    if notes:
+        print()
+        _print_markdown(notes)
+
+
+def _facts(provider: Provider, abilities: Abilities, related: Sequence[str]) -> Iterator[tuple[str, str]]:
+    yield "models", f"{provider.name}:MODEL" + "".join(f", {alias}:MODEL" for alias in provider.aliases)
+    yield "key", _key_of(provider)
+    found = next(filter(is_set, provider.base_url_env), None)
+    if found:
+        yield "address", f"from {found}"
+    else:
+        yield "address", provider.base_url or "none: pass --base-url or set a variable"
+    if provider.base_url_env:
+        yield "", f"to change it: --base-url, {', '.join(provider.base_url_env)}"
+    yield "dialect", provider.dialect.name
+    can, cannot = _abilities(abilities)
+    yield "supports", ", ".join(can)
+    if cannot:
+        yield "lacks", ", ".join(cannot)
+    if related:
+        yield "same key", ", ".join(related)
+    if provider.docs:
+        yield "docs", provider.docs
+    if provider.notes:
+        yield "note", provider.notes
+
+
+def _key_of(provider: Provider) -> str:
+    names = [*provider.key_env, *provider.token_env]
+    state = key_state(provider)
+    if not names:
+        return "none needed" if not provider.key_required else "not from the environment"
+    found = next(filter(is_set, names), None)
+    if found:
+        others = [name for name in names if name != found]
+        return f"{marks()[state]} {found} is set" + (f" (also read: {', '.join(others)})" if others else "")
+    return f"{marks()[state]} {state}: {' or '.join(names)}"
+
+
+def _abilities(abilities: Abilities) -> tuple[list[str], list[str]]:
+    """Returns the names of the abilities that the provider has, and of those that it lacks."""
+    can, cannot = [], []
+    for field in abilities.__struct_fields__:
+        value, name = getattr(abilities, field), field.replace("_", " ")
+        if value:
+            can.append(f"{name} ({', '.join(value)})" if isinstance(value, tuple) else name)
+        else:
+            cannot.append(name)
+    return can, cannot
+
+
+def _notes(provider: Provider) -> str:
+    """Returns the notes without their sources."""
+    return provider_notes(provider.name).partition(_SOURCES)[0].strip()
+
+
+def _print_markdown(text: str) -> None:
+    """Prints Markdown, rendered by rich (extra `cli`) on a terminal."""
+    if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+        try:
+            from rich.console import Console
+            from rich.markdown import Markdown
+        except ModuleNotFoundError:
+            pass
+        else:
+            Console(highlight=False).print(Markdown(text, hyperlinks=False))
+            return
+    print(safe(text))

@@ -1,4 +1,4 @@
-"""`llmstream simulate`: the simulator in the foreground, for other programs to talk to."""
+"""`llmstream simulate`: runs the simulator in the foreground, for clients in other processes."""
 
 from __future__ import annotations
 
@@ -6,30 +6,33 @@ import argparse
 import asyncio
 import errno
 import itertools
+import os
+import queue
 import socket
 import sys
+import threading
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TextIO
 
-from llmstream.cli.addresses import base_url
-from llmstream.cli.exits import FINE, INTERRUPTED, USAGE
-from llmstream.cli.line_writer import LineWriter
-from llmstream.cli.terminal import complain, one_line
+from llmstream.cli.dialects import base_url
+from llmstream.cli.errors import INTERRUPTED, SUCCESS, USAGE
+from llmstream.cli.terminal import one_line, print_message
 from llmstream.simulator import Pace, Received, Recording, Script, Simulator
 from llmstream.simulator.server import default_dialects
 
-__all__ = ["configure", "run"]
+__all__ = ["LineWriter", "configure", "run"]
 
 _POLL_S: Final = 0.1
 _LOCAL: Final = ("127.0.0.1", "localhost", "::1")
 
 _EPILOG: Final = """\
-It listens on this machine only, speaks every dialect on one port, with and without
-"stream": true, checks requests as the vendors do, and prints a line for each. There are no
-embeddings, images or old completions. Ctrl-C ends it. Without --script or --recording it
-calls the first tool it is offered and answers from what the tool gave.
+The server speaks all dialects on one port, with and without "stream": true. It checks requests
+as the vendors do and prints a line for each. Embeddings, images and legacy completions are not
+supported. By default it listens on this machine only. Ctrl-C stops it.
 
-A script is JSON: {"turns": [{"text": "Hello."}, {"calls": [{"name": "f", "arguments": {}}]}]}
+Without --script or --recording, it calls the first tool of the request and answers with the
+result. A script is JSON:
+{"turns": [{"text": "Hello."}, {"calls": [{"name": "f", "arguments": {}}]}]}
 
 examples:
   llmstream simulate
@@ -40,32 +43,32 @@ examples:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Describes the command's arguments."""
+    """Adds the command's arguments."""
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("--port", type=_port, default=8080, metavar="N", help="where to listen (8080); 0 takes a free one")
+    add("--port", type=_port, default=8080, metavar="N", help="port (default: 8080); 0 picks a free one")
     add(
         "--host",
         default="127.0.0.1",
         metavar="ADDRESS",
-        help="address to listen on (127.0.0.1); in a container 0.0.0.0, which others can reach",
+        help="address to listen on (default: 127.0.0.1); 0.0.0.0 accepts other machines, as for containers",
     )
-    said = parser.add_mutually_exclusive_group()
-    said.add_argument("--script", metavar="FILE", help="what to say, as JSON")
-    said.add_argument(
+    answers = parser.add_mutually_exclusive_group()
+    answers.add_argument("--script", metavar="FILE", help="answers as JSON")
+    answers.add_argument(
         "--recording",
         metavar="PATH",
         action="append",
         default=[],
-        help="a recorded body to answer with; given again, the next request's",
+        help="recorded body to answer with; repeat it for further requests",
     )
-    add("--key", metavar="KEY", help="accept only this API key; by default any, or none")
-    add("--any-path", action="store_true", help="answer below any prefix, not only at the vendors' paths")
-    add("--pace", type=_rate, metavar="TOKENS_PER_S", help="how fast to speak; by default at once")
+    add("--key", metavar="KEY", help="accept only this API key (default: any or none)")
+    add("--any-path", action="store_true", help="accept any prefix before the vendors' paths")
+    add("--pace", type=_rate, metavar="TOKENS_PER_S", help="output speed (default: no delay)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serves until Ctrl-C."""
+    """Serves until Ctrl-C; returns the exit status."""
     simulator = Simulator(
         Script.load(arguments.script) if arguments.script else None,
         recordings=[Recording.load(path) for path in arguments.recording],
@@ -79,20 +82,21 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         asyncio.run(_serve(simulator, arguments.key))
     except socket.gaierror as error:
-        complain(f"the host {arguments.host!r} cannot be opened: {error.strerror}.")
+        print_message(f"cannot listen on {arguments.host!r}: {error.strerror}.")
         return USAGE
     except OSError as error:
-        if error.errno in (errno.EADDRNOTAVAIL, None):  # Python 3.13 says it without a number
-            complain(f"{arguments.host} is no address of this machine. Pass another with --host.")
+        # Python 3.13 raises it without a number.
+        if error.errno in (errno.EADDRNOTAVAIL, None):
+            print_message(f"{arguments.host} is not an address of this machine. Pass another with --host.")
             return USAGE
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise
-        taken = "is taken" if error.errno == errno.EADDRINUSE else "cannot be opened"
-        complain(f"port {arguments.port} {taken}. Pass another with --port, or --port 0 for a free one.")
+        problem = "is in use" if error.errno == errno.EADDRINUSE else "is not permitted"
+        print_message(f"port {arguments.port} {problem}. Pass another --port, or --port 0 for a free one.")
         return USAGE
     except KeyboardInterrupt:
         return INTERRUPTED
-    return FINE
+    return SUCCESS
 
 
 async def _serve(simulator: Simulator, key: str | None) -> None:
@@ -107,15 +111,16 @@ async def _serve(simulator: Simulator, key: str | None) -> None:
 
 
 async def _report(simulator: Simulator, log: LineWriter) -> int:
-    """A line for each request once it is over, until Ctrl-C; gives their number."""
+    """Logs each finished request until Ctrl-C; returns the number of requests."""
     waiting: list[tuple[int, Received]] = []
     known = 0
-    over = False
-    while not over:
+    cancelled = False
+    while not cancelled:
         try:
             await asyncio.sleep(_POLL_S)
-        except asyncio.CancelledError:  # Ctrl-C; what is over by now is still told
-            over = True
+        # Ctrl-C: one more round logs the requests that have finished.
+        except asyncio.CancelledError:
+            cancelled = True
         fresh = _since(simulator.requests, known)
         waiting += fresh
         known = fresh[-1][0] if fresh else known
@@ -126,7 +131,7 @@ async def _report(simulator: Simulator, log: LineWriter) -> int:
 
 
 def _since(requests: list[Received], known: int) -> list[tuple[int, Received]]:
-    """The requests after the first `known` ones, with their numbers; the list forgets the oldest."""
+    """Returns the requests after the first `known` ones, numbered; the simulator drops the oldest."""
     numbered = ((int(one.request_id.rpartition("_")[2]) + 1, one) for one in reversed(requests))
     return list(itertools.takewhile(lambda entry: entry[0] > known, numbered))[::-1]
 
@@ -140,17 +145,18 @@ def _request_line(number: int, received: Received) -> str:
         if request.tools:
             facts.append(_count(len(request.tools), "tool"))
     if received.disconnected:
-        facts.append("the client left before the end")
+        facts.append("the client disconnected early")
     return "  ".join(facts)
 
 
 def _greeting(url: str, key: str | None) -> Iterator[str]:
-    """Addresses, and lines to copy."""
+    """Lists the addresses and commands to copy."""
     shown = key or "sim-key"
     openai, anthropic, ollama = (base_url(url, name) for name in ("openai-chat", "anthropic", "ollama"))
-    yield f"The simulator listens on {url} (Ctrl-C ends it)"
+    yield f"The simulator listens on {url} (Ctrl-C stops it)"
     yield ""
-    for name in dict.fromkeys(dialect.name for dialect in default_dialects()):  # Claude's has three paths
+    # Anthropic's dialect is listed three times, once for each of its paths.
+    for name in dict.fromkeys(dialect.name for dialect in default_dialects()):
         yield f"  {name:<20} {base_url(url, name)}"
     yield ""
     yield "Try it:"
@@ -162,7 +168,7 @@ def _greeting(url: str, key: str | None) -> Iterator[str]:
         """-d '{"model": "sim", "stream": true, "messages": [{"role": "user", "content": "Hello"}]}'"""
     )
     yield ""
-    yield "Or point a client at it:"
+    yield "Or configure a client:"
     yield f"  export OPENAI_BASE_URL={openai} OPENAI_API_KEY={shown}"
     yield f"  export ANTHROPIC_BASE_URL={anthropic} ANTHROPIC_API_KEY={shown}"
     yield f"  export OLLAMA_HOST={ollama}"
@@ -176,12 +182,65 @@ def _count(number: int, word: str) -> str:
 def _port(text: str) -> int:
     port = int(text)
     if not 0 <= port <= 65535:
-        raise argparse.ArgumentTypeError(f"a port is 0 to 65535, not {port}")
+        raise argparse.ArgumentTypeError(f"a port is a number from 0 to 65535, not {port}")
     return port
 
 
 def _rate(text: str) -> float:
     rate = float(text)
     if not 0 < rate < float("inf"):
-        raise argparse.ArgumentTypeError(f"tokens per second are more than 0, not {text}")
+        raise argparse.ArgumentTypeError(f"a speed is a positive number, not {text}")
     return rate
+
+
+_MAX_LINES: Final = 10_000
+_CLOSE_S: Final = 2.0
+
+
+class LineWriter:
+    """Writes log lines in order, from a thread of its own.
+
+    The server may write to a pipe that nobody reads, or whose reader exits first. A full pipe would
+    block the event loop, and a closed one would end the program. Here at most 10,000 lines wait, and
+    further ones are dropped.
+    """
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._lines: queue.Queue[str | None] = queue.Queue(_MAX_LINES)
+        self._thread = threading.Thread(target=self._run, name="llmstream-log", daemon=True)
+        self._thread.start()
+
+    def write(self, line: str) -> None:
+        """Queues a line."""
+        try:
+            self._lines.put_nowait(line)
+        except queue.Full:
+            pass
+
+    def close(self) -> None:
+        """Waits until all lines are written, but not for a reader that does not read."""
+        try:
+            self._lines.put(None, timeout=_CLOSE_S)
+        except queue.Full:
+            return
+        self._thread.join(_CLOSE_S)
+
+    def _run(self) -> None:
+        self._out.flush()
+        write = self._write
+        while (line := self._lines.get()) is not None:
+            try:
+                write(f"{line}\n".encode(self._out.encoding or "utf-8", "backslashreplace"))
+            # The reader has closed the pipe.
+            except OSError:
+                write = _drop
+
+    def _write(self, data: bytes) -> None:
+        """Writes past the file's buffer: its lock, held by a waiting thread, would block the exit."""
+        while data:
+            data = data[os.write(self._out.fileno(), data) :]
+
+
+def _drop(data: bytes) -> None:
+    pass

@@ -1,31 +1,43 @@
-"""What a model or server says, made safe for a terminal.
+"""Prints text on a terminal: safe from control sequences, in rows of the terminal's width.
 
-A terminal obeys escape sequences: they move the cursor over what stands there, set the title,
-write the clipboard (OSC 52), hide where a link leads (OSC 8), and make it answer on standard
-input. Controls for right-to-left text reorder a line. So none of them passes. Safety does not
-rest on reading a sequence rightly: no control but line feed and tab is ever given out, and
-where a sequence ends only decides how much of its harmless rest is shown.
+Escape sequences move the cursor over existing text, set the title, write the clipboard (OSC 52),
+disguise links (OSC 8), and make the terminal reply on standard input. Controls for right-to-left
+text reorder a line. None of them passes. Safety does not depend on parsing sequences correctly:
+the only controls in the output are line feed and tab, and where a sequence ends only decides how
+much of its harmless rest is shown.
 
-A pipe or a file is not a terminal: what goes there is data and stays as it is.
+Output to a pipe or a file is data and remains unchanged.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
+import textwrap
+from collections.abc import Iterator, Sequence
 from typing import Final, TextIO
 
-from llmstream.cli.wrapping import wrapped
-
-__all__ = ["TerminalFilter", "complain", "one_line", "printable", "safe", "typed", "write_bytes"]
+__all__ = [
+    "TerminalFilter",
+    "columns",
+    "listed",
+    "one_line",
+    "print_message",
+    "printable",
+    "safe",
+    "typed",
+    "wrapped",
+    "write_bytes",
+]
 
 _BIDI: Final = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _HAZARD: Final = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_BIDI}\ud800-\udfff]")
 _CONTROL: Final = re.compile(f"[\x00-\x1f\x7f-\x9f{_BIDI}\ud800-\udfff]")
 _CSI_REST: Final = re.compile(r"[\x20-\x3f]*")
 _STRING_END: Final = re.compile("[\n\x07\x18\x1a\x1b\x9c]")
-_COMPLAINT_CHARS: Final = 4000
+_MAX_MESSAGE_CHARS: Final = 4000
 _LONE_SURROGATE: Final = range(0xD800, 0xE000)
 
 _STRING_OPENERS: Final = frozenset("]PX^_")
@@ -35,11 +47,11 @@ _C1_STRING_OPENERS: Final = frozenset("\x90\x98\x9d\x9e\x9f")
 
 
 class TerminalFilter:
-    """Cleans a text that comes in pieces; a sequence cut between two pieces is still one.
+    """Cleans text that arrives in pieces; recognizes sequences cut between two pieces.
 
-    Escape sequences and bidi controls vanish, CRLF and CR become line feeds, other controls
-    become their pictures (U+2400 to U+2421). A string sequence that never ends stops at the
-    end of its line, so it cannot swallow an answer.
+    Removes escape sequences and bidi controls, turns CRLF and CR into line feeds, and shows other
+    controls as pictures (U+2400 to U+2421). An unterminated string sequence ends at the end of its
+    line, so it cannot hide an answer.
     source: ECMA-48, 5.4 (CSI) and 8.3 (strings); Unicode 9.0, 23.2 (bidi controls)
     """
 
@@ -47,7 +59,7 @@ class TerminalFilter:
         self._state = "ground"
 
     def feed(self, text: str) -> str:
-        """What of the next piece may be shown; unfinished sequences are held back."""
+        """Returns the safe part of the next piece; holds back unfinished sequences."""
         if self._state == "ground" and _HAZARD.search(text) is None:
             return text
         out: list[str] = []
@@ -69,7 +81,7 @@ class TerminalFilter:
         return "".join(out)
 
     def close(self) -> str:
-        """The text is over: what was held back of it that may be shown."""
+        """Ends the text and returns what was held back."""
         rest = "\n" if self._state == "cr" else ""
         self._state = "ground"
         return rest
@@ -101,23 +113,25 @@ class TerminalFilter:
         return hazard.end()
 
     def _escape(self, text: str, at: int) -> int:
-        """After ESC, or after ESC and intermediates."""
+        """Reads the character after ESC, or after ESC and intermediates."""
         found = text[at]
         if found == "[":
             self._state = "csi"
         elif found in _STRING_OPENERS:
             self._state = "string"
         elif "\x20" <= found <= "\x2f":
-            pass  # an intermediate; the final one is still to come
+            # An intermediate; the final character follows.
+            pass
         elif "\x30" <= found <= "\x7e":
             self._state = "ground"
-        else:  # no sequence at all
+        else:
+            # Not a sequence: the character is text.
             self._state = "ground"
             return at
         return at + 1
 
     def _csi(self, text: str, at: int) -> int:
-        """After CSI: parameters and intermediates, then one final character."""
+        """Skips parameters and intermediates after CSI, and one final character."""
         rest = _CSI_REST.match(text, at)
         at = rest.end() if rest is not None else at
         if at < len(text):
@@ -126,7 +140,7 @@ class TerminalFilter:
         return at
 
     def _string(self, text: str, at: int) -> int:
-        """Inside OSC, DCS, SOS, PM or APC."""
+        """Skips the content of OSC, DCS, SOS, PM or APC."""
         end = _STRING_END.search(text, at)
         if end is None:
             return len(text)
@@ -135,20 +149,20 @@ class TerminalFilter:
 
 
 def safe(text: str) -> str:
-    """A whole text made safe for a terminal."""
+    """Cleans a complete text."""
     cleaner = TerminalFilter()
     return cleaner.feed(text) + cleaner.close()
 
 
 def printable(text: str) -> str:
-    """A piece of a rendered line: no control at all, whatever it came from."""
+    """Replaces all controls in a piece of a rendered line."""
     return _CONTROL.sub("\ufffd", text)
 
 
 def one_line(text: str, limit: int = 0) -> str:
-    """A text as one line that hides nothing: what cannot be printed appears as in Python source.
+    """Formats text as one line, with unprintable characters escaped as in Python source.
 
-    limit: longest result in characters, cut with an ellipsis; 0 for no limit
+    limit: maximum length of the result in characters, an ellipsis included; 0 for no limit
     """
     if 0 < limit < len(text):
         text = text[: limit + 1]
@@ -157,14 +171,14 @@ def one_line(text: str, limit: int = 0) -> str:
 
 
 def typed(text: str) -> str:
-    """What a user typed or passed; bytes that were no UTF-8 become U+FFFD."""
+    """Cleans user input: bytes that are not UTF-8 become U+FFFD."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def complain(message: str, file: TextIO | None = None) -> None:
-    """One line on standard error, in the program's name; on a terminal in rows, broken between words."""
+def print_message(message: str, file: TextIO | None = None) -> None:
+    """Prints a message to standard error after the program's name; wraps it on a terminal."""
     out = file or sys.stderr
-    line = f"llmstream: {one_line(message.strip(), _COMPLAINT_CHARS)}"
+    line = f"llmstream: {one_line(message.strip(), _MAX_MESSAGE_CHARS)}"
     if out is not None and out.isatty():
         line = wrapped(line, width=_columns_of(out))
     print(line, file=out, flush=True)
@@ -178,11 +192,49 @@ def _columns_of(out: TextIO) -> int:
 
 
 def write_bytes(data: bytes) -> None:
-    """UTF-8 to standard output as it is, at once, whatever the terminal's encoding."""
+    """Writes UTF-8 unchanged to standard output, whatever the terminal's encoding, and flushes."""
     buffer = getattr(sys.stdout, "buffer", None)
-    if buffer is None:  # standard output was replaced by something that takes only text
+    # Standard output may have been replaced by an object that accepts only text.
+    if buffer is None:
         sys.stdout.write(data.decode())
         return
     sys.stdout.flush()
     buffer.write(data)
     buffer.flush()
+
+
+_PIPE_COLUMNS: Final = 100
+_NARROWEST: Final = 20
+
+
+def columns(pipe: int = _PIPE_COLUMNS) -> int:
+    """Returns the width of the terminal; `pipe` if standard output is not a terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else pipe
+
+
+def wrapped(text: str, indent: str = "", *, width: int = 0) -> str:
+    """Wraps text into rows; a word longer than a row, such as a URL, is not broken.
+
+    width: width of a row in characters; 0 for the terminal's
+    """
+    return textwrap.fill(
+        text,
+        # One less: after a full row, some terminals leave an empty one.
+        max(_NARROWEST, (width or columns()) - 1),
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def listed(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Formats names and descriptions side by side, or below each other if the terminal is narrow."""
+    names = max(len(name) for name, _ in rows) + 2
+    side_by_side = names + max(len(description) for _, description in rows) < columns()
+    for name, description in rows:
+        if side_by_side:
+            yield f"{name:<{names}}{description}"
+        else:
+            yield name
+            yield wrapped(description, "    ")

@@ -1,4 +1,4 @@
-"""Events as lines for people: a name, then what it says, aligned and without controls."""
+"""Formats events as lines: the name, then its fields, aligned and without control characters."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from llmstream.events import Event, ReasoningDelta, TextDelta, ToolInputDelta
 __all__ = ["event_line", "folded", "once_each"]
 
 _WIDTH: Final = 20
-"""The longest name, ToolApprovalRequest, and a space."""
+"""Width of the longest name, ToolApprovalRequest, and a space."""
 
 _BARE: Final = ("delta", "tool_name", "finish_reason")
-"""Fields that come first and say by themselves what they are."""
+"""Fields shown without their names."""
 
 
 def event_line(event: Event, *, limit: int = 0) -> str:
-    """One event as one line, fields that hold nothing left out.
+    """Formats one event as one line, without its empty fields.
 
-    limit: longest line in characters; 0 for no limit
+    limit: maximum length of the line in characters; 0 for no limit
     """
-    said = []
+    facts = []
     for field in event.__struct_fields__:
         value = getattr(event, field)
         if value is None or value is False or (value == [] and field == "warnings"):
             continue
         shown = _value(value)
-        said.append(shown if field in _BARE else f"{field}={shown}")
-    line = f"{type(event).__name__:<{_WIDTH}}{'  '.join(said)}".rstrip()
+        facts.append(shown if field in _BARE else f"{field}={shown}")
+    line = f"{type(event).__name__:<{_WIDTH}}{'  '.join(facts)}".rstrip()
     return one_line(line, limit)
 
 
@@ -44,9 +44,9 @@ def _value(value: Any) -> str:
         case datetime.datetime():
             return value.isoformat()
         case msgspec.Struct():
-            facts = {f: getattr(value, f) for f in value.__struct_fields__ if f != "raw"}
-            said = [f"{f}={_value(v)}" for f, v in facts.items() if v is not None and v is not False]
-            return f"({' '.join(said)})"
+            fields = {f: getattr(value, f) for f in value.__struct_fields__ if f != "raw"}
+            facts = [f"{f}={_value(v)}" for f, v in fields.items() if v is not None and v is not False]
+            return f"({' '.join(facts)})"
         case float():
             return f"{value:.3g}"
         case list():
@@ -56,7 +56,7 @@ def _value(value: Any) -> str:
 
 
 def folded(events: Iterable[Event], *, deltas: int = 2, limit: int = 0) -> Iterator[str]:
-    """Events as lines, of a run of deltas of one block only the first few."""
+    """Formats events as lines; of consecutive deltas of one block only the first few."""
     for _, run in groupby(events, key=_run_key):
         same = list(run)
         shown = same if len(same) <= deltas + 1 or not _is_delta(same[0]) else same[:deltas]
@@ -67,7 +67,7 @@ def folded(events: Iterable[Event], *, deltas: int = 2, limit: int = 0) -> Itera
 
 
 def once_each(events: Iterable[Event], *, limit: int = 0) -> Iterator[str]:
-    """The first event of each kind as a line, and how many follow that are of kinds seen before."""
+    """Formats the first event of each type as a line, and counts the others."""
     seen: set[type[Event]] = set()
     more = 0
     for event in events:
@@ -88,5 +88,5 @@ def _is_delta(event: Event) -> bool:
 
 
 def _run_key(event: Event) -> tuple[object, object]:
-    """Equal for deltas of one block, and for nothing else."""
+    """Returns a key that is equal for deltas of one block only."""
     return (type(event), getattr(event, "id", None)) if _is_delta(event) else (None, id(event))

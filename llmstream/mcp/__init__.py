@@ -1,10 +1,10 @@
-"""Tools of MCP servers, by the official `mcp` package (extra `mcp`).
+"""Tools of MCP servers, through the official `mcp` package (extra `mcp`).
 
     async with mcp_tools(stdio=("uvx", ["mcp-server-time"]), prefix="time_") as tools:
         message = await ls.Agent(model, tools=tools).run("What time is it in Oslo?")
 
-Read `connecting.py` for `mcp_tools`, `session.py` for who owns the session, `results.py` for what
-becomes of a server's answer, `server_tools.py` for resources and prompts.
+`connecting.py` has `mcp_tools`, `session.py` the task that owns the session, `results.py` the
+conversion of results, and `server_tools.py` resources and prompts.
 """
 
 from llmstream.mcp.connecting import mcp_tools

@@ -1,7 +1,7 @@
-"""The HTTP client of MCP sessions: what a server answers is counted before the package keeps it.
+"""The HTTP client of MCP sessions, which limits the size of responses.
 
-The mcp package reads an answer that is no event stream whole, whatever its length. Of event streams
-it bounds the lines, and keeps nothing.
+The mcp package buffers a response that is not an event stream, without a limit. For event streams it
+limits the length of lines and buffers nothing else.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 __all__ = ["MAX_BODY_BYTES", "bounded_client"]
 
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
-"""Several times what a result may hold in files, in base64."""
+"""Several times the limit for files in a result, in base64."""
 
 
 def bounded_client(
     headers: dict[str, str], timeout: httpx2.Timeout, max_bytes: int = MAX_BODY_BYTES
 ) -> httpx2.AsyncClient:
-    """A client whose answers are plain, and end in an error behind so many bytes.
+    """Creates a client that refuses compressed responses and those longer than max_bytes.
 
     raises: ReadError of httpx2, in a request
     """
     import httpx2
 
     class Counted(httpx2.AsyncByteStream):
-        """The body of an answer."""
+        """The body of a response."""
 
         def __init__(self, inner: httpx2.AsyncByteStream) -> None:
             self._inner = inner
@@ -38,17 +38,17 @@ def bounded_client(
             async for piece in self._inner:
                 left -= len(piece)
                 if left < 0:
-                    raise httpx2.ReadError(f"the answer is longer than {max_bytes} bytes")
+                    raise httpx2.ReadError(f"the response is longer than {max_bytes} bytes")
                 yield piece
 
         async def aclose(self) -> None:
             await self._inner.aclose()
 
     async def check(response: httpx2.Response) -> None:
-        # Nobody asked for a coding; unpacked, a small body may take all memory.
+        # The request accepts no compression; decompressed, a small body could exhaust the memory.
         if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
             await response.aclose()
-            raise httpx2.ReadError("the answer is compressed, though none was to be")
+            raise httpx2.ReadError("the response is compressed although the request forbids it")
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media_type != "text/event-stream" and isinstance(response.stream, httpx2.AsyncByteStream):
             response.stream = Counted(response.stream)

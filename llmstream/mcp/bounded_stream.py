@@ -1,7 +1,7 @@
-"""The messages of an MCP server, their lists cut before the mcp package checks each item.
+"""Shortens the lists in messages of an MCP server before the mcp package validates each item.
 
-The package makes an object of every part of a result, and tries a part that fits none as each kind:
-some hundred thousand of them in one message held the event loop for seconds (mcp 2.3, seen 2026-11).
+The package creates an object for every part of a result, and tries all kinds for an invalid part: some
+hundred thousand parts in one message blocked the event loop for seconds (mcp 2.3, seen 2026-11).
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 __all__ = ["MAX_ITEMS", "bounded", "within_cap"]
 
 MAX_ITEMS: Final = 2000
-"""Of one list in one message: tools of a page, parts of a result. Checking so many takes some 10 ms."""
+"""Maximum length of a list in a message, such as tools or parts; validating that many takes 10 ms."""
 
 _LISTS: Final = ("tools", "resources", "resourceTemplates", "prompts", "contents", "messages")
 _TEXT_KEYS: Final = {"type", "text"}
 _BATCH: Final = 5000
-"""Parts that are looked at in one turn of the loop, in about a millisecond."""
+"""Parts processed before yielding to the event loop, in about a millisecond."""
 
 _log = logging.getLogger("llmstream.mcp")
 
 
 @asynccontextmanager
 async def bounded(transport: AbstractAsyncContextManager[TransportStreams]) -> AsyncGenerator[Any]:
-    """A transport whose messages hold lists of at most `MAX_ITEMS`."""
+    """Wraps a transport to limit lists in its messages to `MAX_ITEMS`."""
     async with transport as (reading, writing):
         yield _Bounded(reading), writing
 
 
 class _Bounded:
-    """A stream of messages."""
+    """A stream of messages with limited lists."""
 
     def __init__(self, inner: ReadStream[Any]) -> None:
         self._inner = inner
@@ -60,12 +60,13 @@ class _Bounded:
     async def __aexit__(self, *details: Any) -> Any:
         return await self._inner.__aexit__(*details)
 
-    def __getattr__(self, name: str) -> Any:  # the package looks for the context of a message
+    # The package reads the context of a message from the stream.
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
 
 async def _cut(item: Any) -> Any:
-    """A message, or an error in its place, as the transport gives it."""
+    """Limits the lists of a message; passes on an error in place of one."""
     result = getattr(getattr(item, "message", None), "result", None)
     if isinstance(result, dict):
         await within_cap(result)
@@ -73,7 +74,7 @@ async def _cut(item: Any) -> Any:
 
 
 async def within_cap(result: dict[str, Any]) -> None:
-    """Cuts the lists of a result in place. Texts that follow each other become one, which loses nothing."""
+    """Shortens the lists of a result in place, after joining neighbouring texts, which loses nothing."""
     content = result.get("content")
     if isinstance(content, list) and len(content) > MAX_ITEMS:
         result["content"] = await _shortened(content)
@@ -114,5 +115,5 @@ def _is_plain_text(block: Any) -> bool:
 
 
 def _joined(texts: list[str]) -> list[Any]:
-    """As the result of a tool joins them."""
+    """Joins texts as the result of a tool does."""
     return [{"type": "text", "text": "\n".join(texts)}] if texts else []

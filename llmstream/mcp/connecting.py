@@ -1,4 +1,4 @@
-"""`mcp_tools`: the tools of an MCP server, for as long as a block lasts."""
+"""`mcp_tools`: connects to an MCP server and returns its tools for the duration of a block."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ __all__ = ["Command", "mcp_tools"]
 Command: TypeAlias = (
     tuple[str] | tuple[str, Sequence[str]] | tuple[str, Sequence[str], Mapping[str, str] | None]
 )
-"""A program, its arguments, and what is added to its environment."""
+"""A program, its arguments, and additional environment variables."""
 
 _CONTEXT = "llmstream/context"
-"""No name that a schema would give an argument."""
+"""Argument for the context; a schema would not use this name."""
 
 _MAX_UNREAD = 256
-"""Progress notifications of one call that wait to be told."""
+"""Queued progress notifications of one call."""
 
 
 @asynccontextmanager
@@ -54,34 +54,33 @@ async def mcp_tools(
     max_result_chars: int = MAX_RESULT_CHARS,
     max_result_bytes: int = MAX_RESULT_BYTES,
 ) -> AsyncGenerator[ServerTools]:
-    """Connects to an MCP server; its tools are like others until the block is left.
+    """Connects to an MCP server; its tools work like others inside the block.
 
-    The schemas are the server's, and it is the server that checks arguments against them. What it
-    refuses, and its death, are error results that the model reads. Its progress notifications are
-    preliminary results. Leaving the block ends the session and the process; a call that still runs
-    then has an error result, and so has each later one.
+    The server provides the schemas and validates arguments. Errors of the server, and its exit, are
+    error results for the model. Progress notifications are preliminary results. Leaving the block ends
+    the session and the process; running and later calls get an error result.
 
-    Where the server says that its tools have changed, the list that is given here changes too: an
-    agent or a stream that was given it whole, as `tools=[*mine, theirs]`, offers what is in it at
-    each step. A call waits a while for a list that it has changed itself.
+    If the server changes its tools, the returned list changes too: an agent or a stream that got the
+    list itself, as in `tools=[*mine, theirs]`, offers its current content at each step. A call that
+    changes the tools waits briefly for the new list.
 
-    The list has the server's resources and prompts as well: `await theirs.resources()`,
-    `read_resource(uri)`, `prompts()`, `prompt(name, arguments)`; see `ServerTools`. Tools that run as
-    tasks only (`execution.taskSupport: "required"`) are left out.
+    The list also gives access to resources and prompts: `await theirs.resources()`,
+    `read_resource(uri)`, `prompts()`, `prompt(name, arguments)`; see `ServerTools`. It omits tools that
+    can only run as tasks (`execution.taskSupport: "required"`).
 
     stdio:     starts a process: `("uvx", ["mcp-server-time"])`, `("server", [], {"TOKEN": "..."})`.
-               It sees PATH, HOME and the like, and of the rest of our environment nothing
-    url:       of a Streamable HTTP server instead
-    headers:   for the server at url, such as Authorization
-    prefix:    put before each name, so that two servers can have tools of the same name
-    timeout_s: for each call; the server is told to stop
-    connect_timeout_s: until the tools are known
-    elicit:    asked what the server wants to know of the user while a tool runs, with an `Elicitation`;
-               without, the server is refused
-    needs_approval, max_result_chars, max_result_bytes: as for `Tool`, for all of them
+               It gets PATH, HOME and similar variables, but no others of our environment
+    url:       URL of a Streamable HTTP server, in place of stdio
+    headers:   HTTP headers for url, such as Authorization
+    prefix:    prefix of all names, for servers with tools of the same name
+    timeout_s: limit for each call, after which the server is asked to cancel it
+    connect_timeout_s: limit until the tools are listed
+    elicit:    answers questions of the server to the user while a tool runs, given an `Elicitation`;
+               without it, such questions are declined
+    needs_approval, max_result_chars, max_result_bytes: as for `Tool`, for all tools
 
-    raises: Unsupported where the mcp package is not installed; InvalidRequest where it is not
-            just one of stdio and url; ConnectionFailed where no session came about
+    raises: Unsupported if the mcp package is not installed; InvalidRequest unless exactly one of
+            stdio and url is given; ConnectionFailed if the connection fails
     """
     changed = asyncio.Event()
 
@@ -112,7 +111,7 @@ async def mcp_tools(
 
 
 def _needs_task(tool: ListedTool) -> bool:
-    """Whether a tool can be called as a task only; a plain call of it is refused each time.
+    """Whether a tool only runs as a task; the server refuses plain calls of it.
 
     source: MCP 2025-11-25, tasks, execution.taskSupport
     """
@@ -120,20 +119,21 @@ def _needs_task(tool: ListedTool) -> bool:
 
 
 def _calling(session: Session, name: str) -> Any:
-    """The function of a tool: keywords are what the server's schema calls them."""
+    """Returns the function of a tool; its keywords are those of the server's schema."""
 
     async def call(**arguments: Any) -> ToolOutcome:
         context = arguments.pop(_CONTEXT, None) or ToolContext(tool_name=name)
-        news: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue(_MAX_UNREAD)
-        relay = asyncio.create_task(_relayed(news, context))
+        reports: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue(_MAX_UNREAD)
+        relay = asyncio.create_task(_relay(reports, context))
 
-        async def told(progress: float, total: float | None, message: str | None) -> None:
-            with suppress(asyncio.QueueFull):  # a reader so slow misses some of it
-                news.put_nowait({"progress": progress, "total": total, "message": message})
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            # A slow reader misses some reports.
+            with suppress(asyncio.QueueFull):
+                reports.put_nowait({"progress": progress, "total": total, "message": message})
 
         try:
-            result = await session.call(name, arguments, told)
-            await news.put(None)
+            result = await session.call(name, arguments, on_progress)
+            await reports.put(None)
             await relay
         finally:
             await ended(relay, at_once=True)
@@ -142,14 +142,14 @@ def _calling(session: Session, name: str) -> Any:
     return call
 
 
-async def _relayed(news: asyncio.Queue[dict[str, Any] | None], context: ToolContext) -> None:
-    """Reports progress from a task of the call, so that none is told after its result."""
-    while (value := await news.get()) is not None:
+async def _relay(reports: asyncio.Queue[dict[str, Any] | None], context: ToolContext) -> None:
+    """Reports progress from a task of the call, so that no report follows the result."""
+    while (value := await reports.get()) is not None:
         await context.report(value)
 
 
 def _name(stdio: Command | None, url: str | None) -> str:
-    """What errors call the server; nothing of an address that may be secret, such as a path."""
+    """Returns the server's name for errors, without parts of the URL that may be secret, such as the path."""
     return stdio[0] if stdio is not None else shown_address(url or "").strip("'")
 
 
@@ -161,26 +161,26 @@ def _connection(
     elicit: Elicit | None,
 ) -> Any:
     if (stdio is None) == (url is None):
-        raise InvalidRequest("mcp_tools takes just one of stdio= and url=")
+        raise InvalidRequest("mcp_tools needs exactly one of stdio= and url=.")
     if stdio is not None and (isinstance(stdio, str) or not 1 <= len(stdio) <= 3):
         raise InvalidRequest(f'stdio is a program and its arguments, ("uvx", ["server"]); got {stdio!r}')
     if not isinstance(url, str | None):
         raise InvalidRequest(f"url is a str, got {url!r}")
     if stdio is not None and headers:
-        raise InvalidRequest("headers are for a server at a url; give a process its secrets in env")
+        raise InvalidRequest("headers= needs url=. Pass secrets of a process in its environment instead.")
     try:
         import mcp
     except ImportError:
-        raise Unsupported("MCP needs the mcp package: pip install 'llmstream-sdk[mcp]'") from None
+        raise Unsupported("MCP needs the mcp package. Install it: pip install 'llmstream-sdk[mcp]'") from None
 
-    async def heard(message: object) -> None:
+    async def on_message(message: object) -> None:
         if isinstance(message, mcp.types.ToolListChangedNotification):
             changed.set()
 
-    options: dict[str, Any] = {"message_handler": heard}
+    options: dict[str, Any] = {"message_handler": on_message}
     if elicit is not None:
-        # Servers that speak both protocols ask in the middle of a call only under the older one, which
-        # has a way back to the client (mcp 2.3: "no back-channel" under the newer, seen 2026-11).
+        # Servers with both protocols can ask during a call only under the older one, which has a
+        # channel back to the client (mcp 2.3: "no back-channel" under the newer, seen 2026-11).
         options |= {"elicitation_callback": eliciting(elicit), "mode": "legacy"}
     if stdio is None:
         return _over_http(url or "", dict(headers or {}), options)
@@ -196,7 +196,7 @@ async def _over_http(url: str, headers: dict[str, str], options: dict[str, Any])
     from mcp import Client
     from mcp.client.streamable_http import streamable_http_client
 
-    # A server may say nothing for long while a tool works; each call has a timeout of its own.
+    # A server may be silent while a tool runs; each call has its own timeout.
     timeout = httpx2.Timeout(30.0, read=None)
     async with (
         bounded_client(headers, timeout) as http,

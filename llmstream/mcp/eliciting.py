@@ -1,4 +1,4 @@
-"""Questions that a server asks the user while a tool of it runs, put to a function of the application."""
+"""Elicitation: passes questions of a server to the user, asked while a tool runs, to the application."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["Elicit", "Elicitation", "eliciting"]
 
 @dataclass(frozen=True, slots=True)
 class Elicitation:
-    """What a server wants to know of the user. It is the server that asks, not the model.
+    """A question to the user. The server asks it, not the model.
 
-    message: for the user to read
-    schema:  JSON schema of the answer; empty where it wants none
-    url:     a page that the user is to visit instead; "" where there is none
+    message: text for the user
+    schema:  JSON schema of the answer; empty if none is expected
+    url:     a page for the user to visit instead; "" for none
     """
 
     message: str
@@ -29,29 +29,29 @@ class Elicitation:
 Elicit: TypeAlias = Callable[
     [Elicitation], Mapping[str, Any] | bool | Awaitable[Mapping[str, Any] | bool | None] | None
 ]
-"""Gives the answer by name; True to agree without one; None or False to decline. Sync or async."""
+"""Returns the answer as a dict; True to accept without one; None or False to decline. Sync or async."""
 
 
 def eliciting(elicit: Elicit) -> Any:
-    """The package's form of the callback.
+    """Adapts the function to the callback of the mcp package.
 
-    raises: when called, InvalidRequest for an answer that is none; the call of the tool fails then
+    raises: when called, InvalidRequest for an invalid answer, which fails the tool call
     """
     from mcp.types import ElicitResult
 
-    async def asked(context: Any, params: Any) -> ElicitResult:
-        said = elicit(
+    async def callback(context: Any, params: Any) -> ElicitResult:
+        answer = elicit(
             Elicitation(
                 params.message, getattr(params, "requested_schema", None) or {}, getattr(params, "url", "")
             )
         )
-        found = await said if inspect.isawaitable(said) else said
+        found = await answer if inspect.isawaitable(answer) else answer
         if found is None or found is False:
             return ElicitResult(action="decline")
         if found is True:
             return ElicitResult(action="accept", content={})
         if not isinstance(found, Mapping):
-            raise InvalidRequest(f"elicit gives a dict, True, False or None; got {found!r}")
+            raise InvalidRequest(f"elicit returns a dict, True, False or None; got {found!r}")
         return ElicitResult(action="accept", content=dict(found))
 
-    return asked
+    return callback

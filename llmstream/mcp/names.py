@@ -1,4 +1,4 @@
-"""Names of a server's tools, made such that every vendor takes them."""
+"""Makes the names of a server's tools valid for all vendors, and unique."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ _PREFIX = re.compile(r"([A-Za-z_][A-Za-z0-9_-]{0,31})?")
 
 
 def valid_names(names: Iterable[str], prefix: str) -> list[str]:
-    """For each name one that is valid and no other's, in the same order.
+    """Returns a valid, unique name for each name, in the same order.
 
-    What no vendor takes becomes `_`; a name that is too long, or would be another's, ends in a
-    digest of the server's name and of how often it came, so that it is the same in every process.
+    Invalid characters become `_`. A name that is too long or not unique ends in a digest of the
+    original name and the number of its repetitions, so that it is the same in every process.
 
-    raises: InvalidRequest for a prefix that is no beginning of a name, or is longer than 32
+    raises: InvalidRequest for a prefix that cannot begin a name or is longer than 32
     """
     if not _PREFIX.fullmatch(prefix):
-        raise InvalidRequest(f"{prefix!r} is no prefix: up to 32 letters, digits, _ and -, no digit first")
+        raise InvalidRequest(
+            f"invalid prefix {prefix!r}. Use up to 32 letters, digits, _ and -, not beginning with a digit."
+        )
     given: dict[str, None] = {}
     copies: dict[str, int] = {}
     for name in names:
-        # One too long is cut first: what a server calls a tool may be megabytes.
+        # Cut first: the name that a server sends may have megabytes.
         plain = valid = prefix + re.sub(r"[^A-Za-z0-9_-]", "_", name[: _MAX_CHARS + 1])
         if not re.match(r"[A-Za-z_]", valid):
             plain = valid = f"_{valid}"

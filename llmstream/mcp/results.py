@@ -1,4 +1,4 @@
-"""What a server answered to a call, as the outcome of a tool."""
+"""Converts a server's result of a call to the outcome of a tool."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["outcome_of", "part_of", "resource_part"]
 
 
 def outcome_of(result: CallToolResult) -> ToolOutcome:
-    """Text as text, images, audio and files as parts, structured content as the JSON value.
+    """Converts text to text, images, audio and files to parts, and structured content to a value.
 
-    The model reads the texts, and the JSON of structured content where there are none. A link to a
-    resource is a line with its address; nothing is fetched. isError makes an error of it.
+    The model gets the texts, or without any the JSON of the structured content. A resource link becomes
+    a line with its URI; nothing is fetched. isError makes it an error.
 
-    raises: ToolError where a part holds no valid base64
+    raises: ToolError for invalid base64
     """
     texts: list[str] = []
     parts: list[Image | Document | Audio] = []
@@ -38,7 +38,7 @@ def outcome_of(result: CallToolResult) -> ToolOutcome:
     if structured is not None and not texts:
         text = msgspec.json.encode(structured).decode()
     if result.is_error:
-        text = text or "The tool failed and did not say why."
+        text = text or "The tool failed without a message."
         return ToolOutcome(text, tuple(parts), error=text, exception=ToolError(text))
     plain = structured is None or structured == text
     return ToolOutcome(
@@ -47,7 +47,7 @@ def outcome_of(result: CallToolResult) -> ToolOutcome:
 
 
 def _unwrapped(structured: Any, text: str) -> Any:
-    """Without the object that servers put around a value that is none, where the text says that value."""
+    """Removes the object that servers put around a value that is not one, if the text has the value."""
     if isinstance(structured, dict) and structured.keys() == {"result"}:
         value = structured["result"]
         if value == text or msgspec.json.encode(value).decode() == text:
@@ -56,7 +56,7 @@ def _unwrapped(structured: Any, text: str) -> Any:
 
 
 def part_of(block: Any) -> str | Image | Document | Audio:
-    """A block of content, told by its `type`; one that we do not know, as its JSON."""
+    """Converts a content block by its `type`; an unknown one becomes its JSON."""
     match block.type:
         case "text":
             return str(block.text)
@@ -74,7 +74,7 @@ def part_of(block: Any) -> str | Image | Document | Audio:
 
 
 def resource_part(resource: Any) -> Text | Image | Document | Audio:
-    """What stands at an address: text, or a file."""
+    """Converts the content of a resource: text or a file."""
     return Text(str(resource.text)) if hasattr(resource, "text") else _file(resource)
 
 
@@ -92,4 +92,4 @@ def _bytes(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise ToolError(f"The MCP server sent a part that is no base64: {error}") from None
+        raise ToolError(f"The MCP server sent invalid base64: {error}") from None

@@ -1,4 +1,4 @@
-"""What a server offers beside its tools: resources and prompts, as plain methods of the list of tools."""
+"""The list of a server's tools, with methods for its resources and prompts."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Content: TypeAlias = Text | Image | Audio | Document
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that a server lets be read.
+    """A resource, or a template of resources.
 
-    uri:         its address; of a template with `{names}` to be filled, as of RFC 6570
-    is_template: whether it is one
-    size:        in bytes, where the server says
+    uri:         URI; for a template a URI template (RFC 6570) with `{names}` to fill in
+    is_template: whether it is a template
+    size:        size in bytes; None if unknown
     """
 
     uri: str
@@ -41,7 +41,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PromptArgument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a prompt is filled with."""
+    """An argument of a prompt."""
 
     name: str
     description: str = ""
@@ -49,7 +49,7 @@ class PromptArgument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The beginning of a conversation that a server has ready."""
+    """A prompt that a server provides."""
 
     name: str
     title: str = ""
@@ -58,10 +58,10 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ServerTools(LiveTools):
-    """The tools of a server, and what else it offers.
+    """The tools of a server, with its resources and prompts.
 
-    Each method raises ToolError where the server refuses, has no such thing, or is gone; so a tool of
-    the application may call them, too. Nothing of it reaches a model by itself.
+    All methods raise ToolError if the server refuses the request, does not support it, or is gone, so
+    tools of the application can call them. Models do not see resources and prompts by themselves.
     """
 
     def __init__(self, session: Session, timeout_s: float | None) -> None:
@@ -69,15 +69,16 @@ class ServerTools(LiveTools):
         self._session = session
         self._timeout_s = timeout_s
 
-    __hash__ = None  # type: ignore[assignment]  # as of any list
+    # Unhashable, as any list.
+    __hash__ = None  # type: ignore[assignment]
 
     async def resources(self) -> list[Resource]:
-        """What can be read, as far as the server lists it."""
+        """Lists the resources."""
         listed = await self._ask("the list of resources", lambda c: all_pages(c.list_resources, "resources"))
         return [_resource(r, str(r.uri), size=r.size) for r in listed]
 
     async def resource_templates(self) -> list[Resource]:
-        """What can be read once its address is filled."""
+        """Lists the resource templates."""
         listed = await self._ask(
             "the list of resource templates",
             lambda c: all_pages(c.list_resource_templates, "resource_templates"),
@@ -85,15 +86,15 @@ class ServerTools(LiveTools):
         return [_resource(r, r.uri_template, is_template=True) for r in listed]
 
     async def read_resource(self, uri: str) -> list[Content]:
-        """What stands there: text, images, audio and other files, as parts of a message.
+        """Reads a resource: text, images, audio and other files, as parts of a message.
 
-        raises: ToolError where a part holds no valid base64, too
+        raises: ToolError, also for invalid base64
         """
         result = await self._ask(f"the resource {uri}", lambda client: client.read_resource(uri))
         return [resource_part(content) for content in result.contents]
 
     async def prompts(self) -> list[Prompt]:
-        """The prompts that the server has."""
+        """Lists the prompts."""
         listed = await self._ask("the list of prompts", lambda c: all_pages(c.list_prompts, "prompts"))
         return [
             Prompt(
@@ -109,10 +110,10 @@ class ServerTools(LiveTools):
         ]
 
     async def prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> list[Message]:
-        """A prompt, filled: messages that `stream` and `Agent.run` take."""
+        """Gets a prompt with its arguments filled in, as messages for `stream` and `Agent.run`."""
         given = None if arguments is None else dict(arguments)
         result = await self._ask(f"the prompt {name}", lambda client: client.get_prompt(name, given))
-        return [Message("", Role(said.role), (_as_part(part_of(said.content)),)) for said in result.messages]
+        return [Message("", Role(m.role), (_as_part(part_of(m.content)),)) for m in result.messages]
 
     async def _ask(self, what: str, request: Callable[[Client], Awaitable[_T]]) -> _T:
         return await self._session.ask(what, request, timeout_s=self._timeout_s)

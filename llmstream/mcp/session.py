@@ -1,7 +1,7 @@
-"""One session with an MCP server, and the one task that opens, holds and closes it.
+"""One session with an MCP server, and the task that opens and closes it.
 
-The package's contexts contain cancel scopes, which must be left by the task that entered them.
-So a task of their own enters and leaves them; whoever calls a tool only asks and waits.
+The package's context managers contain cancel scopes, which the task that entered them must leave. So
+a separate task enters and leaves them; callers of tools only send requests and wait.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ _log = logging.getLogger("llmstream.mcp")
 _ADDRESS = re.compile(r"https?://[^\s'\"<>]+")
 
 _MAX_PAGES = 100
-"""Pages of a list; a server that has more has gone wrong."""
+"""Maximum number of pages of a list; more are a defect of the server."""
 
 _REFRESH_S = 5.0
-"""How long a call that is done waits for a list of tools that it may have changed."""
+"""How long a finished call waits for a new list of tools that it may have caused."""
 
 _LISTEN_AGAIN_S = 1.0
-"""Between two attempts to hear of changes."""
+"""Pause before subscribing to changes again."""
 
 _MAX_CHARS = 4000
-"""Of what a server says of an error."""
+"""Maximum length of an error message of a server."""
 
 _CLOSE_S = 10.0
-"""How long a server may take to say good-bye; a process gets signals well before."""
+"""Limit for closing the session; a process gets signals well before."""
 
 
 class Session:
-    """A session that `open` begins and `close` ends; calls may come from any task of the loop.
+    """A session from `open` to `close`; any task of the loop may make calls.
 
-    name:     the server's, for errors
-    client:   enters the connection and leaves it
-    changed:  set when the server says that its tools have changed
-    on_tools: is given the tools anew after that
+    name:     name of the server in errors
+    client:   context manager of the connection
+    changed:  set when the server reports a change of its tools
+    on_tools: called with the new tools after a change
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class Session:
         self._owner: asyncio.Task[None] | None = None
 
     async def open(self, timeout_s: float | None) -> list[Tool]:
-        """Connects, and gives the server's tools.
+        """Connects and returns the server's tools.
 
-        raises: ConnectionFailed where no session came about in time; nothing is left running
+        raises: ConnectionFailed if the connection fails or takes too long; nothing is left running
         """
         opened = self._opened = asyncio.get_running_loop().create_future()
         owner = self._owner = asyncio.create_task(self._own())
@@ -87,14 +87,14 @@ class Session:
         if not opened.done():
             late = not owner.done()
             await ended(owner, at_once=True)
-            reason = f"no answer in {timeout_s:g} s" if late else _words(_failure(owner))
-            raise ConnectionFailed(f"the MCP server {self._name} could not be reached: {reason}")
+            reason = f"no answer in {timeout_s:g} s" if late else _message(_failure(owner))
+            raise ConnectionFailed(f"cannot connect to the MCP server {self._name}: {reason}")
         return self._tools
 
     async def call(self, tool: str, arguments: dict[str, Any], progress: ProgressFnT) -> CallToolResult:
-        """The server's answer to a call. Cancelling it tells the server so.
+        """Calls a tool. A cancellation is passed on to the server.
 
-        raises: ToolError where the server refused the call, or is gone
+        raises: ToolError if the server refuses the call, or is gone
         """
         result = await self.ask(
             tool, lambda client: client.call_tool(tool, arguments, progress_callback=progress)
@@ -105,27 +105,28 @@ class Session:
     async def ask(
         self, what: str, request: Callable[[Client], Awaitable[_T]], *, timeout_s: float | None = None
     ) -> _T:
-        """The server's answer to any request.
+        """Sends any request and returns the result.
 
-        what:   names it in errors
-        raises: ToolError where the server refused it, is gone, or takes longer than it may
+        what:   name of the request in errors
+        raises: ToolError if the server refuses it, is gone, or takes too long
         """
         owner, opened = self._owner, self._opened
         if owner is None or opened is None or owner.done() or self._closing:
             raise ToolError(f"The MCP server {self._name} is no longer connected. {what} has not run.")
-        asked = asyncio.ensure_future(request(opened.result()))
+        sent = asyncio.ensure_future(request(opened.result()))
         try:
             await asyncio.sleep(0)
-            unsent = asked.done() and _is_closed(asked)  # what fails at its first step is not written
-            await asyncio.wait({owner, asked}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-            late = not owner.done() and not asked.done()
+            # A request that fails at its first step was not written.
+            unsent = sent.done() and _is_closed(sent)
+            await asyncio.wait({owner, sent}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            late = not owner.done() and not sent.done()
         finally:
-            await ended(asked, at_once=True)
+            await ended(sent, at_once=True)
         if late:
-            raise ToolTimeout(f"The MCP server {self._name} gave no answer in {timeout_s:g} s: {what}.")
-        error = None if asked.cancelled() else asked.exception()
-        if error is None and not asked.cancelled():
-            return asked.result()
+            raise ToolTimeout(f"The MCP server {self._name} did not answer {what} within {timeout_s:g} s.")
+        error = None if sent.cancelled() else sent.exception()
+        if error is None and not sent.cancelled():
+            return sent.result()
         if unsent:
             raise ToolError(
                 f"The MCP server {self._name} is no longer connected. {what} has not run."
@@ -133,7 +134,7 @@ class Session:
         raise self._refusal(what, error) from error
 
     async def close(self) -> None:
-        """Ends the session and waits until the server is let go, also while it is cancelled."""
+        """Ends the session and waits until the server is closed, even if cancelled meanwhile."""
         self._closing = True
         self._changed.set()
         if self._owner is not None:
@@ -160,13 +161,14 @@ class Session:
     async def _list_again(self, client: Client) -> None:
         try:
             self._on_tools(await _listed(client))
-        except Exception as error:  # the tools stay as they were; a call of one that is gone is refused
+        # The old tools remain; the server refuses calls of those that are gone.
+        except Exception as error:
             _log.warning(
-                "the tools of the MCP server %s could not be listed again: %s", self._name, _words(error)
+                "cannot list the changed tools of the MCP server %s: %s", self._name, _message(error)
             )
 
     async def _listen(self, client: Client) -> None:
-        """Hears of changes from servers that have to be asked for them; others tell by themselves."""
+        """Subscribes to changes at servers that need it; others send notifications by themselves."""
         from mcp import MCPError
         from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
@@ -178,13 +180,15 @@ class Session:
                 return
             except SubscriptionLost:
                 await asyncio.sleep(_LISTEN_AGAIN_S)
-                self._changed.set()  # what happened meanwhile is not told again
+                # Changes in the meantime were not reported.
+                self._changed.set()
             except (ListenNotSupportedError, MCPError, TimeoutError):
                 return
 
     async def _up_to_date(self) -> None:
-        """Waits a while for a list of tools that is on its way, so that the next step has it."""
-        await asyncio.sleep(0)  # the owner begins to list
+        """Waits briefly for a list of tools that is being fetched, so that the next step has it."""
+        # Lets the owner start to list.
+        await asyncio.sleep(0)
         if self._listing is not None and not self._listing.done():
             await asyncio.wait({self._listing}, timeout=_REFRESH_S)
 
@@ -194,14 +198,15 @@ class Session:
 
         if isinstance(error, MCPError) and error.code != CONNECTION_CLOSED:
             return ToolError(f"The MCP server {self._name} refused {tool}: {error.message[:_MAX_CHARS]}")
-        said = "" if error is None else f" ({_words(error)})"
+        reason = "" if error is None else f" ({_message(error)})"
         return ToolError(
-            f"The MCP server {self._name} was lost while {tool} ran{said}. The call may have had effects."
+            f"The connection to the MCP server {self._name} was lost while {tool} ran{reason}. "
+            "The call may have had effects."
         )
 
 
 def _is_closed(call: asyncio.Future[Any]) -> bool:
-    """Whether a call that is over failed because the connection is closed."""
+    """Whether a finished call failed because the connection is closed."""
     from mcp import MCPError
     from mcp.types import CONNECTION_CLOSED
 
@@ -214,10 +219,10 @@ async def _listed(client: Client) -> list[Tool]:
 
 
 async def all_pages(listing: Callable[..., Awaitable[Any]], name: str) -> list[Any]:
-    """Everything that a server lists, page by page.
+    """Fetches all pages of a list.
 
-    listing: gives the page at a cursor
-    name:    of the page's items
+    listing: fetches the page at a cursor
+    name:    name of the field with the items
     """
     found: list[Any] = []
     cursor: str | None = None
@@ -234,11 +239,11 @@ def _failure(task: asyncio.Task[Any]) -> BaseException | None:
     return None if task.cancelled() else task.exception()
 
 
-def _words(error: BaseException | None) -> str:
-    """What failed, taken out of the groups that it was wrapped in."""
+def _message(error: BaseException | None) -> str:
+    """Returns the message of an error, taken out of exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if error is None:
         return "the connection ended"
-    # An HTTP client tells the whole address, whose path may be a secret.
+    # An HTTP client puts the complete URL into its errors, and its path may be secret.
     return _ADDRESS.sub(lambda found: shown_address(found[0]).strip("'"), str(error)) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Waiting for the end of a task that somebody else might leave behind."""
+"""Waits for the end of a task, so that none is left behind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ __all__ = ["ended"]
 
 
 async def ended(task: asyncio.Task[Any], *, at_once: bool = False, within_s: float | None = None) -> None:
-    """Waits for a task, cancelled now or after a while, and for its cleanup, whatever happens to us."""
+    """Waits for the end of a task and its cleanup, even if the waiting task is cancelled.
+
+    at_once:  cancels it now
+    within_s: cancels it after this time
+    """
     if at_once:
         task.cancel()
     interrupted: BaseException | None = None
@@ -26,6 +30,7 @@ async def ended(task: asyncio.Task[Any], *, at_once: bool = False, within_s: flo
             interrupted = error
             task.cancel()
     if not task.cancelled():
-        task.exception()  # looked at, so that asyncio does not complain of it
+        # Retrieved, so that asyncio does not log it as never retrieved.
+        task.exception()
     if interrupted is not None:
         raise interrupted

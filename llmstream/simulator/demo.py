@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
 import msgspec
 
 from llmstream.chats.content import Text, ToolResult
 from llmstream.chats.message import Role
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
-from llmstream.simulator.sample_input import sample_value
 from llmstream.simulator.script import Call, Turn
 from llmstream.simulator.utterance import custom_tools
 
-__all__ = ["Demo"]
+__all__ = ["Demo", "sample_value"]
 
 _EXCERPT_CHARS = 400
 
@@ -126,3 +129,135 @@ def _excerpt(text: str) -> str:
 
 def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
+
+
+_MAX_DEPTH: Final = 12
+_DEEP: Final = 3
+"""From here on arrays are empty where they may be, so that types that hold themselves come to an end."""
+
+_STRINGS: Final = (
+    ("city|town|place|location", "Paris"),
+    ("country", "France"),
+    ("date", "2026-01-31"),
+    ("time", "12:00"),
+    ("unit", "celsius"),
+    ("currency", "EUR"),
+    ("url|link", "https://example.com/"),
+    ("mail", "someone@example.com"),
+    ("path|file", "notes.txt"),
+    ("language|lang", "en"),
+    ("expression|formula", "6 * 7"),
+    ("name", "Ada"),
+)
+"""What a string of that name might be."""
+
+_PROPER: Final = ("Paris", "France", "Ada")
+"""Of these the prompt may hold a better one: its last word with a capital inside a sentence."""
+
+_FORMATS: Final = {
+    "date": "2026-01-31",
+    "date-time": "2026-01-31T12:00:00Z",
+    "time": "12:00:00Z",
+    "email": "someone@example.com",
+    "uri": "https://example.com/",
+    "uuid": "00000000-0000-4000-8000-000000000000",
+    "ipv4": "192.0.2.1",
+}
+
+
+def sample_value(schema: Any, *, prompt: str = "") -> Any:
+    """A value that fits a schema, as far as the usual keywords say.
+
+    prompt: what free text is taken from, where a string's name tells nothing
+    """
+    root = schema if isinstance(schema, Mapping) else {}
+    return _Sampler(root, " ".join(prompt.split())[:80]).value(schema, "", 0)
+
+
+class _Sampler:
+    def __init__(self, root: Mapping[str, Any], prompt: str) -> None:
+        self.root = root
+        self.prompt = prompt
+        self.named: list[str] = re.findall(r"(?<=[a-z,] )[A-Z][\w-]+", prompt)
+
+    def value(self, schema: Any, name: str, depth: int) -> Any:
+        if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+            return None
+        schema = self.resolved(schema)
+        for key in ("const", "default"):
+            if key in schema:
+                return schema[key]
+        for key in ("enum", "examples"):
+            if schema.get(key):
+                return schema[key][0]
+        for key in ("anyOf", "oneOf"):
+            options = [o for o in schema.get(key) or () if isinstance(o, Mapping) and o.get("type") != "null"]
+            if options:
+                return self.value(options[0], name, depth + 1)
+        match _kind(schema):
+            case "object":
+                return self.object(schema, depth)
+            case "array":
+                count = max(0 if depth > _DEEP else 1, int(schema.get("minItems") or 0))
+                return [self.value(schema.get("items", {"type": "string"}), name, depth + 1)] * count
+            case "integer" | "number":
+                return _number(schema)
+            case "boolean":
+                return True
+            case "string":
+                return self.string(schema, name)
+            case _:
+                return None
+
+    def object(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
+        properties = schema.get("properties") or {}
+        wanted = schema.get("required") or list(properties)
+        return {key: self.value(properties.get(key, {"type": "string"}), key, depth + 1) for key in wanted}
+
+    def resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The schema with its reference followed and its `allOf` laid together."""
+        for _ in range(_MAX_DEPTH):
+            ref = schema.get("$ref")
+            if not isinstance(ref, str) or not ref.startswith("#/"):
+                break
+            target: Any = self.root
+            for step in ref[2:].split("/"):
+                target = target.get(step) if isinstance(target, Mapping) else None
+            schema = target if isinstance(target, Mapping) else {}
+        for part in schema.get("allOf") or ():
+            if isinstance(part, Mapping):
+                schema = {**schema, **self.resolved(part)}
+        return schema
+
+    def string(self, schema: Mapping[str, Any], name: str) -> str:
+        if schema.get("format") in _FORMATS:
+            return _FORMATS[schema["format"]]
+        text = next((s for pattern, s in _STRINGS if re.search(pattern, name.lower())), "")
+        if text in _PROPER and self.named:
+            text = self.named[-1]
+        text = text or self.prompt or f"a {name or 'text'}"
+        text = text.ljust(int(schema.get("minLength") or 0), ".")
+        longest = schema.get("maxLength")
+        return text[: int(longest)] if longest is not None else text
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        kind = next((k for k in kind if k != "null"), "null")
+    if kind is None:
+        return "object" if "properties" in schema else "array" if "items" in schema else "string"
+    return str(kind)
+
+
+def _number(schema: Mapping[str, Any]) -> int | float:
+    low = schema.get("minimum", schema.get("exclusiveMinimum"))
+    high = schema.get("maximum", schema.get("exclusiveMaximum"))
+    if low is None:
+        value = 1 if high is None or high > 1 else high - 1
+    else:
+        value = low + 1 if "exclusiveMinimum" in schema else low
+    step = schema.get("multipleOf")
+    if step:
+        value = -(-value // step) * step
+    return int(value) if schema.get("type") == "integer" else value

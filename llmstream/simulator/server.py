@@ -19,7 +19,7 @@ from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
 from llmstream.request import Request
 from llmstream.serving.wires import EventEncoder, ServerSide, server_side
 from llmstream.serving.wires.openai_responses.kept_requests import KeptRequest
-from llmstream.simulator.catalogue import is_public, lookup
+from llmstream.simulator.catalogue import count_tokens, is_public, lookup
 from llmstream.simulator.complete import (
     as_streamed,
     complete_asked,
@@ -28,18 +28,18 @@ from llmstream.simulator.complete import (
     shown_share,
 )
 from llmstream.simulator.continued import ContinuedAnswers
-from llmstream.simulator.counting import count_tokens
 from llmstream.simulator.demo import Demo
 from llmstream.simulator.gate import (
     check_bind,
     check_key,
     host_is_local,
     is_foreign_page,
+    is_known_path,
     masked,
     no_such_path,
+    usual_path,
 )
 from llmstream.simulator.kept import KeptAnswers, uncut
-from llmstream.simulator.paths import is_known_path, usual_path
 from llmstream.simulator.player import Player
 from llmstream.simulator.received import KeptRequests, Received
 from llmstream.simulator.recording import Recording

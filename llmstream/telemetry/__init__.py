@@ -1,15 +1,14 @@
-"""Spans and metrics for OpenTelemetry, by its conventions for generative AI; the extra `otel`.
+"""OpenTelemetry spans and metrics by the semantic conventions for generative AI (extra `otel`).
 
     from llmstream.telemetry import instrument
 
     instrument(model)  # or an agent
 
-Nothing of what was asked or answered is recorded, unless `content=True` asks for it.
+Prompts and answers are recorded only with `content=True`.
 """
 
 from __future__ import annotations
 
-from llmstream.telemetry.instrumentation import instrument
-from llmstream.telemetry.opentelemetry import OpenTelemetry
+from llmstream.telemetry.opentelemetry import OpenTelemetry, instrument
 
 __all__ = ["OpenTelemetry", "instrument"]

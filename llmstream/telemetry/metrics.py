@@ -1,4 +1,4 @@
-"""What is measured of calls, runs and tools."""
+"""Metrics of model calls, agent runs and tool calls."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from llmstream.telemetry.names import (
     GAP_BOUNDS_S,
     RATE_BOUNDS,
     TOKEN_BOUNDS,
+    model_attributes,
     tool_name,
-    whom,
 )
 
 if TYPE_CHECKING:
@@ -21,52 +21,52 @@ if TYPE_CHECKING:
 __all__ = ["Metrics"]
 
 _NAMES_PER_MODEL: Final = 8
-"""A model's name, and the dated ones that it stands for in the life of a process."""
+"""Response models recorded per requested model: the same name, and dated ones."""
 
 
 class Metrics:
-    """The instruments of the conventions, and three of our own that begin with `llmstream.`."""
+    """The instruments of the conventions, and three of llmstream."""
 
     def __init__(self, meter: Meter) -> None:
         self._answering: dict[str, set[str]] = {}
         self._duration = meter.create_histogram(
             "gen_ai.client.operation.duration",
             unit="s",
-            description="Seconds that a call, a run or a tool took, failed attempts included.",
+            description="Duration of a call, run or tool in seconds, including failed attempts.",
             explicit_bucket_boundaries_advisory=DURATION_BOUNDS_S,
         )
         self._first = meter.create_histogram(
             "gen_ai.client.operation.time_to_first_chunk",
             unit="s",
-            description="Seconds from the beginning of a call to its first content.",
+            description="Seconds from the start of a call to its first content.",
             explicit_bucket_boundaries_advisory=DURATION_BOUNDS_S,
         )
         self._tokens = meter.create_histogram(
             "gen_ai.client.token.usage",
             unit="{token}",
-            description="Tokens of a call's input and output.",
+            description="Input and output tokens of a call.",
             explicit_bucket_boundaries_advisory=TOKEN_BOUNDS,
         )
         self._gaps = meter.create_histogram(
             "llmstream.client.inter_token",
             unit="s",
-            description="Seconds between two fragments: of each call the quantiles 0.5 and 0.99.",
+            description="Seconds between two fragments: the quantiles 0.5 and 0.99 of each call.",
             explicit_bucket_boundaries_advisory=GAP_BOUNDS_S,
         )
         self._rate = meter.create_histogram(
             "llmstream.client.tokens_per_second",
             unit="{token}/s",
-            description="Output tokens of a call by the seconds since its first content.",
+            description="Output tokens of a call per second since its first content.",
             explicit_bucket_boundaries_advisory=RATE_BOUNDS,
         )
         self._retries = meter.create_counter(
-            "llmstream.client.retries", unit="{retry}", description="Requests that were sent again."
+            "llmstream.client.retries", unit="{retry}", description="Number of retried requests."
         )
 
     def call(self, call: CallFinished) -> None:
-        """A call is over."""
-        about = whom("chat", call)
-        if self._is_usual(call.model, call.response_model):
+        """Records a finished call."""
+        about = model_attributes("chat", call)
+        if self._is_recorded(call.model, call.response_model):
             about["gen_ai.response.model"] = call.response_model
         for kind, tokens in (("input", call.usage.input_tokens), ("output", call.usage.output_tokens)):
             if tokens is not None:
@@ -84,20 +84,20 @@ class Metrics:
             about["error.type"] = call.error_code
         self._duration.record(call.duration_s, about)
 
-    def _is_usual(self, asked: str, answered: str | None) -> bool:
-        """Whether the model that an answer names may be an attribute: each new one makes series of its own.
+    def _is_recorded(self, requested: str, responded: str | None) -> bool:
+        """Whether the response model may be an attribute; each new value creates time series.
 
-        It has to begin like the one that was asked, which a dated name does, and be one of few.
+        It must begin with the requested name, as dated names do, and be one of the first few.
         """
-        if answered is None or not answered.startswith(asked):
+        if responded is None or not responded.startswith(requested):
             return False
-        names = self._answering.setdefault(asked, set())
+        names = self._answering.setdefault(requested, set())
         if len(names) < _NAMES_PER_MODEL:
-            names.add(answered)
-        return answered in names
+            names.add(responded)
+        return responded in names
 
     def run(self, run: RunFinished) -> None:
-        """A run is over."""
+        """Records a finished run."""
         about = {"gen_ai.operation.name": "invoke_agent"}
         if run.agent:
             about["gen_ai.agent.name"] = run.agent
@@ -106,7 +106,7 @@ class Metrics:
         self._duration.record(run.duration_s, about)
 
     def tool(self, tool: ToolFinished) -> None:
-        """A tool is over."""
+        """Records a finished tool call."""
         about = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool_name(tool)}
         if tool.error_type is not None:
             about["error.type"] = tool.error_type

@@ -1,4 +1,4 @@
-"""What OpenTelemetry's conventions for generative AI call vendors, attributes and instruments."""
+"""Names and bucket bounds of OpenTelemetry's conventions for generative AI, and shared attributes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = [
     "TOKEN_BOUNDS",
     "bounded",
     "known",
+    "model_attributes",
     "provider_name",
     "tool_name",
-    "whom",
 ]
 
 _NAMES: Final = {
@@ -55,8 +55,8 @@ GAP_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25
 RATE_BOUNDS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 
 
-class Asked(Protocol):
-    """Anything that says which model of whom was asked."""
+class _HasModel(Protocol):
+    """An observation with a provider and a model."""
 
     @property
     def provider(self) -> str: ...
@@ -66,23 +66,23 @@ class Asked(Protocol):
 
 
 def provider_name(provider: str) -> str:
-    """The conventions' name of one of our providers; ours where they have none."""
+    """Returns the conventions' name of a provider, else its own name."""
     return _NAMES.get(provider, provider)
 
 
-def whom(operation: str, asked: Asked) -> dict[str, Any]:
-    """What spans and metrics have in common. `gen_ai.system` is what older backends look for."""
-    name = provider_name(asked.provider)
+def model_attributes(operation: str, source: _HasModel) -> dict[str, Any]:
+    """Returns the attributes of operation, provider and model; older backends need `gen_ai.system`."""
+    name = provider_name(source.provider)
     return {
         "gen_ai.operation.name": operation,
         "gen_ai.provider.name": name,
         "gen_ai.system": name,
-        "gen_ai.request.model": asked.model,
+        "gen_ai.request.model": source.model,
     }
 
 
-class Run(Protocol):
-    """A call of a tool."""
+class _ToolCall(Protocol):
+    """An observation of a tool call."""
 
     @property
     def name(self) -> str: ...
@@ -91,16 +91,16 @@ class Run(Protocol):
     def is_known(self) -> bool: ...
 
 
-def tool_name(call: Run) -> str:
-    """The tool's name; one word for all names that the model invented, which may be any number."""
+def tool_name(call: _ToolCall) -> str:
+    """Returns the name of a known tool, else "_OTHER": a model may invent any number of names."""
     return call.name if call.is_known else "_OTHER"
 
 
 def bounded(value: str) -> str:
-    """What the other side chose, short enough for an attribute."""
+    """Shortens a value that the vendor or model chose."""
     return value[:_MAX_CHARS]
 
 
 def known(attributes: dict[str, Any]) -> dict[str, Any]:
-    """The attributes that have a value."""
+    """Returns the attributes without those that are None."""
     return {name: value for name, value in attributes.items() if value is not None}

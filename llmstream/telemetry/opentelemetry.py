@@ -1,10 +1,11 @@
-"""An observer of calls and runs that makes OpenTelemetry spans and metrics of them."""
+"""An observer that turns calls and runs into OpenTelemetry spans and metrics."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from llmstream.agent import (
+    Agent,
     AgentObservation,
     CallObserved,
     RunFinished,
@@ -14,32 +15,32 @@ from llmstream.agent import (
     ToolStarted,
 )
 from llmstream.errors import Unsupported
+from llmstream.streams import Model
 from llmstream.streams.observations import CallFinished, Observation
-from llmstream.streams.observers import CallContent
-from llmstream.telemetry.call_spans import CallSpans
+from llmstream.streams.observers import CallContent, joined
 from llmstream.telemetry.metrics import Metrics
-from llmstream.telemetry.run_spans import RunSpans
+from llmstream.telemetry.spans import CallSpans, RunSpans
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, TracerProvider
 
-__all__ = ["OpenTelemetry"]
+__all__ = ["OpenTelemetry", "instrument"]
 
 _NAME = "llmstream"
 
 
 class OpenTelemetry:
-    """An observer for `Model(observe=...)` and `Agent(observe_run=...)`: spans, and metrics.
+    """An observer for `Model(observe=...)` and `Agent(observe_run=...)` that creates spans and metrics.
 
-    One serves any number of models and agents. A span begins below its run's, or else below the one that
-    is current, and ends with what it stands for. The spans of calls and runs are never made current, so
-    nothing of them is left behind in a task that is cancelled or a generator that is dropped.
+    One observer serves any number of models and agents. The parent of a span is that of its run, or else
+    the current span. Spans of calls and runs are never made current, so a cancelled task or a dropped
+    generator leaves none behind.
 
-    content: whether spans hold what was said: instructions, messages, arguments and results of tools.
-             They may be private
+    content: whether spans hold instructions, messages, tool arguments and tool results, which may be
+             private
     tracer_provider, meter_provider: by default OpenTelemetry's global ones
-    raises: Unsupported where the extra `otel` is not installed
+    raises: Unsupported if the extra `otel` is not installed
     source: gen_ai.* of the semantic conventions of OpenTelemetry
     """
 
@@ -54,7 +55,7 @@ class OpenTelemetry:
             from opentelemetry import metrics, trace
         except ImportError:
             raise Unsupported(
-                "OpenTelemetry is not installed; it comes with: pip install 'llmstream-sdk[otel]'"
+                "OpenTelemetry is not installed. Install it: pip install 'llmstream-sdk[otel]'"
             ) from None
         self.wants_content = content
         tracer = trace.get_tracer(_NAME, tracer_provider=tracer_provider)
@@ -63,7 +64,7 @@ class OpenTelemetry:
         self._metrics = Metrics(metrics.get_meter(_NAME, meter_provider=meter_provider))
 
     def __call__(self, observation: Observation | CallContent | AgentObservation) -> None:
-        """Takes one observation; `Model` and `Agent` do this."""
+        """Processes one observation; called by `Model` and `Agent`."""
         match observation:
             case CallObserved():
                 self._call(observation.observation, self._runs.of(observation.run_id))
@@ -86,3 +87,27 @@ class OpenTelemetry:
         self._calls.take(observation, parent)
         if isinstance(observation, CallFinished):
             self._metrics.call(observation)
+
+
+def instrument(
+    target: Model | Agent,
+    *,
+    content: bool = False,
+    tracer_provider: TracerProvider | None = None,
+    meter_provider: MeterProvider | None = None,
+) -> OpenTelemetry:
+    """Adds spans and metrics to all further calls of a model, or runs of an agent.
+
+    A run has one span, with a child for each model call and each tool call. The run of an instrumented
+    sub-agent is a child of its tool call. Instrument either an agent or its model: with both, its calls
+    are recorded twice. Observers set before continue to work.
+
+    content: whether spans hold prompts and answers, which may be private
+    raises:  Unsupported if the extra `otel` is not installed
+    """
+    observer = OpenTelemetry(content=content, tracer_provider=tracer_provider, meter_provider=meter_provider)
+    if isinstance(target, Agent):
+        target.observe_run = joined(target.observe_run, observer)
+    else:
+        target.observe = joined(target.observe, observer)
+    return observer

@@ -1,10 +1,10 @@
-"""What tests of applications, providers and dialects are made of.
+"""Tools for testing applications, providers and dialects.
 
-Of an application: `ScriptedModel` answers in this process, `Simulator` over real HTTP on loopback,
-`record` keeps a vendor's answer for it. Of a provider or dialect: `decode_body`, `cuts`,
-`check_stream` and `assert_dialect_conforms`. `docs/testing.md` shows them at work.
+For an application: `ScriptedModel` answers in this process, `Simulator` over real HTTP on
+loopback, and `record` stores a vendor's response for it. For a provider or dialect: `decode_body`,
+`cuts`, `check_stream` and `assert_dialect_conforms`. `docs/testing.md` has examples.
 
-Names are loaded when they are asked for: pytest imports `pytest_plugin` in every run of a project.
+Names are loaded on first use, because pytest imports `pytest_plugin` in every run of a project.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ if TYPE_CHECKING:
         Stall,
         Turn,
     )
-    from llmstream.testing.bodies import check_stream, cuts, decode_body
     from llmstream.testing.clock import VirtualClock
-    from llmstream.testing.conformance import assert_dialect_conforms
+    from llmstream.testing.conformance import assert_dialect_conforms, check_stream, cuts, decode_body
     from llmstream.testing.faults import (
+        Chaos,
         Do,
         FaultServer,
         Flood,
         Step,
         Trickle,
         answered,
+        chaos,
         chunked,
         gzipped,
         head,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from llmstream.testing.leaks import no_leaks
     from llmstream.testing.recorder import record
     from llmstream.testing.scripted import ScriptedModel, UnscriptedRequest
-    from llmstream.testing.spoiling import Chaos, chaos
     from llmstream.transport.forbidding import requests_forbidden
 
 _MODULES = {
@@ -56,15 +56,13 @@ _MODULES = {
         "Break Call Continue Cut Fault Pace Received Recording Refuse Script ScriptFunction ScriptLike "
         "Simulator Stall Turn"
     ),
-    "llmstream.testing.bodies": "check_stream cuts decode_body",
     "llmstream.testing.clock": "VirtualClock",
-    "llmstream.testing.conformance": "assert_dialect_conforms",
-    "llmstream.testing.faults": "Do FaultServer Flood Step Trickle answered chunked gzipped head",
+    "llmstream.testing.conformance": "assert_dialect_conforms check_stream cuts decode_body",
+    "llmstream.testing.faults": "Chaos Do FaultServer Flood Step Trickle answered chaos chunked gzipped head",
     "llmstream.testing.in_thread": "in_thread",
     "llmstream.testing.leaks": "no_leaks",
     "llmstream.testing.recorder": "record",
     "llmstream.testing.scripted": "ScriptedModel UnscriptedRequest",
-    "llmstream.testing.spoiling": "Chaos chaos",
     "llmstream.transport.forbidding": "requests_forbidden",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -1,4 +1,4 @@
-"""Time that passes only where everybody waits for it: deadlines and backoff in a test that takes no time."""
+"""A virtual clock for event loops: tests of deadlines and backoff without waiting."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _THREAD_POLL_S: Final = 0.005
 
 
 class VirtualClock:
-    """Within its block the running loop's time stands still, and jumps to the next timer if nothing is ready.
+    """Stops the running loop's time inside a block; it jumps to the next timer when nothing is ready.
 
-    `with VirtualClock() as clock: await asyncio.sleep(3600)` is over at once, and `clock.elapsed_s` is 3600.
-    Sockets are read before a jump, so servers in the same loop, as `Simulator` and `FaultServer` are, keep
-    step; work in the loop's threads (`asyncio.to_thread`) is waited for in real time. Of other processes,
-    and of threads of another kind, the clock knows nothing. Afterwards the loop's time goes on from where
-    it was: it never goes back.
+    `with VirtualClock() as clock: await asyncio.sleep(3600)` returns at once, and `clock.elapsed_s` is 3600.
+    Sockets are read before each jump, so servers in the same loop, such as `Simulator` and `FaultServer`,
+    stay in step. Work in threads of the loop (`asyncio.to_thread`) is waited for in real time. The clock
+    ignores other processes and other threads. After the block the loop's time continues from the virtual
+    time, so that it never goes back.
 
-    grace_s: how long, in real time, sockets are listened to before a jump; more where a machine is very busy
-    raises:  InvalidRequest where the running loop is not asyncio's own, or has a virtual clock already
+    grace_s: real time to wait for sockets before a jump; raise it on a very busy machine
+    raises:  InvalidRequest if the running loop is not asyncio's own, or already has a virtual clock
     """
 
     def __init__(self, *, grace_s: float = _GRACE_S) -> None:
@@ -39,12 +39,12 @@ class VirtualClock:
         self._threads = 0
 
     def time(self) -> float:
-        """Seconds, as the loop's own `time()`; give it to what takes a `clock`."""
+        """Returns the virtual time in seconds, for arguments named `clock`."""
         return self._now if self._selector is not None else self._real()
 
     @property
     def elapsed_s(self) -> float:
-        """Virtual seconds since the block was entered."""
+        """Virtual seconds since the start of the block."""
         return self._now - self._began
 
     def __enter__(self) -> Self:
@@ -52,8 +52,8 @@ class VirtualClock:
         selector = getattr(loop, "_selector", None)
         if not isinstance(selector, selectors.BaseSelector):
             raise InvalidRequest(
-                "a virtual clock needs asyncio's own event loop on selectors, and only one: no uvloop, no "
-                "second clock"
+                "VirtualClock needs asyncio's selector event loop without another virtual clock. "
+                "It does not support uvloop."
             )
         self._loop, self._selector, self._real = loop, selector, loop.time
         self._began = self._now = loop.time()
@@ -81,13 +81,14 @@ class VirtualClock:
         self._threads -= 1
 
     def _select(self, timeout_s: float | None) -> list[Any]:
-        """What is ready; where nothing is, the time of the next timer has come."""
+        """Returns ready sockets; if there are none, advances the time to the next timer."""
         ready: list[Any] = self._selector.select(0 if timeout_s is not None else None)
         if ready or timeout_s is None or timeout_s <= 0:
             return ready
         if self._threads:
             return list(self._selector.select(_THREAD_POLL_S))
-        if len(self._selector.get_map()) > 1:  # one is the loop's own
+        # One entry is the loop's own wake-up socket.
+        if len(self._selector.get_map()) > 1:
             ready = self._selector.select(self._grace_s)
         if not ready:
             self._now += timeout_s
@@ -95,7 +96,7 @@ class VirtualClock:
 
 
 class _Jumping:
-    """The loop's selector, but for its waits. No `BaseSelector`, so that a second clock is refused."""
+    """The loop's selector with virtual waits. Not a `BaseSelector`, so that a second clock is refused."""
 
     def __init__(self, clock: VirtualClock, selector: selectors.BaseSelector) -> None:
         self._clock = clock
@@ -109,4 +110,4 @@ class _Jumping:
 
 
 def _never() -> float:
-    raise InvalidRequest("the clock goes only from its block on")
+    raise InvalidRequest("the clock starts with its block. Enter `with VirtualClock() as clock:` first.")

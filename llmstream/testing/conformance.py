@@ -1,10 +1,16 @@
-"""The checks that every dialect passes, ours and others'."""
+"""Checks of dialects: decodes bodies cut anywhere, and compares the events with the grammar.
+
+`assert_dialect_conforms` runs all checks; the other functions are its parts, for single tests.
+"""
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from llmstream import grammar
 from llmstream.dialects.base import Dialect
@@ -13,24 +19,130 @@ from llmstream.errors import IncompleteStream, Unsupported
 from llmstream.events import (
     ErrorEvent,
     Event,
+    File,
     Finish,
+    ReasoningDelta,
+    ReasoningStart,
     ResponseMetadata,
     StreamStart,
     TextDelta,
     TextEnd,
     TextStart,
+    ToolCall,
 )
 from llmstream.request import Request
 from llmstream.serving.wires import EventEncoder, server_side
-from llmstream.testing.bodies import decode_body
-from llmstream.testing.gist import gist, with_numbered_ids
 
-__all__ = ["assert_dialect_conforms"]
+__all__ = [
+    "Gist",
+    "assert_dialect_conforms",
+    "check_stream",
+    "cuts",
+    "decode_body",
+    "gist",
+    "with_numbered_ids",
+]
+
+
+def cuts(body: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yields every way to cut a body in two, including those with an empty half."""
+    for position in range(len(body) + 1):
+        yield body[:position], body[position:]
+
+
+def decode_body(
+    body: bytes | Iterable[bytes],
+    dialect: Dialect,
+    *,
+    chunks: int | None = None,
+    provider: str = "test",
+    include_raw: bool = False,
+) -> list[Event]:
+    """Decodes one response into events, from stream-start to finish, whatever the bytes.
+
+    body:   the complete body, or its pieces
+    chunks: size of the pieces in bytes, in place of those given
+    """
+    pieces: Iterable[bytes] = (body,) if isinstance(body, bytes) else body
+    if chunks is not None:
+        if chunks < 1:
+            raise ValueError(f"chunks is the size of the pieces in bytes, at least 1; got {chunks}")
+        complete = b"".join(pieces)
+        pieces = (complete[start : start + chunks] for start in range(0, len(complete), chunks))
+    sentence = GuardedDecoder(dialect.decoder(provider=provider, include_raw=include_raw), provider=provider)
+    events = sentence.start()
+    for piece in pieces:
+        events += sentence.feed(piece)
+    return events + sentence.close()
+
+
+def check_stream(events: Iterable[Event]) -> None:
+    """Checks that the events are one complete response or run, by the stream grammar.
+
+    raises: AssertionError that lists every violation
+    """
+    broken = grammar.check(events)
+    if broken:
+        raise AssertionError("the events violate the stream grammar:\n  " + "\n  ".join(broken))
+
+
+Gist: TypeAlias = list[tuple[str, Any]]
+"""Content in order, as pairs of kind and value."""
+
+_ID_FIELDS: Final = ("id", "tool_call_id", "approval_id")
+
+
+def gist(events: Iterable[Event]) -> Gist:
+    """Returns texts, reasoning, tool calls with decoded input, files, finish reason and token counts.
+
+    Omits ids, metadata, empty blocks and the boundaries of deltas.
+    """
+    fragments: dict[str, list[str]] = {}
+    content: Gist = []
+    for event in events:
+        match event:
+            case TextStart(block_id):
+                content.append(("text", fragments.setdefault(block_id, [])))
+            case ReasoningStart(block_id):
+                content.append(("reasoning", fragments.setdefault(block_id, [])))
+            case TextDelta(delta, block_id) | ReasoningDelta(delta, block_id):
+                fragments.setdefault(block_id, []).append(delta)
+            case ToolCall(name, text):
+                content.append(("call", (name, _value(text))))
+            case File(media_type, data):
+                content.append(("file", (media_type, data)))
+            case Finish(reason, usage):
+                content.append(("finish", (reason, usage.input_tokens, usage.output_tokens)))
+            case _:
+                pass
+    complete = [(kind, "".join(value) if isinstance(value, list) else value) for kind, value in content]
+    return [(kind, value) for kind, value in complete if value != ""]
+
+
+def with_numbered_ids(events: Iterable[Event]) -> list[Event]:
+    """Replaces ids by numbers in order of appearance, for dialects that generate random ids."""
+    numbers: dict[str, str] = {}
+    numbered: list[Event] = []
+    for event in events:
+        if not isinstance(event, ResponseMetadata):
+            ids = {name: getattr(event, name) for name in _ID_FIELDS if hasattr(event, name)}
+            renamed = {name: numbers.setdefault(value, f"#{len(numbers)}") for name, value in ids.items()}
+            event = msgspec.structs.replace(event, **renamed) if renamed else event
+        numbered.append(event)
+    return numbered
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
 
 MakeEncoder: TypeAlias = Callable[[Request], EventEncoder]
 
 _AWKWARD: Final = 'a\u2028b\u2029c\x85d\x0be\x1cf\r\ng\n\nh\tdata: i "j" \\k é 你好 🙂 \ufeff\x00'
-"""Characters at which `str.splitlines` cuts and `json` does not, and others that get lost on the way."""
+"""Characters at which `str.splitlines` cuts and `json` does not, and others that are easily lost."""
 
 _SEED: Final = 0
 
@@ -43,19 +155,19 @@ def assert_dialect_conforms(
     max_cuts: int = 4000,
     event_encoder: MakeEncoder | None = None,
 ) -> None:
-    """Holds a dialect to what every consumer may rely on.
+    """Checks the guarantees of a dialect.
 
-    - A body gives the same events whole, byte by byte, at every two-way cut and, where it is an
-      SSE stream, with the other line ends.
-    - The events are a sentence, and the decoder has said nothing that had to be taken back.
-    - Cut off anywhere it is still a sentence: one finish, and at most one `IncompleteStream`.
-      Nothing at all is always an `IncompleteStream`.
-    - Where the dialect has a server side, what a response says survives events to bytes to events.
+    - A body gives the same events if decoded at once, byte by byte, at every two-way cut and, for
+      SSE, with other line ends.
+    - The events follow the stream grammar without repairs: the guard drops and renames nothing.
+    - Truncated anywhere, the events still follow the grammar: one finish, and at most one
+      `IncompleteStream`. An empty body is always an `IncompleteStream`.
+    - If the dialect has a server side, encoding the events and decoding them again keeps the content.
 
-    recordings: whole bodies of answers; those that end in an error are welcome
-    max_cuts:   longer bodies are cut and cut off at so many places, always the same ones
-    event_encoder: of the dialect's server side; that of llmstream's own dialects is known
-    raises:     AssertionError that says which recording, where it was cut, and what differs
+    recordings:    complete response bodies; may include some that end in an error
+    max_cuts:      maximum number of cuts; those of longer bodies are a fixed sample
+    event_encoder: of the dialect's server side; known for llmstream's own dialects
+    raises:        AssertionError that names the recording, the cut and the difference
     """
     event_encoder = event_encoder or _known_encoder(dialect)
     count = 0
@@ -63,10 +175,10 @@ def assert_dialect_conforms(
         _Recording(dialect, body, provider, f"recording {number}", event_encoder).check(max_cuts)
         count += 1
     if not count:
-        raise AssertionError("there are no recordings: a dialect without one is not tested at all")
+        raise AssertionError("no recordings given. A dialect needs at least one to be checked.")
     empty = decode_body(b"", dialect, provider=provider)
     if [e.error.code for e in empty if isinstance(e, ErrorEvent)] != [IncompleteStream.code]:
-        raise AssertionError("an empty body is no IncompleteStream")
+        raise AssertionError("an empty body does not give an IncompleteStream")
     _awkward_text_survives(dialect, provider, event_encoder)
 
 
@@ -81,8 +193,8 @@ class _Recording:
         self.body = body
         self.provider = provider
         self.name = name
-        self.whole = self.decode("whole", body)
-        self.mints_ids = self.whole != self.decode("whole", body)
+        self.expected = self.decode("at once", body)
+        self.mints_ids = self.expected != self.decode("at once", body)
 
     def decode(self, where: str, *pieces: bytes) -> list[Event]:
         try:
@@ -91,7 +203,9 @@ class _Recording:
             raise AssertionError(f"{self.name}, {where}: the decoder raises {error!r}") from error
         broken = grammar.check(events)
         if broken:
-            raise AssertionError(f"{self.name}, {where}, is no sentence:\n  " + "\n  ".join(broken))
+            raise AssertionError(
+                f"{self.name}, {where}, violates the stream grammar:\n  " + "\n  ".join(broken)
+            )
         return events
 
     def check(self, max_cuts: int) -> None:
@@ -108,42 +222,42 @@ class _Recording:
         self.survives_the_way_back()
 
     def same(self, where: str, *pieces: bytes) -> None:
-        events, expected = self.decode(where, *pieces), self.whole
+        events, expected = self.decode(where, *pieces), self.expected
         if events == expected:
             return
         if self.mints_ids:
             events, expected = with_numbered_ids(events), with_numbered_ids(expected)
         if events != expected:
             difference = _difference(events, expected)
-            raise AssertionError(f"{self.name}, {where}, differs from the whole: {difference}")
+            raise AssertionError(f"{self.name}, {where}, differs from the complete body: {difference}")
 
     def truncated(self, length: int) -> None:
-        where = f"cut off after {length} bytes"
+        where = f"truncated after {length} bytes"
         codes = [e.error.code for e in self.decode(where, self.body[:length]) if isinstance(e, ErrorEvent)]
         count = codes.count(IncompleteStream.code)
         if count > 1:
-            raise AssertionError(f"{self.name}, {where}, is said to be incomplete {count} times")
+            raise AssertionError(f"{self.name}, {where}, has {count} IncompleteStream errors")
 
     def nothing_taken_back(self) -> None:
-        """The guard mends what a decoder says. To add is its work; what it drops or renames is a defect."""
+        """Checks that the guard only adds events; dropping or renaming one means a defect of the decoder."""
         decoder = self.dialect.decoder(provider=self.provider)
-        said = decoder.feed(self.body)
+        decoded = decoder.feed(self.body)
         if not decoder.done:
-            said = said + decoder.close()
-        sentence = GuardedDecoder(self.dialect.decoder(provider=self.provider), provider=self.provider)
-        kept = iter(with_numbered_ids(sentence.feed(self.body) + sentence.close()))
-        for event, numbered in zip(said, with_numbered_ids(said), strict=True):
-            if numbered not in kept:
+            decoded = decoded + decoder.close()
+        guarded = GuardedDecoder(self.dialect.decoder(provider=self.provider), provider=self.provider)
+        passed = iter(with_numbered_ids(guarded.feed(self.body) + guarded.close()))
+        for event, numbered in zip(decoded, with_numbered_ids(decoded), strict=True):
+            if numbered not in passed:
                 raise AssertionError(f"{self.name}: the decoder breaks the grammar with {event!r}")
 
     def survives_the_way_back(self) -> None:
-        if any(isinstance(event, ErrorEvent) for event in self.whole):
+        if any(isinstance(event, ErrorEvent) for event in self.expected):
             return
-        written = _written(self.event_encoder, self.whole)
+        written = _written(self.event_encoder, self.expected)
         if written is None:
             return
-        where = "written as bytes and read again"
-        again, before = gist(self.decode(where, written)), gist(self.whole)
+        where = "encoded and decoded again"
+        again, before = gist(self.decode(where, written)), gist(self.expected)
         if again != before:
             raise AssertionError(f"{self.name}, {where}, differs: {_difference(again, before)}")
 
@@ -162,7 +276,7 @@ def _known_encoder(dialect: Dialect) -> MakeEncoder | None:
 
 
 def _written(event_encoder: MakeEncoder | None, events: list[Event]) -> bytes | None:
-    """The body that holds the events; None where there is no server side."""
+    """Encodes the events as a body; returns None without a server side."""
     if event_encoder is None:
         return None
     model = next((e.model_id for e in events if isinstance(e, ResponseMetadata) and e.model_id), "model")
@@ -189,11 +303,11 @@ def _awkward_text_survives(dialect: Dialect, provider: str, event_encoder: MakeE
         e.delta for e in decode_body(written, dialect, provider=provider) if isinstance(e, TextDelta)
     )
     if text != _AWKWARD:
-        raise AssertionError(f"text with unusual characters does not survive: {_AWKWARD!r} became {text!r}")
+        raise AssertionError(f"unusual characters were changed: {_AWKWARD!r} became {text!r}")
 
 
 def _difference(events: Sequence[object], expected: Sequence[object]) -> str:
-    for position, (event, wanted) in enumerate(zip(events, expected, strict=False)):
-        if event != wanted:
-            return f"event {position} is {event!r}, not {wanted!r}"
+    for position, (event, right) in enumerate(zip(events, expected, strict=False)):
+        if event != right:
+            return f"event {position} is {event!r}, not {right!r}"
     return f"{len(events)} events, not {len(expected)}"

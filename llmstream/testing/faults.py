@@ -1,7 +1,7 @@
-"""A server that misbehaves on purpose: raw bytes on loopback, connection by connection.
+"""A server that misbehaves on purpose: it sends raw bytes on loopback, one script per connection.
 
-Nothing here keeps to HTTP unless the script does, so that what a client makes of broken framing,
-silence and resets can be seen. The request is read, and then the script of the connection runs.
+Only the script decides whether the bytes are HTTP, so tests can send broken framing, silence and
+resets. The server reads the request, then plays the script. `chaos` makes scripts of valid bodies.
 """
 
 from __future__ import annotations
@@ -9,29 +9,47 @@ from __future__ import annotations
 import asyncio
 import enum
 import gzip
+import re
 import socket
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
-__all__ = ["Do", "FaultServer", "Flood", "Step", "Trickle", "answered", "chunked", "gzipped", "head"]
+from llmstream.errors import ErrorInfo, InvalidRequest
+
+if TYPE_CHECKING:
+    from llmstream.dialects.base import Dialect
+
+__all__ = [
+    "Chaos",
+    "Do",
+    "FaultServer",
+    "Flood",
+    "Step",
+    "Trickle",
+    "answered",
+    "chaos",
+    "chunked",
+    "gzipped",
+    "head",
+]
 
 _HEAD_BYTES: Final = 1024 * 1024
 _WRITE_HIGH: Final = 64 * 1024
 
 
 class Do(enum.Enum):
-    """What a script does besides writing and waiting.
+    """Actions of a script besides writing and waiting.
 
-    RESET:    the connection breaks with a TCP RST
-    FIN:      the server has nothing more to say, and waits until the client has gone
-    HANG:     nothing happens until the client has gone
-    REQUEST:  the next request on the same connection is read
-    UNREAD:   as the first step: the body of the request is not read
+    RESET:    breaks the connection with a TCP RST
+    FIN:      ends the output, and waits until the client disconnects
+    HANG:     does nothing until the client disconnects
+    REQUEST:  reads the next request on the same connection
+    UNREAD:   as the first step: leaves the body of the request unread
     """
 
     RESET = "reset"
@@ -42,9 +60,9 @@ class Do(enum.Enum):
 
 
 class Trickle(msgspec.Struct, frozen=True):
-    """Bytes that come one by one.
+    """Bytes sent one by one.
 
-    every_s: seconds between two of them
+    every_s: seconds between two bytes
     """
 
     data: bytes
@@ -52,9 +70,9 @@ class Trickle(msgspec.Struct, frozen=True):
 
 
 class Flood(msgspec.Struct, frozen=True):
-    """The same bytes again and again, as fast as the client takes them.
+    """Bytes sent repeatedly, as fast as the client reads.
 
-    times: how often; None until the client has gone
+    times: number of repetitions; None until the client disconnects
     """
 
     data: bytes
@@ -62,24 +80,24 @@ class Flood(msgspec.Struct, frozen=True):
 
 
 Step: TypeAlias = bytes | float | Do | Trickle | Flood
-"""Bytes are one write, a number waits that many seconds."""
+"""One step of a script: bytes are one write, a number is a wait in seconds."""
 
 
 def head(status: int = 200, headers: Mapping[str, str] | Iterable[tuple[str, str]] = ()) -> bytes:
-    """Status line and headers, as they stand: nothing is added, nothing checked."""
+    """Returns status line and headers exactly as given."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     lines = [f"HTTP/1.1 {status} Scripted", *(f"{name}: {value}" for name, value in pairs)]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
 def chunked(*pieces: bytes, end: bool = True) -> list[bytes]:
-    """Each piece as one chunk of chunked transfer coding; `end` adds the last, empty one."""
+    """Returns each piece as one chunk of chunked transfer coding; `end` adds the final, empty one."""
     chunks = [f"{len(piece):x}\r\n".encode() + piece + b"\r\n" for piece in pieces if piece]
     return [*chunks, b"0\r\n\r\n"] if end else chunks
 
 
 def gzipped(*pieces: bytes) -> list[bytes]:
-    """The pieces as one gzip body, flushed after each, so that every piece can be read as it comes."""
+    """Compresses the pieces as one gzip body, flushed after each so that clients can read each at once."""
     packer = zlib.compressobj(wbits=31)
     packed = [packer.compress(piece) + packer.flush(zlib.Z_SYNC_FLUSH) for piece in pieces]
     return [*packed, packer.flush()] if pieces else [gzip.compress(b"")]
@@ -92,9 +110,9 @@ def answered(
     headers: Mapping[str, str] | None = None,
     end: bool = True,
 ) -> list[Step]:
-    """An answer in chunked transfer coding: its head, the steps with each bytes as a chunk, the end.
+    """Returns the steps of a response in chunked transfer coding: head, one chunk per bytes, end.
 
-    end: whether the last, empty chunk is sent
+    end: whether to send the final, empty chunk
     """
     fields = {"content-type": content_type, "transfer-encoding": "chunked", **(headers or {})}
     steps: list[Step] = [head(status, fields)]
@@ -109,17 +127,17 @@ def answered(
 
 
 class FaultServer:
-    """Plays one script for each connection, in order; the last one again and again.
+    """Plays one script per connection, in order, and the last script for all further ones.
 
-    `async with FaultServer(answered(b"data: {}\\n\\n", Do.RESET)) as server:` then ask `server.url`.
-    After its script a connection is closed.
+    `async with FaultServer(answered(b"data: {}\\n\\n", Do.RESET)) as server:` then request `server.url`.
+    Closes each connection after its script.
 
-    scripts:     what each connection gets, in order of their coming; a function in place of a script
-                 is given the first request, head and body, and returns the script
-    url:         where it listens, such as "http://127.0.0.1:40123"
-    connections: how many have come
-    requests:    the requests as they were read, heads and bodies, in order
-    open:        how many connections have not ended
+    scripts:     scripts in the order of connections; a function gets the first request, head and body,
+                 and returns the script
+    url:         base URL, such as "http://127.0.0.1:40123"
+    connections: number of connections so far
+    requests:    all requests, heads and bodies, in order
+    open:        number of open connections
     """
 
     def __init__(self, *scripts: Sequence[Step] | Callable[[bytes], Sequence[Step]]) -> None:
@@ -132,12 +150,12 @@ class FaultServer:
 
     @property
     def url(self) -> str:
-        """Where it listens, without a path."""
+        """Base URL without a path."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
     def open(self) -> int:
-        """How many connections have not ended."""
+        """Number of open connections."""
         return len(self._tasks)
 
     async def __aenter__(self) -> FaultServer:
@@ -157,12 +175,13 @@ class FaultServer:
         await self._server.wait_closed()
 
     async def left(self, within_s: float = 1.0) -> None:
-        """Waits until every client has gone.
+        """Waits until all clients have disconnected.
 
         raises: TimeoutError
         """
         async with asyncio.timeout(within_s):
-            while self._tasks:  # noqa: ASYNC110  # for a test, and short
+            # Polling is simple enough for a short wait in a test.
+            while self._tasks:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -177,7 +196,8 @@ class FaultServer:
         try:
             await self._play(script, reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client has gone
+            # The client has disconnected.
+            pass
         finally:
             writer.close()
 
@@ -230,21 +250,83 @@ class FaultServer:
 async def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
     writer.write(data)
     await writer.drain()
-    await asyncio.sleep(0)  # each write its own segment, as far as a loop can say
+    # Sends each write as its own segment, as far as an event loop can decide that.
+    await asyncio.sleep(0)
 
 
 async def _wait(reader: asyncio.StreamReader, seconds: float | None) -> None:
-    """Waits; ends the connection at once where the client goes meanwhile."""
+    """Waits, or ends the connection when the client disconnects."""
     try:
         async with asyncio.timeout(seconds):
             while await reader.read(_HEAD_BYTES):
                 pass
     except TimeoutError:
         return
-    raise ConnectionAbortedError("the client has gone")
+    raise ConnectionAbortedError("the client has disconnected")
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
     sock: socket.socket = writer.get_extra_info("socket")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
+
+
+_NDJSON: Final = "application/x-ndjson"
+_END: Final = {"text/event-stream": re.compile(rb"\r\n\r\n|\n\n|\r\r"), _NDJSON: re.compile(rb"\n")}
+
+Chaos: TypeAlias = Literal["cut", "reset", "stall", "overloaded", "doubled", "split"]
+"""Faults that `chaos` adds to a body."""
+
+
+def chaos(body: bytes, kind: Chaos, *, dialect: Dialect, at: int | None = None) -> list[Step]:
+    """Adds a fault to a valid body; returns steps for `answered` of a `FaultServer`.
+
+    kind:   cut: the body ends at byte `at`. reset: the connection breaks there. stall: the output stops.
+            overloaded: the stream ends with the vendor's overload error (529). doubled: the event before
+            `at` is repeated. split: each byte is a write of its own, also inside of UTF-8 characters
+    at:     position in the body; by default its middle. Moved to the end of an event where one is needed
+    raises: InvalidRequest for overloaded and doubled if the framing is binary
+    """
+    at = len(body) // 2 if at is None else at
+    match kind:
+        case "cut":
+            return [body[:at]]
+        case "reset":
+            return [body[:at], Do.RESET]
+        case "stall":
+            return [body[:at], Do.HANG]
+        case "split":
+            return [body[place : place + 1] for place in range(len(body))]
+        case "overloaded":
+            end = _end_of_event(body, at, dialect)
+            return [body[:end], _overload(dialect)]
+        case "doubled":
+            ends = _ends(body, dialect)
+            end = _end_of_event(body, at, dialect)
+            start = max((place for place in ends if place < end), default=0)
+            return [body[:end], body[start:end], body[end:]]
+
+
+def _ends(body: bytes, dialect: Dialect) -> list[int]:
+    """Returns the end positions of the events of a body."""
+    if dialect.content_type not in _END:
+        raise InvalidRequest(
+            f"the framing of {dialect.name} is binary. Use cut, reset, stall or split instead."
+        )
+    return [found.end() for found in _END[dialect.content_type].finditer(body)]
+
+
+def _end_of_event(body: bytes, at: int, dialect: Dialect) -> int:
+    return min((place for place in _ends(body, dialect) if place > at), default=len(body))
+
+
+def _overload(dialect: Dialect) -> bytes:
+    """Returns the vendor's overload error, framed as an event."""
+    info = ErrorInfo("overloaded", "Overloaded", True, status=529, reason="overloaded_error")
+    # Imported here: a fault server alone needs no dialect.
+    from llmstream.serving.wires import server_side
+
+    error = b" ".join(server_side(dialect).encode_error(info).body.split(b"\n"))
+    if dialect.content_type == _NDJSON:
+        return error + b"\n"
+    return b"event: error\ndata: " + error + b"\n\n"

@@ -1,4 +1,7 @@
-"""Servers for tests that are not async: they run in a thread with an event loop of its own."""
+"""Runs a server in a thread with its own event loop, for tests that are not async.
+
+A module of its own: it needs nothing of the package, and pytest loads it in every run.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ _T = TypeVar("_T")
 
 @contextmanager
 def in_thread(server: AbstractAsyncContextManager[_T]) -> Iterator[_T]:
-    """`with in_thread(Simulator(script)) as simulator:` is `async with`, for a test that is not async.
+    """Enters an async context manager in a thread: `with in_thread(Simulator(script)) as simulator:`.
 
-    server: entered and left in the thread; it listens on a port, so whoever asks it may be anywhere
+    server: a server on a port, so that its clients may be in any thread
     """
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(server) as entered:
         yield entered

@@ -1,4 +1,4 @@
-"""What a piece of code leaves behind: tasks, sockets and other descriptors, threads."""
+"""Detects leaked tasks, sockets and other descriptors, and threads."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["no_leaks"]
 
 _POOLS = ("asyncio_", "AnyIO worker thread")
 _SPARE = "/dev/null"
-"""What libuv holds open from a loop's first listening socket to the loop's end, to have a descriptor to
-give when there are no more; source: libuv, uv__server_io and emfile_fd."""
+"""libuv holds it open from a loop's first listening socket to the end of the loop, as a reserve
+descriptor; source: libuv, uv__server_io and emfile_fd."""
 _FOLDERS = ("/proc/self/fd", "/dev/fd")
 
 
@@ -31,13 +31,13 @@ class _Held(msgspec.Struct, frozen=True):
 
 @contextlib.asynccontextmanager
 async def no_leaks(within_s: float = 1.0) -> AsyncIterator[None]:
-    """Fails where the block leaves a task, a descriptor or a thread behind.
+    """Fails if the block leaks a task, a descriptor or a thread.
 
-    Connections that are kept for the next request are closed first, before and after the block; threads
-    of pools that live as long as the loop do not count. Where the block itself raises, nothing is checked.
+    Closes idle connections before and after the block. Ignores threads of pools that live as long as
+    the loop. Checks nothing if the block raises.
 
-    within_s: how long sockets and tasks may take to go
-    raises:   AssertionError that names what is left
+    within_s: how long sockets and tasks may take to close
+    raises:   AssertionError that lists the leaks
     """
     await close_session()
     gc.collect()
@@ -47,7 +47,7 @@ async def no_leaks(within_s: float = 1.0) -> AsyncIterator[None]:
     due = asyncio.get_running_loop().time() + within_s
     while left := _left(before, _held()):
         if asyncio.get_running_loop().time() >= due:
-            raise AssertionError("left behind: " + "; ".join(left))
+            raise AssertionError("leaked: " + "; ".join(left))
         await asyncio.sleep(0.01)
 
 
@@ -57,11 +57,12 @@ def _held() -> _Held:
 
 
 def _descriptors() -> dict[str, str]:
-    """Number and meaning of every open descriptor; nothing on systems that do not show them."""
+    """Returns number and target of each open descriptor; empty on systems that do not list them."""
     folder = next((Path(name) for name in _FOLDERS if os.path.isdir(name)), None)
     found: dict[str, str] = {}
     for entry in sorted(folder.iterdir()) if folder is not None else ():
-        with contextlib.suppress(OSError):  # the one that lists the folder is closed by now
+        # The descriptor that listed the folder is closed by now.
+        with contextlib.suppress(OSError):
             found[entry.name] = os.readlink(entry)
     return found
 

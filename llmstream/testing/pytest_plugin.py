@@ -1,9 +1,9 @@
-"""The pytest plugin: servers, a clock and leak checks, by fixture and marker; and no real requests.
+"""The pytest plugin: fixtures and markers for servers, a virtual clock, leak checks and no real requests.
 
-pytest loads it in every run of a project that has llmstream, so it imports nothing of it before a test asks.
-What a fixture gives is started inside the test's own loop, just before its first line, and ended after its
-last: so it works with pytest-asyncio and with anyio alike. Of a test that is not async, servers run in a
-thread with a loop of their own; a clock and leak checks are of the test's loop, so such a test has none.
+pytest loads it in every run of a project that has llmstream installed, so it imports the package only when
+a test uses it. Servers, clock and checks start inside the test's own event loop, just before its first line,
+and end after its last, so they work with pytest-asyncio and anyio. For a test that is not async, servers
+run in a thread with their own loop; such a test has no clock and no leak checks.
 """
 
 from __future__ import annotations
@@ -32,31 +32,35 @@ __all__ = [
 ]
 
 _MARKERS = (
-    "llm_simulator(*turns, **options): what the fixture llm_simulator says: texts, Turns or one script, "
+    "llm_simulator(*turns, **options): answers of the fixture llm_simulator: texts, Turns or one script, "
     "and arguments of Simulator",
-    "llm_recording(*paths, speed=None): the recordings that the fixture llm_recording plays, "
-    "from the folder of the test's file",
-    "llm_fault_server(*scripts): what each connection of the fixture llm_fault_server gets",
-    "llm_no_leaks(within_s=1.0): the test fails where it leaves tasks, sockets or threads behind",
+    "llm_recording(*paths, speed=None): recordings that the fixture llm_recording plays, "
+    "relative to the folder of the test file",
+    "llm_fault_server(*scripts): scripts of the fixture llm_fault_server, one per connection",
+    "llm_no_leaks(within_s=1.0): the test fails if it leaks tasks, sockets or threads",
     "llm_virtual_clock: the loop's time jumps over waits",
-    "llm_real_requests: the test may send real requests where the ini option llm_forbid_requests says no",
+    "llm_real_requests: allow real requests in this test although the ini option llm_forbid_requests is on",
 )
 _WITHIN = pytest.StashKey[list[tuple[int, "_Context"]]]()
-_LEAKS, _CLOCK, _SERVER = range(3)  # entered in this order: nothing of a server may be left
+# Order of entering: the leak check includes the servers.
+_LEAKS, _CLOCK, _SERVER = range(3)
 
 _Context = AbstractAsyncContextManager[Any] | AbstractContextManager[Any]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Makes the ini option known."""
+    """Registers the ini option."""
     parser.addini(
-        "llm_forbid_requests", "llmstream sends no request to another machine", type="bool", default=False
+        "llm_forbid_requests",
+        "forbid requests of llmstream to other machines",
+        type="bool",
+        default=False,
     )
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Forbids real requests, from the test's first fixture to its last, where the project wants that."""
+    """Forbids real requests from the test's first fixture to its last, if the ini option is on."""
     allowed = item.get_closest_marker("llm_real_requests") is not None
     if allowed or not item.config.getini("llm_forbid_requests"):
         return (yield)
@@ -67,14 +71,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Makes the markers known."""
+    """Registers the markers."""
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Has the test run inside of what its fixtures gave."""
+    """Runs the test inside the context managers of its fixtures and markers."""
     contexts = [*item.stash.get(_WITHIN, []), *_marked(item)]
     if not contexts or not isinstance(item, pytest.Function):
         return (yield)
@@ -91,7 +95,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def _marked(item: pytest.Item) -> list[tuple[int, _Context]]:
-    """What markers ask for by themselves."""
+    """Returns the context managers of markers without their fixture."""
     found: list[tuple[int, _Context]] = []
     given = getattr(item, "fixturenames", ())
     leaks, clock = item.get_closest_marker("llm_no_leaks"), item.get_closest_marker("llm_virtual_clock")
@@ -121,9 +125,9 @@ def _inside(test: Callable[..., Any], contexts: list[_Context]) -> Callable[...,
 
 
 def _beside(test: Callable[..., Any], contexts: list[tuple[int, _Context]]) -> Callable[..., Any]:
-    """A test that is not async, with its servers in threads."""
+    """Wraps a test that is not async, with its servers in threads."""
     if any(order != _SERVER for order, _ in contexts):
-        pytest.fail("llm_no_leaks and llm_virtual_clock are for tests that are `async def`", pytrace=False)
+        pytest.fail("llm_no_leaks and llm_virtual_clock need an `async def` test", pytrace=False)
 
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -138,15 +142,15 @@ def _beside(test: Callable[..., Any], contexts: list[tuple[int, _Context]]) -> C
 
 
 def _enter(request: pytest.FixtureRequest, order: int, context: _Context) -> None:
-    """The test will run inside of it."""
+    """Makes the test run inside a context manager."""
     request.node.stash.setdefault(_WITHIN, []).append((order, context))
 
 
 @pytest.fixture
 def llm_simulator(request: pytest.FixtureRequest) -> Simulator:
-    """A `Simulator` that runs while the test does; `@pytest.mark.llm_simulator` has its script.
+    """A running `Simulator` with the script of `@pytest.mark.llm_simulator`.
 
-    Without the marker it is `sim:demo`, which uses the tools it is offered.
+    Without the marker it is `sim:demo`, which calls the tools of the request.
     """
     from llmstream.simulator import Script, Simulator, Turn
 
@@ -155,10 +159,10 @@ def llm_simulator(request: pytest.FixtureRequest) -> Simulator:
     options: dict[str, Any] = dict(marker.kwargs) if marker is not None else {}
     script: ScriptLike | None = None
     if all(isinstance(turn, str | Turn) for turn in turns):
-        said = tuple(Turn(text=turn) if isinstance(turn, str) else turn for turn in turns)
-        script = Script(said) if said else None
+        scripted = tuple(Turn(text=turn) if isinstance(turn, str) else turn for turn in turns)
+        script = Script(scripted) if scripted else None
     elif len(turns) > 1:
-        raise pytest.UsageError("llm_simulator takes texts and turns, or one script alone")
+        raise pytest.UsageError("the marker llm_simulator takes texts and turns, or one script alone")
     else:
         script = turns[0]
     simulator = Simulator(script, **options)
@@ -168,16 +172,16 @@ def llm_simulator(request: pytest.FixtureRequest) -> Simulator:
 
 @pytest.fixture
 def llm_recording(request: pytest.FixtureRequest) -> Simulator:
-    """A `Simulator` that plays the recordings of `@pytest.mark.llm_recording("hello")`, in order.
+    """A running `Simulator` that plays the recordings of `@pytest.mark.llm_recording("hello")`, in order.
 
-    A path is a folder that `record` wrote, or the file of a body; it counts from the folder of the test's
-    file. Played at once, unless the marker's `speed` says otherwise.
+    A path is a folder that `record` wrote, or the file of a body, relative to the folder of the test file.
+    Recordings play without delay unless the marker sets `speed`.
     """
     from llmstream.simulator import Recording, Simulator
 
     marker = request.node.get_closest_marker("llm_recording")
     if marker is None or not marker.args:
-        raise pytest.UsageError('llm_recording plays what @pytest.mark.llm_recording("path") names')
+        raise pytest.UsageError('llm_recording needs the marker @pytest.mark.llm_recording("path")')
     folder = Path(request.path).parent
     recordings = [Recording.load(folder / path) for path in marker.args]
     simulator = Simulator(recordings=recordings, **{"speed": None, **marker.kwargs})
@@ -187,12 +191,14 @@ def llm_recording(request: pytest.FixtureRequest) -> Simulator:
 
 @pytest.fixture
 def llm_fault_server(request: pytest.FixtureRequest) -> FaultServer:
-    """A `FaultServer` that runs while the test does; its scripts are in `@pytest.mark.llm_fault_server`."""
+    """A running `FaultServer` with the scripts of `@pytest.mark.llm_fault_server`."""
     from llmstream.testing.faults import FaultServer
 
     marker = request.node.get_closest_marker("llm_fault_server")
     if marker is None or not marker.args:
-        raise pytest.UsageError("llm_fault_server plays what @pytest.mark.llm_fault_server(script, ...) has")
+        raise pytest.UsageError(
+            "llm_fault_server needs the marker @pytest.mark.llm_fault_server(script, ...)"
+        )
     server = FaultServer(*marker.args)
     _enter(request, _SERVER, server)
     return server
@@ -200,7 +206,7 @@ def llm_fault_server(request: pytest.FixtureRequest) -> FaultServer:
 
 @pytest.fixture
 def llm_no_requests() -> Generator[None]:
-    """No request leaves this machine while the test runs; see `requests_forbidden`."""
+    """Forbids requests to other machines while the test runs; see `requests_forbidden`."""
     from llmstream.transport.forbidding import requests_forbidden
 
     with requests_forbidden():
@@ -209,7 +215,7 @@ def llm_no_requests() -> Generator[None]:
 
 @pytest.fixture
 def llm_no_leaks(request: pytest.FixtureRequest) -> None:
-    """The test fails where it leaves a task, a descriptor or a thread behind; see `no_leaks`."""
+    """Fails the test if it leaks a task, a descriptor or a thread; see `no_leaks`."""
     from llmstream.testing.leaks import no_leaks
 
     marker = request.node.get_closest_marker("llm_no_leaks")
@@ -219,7 +225,7 @@ def llm_no_leaks(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 def llm_virtual_clock(request: pytest.FixtureRequest) -> VirtualClock:
-    """A `VirtualClock` by which the test runs, and so do the servers of the other fixtures."""
+    """A `VirtualClock` for the test and the servers of the other fixtures."""
     from llmstream.testing.clock import VirtualClock
 
     clock = VirtualClock()

@@ -1,4 +1,4 @@
-"""Keeps a vendor's answer, byte for byte and with its timing, in the form that `Recording` reads."""
+"""Records a vendor's response, byte for byte and with its timing, in the form that `Recording` reads."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from llmstream.transport.http import Response, send
 __all__ = ["MAX_BYTES", "record"]
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""The longest recorded answers, with images in them, are a few megabytes."""
+"""Recorded responses with images have a few megabytes."""
 
-_SHORTEST_BASE64: Final = 8
-"""Shorter ones may stand in any text."""
+_MIN_BASE64: Final = 8
+"""Shorter fragments may occur in any text."""
 
 _HOUR_S: Final = 3600.0
 
@@ -40,15 +40,16 @@ async def record(
     clock: Callable[[], float] = time.monotonic,
     **options: Unpack[Options],
 ) -> Recording:
-    """Asks once and keeps the answer in a folder: `response.bin`, `timing.jsonl`, `meta.json`.
+    """Makes one request and writes the response to a folder: `response.bin`, `timing.jsonl`, `meta.json`.
 
-    A refusal is kept as well, with its status. Nothing of the request is kept, and of the headers
-    only the content type. The key, where an answer echoes it, is overwritten with asterisks: as it is,
-    and as JSON, URLs and base64 spell it.
+    Writes error responses as well, with their status. Omits the request and all headers but the content
+    type. Overwrites API keys with asterisks if the response echoes them: verbatim, and as encoded in
+    JSON, URLs and base64.
 
-    scrub:     other texts that nobody may see, overwritten in the same way
-    max_bytes: of the body; LimitExceeded is raised behind them
-    raises:    LLMStreamError where there is no answer; where one breaks off, after what came is kept
+    scrub:     other secrets to overwrite
+    max_bytes: maximum size of the body
+    raises:    LLMStreamError without a response, and for an incomplete one after writing it;
+               LimitExceeded past max_bytes
     """
     request = model.request(prompt, **options)
     prepared = await model._prepare(request, "recorded")
@@ -63,7 +64,8 @@ async def record(
         async with asyncio.timeout(limit_s):
             response = await send(http, deadlines, model._session)
             failure = await _read(response, pieces, timing, clock, max_bytes)
-    except DeadlineExceeded:  # a TimeoutError too, but of the connection
+    # Also a TimeoutError, but one of the connection.
+    except DeadlineExceeded:
         raise
     except TimeoutError:
         failure = deadline_error("total", limit_s)
@@ -90,12 +92,14 @@ async def _read(
     clock: Callable[[], float],
     max_bytes: int,
 ) -> LLMStreamError | None:
-    """Reads the body to its end; gives the error in which it broke off, if it did."""
+    """Reads the body to its end; returns the error that interrupted it, or None."""
     begun, left = clock(), max_bytes
     try:
         while piece := await response.read():
             if len(piece) > left:
-                return LimitExceeded(f"the answer is longer than {max_bytes} bytes; pass a larger max_bytes")
+                return LimitExceeded(
+                    f"the response is longer than {max_bytes} bytes. Pass a larger max_bytes."
+                )
             left -= len(piece)
             pieces.append(piece)
             timing.append((round(clock() - begun, 6), len(piece)))
@@ -107,7 +111,7 @@ async def _read(
 
 
 def _overwritten(body: bytes, secrets: Iterable[str]) -> bytes:
-    """The body with asterisks in place of secrets, as long as before, so that the timing still fits."""
+    """Replaces secrets by asterisks of the same length, so that the timing still fits."""
     for secret in secrets:
         body = _spelled(secret).sub(lambda found: b"*" * len(found[0]), body)
         for core in _in_base64(secret):
@@ -116,7 +120,7 @@ def _overwritten(body: bytes, secrets: Iterable[str]) -> bytes:
 
 
 def _spelled(secret: str) -> re.Pattern[bytes]:
-    """A secret with each character as it is, escaped as in JSON, or quoted as in a URL."""
+    """Matches a secret with each character verbatim, escaped as in JSON, or quoted as in a URL."""
     return re.compile(b"".join(map(_spellings, secret)))
 
 
@@ -133,13 +137,13 @@ def _any_case(digits: str) -> bytes:
 
 
 def _in_base64(secret: str) -> Iterable[bytes]:
-    """What of the base64 of a text that holds the secret is the secret's alone, at each place in a group."""
+    """Yields the base64 digits that depend only on the secret, for each alignment within a text."""
     raw = secret.encode("utf-8", "surrogatepass")
     for before in range(3):
         begin, end = -(-before * 8 // 6), (before + len(raw)) * 8 // 6
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             core = encode(b"\0" * before + raw)[begin:end]
-            if len(core) >= _SHORTEST_BASE64:
+            if len(core) >= _MIN_BASE64:
                 yield core
 
 
@@ -153,7 +157,7 @@ def _write(recording: Recording, folder: Path) -> None:
 
 
 def _put(path: Path, data: bytes) -> None:
-    """Writes a new file in place of what was there; a link that somebody planted is not followed."""
+    """Writes a new file in place of an old one; does not follow a link there."""
     path.unlink(missing_ok=True)
     with open(path, "xb") as file:
         file.write(data)

@@ -1,4 +1,4 @@
-"""A model that says what a test wants, in this process: no server, no socket, no time."""
+"""A model with scripted answers, for tests: no server, no socket, no waiting."""
 
 from __future__ import annotations
 
@@ -34,25 +34,24 @@ _NAME = "scripted"
 
 
 class UnscriptedRequest(AssertionError):
-    """A scripted model was asked more often than its script has turns."""
+    """A scripted model got more requests than its script has turns."""
 
 
 class ScriptedModel(Model):
-    """Stands where a `Model` is wanted and answers from turns, in order; asked once more, the test fails.
+    """A `Model` that answers from turns, in order; a request past the last turn fails the test.
 
-    Pace is ignored: an answer is there at once, one event at a time. Deadlines and retries have
-    nothing to do, so a refusal is an error at the first attempt. For those, for a stall or for
-    the bytes on the wire use `Simulator`.
+    Ignores pace: an answer is available at once, one event at a time. Deadlines and retries have no
+    effect, so a refusal is an error at the first attempt. To test those, stalls, or the bytes on the
+    wire, use `Simulator`.
 
-    turns:    texts, `Turn`s, or one script that decides by the request: a function of the request (and
-              of the number of requests before it) that gives a text or a `Turn`, or a `ScriptLike`
-    repeat_last: after the last turn the last again, in place of UnscriptedRequest
-    limiter:  calls stand in line for it, as those of any `Model` do
-    observe:  is told of calls, as by any `Model`
-    requests: what it was asked, in order, with the conversation as a vendor would be sent it: where it
-              had to be repaired, as for any `Model`, repaired
-    raises:   InvalidRequest where there are no turns, or a script is one of several; when asked,
-              UnscriptedRequest, an AssertionError
+    turns:       texts, `Turn`s, or one script: a `ScriptLike`, or a function of the request (and of the
+                 number of previous requests) that returns a text or a `Turn`
+    repeat_last: repeats the last turn instead of raising UnscriptedRequest
+    limiter:     limits the calls, as for any `Model`
+    observe:     observes the calls, as for any `Model`
+    requests:    all requests in order, with repaired conversations, as a vendor would get them
+    raises:      InvalidRequest without turns, or for a script among other turns; on a request past
+                 the last turn UnscriptedRequest, an AssertionError
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class ScriptedModel(Model):
         limiter: RateLimiter | None = None,
         observe: Observe | None = None,
     ) -> None:
-        # The dialect is never asked: nothing is encoded.
+        # The dialect is not used: nothing is encoded.
         provider = Provider(name=_NAME, dialect=OpenAIChat(), base_url="http://127.0.0.1", key_required=False)
         super().__init__(f"{_NAME}:{model}", provider=provider, limiter=limiter, observe=observe)
         self.requests: list[Request] = []
@@ -72,19 +71,19 @@ class ScriptedModel(Model):
         self._prompts = PromptTokens()
 
     def assert_exhausted(self) -> None:
-        """Fails where a turn was never asked for, or one was that there is none of.
+        """Checks that the number of requests equals the number of turns.
 
-        Also where the library or the application caught the UnscriptedRequest, as that of a sub-agent.
+        Also detects an UnscriptedRequest that the library or the application caught, as in a sub-agent.
 
-        raises: AssertionError; InvalidRequest for a script that has no last turn
+        raises: AssertionError; InvalidRequest for a script without a last turn
         """
         if self._turns is None:
-            raise InvalidRequest("a script that decides by the request, or repeats its last turn, has no end")
+            raise InvalidRequest("a function or a repeated last turn has no end to check.")
         if len(self.requests) != self._turns:
-            raise AssertionError(f"{len(self.requests)} requests were made of the {self._turns} scripted")
+            raise AssertionError(f"{len(self.requests)} requests were made, but {self._turns} are scripted")
 
     def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
-        """The answer to one request."""
+        """Answers one request."""
         number = len(self.requests)
         warnings: list[OtherWarning] = []
         if not is_plain(request.messages):
@@ -93,8 +92,8 @@ class ScriptedModel(Model):
         self.requests.append(request)
         if self._turns is not None and number >= self._turns:
             raise UnscriptedRequest(
-                f"request {number + 1} of a ScriptedModel that has {self._turns} turns. Script one more, or "
-                f"pass repeat_last=True. It ends in: {_ending(request)}"
+                f"request {number + 1} to a ScriptedModel with {self._turns} turns. Add a turn, or pass "
+                f"repeat_last=True. The request ends with {_ending(request)}"
             )
         watch: Watch | None = None
         observe = joined(self.observe, (options or {}).get("observe"))
@@ -108,7 +107,7 @@ class ScriptedModel(Model):
 
 
 class _ScriptedCall(Call):
-    """The events of one turn, where else a response is read; of `Call` only what a reader uses."""
+    """The events of one turn in place of a response; implements what readers use of `Call`."""
 
     def __init__(
         self,
@@ -120,12 +119,12 @@ class _ScriptedCall(Call):
         warnings: list[OtherWarning],
     ) -> None:
         if isinstance(turn.fault, Stall):
-            raise InvalidRequest("a scripted model cannot stall; use Simulator, whose clients have deadlines")
+            raise InvalidRequest("ScriptedModel does not support Stall. Use Simulator instead.")
         self.error: LLMStreamError | None = None
         self.attempts = 1
         self.retried: list[LLMStreamError] = []
         self._usage = Usage()
-        self._events = self._said(turn, request, number, warnings)
+        self._events = self._played(turn, request, number, warnings)
         self._request = request
         self._watch = watch
         self._limiter = limiter
@@ -134,14 +133,15 @@ class _ScriptedCall(Call):
 
     @property
     def usage(self) -> Usage:
-        """Tokens as far as they have been said."""
+        """Token counts reported so far."""
         return self._usage
 
     async def next(self) -> list[Event]:
-        """The next event; [] once the sentence is over."""
+        """Returns the next event; [] after the last one."""
         if not self._begun:
             await self._begin()
-        await asyncio.sleep(0)  # others get their turn, as they would while a socket is read
+        # Lets other tasks run, as reading a socket would.
+        await asyncio.sleep(0)
         events = list(islice(self._events, 1))
         if self._watch is not None:
             self._watch.batch(events)
@@ -150,12 +150,12 @@ class _ScriptedCall(Call):
         return events
 
     def close(self) -> None:
-        """Nothing more is said."""
+        """Drops the remaining events."""
         self._events = iter(())
         self._ended(left=True)
 
     async def _begin(self) -> None:
-        """The attempt, once it is this call's turn."""
+        """Starts the attempt, once the limiter permits it."""
         self._begun = True
         if self._watch is not None:
             self._watch.attempt_started(self.attempts)
@@ -165,7 +165,7 @@ class _ScriptedCall(Call):
                 self._watch.paced_s += self._permit.waited_s
 
     def _ended(self, *, left: bool) -> None:
-        """Others may go, and it is said how it ended; once."""
+        """Releases the limiter and reports the end of the call, once."""
         if self._permit is not None:
             used = (self._usage.input_tokens, self._usage.output_tokens)
             self._permit.release(None if left or used == (None, None) else sum(filter(None, used)))
@@ -173,7 +173,7 @@ class _ScriptedCall(Call):
         if self._begun and self._watch is not None:
             self._watch.finished(self.attempts, self._usage, self.error, left=left)
 
-    def _said(
+    def _played(
         self, turn: Turn, request: Request, number: int, warnings: list[OtherWarning]
     ) -> Iterator[Event]:
         guard = Guard()
@@ -200,58 +200,58 @@ class _ScriptedCall(Call):
 
 
 def _flagged(event: Event) -> Event:
-    """A call whose input is no JSON is marked, as the decoder of a wire marks it."""
+    """Marks a call whose input is not JSON as invalid, as decoders do."""
     if isinstance(event, ToolCall) and not event.invalid and not is_json(event.input):
         return msgspec.structs.replace(event, invalid=True)
     return event
 
 
 def _ending(request: Request) -> str:
-    """The last message of a request, for people."""
+    """Describes the last message of a request."""
     last = request.messages[-1]
     calls = [result.name or result.tool_call_id for result in last.tool_results]
-    said = f"results of {', '.join(calls)}" if calls else repr(last.text_content[:200])
-    return f"{last.role}: {said}"
+    content = f"results of {', '.join(calls)}" if calls else repr(last.text_content[:200])
+    return f"{last.role}: {content}"
 
 
 def _asked_tokens(request: Request) -> float:
-    """The estimate by which a limiter lets it go."""
-    said = sum(estimated_tokens(message.text_content) for message in request.messages)
-    return said + (request.settings.max_output_tokens or 0)
+    """Estimates the tokens of a request for the limiter."""
+    prompt = sum(estimated_tokens(message.text_content) for message in request.messages)
+    return prompt + (request.settings.max_output_tokens or 0)
 
 
 def _failure(turn: Turn) -> LLMStreamError:
-    """Why an answer of this turn ends, should it end without finish."""
+    """Returns the error of a turn that ends without a finish."""
     match turn.fault:
         case Refuse(status=status, message=message, retry_after_s=wait_s):
             headers = {} if wait_s is None else {"retry-after": f"{wait_s:g}"}
             return error_from_value({"message": message}, provider=_NAME, status=status, headers=headers)
         case Cut(clean=False):
-            return ConnectionLost("the connection was lost, as the script says", provider=_NAME)
+            return ConnectionLost("the connection was lost, as scripted", provider=_NAME)
         case _:
-            return IncompleteStream("the answer broke off, as the script says", provider=_NAME)
+            return IncompleteStream("the response is incomplete, as scripted", provider=_NAME)
 
 
 def _count(turns: tuple[object, ...], repeat_last: bool) -> int | None:
-    """After how many turns a request is one too many; None for never."""
+    """Returns the number of turns; None if there is no limit."""
     if repeat_last or not all(isinstance(turn, str | Turn) for turn in turns):
         return None
     return len(turns)
 
 
 def _script(turns: Iterable[str | Turn | ScriptLike | ScriptFunction]) -> ScriptLike:
-    said: list[Turn] = []
+    plain: list[Turn] = []
     scripts: list[ScriptLike | ScriptFunction] = []
     for turn in turns:
         match turn:
             case str():
-                said.append(Turn(text=turn))
+                plain.append(Turn(text=turn))
             case Turn():
-                said.append(turn)
+                plain.append(turn)
             case _:
                 scripts.append(turn)
-    if len(scripts) == 1 and not said:
+    if len(scripts) == 1 and not plain:
         return as_script(scripts[0])
-    if scripts or not said:
-        raise InvalidRequest("a scripted model wants texts and turns, at least one, or one script alone")
-    return Script(tuple(said))
+    if scripts or not plain:
+        raise InvalidRequest("ScriptedModel takes at least one text or Turn, or one script alone.")
+    return Script(tuple(plain))

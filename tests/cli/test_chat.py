@@ -141,7 +141,7 @@ def test_saving_overwrites_nothing_unasked(ask, tmp_path):
     before = talk.read_bytes()
     done = ask(says("Red."), "--save", str(talk), "Another?")
     assert (done.status, done.out, done.requests) == (2, "", [])
-    assert f"{talk} exists already" in done.err
+    assert f"{talk} already exists" in done.err
     assert f"--continue {talk}" in done.err
     assert "--force" in done.err
     assert talk.read_bytes() == before
@@ -307,17 +307,17 @@ def test_a_refused_connection_is_status_3(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["Hi"], "no model: pass -m provider:model or set LLMSTREAM_MODEL. Keys are set for openai, "),
+        (["Hi"], "no model given. Pass -m provider:model or set LLMSTREAM_MODEL. Keys are set for openai, "),
         (["-m", "openai", "Hi"], "provider:model"),
         (["-m", "opnai:m", "Hi"], "Did you mean openai:m?"),
         (["-m", "gpt-5", "Hi"], "Did you mean openai:gpt-5?"),
         (["-m", "nobody:m", "Hi"], "use openai:MODEL with --base-url"),
         (["-m", "openai:m", "-a", "/no/such", "Hi"], "cannot attach /no/such: No such file"),
-        (["-m", "openai:m", "-a", "/bin/sh", "Hi"], "cannot attach /bin/sh: it is neither an image"),
-        (["-m", "openai:m", "-a", "/dev/null", "Hi"], "cannot attach /dev/null: it is empty"),
+        (["-m", "openai:m", "-a", "/bin/sh", "Hi"], "cannot attach /bin/sh: not an image"),
+        (["-m", "openai:m", "-a", "/dev/null", "Hi"], "cannot attach /dev/null: the file is empty"),
         (["-m", "openai:m", "-a", "/dev/zero", "Hi"], "cannot attach /dev/zero: it is larger than 50 MB"),
         (["-m", "openai:m", "--schema", "/no/such", "Hi"], "cannot read /no/such: No such file"),
-        (["-m", "openai:m", "--schema", __file__, "Hi"], "is no JSON schema"),
+        (["-m", "openai:m", "--schema", __file__, "Hi"], "is not a JSON schema"),
         (["-m", "openai:m", "-c", "--continue", "x", "Hi"], "not allowed with"),
         (["-m", "openai:m"], "the prompt is empty"),
         (["-m", "openai:m", "  "], "the prompt is empty"),
@@ -372,7 +372,7 @@ def test_ctrl_c_stops_the_answer_and_keeps_what_came(simulate, spawn, tmp_path):
         rest, err = chat.communicate(timeout=20)
     assert chat.returncode == 130
     assert (first + rest).startswith(b"one")
-    assert err.decode() == f"llmstream: stopped; what came is kept in {talk}\n"
+    assert err.decode() == f"llmstream: stopped; the partial answer is stored in {talk}\n"
     assert Chat.load(talk).last().text_content == (first + rest).decode().rstrip("\n")
     assert simulator.requests[0].disconnected or simulator.requests[0].done
 

@@ -8,27 +8,27 @@ import sys
 import msgspec
 import pytest
 
-from llmstream.cli import demo_story, main
-from llmstream.cli.addresses import SIMULATED
+from llmstream.cli import demo, main
 from llmstream.cli.demo_tools import DEMO_TOOLS, clock, weather
+from llmstream.cli.dialects import SIMULATED
 from llmstream.simulator import Pace
 
 
 @pytest.mark.parametrize("dialect", list(SIMULATED))
 def test_it_thinks_calls_tools_and_answers_in_every_dialect(dialect, capsys, monkeypatch):
-    monkeypatch.setattr(demo_story, "PACE", Pace())
+    monkeypatch.setattr(demo, "PACE", Pace())
     assert main(["demo", "--dialect", dialect]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     wanted = [
-        "(thinking) They ask two things",
+        "(thinking) The user asks for",
         "Let me look that up.",
         'weather({"city":"Oslo"})',
         "> Ran tool: `",  # which of the two ends first is theirs to settle
         "Outside it is **-2 °C** with light snow",
         "to first token",
         "  StreamStart",
-        "  ReasoningDelta      'They'",
+        "  ReasoningDelta      'The'",
         "  … ",
         "  ToolCall            'weather'",
         "  Finish              'stop'",
@@ -37,16 +37,16 @@ def test_it_thinks_calls_tools_and_answers_in_every_dialect(dialect, capsys, mon
     places = [out.index(text) for text in wanted]
     assert places == sorted(places)
     assert {"> Ran tool: `weather`", "> Ran tool: `clock`"} <= set(out.splitlines())
-    assert "warning" not in out.partition("What you saw")[0]
+    assert "warning" not in out.partition("That was a stream")[0]
     assert "warnings=" not in out
-    events = out.partition("What you saw")[2].partition("What to try")[0]
+    events = out.partition("That was a stream")[2].partition("Next steps")[0]
     assert len(events.splitlines()) <= 30
     kinds = [line.split()[0] for line in events.splitlines() if line.startswith("  ") and "…" not in line[:4]]
     assert len(kinds) == len(set(kinds))
 
 
 def test_more_of_the_events_can_be_had(capsys, monkeypatch):
-    monkeypatch.setattr(demo_story, "PACE", Pace())
+    monkeypatch.setattr(demo, "PACE", Pace())
     assert main(["demo", "--events"]) == 0
     out = capsys.readouterr().out
     assert out.count("  ToolResult  ") == 2
@@ -64,12 +64,12 @@ def test_it_needs_neither_rich_nor_a_key():
     code = (
         "import sys; sys.modules['rich'] = None\n"
         "from llmstream.simulator import Pace\n"
-        "from llmstream.cli import demo_story, main; demo_story.PACE = Pace()\n"
+        "from llmstream.cli import demo, main; demo.PACE = Pace()\n"
         "sys.exit(main(['demo', '--no-color']))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    assert "What to try next" in done.stdout.decode()
+    assert "Next steps" in done.stdout.decode()
 
 
 async def test_the_tools_are_real():

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("rich")
 
-from llmstream.cli.live import LiveShow
+from llmstream.cli.live import LiveDisplay
 from llmstream.events import (
     File,
     Finish,
@@ -75,7 +75,7 @@ def terminal(monkeypatch):
 async def shown(events, *, draw_each=False, stopped=False, **options):
     """What is written; drawn after each event where asked, else only at the end."""
     out = Tty()
-    show = LiveShow(out, **options)
+    show = LiveDisplay(out, **options)
     for event in events:
         show.feed(event)
         if draw_each and show._timer is not None:
@@ -223,7 +223,7 @@ async def test_a_run_without_anything_leaves_nothing(screen):
 
 async def test_it_is_drawn_while_nothing_more_comes(screen):
     out = Tty()
-    show = LiveShow(out)
+    show = LiveDisplay(out)
     show.feed(TextDelta("first words", "0"))
     for _ in range(100):
         await asyncio.sleep(0.01)
@@ -243,7 +243,7 @@ async def test_a_terminal_that_is_gone_is_told_to_the_reader():
             return super().write(text)
 
     out = Gone()
-    show = LiveShow(out)
+    show = LiveDisplay(out)
     out.lost = True
     show.feed(TextDelta("a", "0"))
     show._timer.cancel()
@@ -255,7 +255,7 @@ async def test_a_terminal_that_is_gone_is_told_to_the_reader():
 async def test_drawing_a_long_answer_costs_in_proportion_to_its_length():
     """Each block is rendered once for good; what is drawn in between never holds more than one."""
     out = Tty()
-    show = LiveShow(out)
+    show = LiveDisplay(out)
     tails = []
     for n in range(300):
         show.feed(TextDelta(f"Paragraph {n} of a long answer.\n\n", "0"))

@@ -73,7 +73,7 @@ def test_wrong_usage_is_status_2(argv, capsys):
         (llmstream.MissingKey("No key"), 2, "No key"),
         (llmstream.RateLimited("slow \x1b[31mdown", provider="acme", status=429), 3, "slow \\x1b[31mdown"),
         (llmstream.ConnectionFailed("refused"), 3, "refused"),
-        (RuntimeError("what?"), 1, "unforeseen RuntimeError: what?"),
+        (RuntimeError("what?"), 1, "unexpected RuntimeError: what?"),
         (KeyboardInterrupt(), 130, ""),
     ],
 )
@@ -109,7 +109,7 @@ def test_the_module_runs_as_the_program():
 def test_a_terminal_without_unicode_is_no_obstacle():
     code = (
         "import sys; from llmstream.simulator import Pace\n"
-        "from llmstream.cli import demo_story, main; demo_story.PACE = Pace()\n"
+        "from llmstream.cli import demo, main; demo.PACE = Pace()\n"
         "sys.exit(main(['demo']))"
     )
     done = subprocess.run(

@@ -187,7 +187,7 @@ def test_a_conversation_keeps_its_history(talk, tmp_path):
     file = tmp_path / "talk.json"
     script = Script((Turn(text="Blue."), Turn(text="Dark."), Turn(text="Anew.")))
     session, requests = talk(script, "--system", "Be brief.")
-    session.expect("openai:m. /help for help")
+    session.expect("openai:m. Type /help for help")
     session.send("Why?\r")
     session.expect("Blue.")
     session.expect("> ")
@@ -197,16 +197,16 @@ def test_a_conversation_keeps_its_history(talk, tmp_path):
     session.expect("Dark.")
     session.expect("> ")
     session.send(f"/save {file}\r")
-    session.expect("Saved in")
+    session.expect("Saved to")
     session.expect("> ")
     session.send("/help\r")
-    session.expect("start over")
+    session.expect("start a new conversation")
     session.expect("> ")
     session.send("/dance\r")
-    session.expect("there is no /dance")
+    session.expect("unknown command /dance")
     session.expect("> ")
     session.send("/new\r")
-    session.expect("starts over")
+    session.expect("Started a new")
     session.expect("> ")
     session.send("Again?\r")
     session.expect("Anew.")
@@ -262,13 +262,13 @@ def test_ctrl_c_stops_an_answer_and_twice_leaves(talk, tmp_path):
     session.send("Count\r")
     session.expect("one")
     session.send(INTERRUPT)
-    session.expect("stopped; what came is kept")
+    session.expect("stopped; the partial answer is stored")
     session.expect("> ")
     session.send("Go on\r")
     session.expect("Done.")
     session.expect("> ")
     assert session.end(INTERRUPT) == 130
-    assert "Ctrl-C again, or Ctrl-D, leaves." in session.text
+    assert "Press Ctrl-C again, or Ctrl-D, to quit." in session.text
     assert "Traceback" not in session.text
     first, kept, *_ = texts_of(requests[1])
     assert (first, kept[:3]) == ("Count", "one")
@@ -282,7 +282,7 @@ def test_ctrl_c_twice_in_an_answer_loses_nothing(talk, tmp_path):
     session.send("Count\r")
     session.expect("one")
     session.send(INTERRUPT * 2)
-    session.expect("stopped; what came is kept")
+    session.expect("stopped; the partial answer is stored")
     session.expect("> ")
     session.send("Go on\r")
     session.expect("Done.")
@@ -322,7 +322,7 @@ def test_a_failed_turn_is_told_and_can_be_said_again(talk):
     session.expect("> ")
     session.send("Why?\r")
     session.expect("not today")
-    session.expect("say it again")
+    session.expect("send it again")
     session.expect("> ")
     session.send("Why?\r")
     session.expect("Fine.")
@@ -379,7 +379,7 @@ def test_a_turn_can_be_taken_back(talk):
     for keys, answer in (
         ("Why?", "Blue."),
         ("And at night?", "Dark."),
-        ("/undo", "Taken back: And at night?"),
+        ("/undo", "Removed: And at night?"),
     ):
         session.expect("> ")
         session.send(f"{keys}\r")
@@ -408,7 +408,7 @@ def test_tools_can_be_offered_and_taken_away(talk):
     session, requests = talk(Script((Turn(text="Blue."),)))
     for keys, answer in (
         ("/tools", "No tools are offered."),
-        ("/tools demo", "weather: The weather in a city"),
+        ("/tools demo", "weather: Returns the weather in a city"),
         ("Why?", "Blue."),
         ("/tools off", "No tools are offered."),
         ("And?", "Blue."),
@@ -447,7 +447,7 @@ def test_a_conversation_saved_elsewhere_is_not_overwritten(talk, tmp_path):
     assert other.read_text() == "mine"
     session.expect("> ")
     session.send(f"/save --force {other}\r")
-    session.expect("Saved in")
+    session.expect("Saved to")
     session.expect("> ")
     session.send(EOF)
     assert session.end() == 0
@@ -490,7 +490,7 @@ def test_the_demonstration_renders(sessions, screen):
     text = "\n".join(screen.rows(sessions[0].text))
     assert screen.harmful(sessions[0].text) == []
     assert "> Ran tool: `weather`" in text
-    assert "What to try next" in text
+    assert "Next steps" in text
 
 
 @pytest.mark.parametrize("columns", [40, 80])
@@ -498,7 +498,7 @@ def test_the_demonstration_breaks_no_word(sessions, columns):
     sessions.append(Session("demo", "--no-color", columns=columns))
     assert sessions[0].end() == 0
     text = sessions[0].text.replace("\r", "")
-    head, _, foot = text.partition("They ask")[0], *text.partition("What you saw")[1:]
+    head, _, foot = text.partition("The user asks")[0], *text.partition("That was a stream")[1:]
     lines = [*head.splitlines(), *foot.splitlines()]
     assert [line for line in lines if len(re.sub(r"\x1b\[[0-9;]*[a-zA-Z]", "", line)) > columns] == []
     assert "  Talk to the simulator:\n    llmstream chat -m sim:demo\n" in foot
@@ -506,7 +506,7 @@ def test_the_demonstration_breaks_no_word(sessions, columns):
 
 def test_ctrl_c_in_the_demonstration_leaves_quietly(sessions):
     sessions.append(Session("demo"))
-    sessions[0].expect("They ask")
+    sessions[0].expect("The user asks")
     sessions[0].send(INTERRUPT)
     assert sessions[0].end() == 130
     assert "Traceback" not in sessions[0].text

@@ -75,7 +75,7 @@ def test_one_provider_is_shown_in_full(capsys, monkeypatch):
     assert "https://api.openai.com/v1" in out
     assert "OPENAI_BASE_URL" in out
     assert "openai-responses" in out  # which has the same key
-    assert "takes      tools, " in out
+    assert "supports   tools, " in out
     assert "The o-series and gpt-5 and later" in out  # of its notes
     assert "](../" not in out
     assert "sk-secret" not in out

@@ -113,8 +113,8 @@ def test_bytes_of_another_dialect_are_named_with_the_remedy(dialect, path, wrong
         (b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: {}\n\n", "head"),
         (b'4f\r\ndata: {"choices": []}\n\n', "chunk"),
         (b"\x00\x01\x02\x03", "binary"),
-        (b"Service unavailable\n", "It begins: 'Service unavailable"),
-        (b'{"type":"stream-start","warnings":[]}\n{"type":"finish"}\n', "already decoded"),
+        (b"Service unavailable\n", "It begins with 'Service unavailable"),
+        (b'{"type":"stream-start","warnings":[]}\n{"type":"finish"}\n', "decoded events of llmstream"),
     ],
 )
 def test_what_is_no_stream_is_named(dialect, body, words, capsys, tmp_path):
@@ -130,7 +130,7 @@ def test_streams_of_dialects_to_come_are_named(capsys, tmp_path):
     body = b'event: response.created\ndata: {"type":"response.created","response":{"id":"resp_1"}}\n\n'
     status, _, err = replay(capsys, "--dialect", "openai-chat", written(tmp_path, body))
     assert status == 3
-    assert "OpenAI's Responses" in err
+    assert "the OpenAI Responses API" in err
 
 
 @pytest.mark.parametrize("dialect", ["openai-chat", "anthropic"])
@@ -160,14 +160,14 @@ def test_an_unknown_provider_is_a_warning(capsys):
     status, found, err = replay(capsys, "--dialect", "openai-chat", "--provider", "nobody", OPENAI_CHAT)
     assert status == 0
     assert found
-    assert err == "llmstream: warning: no provider is called 'nobody'; reading it as plain openai-chat\n"
+    assert err == "llmstream: warning: unknown provider 'nobody'; decoding as plain openai-chat\n"
 
 
 def test_a_provider_of_another_dialect_is_a_warning(capsys):
     status, _, err = replay(capsys, "--dialect", "openai-chat", "--provider", "anthropic", OPENAI_CHAT)
     assert status == 0
     assert err == (
-        "llmstream: warning: anthropic is known to speak anthropic; reading it as plain openai-chat\n"
+        "llmstream: warning: anthropic speaks anthropic, not openai-chat; decoding as plain openai-chat\n"
     )
 
 
@@ -186,13 +186,13 @@ def test_vertex_speaks_plain_anthropic(capsys):
 def test_text_where_bedrock_frames_are_said_to_be_is_named(capsys):
     status, _, err = replay(capsys, "--dialect", "anthropic", "--provider", "bedrock-invoke", ANTHROPIC)
     assert status == 3
-    assert "Leave out --provider" in err
+    assert "Omit --provider" in err
 
 
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["--dialect", "morse", "x"], "no dialect is called 'morse'. Dialects: openai-chat, "),
+        (["--dialect", "morse", "x"], "unknown dialect 'morse'. Dialects: openai-chat, "),
         (["--dialect", "ollama", "/no/such/file"], "cannot read /no/such/file: No such file"),
         (["--dialect", "ollama", "/"], "cannot read /: Is a directory"),
         (["x"], "--dialect"),

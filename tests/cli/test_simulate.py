@@ -150,7 +150,7 @@ def test_a_port_in_use_is_status_2(capsys):
         port = taken.getsockname()[1]
         assert main(["simulate", "--port", str(port)]) == 2
     assert capsys.readouterr().err == (
-        f"llmstream: port {port} is taken. Pass another with --port, or --port 0 for a free one.\n"
+        f"llmstream: port {port} is in use. Pass another --port, or --port 0 for a free one.\n"
     )
 
 
@@ -158,11 +158,11 @@ def test_a_port_in_use_is_status_2(capsys):
     ("argv", "words"),
     [
         (["--port", "http"], "--port"),
-        (["--port", "70000"], "a port is 0 to 65535"),
-        (["--host", "no.such.host.invalid"], "'no.such.host.invalid' cannot be opened"),
-        (["--host", "192.0.2.1"], "192.0.2.1 is no address of this machine"),
-        (["--pace", "0"], "more than 0"),
-        (["--pace", "nan"], "more than 0"),
+        (["--port", "70000"], "a port is a number from 0 to 65535"),
+        (["--host", "no.such.host.invalid"], "cannot listen on 'no.such.host.invalid'"),
+        (["--host", "192.0.2.1"], "192.0.2.1 is not an address of this machine"),
+        (["--pace", "0"], "a positive number"),
+        (["--pace", "nan"], "a positive number"),
         (["--script", "/no/such"], "cannot read the script"),
         (["--script", __file__], "is no script"),
         (["--recording", "/no/such"], "cannot read the recording"),

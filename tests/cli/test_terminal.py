@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmstream.cli.terminal import TerminalFilter, complain, one_line, safe
+from llmstream.cli.terminal import TerminalFilter, one_line, print_message, safe
 
 CASES = {
     "plain text": ("Hello, world", "Hello, world"),
@@ -136,5 +136,5 @@ def test_one_line_is_cut_at_its_limit():
 
 
 def test_a_complaint_is_one_harmless_line(capsys):
-    complain("the server said: \x1b]0;x\x07 and\nmore")
+    print_message("the server said: \x1b]0;x\x07 and\nmore")
     assert capsys.readouterr().err == "llmstream: the server said: \\x1b]0;x\\x07 and\\nmore\n"

@@ -67,12 +67,12 @@ def test_a_wrapped_value_is_unwrapped_where_the_text_says_it() -> None:
 
 def test_an_error_is_one_also_without_words_and_keeps_its_parts() -> None:
     silent = outcome_of(result(is_error=True))
-    assert silent.error == "The tool failed and did not say why."
+    assert silent.error == "The tool failed without a message."
     shown = outcome_of(result(text("no"), blob("image/png"), is_error=True))
     assert (shown.error, len(shown.parts)) == ("no", 1)
     assert isinstance(shown.exception, ls.ToolError)
 
 
 def test_what_is_no_base64_is_a_tool_error() -> None:
-    with pytest.raises(ls.ToolError, match="no base64"):
+    with pytest.raises(ls.ToolError, match="invalid base64"):
         outcome_of(result(types.ImageContent(type="image", data="?", mime_type="image/png")))

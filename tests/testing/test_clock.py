@@ -144,7 +144,11 @@ async def test_afterwards_time_goes_on_from_there() -> None:
 
 
 async def test_a_second_clock_is_refused() -> None:
-    with VirtualClock(), pytest.raises(ls.InvalidRequest, match="only one"), VirtualClock():
+    with (
+        VirtualClock(),
+        pytest.raises(ls.InvalidRequest, match="without another virtual clock"),
+        VirtualClock(),
+    ):
         pass
     with VirtualClock() as clock:
         await asyncio.sleep(5)

@@ -11,9 +11,25 @@ from llmstream.dialects.anthropic import Anthropic
 from llmstream.dialects.ollama import Ollama
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.errors import IncompleteStream
-from llmstream.events import ErrorEvent, Finish, TextDelta, TextEnd
+from llmstream.events import (
+    ErrorEvent,
+    File,
+    Finish,
+    Raw,
+    ReasoningDelta,
+    ReasoningStart,
+    ResponseMetadata,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCall,
+    ToolInputStart,
+    Usage,
+)
 from llmstream.serving.wires import server_side
-from llmstream.testing import assert_dialect_conforms
+from llmstream.testing import assert_dialect_conforms, check_stream, cuts, decode_body
+from llmstream.testing.conformance import gist, with_numbered_ids
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -78,7 +94,7 @@ def test_a_delta_dropped_at_the_start_of_a_chunk(spoilt, decoder_class, body) ->
             events = self.inner.feed(chunk)
             return events[1:] if self.chunks > 1 and isinstance((events or [None])[0], TextDelta) else events
 
-    fails(spoilt(Drops), body, "byte by byte, differs from the whole")
+    fails(spoilt(Drops), body, "byte by byte, differs from the complete body")
 
 
 def test_a_delta_dropped_wherever_the_cut_is(spoilt, decoder_class, body) -> None:
@@ -93,7 +109,7 @@ def test_a_delta_dropped_wherever_the_cut_is(spoilt, decoder_class, body) -> Non
             self.dropped = self.dropped or first
             return first
 
-    fails(spoilt(Drops), body, "written as bytes and read again, differs")
+    fails(spoilt(Drops), body, "encoded and decoded again, differs")
 
 
 def test_a_delta_said_twice_at_a_cut_inside_a_character(spoilt, decoder_class, body) -> None:
@@ -102,7 +118,7 @@ def test_a_delta_said_twice_at_a_cut_inside_a_character(spoilt, decoder_class, b
             events = self.inner.feed(chunk)
             return events[:1] + events if chunk[:1] == b"\xb6" else events
 
-    fails(spoilt(Repeats), body, r"cut at byte \d+, differs from the whole: event \d+ is TextDelta")
+    fails(spoilt(Repeats), body, r"cut at byte \d+, differs from the complete body: event \d+ is TextDelta")
 
 
 def test_chunks_taken_for_lines(spoilt, decoder_class, body) -> None:
@@ -129,7 +145,7 @@ def test_characters_taken_for_line_ends(spoilt, decoder_class, body) -> None:
             )
             return self.inner.feed(whole.encode("utf-8", "surrogateescape"))
 
-    fails(spoilt(Lines), body, "unusual characters does not survive")
+    fails(spoilt(Lines), body, "unusual characters were changed")
 
 
 def test_lines_that_end_in_lf_only(spoilt, decoder_class, body) -> None:
@@ -153,7 +169,7 @@ def test_a_quiet_finish_of_nothing(spoilt, decoder_class, body) -> None:
         def close(self):
             return self.inner.close() or ([] if self.inner.done else [Finish("stop")])
 
-    fails(spoilt(Quiet), body, "an empty body is no IncompleteStream")
+    fails(spoilt(Quiet), body, "an empty body does not give an IncompleteStream")
 
 
 def test_incomplete_said_twice(spoilt, decoder_class, body) -> None:
@@ -161,7 +177,7 @@ def test_incomplete_said_twice(spoilt, decoder_class, body) -> None:
         def close(self):
             return self.inner.close() or [ErrorEvent(IncompleteStream("cut off").info)]
 
-    fails(spoilt(Doubts), body, "cut off after 0 bytes, is said to be incomplete 2 times")
+    fails(spoilt(Doubts), body, "truncated after 0 bytes, has 2 IncompleteStream errors")
 
 
 def test_a_decoder_that_raises(spoilt, decoder_class, body) -> None:
@@ -185,4 +201,105 @@ def test_an_encoder_that_says_another_reason(spoilt, body) -> None:
         def close(self):
             return self.inner.close()
 
-    fails(spoilt(encoder=Other), body, "written as bytes and read again, differs: event 1 is .'finish'")
+    fails(spoilt(encoder=Other), body, "encoded and decoded again, differs: event 1 is .'finish'")
+
+
+def test_cuts_are_all_ways_to_cut_in_two() -> None:
+    assert list(cuts(b"abc")) == [(b"", b"abc"), (b"a", b"bc"), (b"ab", b"c"), (b"abc", b"")]
+    assert list(cuts(b"")) == [(b"", b"")]
+
+
+def test_a_body_is_decoded_whole_in_pieces_and_in_chunks(body) -> None:
+    whole = decode_body(body, OpenAIChat())
+    assert "".join(e.delta for e in whole if isinstance(e, TextDelta)) == "Hellö you"
+    assert isinstance(whole[0], StreamStart)
+    assert isinstance(whole[-1], Finish)
+    assert decode_body([body[:50], body[50:]], OpenAIChat()) == whole
+    assert all(decode_body(body, OpenAIChat(), chunks=size) == whole for size in (1, 7, 10_000))
+
+
+def test_every_cut_says_the_same(body) -> None:
+    whole = decode_body(body, OpenAIChat())
+    assert all(decode_body(pieces, OpenAIChat()) == whole for pieces in cuts(body))
+
+
+def test_a_chunk_has_at_least_one_byte(body) -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        decode_body(body, OpenAIChat(), chunks=0)
+
+
+def test_errors_name_the_provider_and_raw_comes_when_asked_for(body) -> None:
+    events = decode_body(body[:100], OpenAIChat(), provider="acme", include_raw=True)
+    assert [e.error.provider for e in events if isinstance(e, ErrorEvent)] == ["acme"]
+    assert any(isinstance(e, Raw) for e in events)
+
+
+def test_a_sentence_passes(body) -> None:
+    check_stream(decode_body(body, OpenAIChat()))
+    check_stream(iter(decode_body(b"", OpenAIChat())))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda events: events[1:], "stream-start has to be the first"),
+        (lambda events: events[:-1], "no finish at the end"),
+        (lambda events: [*events, events[-1]], "after finish"),
+        (lambda events: [e for e in events if not isinstance(e, TextStart)], "not open"),
+        (lambda events: [e for e in events if not isinstance(e, TextEnd)], "still open at finish"),
+        (
+            lambda events: [x for e in events for x in ([e, e] if isinstance(e, TextEnd) else [e])],
+            "already closed",
+        ),
+        (lambda events: [], "no events at all"),
+    ],
+)
+def test_what_is_no_sentence_fails_with_the_laws_it_breaks(body, spoil, words) -> None:
+    events = decode_body(body, OpenAIChat())
+    with pytest.raises(AssertionError, match=words):
+        check_stream(spoil(events))
+
+
+def test_all_broken_laws_are_listed() -> None:
+    with pytest.raises(AssertionError) as caught:
+        check_stream([TextDelta("a", "0"), TextEnd("0")])
+    assert str(caught.value).count("\n") == 4
+
+
+def test_fragments_are_joined_by_their_ids_and_empty_blocks_left_out() -> None:
+    events = [
+        ReasoningStart("r"),
+        TextStart("a"),
+        ReasoningDelta("hm", "r"),
+        TextDelta("Hel", "a"),
+        ReasoningDelta("!", "r"),
+        TextDelta("lo", "a"),
+        TextStart("b"),
+        TextEnd("b"),
+    ]
+    assert gist(events) == [("reasoning", "hm!"), ("text", "Hello")]
+
+
+def test_calls_files_and_the_end_are_said() -> None:
+    events = [
+        ToolCall("f", '{"a": 1}', "c"),
+        ToolCall("f", "{broken", "d"),
+        File("image/png", b"\x89"),
+        Finish("stop", Usage(1, 2, 3, raw={"x": 1}), "end_turn"),
+    ]
+    assert gist(events) == [
+        ("call", ("f", {"a": 1})),
+        ("call", ("f", "{broken")),
+        ("file", ("image/png", b"\x89")),
+        ("finish", ("stop", 1, 2)),
+    ]
+
+
+def test_ids_become_numbers_but_not_those_of_responses() -> None:
+    events = [ResponseMetadata("m", "x9"), TextStart("q"), ToolInputStart("f", "z"), ToolCall("f", "{}", "z")]
+    assert with_numbered_ids(events) == [
+        ResponseMetadata("m", "x9"),
+        TextStart("#0"),
+        ToolInputStart("f", "#1"),
+        ToolCall("f", "{}", "#1"),
+    ]

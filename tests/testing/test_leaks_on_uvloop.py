@@ -33,7 +33,7 @@ def test_the_first_listening_socket_leaves_nothing() -> None:
 def test_a_descriptor_that_stays_is_a_leak() -> None:
     async def main() -> None:
         kept = []
-        with pytest.raises(AssertionError, match=r"left behind: descriptor \d+ \(/dev/null\)$"):
+        with pytest.raises(AssertionError, match=r"leaked: descriptor \d+ \(/dev/null\)$"):
             async with no_leaks(within_s=0.05):
                 await serve_once()
                 kept.append(open("/dev/null"))  # noqa: ASYNC230

@@ -120,9 +120,9 @@ async def test_two_scripts(llm_simulator):
 """,
     )
     assert counts(said) == {"failed": 2, "error": 3}, said
-    assert "left behind: task forgotten" in said
-    assert "tests that are `async def`" in said
-    assert 'plays what @pytest.mark.llm_recording("path") names' in said
+    assert "leaked: task forgotten" in said
+    assert "need an `async def` test" in said
+    assert 'needs the marker @pytest.mark.llm_recording("path")' in said
 
 
 def test_a_test_that_is_not_async_has_its_servers_in_a_thread(tmp_path: Path) -> None:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import io
 
-from llmstream.cli.plain import PlainShow, TerminalShow, call_line, result_line
+from llmstream.cli.display import (
+    PlainDisplay,
+    Stopwatch,
+    TerminalDisplay,
+    call_line,
+    result_line,
+    status_line,
+)
 from llmstream.events import (
     File,
     Finish,
@@ -12,9 +19,12 @@ from llmstream.events import (
     ReasoningDelta,
     ReasoningEnd,
     Source,
+    StepFinish,
+    StepStart,
     StreamStart,
     TextDelta,
     ToolCall,
+    ToolInputStart,
     ToolResult,
     UnsupportedSetting,
     UnsupportedTool,
@@ -38,7 +48,7 @@ RUN = [
 
 def in_a_pipe(events, **options):
     out, notes = io.StringIO(), io.StringIO()
-    show = PlainShow(out, notes, **options)
+    show = PlainDisplay(out, notes, **options)
     for event in events:
         show.feed(event)
     show.close()
@@ -47,7 +57,7 @@ def in_a_pipe(events, **options):
 
 def on_a_terminal(events, **options):
     out = io.StringIO()
-    show = TerminalShow(out, **options)
+    show = TerminalDisplay(out, **options)
     for event in events:
         show.feed(event)
     show.close()
@@ -109,10 +119,85 @@ def test_a_sequence_cut_by_another_kind_of_block_does_not_leak():
 
 def test_a_call_is_one_line_whatever_its_arguments_hold():
     call = ToolCall("f\x07", '{"a":"\x1b[2J\n\u202e"}', "c", invalid=True)
-    assert call_line(call) == 'f\\x07({"a":"\\x1b[2J\\n\\u202e"}) (not valid)\n'
+    assert call_line(call) == 'f\\x07({"a":"\\x1b[2J\\n\\u202e"}) (invalid)\n'
     assert len(call_line(ToolCall("f", "x" * 10_000, "c"))) < 220
 
 
 def test_a_failed_tool_says_why_on_one_line():
     result = ToolResult("no \x1b]0;x\x07such\ncity", "c", "weather", is_error=True)
     assert result_line(result) == "> Ran tool: `weather` - failed: `no \\x1b]0;x\\x07such city`\n"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def watched(*moments):
+    clock = Clock()
+    watch = Stopwatch(clock)
+    for second, event in moments:
+        clock.now = 100.0 + second
+        watch.feed(event)
+    return watch
+
+
+def test_time_to_first_token_and_rate_of_one_answer():
+    usage = Usage(1200, 50, reasoning_tokens=20, cached_input_tokens=1000)
+    watch = watched(
+        (0.1, StreamStart()),
+        (0.5, TextDelta("a", "0")),
+        (2.0, TextDelta("b", "0")),
+        (3.0, Finish("stop", usage)),
+    )
+    assert status_line(watch) == (
+        "0.50 s to first token · 20 tokens/s · 1,200 in (1,000 cached) · 50 out (20 reasoning) · stop"
+    )
+
+
+def test_the_time_of_tools_is_not_the_models():
+    watch = watched(
+        (0.0, StepStart(0)),
+        (1.0, ToolInputStart("f", "c")),
+        (2.0, StepFinish(0, "tool-calls")),
+        (60.0, StepStart(1)),
+        (61.0, TextDelta("a", "0")),
+        (64.0, StepFinish(1, "stop")),
+        (64.0, Finish("stop", Usage(10, 40))),
+    )
+    assert watch.writing_s == 4.0
+    assert status_line(watch) == "1.00 s to first token · 10 tokens/s · 10 in · 40 out · stop"
+
+
+def test_what_the_vendor_did_not_say_is_not_shown():
+    assert status_line(watched((1.0, TextDelta("a", "0")), (2.0, Finish("length")))) == (
+        "1.00 s to first token · length"
+    )
+
+
+def test_a_stopped_run_says_so():
+    assert status_line(watched((1.0, TextDelta("a", "0"))), stopped=True) == "1.00 s to first token · stopped"
+    assert status_line(watched(), stopped=True) == "stopped"
+
+
+def test_a_run_that_failed_before_anything_came_has_no_line():
+    assert status_line(watched()) == ""
+    assert status_line(watched((1.0, Finish("error")))) == ""
+
+
+def test_an_empty_answer_is_told():
+    assert status_line(watched((1.0, Finish("stop", Usage(3, 0))))) == "3 in · 0 out · stop"
+
+
+def test_a_rate_over_a_moment_is_left_out():
+    watch = watched((1.0, TextDelta("a", "0")), (1.1, Finish("stop", Usage(3, 15040))))
+    assert status_line(watch) == "1.00 s to first token · 3 in · 15,040 out · stop"
+
+
+def test_requests_that_were_sent_again_are_counted():
+    watch = watched((4.0, TextDelta("a", "0")))
+    watch.retries = 2
+    assert status_line(watch).startswith("4.00 s to first token (2 retries) · ")

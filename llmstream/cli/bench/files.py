@@ -1,4 +1,4 @@
-"""Writing what a benchmark found: whole files, and never through a link that somebody planted."""
+"""Writes the files of a benchmark: in one step, and never through a symbolic link."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["check_writable", "write_text"]
 
 
 def check_writable(path: str | None) -> None:
-    """Refuses a file that cannot be written, before anyone is asked anything.
+    """Checks that a file can be written, before any request is sent.
 
-    raises: InvalidRequest
+    raises: InvalidRequest if it cannot
     """
     if not path or path == "-":
         return
@@ -31,7 +31,7 @@ def check_writable(path: str | None) -> None:
 def write_text(path: str, text: str) -> None:
     """Writes a text to a file in one step, or to standard output for "-".
 
-    raises: InvalidRequest
+    raises: InvalidRequest if that fails
     """
     if path == "-":
         sys.stdout.write(text)
@@ -48,7 +48,7 @@ def write_text(path: str, text: str) -> None:
 
 
 def _is_stream(path: str) -> bool:
-    """Whether it is a pipe or a device, such as /dev/stdout: there is nothing to overwrite."""
+    """Whether the path is a pipe or device, such as /dev/stdout, which holds nothing to overwrite."""
     try:
         mode = os.stat(path).st_mode
     except OSError:
@@ -59,7 +59,8 @@ def _is_stream(path: str) -> bool:
 def _replace(path: str, text: str) -> None:
     temporary = os.path.join(os.path.dirname(os.path.abspath(path)), f".{os.urandom(8).hex()}.tmp")
     try:
-        with open(temporary, "x", encoding="utf-8") as out:  # a new file, with the mode that others get
+        # A new file gets the default mode.
+        with open(temporary, "x", encoding="utf-8") as out:
             out.write(text)
         if os.path.exists(path):
             os.chmod(temporary, stat.S_IMODE(os.stat(path).st_mode))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.cli.remedies import complaint
+from llmstream.cli.errors import error_message
 from llmstream.errors import AuthenticationError, BadRequest, InvalidRequest, LLMStreamError
 from llmstream.providers.registry import all_providers, find_provider
 from llmstream.streams import Model
@@ -26,7 +26,7 @@ def test_no_remedy_is_an_argument_of_the_library(provider):
             errors.append(error)
     for error in errors:
         error.provider = provider.name
-        text = complaint(error)
+        text = error_message(error)
         assert "api_key=" not in text
         assert "base_url" not in text
         assert text.count(f"{provider.name}:") <= 1
@@ -35,23 +35,23 @@ def test_no_remedy_is_an_argument_of_the_library(provider):
 def test_a_missing_key_names_its_variable_and_its_provider_once():
     error = raised_by(lambda: find_provider("openai").key(None, {}))
     error.provider = "openai"
-    assert complaint(error) == "No key for openai. Set OPENAI_API_KEY in the environment."
+    assert error_message(error) == "No key for openai. Set OPENAI_API_KEY in the environment."
 
 
 def test_a_missing_address_names_the_flag():
     error = raised_by(lambda: find_provider("azure").address(None, {}))
     error.provider = "azure"
-    text = complaint(error)
+    text = error_message(error)
     assert text.startswith("No address for azure. Pass --base-url or set AZURE_OPENAI_ENDPOINT")
 
 
 def test_an_address_that_is_none_names_the_flag():
     error = raised_by(lambda: find_provider("openai").address("ftp://x", {}))
-    assert "Check --base-url." in complaint(error)
+    assert "Check --base-url." in error_message(error)
 
 
 def test_another_server_is_named_by_the_flag():
-    text = complaint(raised_by(lambda: Model("nobody:m")))
+    text = error_message(raised_by(lambda: Model("nobody:m")))
     assert "openai:MODEL with --base-url." in text
 
 
@@ -68,4 +68,4 @@ def test_another_server_is_named_by_the_flag():
     ],
 )
 def test_a_provider_is_named_once(error, text):
-    assert complaint(error) == text
+    assert error_message(error) == text

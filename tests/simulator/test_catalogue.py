@@ -10,7 +10,7 @@ import pytest
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.serving.wires import server_side
-from llmstream.simulator.counting import count_tokens
+from llmstream.simulator.catalogue import count_tokens
 from llmstream.simulator.server import default_dialects
 
 WORDS = "x" * 40

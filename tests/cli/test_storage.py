@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from llmstream.cli.state_folder import PromptHistory, last_conversation, state_file
+from llmstream.cli.storage import PromptHistory, last_conversation, state_file
 
 
 def test_files_are_in_the_state_folder_of_the_user(tmp_path, monkeypatch):

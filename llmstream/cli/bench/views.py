@@ -1,4 +1,4 @@
-"""A benchmark as a plot: which share of the requests had its first token, and its end, by when."""
+"""Shows the report of a benchmark: as text with a table and histograms, and as an SVG plot."""
 
 from __future__ import annotations
 
@@ -7,12 +7,137 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
-from llmstream.cli.bench_report import Report
-from llmstream.cli.bench_stats import percentile
-from llmstream.cli.bench_table import seconds
+from llmstream.cli.bench.report import Change, Load, Report, Spread, compare, histogram, percentile
 from llmstream.cli.terminal import one_line
 
-__all__ = ["svg"]
+__all__ = ["comparison_lines", "report_lines", "seconds", "svg"]
+
+_COLUMNS = ("p50", "p90", "p99", "max", "mean")
+_BAR_CHARS = 40
+_LATE_LOOP_S = 0.02
+_BUSY = 0.8
+_MESSAGE_CHARS = 400
+_SHORTEST_MEASURED_S = 0.2
+"""In less time, the event loop is sampled at most twenty times, and startup takes most of the CPU time."""
+
+
+def report_lines(report: Report) -> Iterator[str]:
+    """Formats the report as lines without colours."""
+    yield _headline(report)
+    if report.completed:
+        yield from _times(report)
+    yield ""
+    yield from _troubles(report)
+    if report.completed:
+        yield from _overhead(report)
+
+
+def _times(report: Report) -> Iterator[str]:
+    yield ""
+    yield f"{'':<16}" + "".join(f"{name:>11}" for name in _COLUMNS)
+    yield from _row("first event", report.first_event_s)
+    yield from _row("first token", report.first_token_s)
+    yield from _row("between tokens", report.between_tokens_s)
+    yield from _row("end to end", report.end_to_end_s)
+    rates = report.request_tokens_per_s
+    if rates is not None:
+        cells = "".join(f"{getattr(rates, name):>11,.0f}" for name in _COLUMNS)
+        yield f"{report.tokens_by.replace('usage', 'tokens') + '/s each':<16}{cells}"
+    good = [s for s in report.samples if s.error is None]
+    yield from _bars("first token", [s.first_token_s for s in good if s.first_token_s is not None])
+    yield from _bars("end to end", [s.end_s for s in good])
+
+
+def comparison_lines(old: Report, new: Report) -> Iterator[str]:
+    """Formats each figure of both runs and their ratio; first a warning if the loads differ."""
+    yield ""
+    yield f"compared with the run of {one_line(old.when, 40)} ({_load(old.load)})"
+    if old.load != new.load:
+        yield "  warning: the runs had different loads"
+    yield f"  {'':<22}{'before':>12}{'now':>12}{'ratio':>9}"
+    for change in compare(old, new):
+        shown = [_figure(change, value) for value in (change.old, change.new)]
+        ratio = "-" if change.ratio is None else f"{change.ratio:.2f}x"
+        yield f"  {change.name:<22}{shown[0]:>12}{shown[1]:>12}{ratio:>9}"
+
+
+def seconds(value: float) -> str:
+    """Formats a duration with three digits and its unit: "12.3 ms"."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        scaled = value * factor
+        if scaled >= 1 or unit == "us":
+            digits = 0 if scaled >= 100 else 1 if scaled >= 10 else 2
+            return f"{scaled:.{digits}f} {unit}"
+    return ""
+
+
+def _figure(change: Change, value: float) -> str:
+    if change.name.endswith("/s"):
+        return f"{value:,.1f}"
+    return f"{value:.0f}" if change.name == "errors" else seconds(value)
+
+
+def _load(load: Load) -> str:
+    how = f"{load.rate_per_s:g} a second" if load.rate_per_s else f"{load.concurrency} at a time"
+    return f"{one_line(load.model, 60)}, {load.requests} requests, {how}"
+
+
+def _headline(report: Report) -> str:
+    return (
+        f"{_load(report.load)}: {seconds(report.wall_s)}, "
+        f"{report.requests_per_s:,.1f} requests/s, {report.tokens_per_s:,.0f} tokens/s"
+    )
+
+
+def _row(name: str, values: Spread | None) -> Iterator[str]:
+    if values is not None:
+        yield f"{name:<16}" + "".join(f"{seconds(getattr(values, column)):>11}" for column in _COLUMNS)
+
+
+def _bars(name: str, values: list[float]) -> Iterator[str]:
+    bins = histogram(values)
+    if not bins:
+        return
+    yield ""
+    yield f"{name} ({len(values)} requests)"
+    most = max(found.size for found in bins)
+    for found in bins:
+        bar = "█" * max(round(_BAR_CHARS * found.size / most), found.size > 0)
+        yield f"  {seconds(found.low):>8} to {seconds(found.high):>8}  {bar} {found.size}"
+
+
+def _troubles(report: Report) -> Iterator[str]:
+    if report.unfinished:
+        yield f"stopped: {report.unfinished} of {report.load.requests} requests did not finish"
+    failed = sum(report.errors.values())
+    if failed:
+        codes = ", ".join(f"{count} {one_line(code, 40)}" for code, count in report.errors.items())
+        yield f"errors: {failed} of {failed + report.completed}: {codes} (excluded from the times)"
+        for code, message in report.messages.items():
+            yield f"  {one_line(code, 40)}: {one_line(message, _MESSAGE_CHARS)}"
+        if report.address:
+            yield f"  address: {one_line(report.address, _MESSAGE_CHARS)}"
+    else:
+        yield "errors: none"
+    if report.completed and report.tokens_by == "fragments":
+        yield "tokens: number of fragments, because not every response reported its token count"
+
+
+def _overhead(report: Report) -> Iterator[str]:
+    """Describes the load of this process, which is part of the measured times."""
+    found = report.overhead
+    lag = found.loop_lag_s
+    if report.wall_s < _SHORTEST_MEASURED_S:
+        yield "overhead: not measured, the run was too short"
+        return
+    included = ", including its simulator" if report.load.model.startswith("sim") else ""
+    yield f"overhead: this process used {found.cpu_share:.0%} of a core{included}"
+    if lag is not None:
+        yield f"  event loop delay: {seconds(lag.p50)} (p50), {seconds(lag.p99)} (p99);"
+        yield "  the times above may be too long by as much"
+    if found.cpu_share > _BUSY or (lag is not None and lag.p99 > _LATE_LOOP_S):
+        yield "  warning: this process was too busy, so the results include its own delays"
+
 
 _WIDTH, _HEIGHT = 720, 440
 _LEFT, _RIGHT, _TOP, _BOTTOM = 72, 40, 48, 116
@@ -20,11 +145,11 @@ _FIRST, _END = "#0b6e99", "#c4572e"
 _FOOT = _HEIGHT - _BOTTOM
 
 _MODEL_CHARS: Final = 48
-"""What of a model's name fits the title."""
+"""Length of a model name that fits into the title."""
 _SHORTEST_S, _LONGEST_S = 1e-7, 1e7
-"""Beyond them a report is not of a clock; such times are drawn at the edge."""
+"""No clock measures times outside this range; they are drawn at the edge."""
 _STEPS: Final = (1, 2, 5)
-"""Of a decade, where the axis of time may begin, end and have a label."""
+"""Steps of a decade at which the time axis may start, end and have a label."""
 _FEW_DECADES: Final = 2.5
 """On a longer axis only powers of ten are labelled."""
 _MARKS: Final = ((50, "p50"), (99, "p99"))
@@ -38,7 +163,7 @@ class _Curve(NamedTuple):
 
 
 class _Axis(NamedTuple):
-    """Of time, in seconds, logarithmic."""
+    """The logarithmic time axis, in seconds."""
 
     low: float
     high: float
@@ -50,9 +175,11 @@ class _Axis(NamedTuple):
 
 
 def svg(report: Report, other: Report | None = None) -> str:
-    """The plot, a whole SVG document; the other run is dashed.
+    """Draws the share of requests that had their first token, or ended, by a given time.
 
-    The axis of time is logarithmic, so that a median and a tail can both be read.
+    The time axis is logarithmic, so that both median and tail are readable.
+    other:   an earlier run, drawn with dashed lines
+    returns: a complete SVG document
     """
     curves = [*_curves(report, "", dashed=False), *(_curves(other, ", before", dashed=True) if other else ())]
     axis = _axis([value for curve in curves for value in curve.values])
@@ -70,7 +197,7 @@ def _curves(report: Report, suffix: str, *, dashed: bool) -> list[_Curve]:
 
 
 def _axis(times: Sequence[float]) -> _Axis:
-    """The round times that enclose all of them."""
+    """Returns an axis between round times that enclose all times."""
     some = [time for time in times if _SHORTEST_S < time < _LONGEST_S] or [0.001, 1.0]
     low = max(time for time in _round_times(min(some)) if time <= min(some))
     high = min(time for time in _round_times(max(some)) if time >= max(some) and time > low)
@@ -78,7 +205,7 @@ def _axis(times: Sequence[float]) -> _Axis:
 
 
 def _round_times(time: float) -> list[float]:
-    """1, 2 and 5 times the powers of ten around a time."""
+    """Returns 1, 2 and 5 times the powers of ten around a time."""
     decade = math.floor(math.log10(time))
     return [step * 10.0**power for power in range(decade - 1, decade + 3) for step in _STEPS]
 
@@ -88,7 +215,7 @@ def _y(share: float) -> float:
 
 
 def _frame(report: Report) -> Iterator[str]:
-    """Title and names of the axes."""
+    """Draws the title and the names of the axes."""
     load = report.load
     how = f"{load.rate_per_s:g} a second" if load.rate_per_s else f"{load.concurrency} at a time"
     model = one_line(load.model, _MODEL_CHARS)
@@ -132,7 +259,7 @@ def _grid(axis: _Axis) -> Iterator[str]:
 
 
 def _tick(time: float) -> str:
-    """A round time without needless digits, such as "50 ms"."""
+    """Formats a round time without needless digits: "50 ms"."""
     number, _, unit = seconds(time * 1.0001).partition(" ")
     return f"{round(float(number)):g} {unit}"
 
@@ -149,7 +276,7 @@ def _drawn(curves: Sequence[_Curve], axis: _Axis) -> Iterator[str]:
 
 
 def _legend(curves: Sequence[_Curve]) -> Iterator[str]:
-    """Each curve with its percentiles, two in a row, and what the marks are."""
+    """Draws the legend: each curve with its percentiles, two per row, and the marks."""
     for place, curve in enumerate(curves):
         x, y = _LEFT + 300 * (place // 2), _FOOT + 64 + 20 * (place % 2)
         yield f'<line x1="{x}" x2="{x + 24}" y1="{y}" y2="{y}" {_stroke(curve)}/>'
@@ -163,7 +290,7 @@ def _legend(curves: Sequence[_Curve]) -> Iterator[str]:
 
 
 def _mark(name: str, x: float, y: float, curve: _Curve, inside: str = "") -> str:
-    """A circle for the p50, a square on its corner for the p99; those of another run are hollow."""
+    """Draws a circle for the p50 or a diamond for the p99; hollow for the other run."""
     paint = f'fill="{"white" if curve.dashed else curve.color}" stroke="{curve.color}" stroke-width="1.5"'
     if name == "p50":
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" {paint}>{inside}</circle>'
@@ -181,7 +308,7 @@ def _text(x: float, y: float, text: str, *, anchor: str = "middle") -> str:
 
 
 def _steps(values: Sequence[float], axis: _Axis) -> Iterator[str]:
-    """The empirical distribution: up by one request's share at each value."""
+    """Yields the points of the empirical distribution, a step up at each value."""
     yield f"{axis.x(values[0]):.1f},{_y(0):.1f}"
     for place, value in enumerate(values):
         x = axis.x(value)
