@@ -105,7 +105,6 @@ if TYPE_CHECKING:
         ProviderTool,
         ReasoningOptions,
         Request,
-        ResponseFormat,
         Settings,
         ToolSpec,
     )
@@ -120,7 +119,7 @@ if TYPE_CHECKING:
         Observation,
     )
     from llmstream.streams.response import ResponseInfo
-    from llmstream.structured import Structured
+    from llmstream.structured import Output
     from llmstream.tools import Tool, ToolCallStatus, ToolContext, ToolOutput, tool
     from llmstream.transport.deadlines import Deadlines
     from llmstream.transport.limiter import RateLimiter
@@ -199,7 +198,6 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "ProviderTool",
         "ReasoningOptions",
         "Request",
-        "ResponseFormat",
         "Settings",
         "ToolSpec",
     ),
@@ -222,7 +220,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "FirstContent",
         "Observation",
     ),
-    "llmstream.structured": ("Structured",),
+    "llmstream.structured": ("Output",),
     "llmstream.agent": ("Agent", "Approve", "Deny", "Journal", "StepPlan", "Suspension"),
     "llmstream.providers.base": ("Provider",),
 }
@@ -274,7 +272,7 @@ _FOREIGN = {
         ),
         *("get_model", "init_chat_model"),
     ),
-    "ls.stream(..., response_format=T), or objects(T)": ("generate_object", "stream_object", "parse"),
+    "ls.stream(..., output=T), then objects() or object": ("generate_object", "stream_object", "parse"),
     "ls.tool": ("function_tool", "Function", "tool_plain"),
     "ls.LLMStreamError": ("APIError", "APIStatusError", "OpenAIError", "LLMError"),
     "ls.DeadlineExceeded": ("Timeout", "APITimeoutError", "TimeoutError"),
@@ -328,6 +326,7 @@ __all__ = [
     "NotAStream",
     "NotFound",
     "Observation",
+    "Output",
     "Overloaded",
     "PermissionDenied",
     "ProtocolError",
@@ -345,7 +344,6 @@ __all__ = [
     "ReasoningStart",
     "RedirectRefused",
     "Request",
-    "ResponseFormat",
     "ResponseInfo",
     "ResponseMetadata",
     "ResumeToken",
@@ -360,7 +358,6 @@ __all__ = [
     "StreamError",
     "StreamLimits",
     "StreamStart",
-    "Structured",
     "Suspension",
     "TLSError",
     "TextDelta",

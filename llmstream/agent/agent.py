@@ -204,7 +204,7 @@ class Agent:
     ) -> Any:
         """Runs to the end and gives the answer: the last message that says something, as a `Message`.
 
-        With `response_format=T` it is the value of that type, validated; an answer that does not fit is
+        With `output=T` it is the value of that type, validated; an answer that does not fit is
         shown to the model, which repairs it, as in `AgentRun.objects`.
 
         A run that waits for a decision, that a limit cut short or that says nothing has no answer to

@@ -27,11 +27,11 @@ from llmstream.agent.state import RunState
 from llmstream.agent.stop import Budget
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
-from llmstream.errors import LLMStreamError
+from llmstream.errors import InvalidOutput, LLMStreamError
 from llmstream.events import ErrorEvent, Event, Finish, FinishReason, StreamStart, Warning
 from llmstream.streams.model import Model
 from llmstream.streams.objects import CUT_SHORT, repair_words
-from llmstream.structured import Structured, as_structured
+from llmstream.structured import Output, as_output
 
 __all__ = ["Loop"]
 
@@ -43,7 +43,7 @@ class Loop:
     """One run. `events` is the sentence of all its steps; `messages` is a whole history at any time.
 
     course:    what its steps share
-    output:    the type that the final answer has to be of, or None
+    output:    what the final answer has to be, or None
     warnings:  of all steps, each once
     answer:    of the model, in the step under way or the last one that asked it
     suspended: the run as a value, where it ended because calls wait
@@ -67,7 +67,7 @@ class Loop:
         self.cut_short = False
         self.warnings: list[Warning] = []
         self.answer: Answer | None = None
-        self.output: Structured | None = as_structured(config.options.get("response_format"))
+        self.output: Output | None = as_output(config.options.get("output"))
         self.repairs = 0 if self.output is None else self.output.repair
         self._empty_retries = config.empty_retries
         self._misses = Misses(config.max_invalid_calls)
@@ -194,12 +194,18 @@ class Loop:
         course, reason = self.course, step.finish.finish_reason
         if step.worked or course.inbox or reason in CUT_SHORT or self.state.step >= self._config.max_steps:
             return
-        if self.repairs > 0 and (error := invalid_answer(step.message, reason, self.output)) is not None:
+        if (error := self._invalid(step.message, reason)) is not None:
             self.repairs -= 1
             course.inbox.append(Message.user(repair_words(error)))
         elif self._empty_retries > 0 and is_empty(step.message):
             self._empty_retries -= 1
             course.inbox.append(Message.user(_EMPTY))
+
+    def _invalid(self, message: Message, reason: FinishReason) -> InvalidOutput | None:
+        """What is wrong with the answer, where it may be repaired."""
+        if self.output is None or self.repairs == 0:
+            return None
+        return invalid_answer(message, reason, self.output)
 
     async def _finished(self) -> Finish:
         """The run's own finish: the last step's reason, the tokens of all steps."""

@@ -12,7 +12,7 @@ from llmstream.chats.message import Message
 from llmstream.errors import InvalidOutput
 from llmstream.events import StepStart, StreamStart
 from llmstream.streams.objects import Elements, final_object, may_be_repaired
-from llmstream.structured import Structured
+from llmstream.structured import Output
 from llmstream.structured.growth import Growth
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["final_value", "invalid_answer", "run_objects"]
 
 
-async def run_objects(run: AgentRun, output: Structured | None, *, quiet: bool) -> AsyncGenerator[Any]:
+async def run_objects(run: AgentRun, output: Output, *, quiet: bool) -> AsyncGenerator[Any]:
     """What `AgentRun.objects` gives.
 
     quiet: whether an answer that does not fit is only said by `AgentRun.object`
@@ -59,7 +59,7 @@ async def run_objects(run: AgentRun, output: Structured | None, *, quiet: bool) 
         yield final
 
 
-def final_value(run: AgentRun, output: Structured | None) -> Any:
+def final_value(run: AgentRun, output: Output) -> Any:
     """The value that the last message of a run says.
 
     raises: InvalidOutput, with the message in `partial`
@@ -72,7 +72,7 @@ def final_value(run: AgentRun, output: Structured | None) -> Any:
         raise
 
 
-def invalid_answer(message: Message, reason: str, output: Structured | None) -> InvalidOutput | None:
+def invalid_answer(message: Message, reason: str, output: Output) -> InvalidOutput | None:
     """What is wrong with an answer that is to be a value; None where nothing is, or it is past repair."""
     if not may_be_repaired(message):
         return None

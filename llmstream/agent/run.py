@@ -16,9 +16,11 @@ from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.events import Event, FinishReason, TextDelta, Usage, Warning
+from llmstream.streams.answer_view import NO_OUTPUT
 from llmstream.streams.async_only import AsyncOnly, require_asyncio
 from llmstream.streams.model import Model
 from llmstream.streams.response import ResponseInfo
+from llmstream.structured import Output
 from llmstream.tools import ToolCallStatus
 
 __all__ = ["AgentRun"]
@@ -115,47 +117,45 @@ class AgentRun(AsyncOnly):
             )
         return self.message
 
-    def objects(self, *, repair: int | None = None) -> AsyncGenerator[Any]:
-        """The run's final answer as a value of `response_format`'s type, as it grows.
+    def objects(self) -> AsyncGenerator[Any]:
+        """The run's final answer as a value of `output`'s type, as it grows.
 
         As `EventStream.objects`, over all steps: values begin anew with each, so what the last step
         gives is the answer, and the last value is the validated one, also kept as `object`. An answer
         that does not fit is shown to the model with what is wrong, and the run goes on, if nothing
         else stops it; so it is however the run is read. A run that is suspended ends this quietly.
 
-        repair: how often the model may mend its answer; by default 1, or what `Structured` says
         raises: InvalidOutput when that did not help; LLMStreamError where a step failed
         """
-        loop = self._loop
-        self._check_typed()
-        if repair is not None or loop.output is None:
-            loop.repairs = 1 if repair is None else repair
-        return run_objects(self, loop.output, quiet=loop.quiet)
+        return run_objects(self, self._output(), quiet=self._loop.quiet)
 
     @property
     def typed(self) -> bool:
-        """Whether the answer is to be of a type, so that there will be an `object`."""
+        """Whether an `output` was asked for, so that there will be an `object`."""
         return self._loop.output is not None
 
     @property
     def object(self) -> Any:
-        """The validated answer, of `response_format`'s type, once the run is over.
+        """The validated answer, of `output`'s type, once the run is over.
 
         raises: InvalidOutput where it does not fit, with the message in `partial`; the run's own error
                 where it failed; InvalidRequest while it is still to be read, or waits
         """
-        self._check_typed()
+        output = self._output()
         if self.finish_reason is None or self.suspended is not None:
             raise InvalidRequest("the run is not over: read it, by objects() or collect(), then ask again")
         if self.error is not None:
             raise self.error
-        return final_value(self, self._loop.output)
+        return final_value(self, output)
 
-    def _check_typed(self) -> None:
-        if self._loop.output is None and self._loop.course.config.options.get("response_format") is None:
-            raise InvalidRequest(
-                "objects() and object give an answer of a type. Name one: Agent(..., response_format=T)."
-            )
+    def _output(self) -> Output:
+        """What the answer is to be.
+
+        raises: InvalidRequest where no form was asked for
+        """
+        if self._loop.output is None:
+            raise InvalidRequest(NO_OUTPUT)
+        return self._loop.output
 
     def send(self, message: str | Message) -> None:
         """Steers the run: the model sees this user message before its next step, which there will be.

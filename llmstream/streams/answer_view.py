@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from llmstream.streams.conversation import Conversation
     from llmstream.streams.model import Model
 
-__all__ = ["NO_TYPE", "AnswerView"]
+__all__ = ["NO_OUTPUT", "AnswerView"]
 
-NO_TYPE: Final = (
-    "objects() and object give an answer of a type, and none was named. Pass response_format=T, "
-    'response_format="json", or objects(T).'
+NO_OUTPUT: Final = (
+    "objects() and object need to know what the answer is to be. "
+    'Pass output=T for a type, output="json" or a JSON schema.'
 )
 
 
@@ -152,13 +152,14 @@ class AnswerView:
 
     @property
     def object(self) -> Any:
-        """The validated answer, of `response_format`'s type, once the response is over.
+        """The validated answer, of `output`'s type, once the response is over.
 
         raises: InvalidOutput where it does not fit, with the message in `partial`; the stream's own
                 error where it failed; InvalidRequest while it is still to be read
         """
-        if self._conversation.output is None and self._conversation.options.get("response_format") is None:
-            raise InvalidRequest(NO_TYPE)
+        output = self._conversation.output
+        if output is None:
+            raise InvalidRequest(NO_OUTPUT)
         if not self._over:
             raise InvalidRequest("the answer is not over: read it, by objects() or collect(), then ask again")
         if self.error is not None:
@@ -166,7 +167,7 @@ class AnswerView:
         try:
             from llmstream.streams.objects import final_object
 
-            return final_object(self.message, self.finish_reason, self._conversation.output)
+            return final_object(self.message, self.finish_reason, output)
         except InvalidOutput as error:
             error.provider, error.partial, error.usage = self.model.provider.name, self.message, self.usage
             raise

@@ -6,7 +6,7 @@ import asyncio
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.copying import copy_messages
@@ -14,7 +14,7 @@ from llmstream.chats.message import Message
 from llmstream.dialects.base import takes_prefix
 from llmstream.errors import DeadlineExceeded, InvalidRequest
 from llmstream.events import Event, TextDelta, Usage
-from llmstream.streams.answer_view import NO_TYPE, AnswerView
+from llmstream.streams.answer_view import NO_OUTPUT, AnswerView
 from llmstream.streams.async_only import AsyncOnly, require_asyncio
 from llmstream.streams.continuing import CONTINUE_NOTE, Continuation, going_on
 from llmstream.streams.conversation import Conversation
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from llmstream.tools import Approve, Approver, Deny, ToolCallStatus
 
 __all__ = ["EventStream"]
-
-T = TypeVar("T")
 
 
 class EventStream(AsyncOnly, AnswerView):
@@ -156,20 +154,8 @@ class EventStream(AsyncOnly, AnswerView):
             raise InvalidRequest("the stream was left before its end; what came is in `message`")
         return self.message
 
-    @overload
-    def objects(self, output_type: None = None, *, repair: int | None = None) -> AsyncGenerator[Any]: ...
-
-    @overload
-    def objects(self, output_type: type[list[T]], *, repair: int | None = None) -> AsyncGenerator[T]: ...
-
-    @overload
-    def objects(self, output_type: type[T], *, repair: int | None = None) -> AsyncGenerator[T]: ...
-
-    @overload
-    def objects(self, output_type: Any, *, repair: int | None = None) -> AsyncGenerator[Any]: ...
-
-    def objects(self, output_type: Any = None, *, repair: int | None = None) -> AsyncGenerator[Any]:
-        """The answer as a value of `response_format`'s type, as it grows.
+    def objects(self) -> AsyncGenerator[Any]:
+        """The answer as a value of `output`'s type, as it grows.
 
         Of a list, set or open tuple each element once, when it is whole and fits. Of anything else the
         value so far, whenever it has changed: Structs and dataclasses as instances in which what has
@@ -178,25 +164,18 @@ class EventStream(AsyncOnly, AnswerView):
         The last value is the validated one, also kept as `object`.
 
         An answer that does not fit is shown to the model with what is wrong, and asked for again: a new
-        turn of the conversation, whose values begin anew. Where the model calls tools instead,
-        this ends quietly; go on with `call_tools()`.
+        turn of the conversation, whose values begin anew; `Output(T, repair=)` says how often. Where the
+        model calls tools instead, this ends quietly; go on with `call_tools()`.
 
-        output_type: the type, where `response_format` names none; asked for if nothing is sent yet
-        repair:      how often the model may mend its answer; by default 1, or what `Structured` says
-        raises:      InvalidOutput when that did not help; LLMStreamError where the stream failed;
-                     InvalidRequest where no type was named, before anything is sent
+        raises: InvalidOutput when that did not help; LLMStreamError where the stream failed;
+                InvalidRequest where no `output` was asked for, before anything is sent
         """
-        conversation = self._conversation
-        if output_type is not None:
-            conversation.expect(output_type, asked=self._call is not None)
-        output = conversation.output
-        if output is None and conversation.options.get("response_format") is None:
-            raise InvalidRequest(NO_TYPE)
-        rounds = output.repair if repair is None and output is not None else repair
-        rounds = 1 if rounds is None else rounds
+        output, quiet = self._conversation.output, self._conversation.quiet
+        if output is None:
+            raise InvalidRequest(NO_OUTPUT)
         from llmstream.streams.objects import growing_objects  # loaded by those who ask for a type
 
-        return growing_objects(self, self._events, output, rounds, self._next_turn, quiet=conversation.quiet)
+        return growing_objects(self, self._events, output, self._next_turn, quiet=quiet)
 
     async def _events(self) -> AsyncGenerator[Event]:
         if self._over:
@@ -358,7 +337,7 @@ class EventStream(AsyncOnly, AnswerView):
         own, defaults = self._conversation.options, self.model.options
         kept = {k: v for k, v in own.items() if k in self._given or k not in defaults}
         given = cast(Options, {**kept, **options})
-        if given.get("response_format") is not None:
+        if given.get("output") is not None:
             raise InvalidRequest("an answer of a type is not gone on with: half of it fits none. Ask anew.")
         other = model if isinstance(model, Model) else Model(model)
         messages, length = self._conversation.messages, len(self.text)

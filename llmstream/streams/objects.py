@@ -12,7 +12,7 @@ from llmstream.chats.content import Text
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidOutput
 from llmstream.events import Event, RetryNotice
-from llmstream.structured import ANSWER_KEY, Structured
+from llmstream.structured import ANSWER_KEY, Output
 from llmstream.structured.growth import Growth
 
 if TYPE_CHECKING:
@@ -27,14 +27,11 @@ CUT_SHORT = {
 _REPAIRED_CHARS: Final = 512 * 1024
 """The longest answer that is sent back: about what the largest models can write at a time."""
 
-_UNTYPED = msgspec.json.Decoder()
-
 
 async def growing_objects(
     stream: EventStream,
     read: Callable[[], AsyncGenerator[Event]],
-    output: Structured | None,
-    repair: int,
+    output: Output,
     next_turn: Callable[[Message], None],
     *,
     quiet: bool,
@@ -45,7 +42,7 @@ async def growing_objects(
     next_turn: adds a message to the conversation, so that the stream goes on with another response
     quiet:     whether an answer that does not fit is only said by `EventStream.object`
     """
-    elements = Elements(output)
+    elements, repair = Elements(output), output.repair
     shown: Any = msgspec.UNSET
     while True:
         growth, count = Growth(output), 0
@@ -92,9 +89,9 @@ class Elements:
     wanted: whether the answer is given by its elements
     """
 
-    def __init__(self, output: Structured | None) -> None:
-        self.wanted = output is not None and output.item_type is not None
-        self._is_set = output is not None and output.is_set
+    def __init__(self, output: Output) -> None:
+        self.wanted = output.item_type is not None
+        self._is_set = output.is_set
         self._by_place: list[Any] = []
         self._by_value: set[Any] = set()
 
@@ -119,7 +116,7 @@ class Elements:
         return True
 
 
-def final_object(message: Message, reason: str | None, output: Structured | None) -> Any:
+def final_object(message: Message, reason: str | None, output: Output) -> Any:
     """The value that a whole message says.
 
     raises: InvalidOutput
@@ -127,11 +124,7 @@ def final_object(message: Message, reason: str | None, output: Structured | None
     marked = [p for p in message.parts if isinstance(p, Text) and _is_answer(p)]
     text = marked[0].text if marked else "".join(p.text for p in message.parts if isinstance(p, Text))
     try:
-        if output is not None:
-            return output.read(text)
-        return _UNTYPED.decode(text)
-    except msgspec.DecodeError as error:
-        raised = InvalidOutput(f"The answer is not JSON: {error}.", reason="json")
+        return output.read(text)
     except InvalidOutput as error:
         raised = error
     if reason in CUT_SHORT:

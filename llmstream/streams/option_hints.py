@@ -24,8 +24,15 @@ _FOREIGN: Final = {
     "retry=ls.Retry(max_retries=...)": ("max_retries", "retries", "num_retries", "maxRetries"),
     "stop=": ("stop_sequences", "stop_sequence", "stopSequences"),
     "system=": ("system_prompt", "system_message", "system_instruction", "instructions", "developer"),
-    "response_format=": (
-        *("response_model", "response_schema", "result_type", "output", "output_type", "output_format"),
+    "output=": (
+        *(
+            "response_format",
+            "response_model",
+            "response_schema",
+            "result_type",
+            "output_type",
+            "output_format",
+        ),
         *("text_format", "json_schema", "schema", "format", "output_schema"),
     ),
     "reasoning=": (

@@ -26,7 +26,7 @@ from llmstream.request import (
 )
 from llmstream.streams.async_only import is_stream
 from llmstream.streams.observations import Observe
-from llmstream.streams.option_checks import check_messages, check_options, check_schema
+from llmstream.streams.option_checks import check_messages, check_options
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.retry import Retry
 
@@ -55,7 +55,7 @@ class ModelOptions(TypedDict, total=False):
     tool_choice:      "auto", "none", "required" or the name of a tool
     system:           a system prompt, put before the conversation unless it begins with it
     settings:         a `Settings`; its fields may be given by themselves as well
-    response_format:  "json", a JSON schema, a `ResponseFormat`, a type, or a `Structured`
+    output:           what the answer is to be: a type, a JSON schema, "json", or an `Output`
     reasoning:        an effort such as "low", a budget in tokens, or a `Reasoning`
     provider_options: fields for the vendor's own body, keyed by provider
     resume:           have the answer kept, where the vendor can (OpenAI's Responses, in the background),
@@ -78,7 +78,7 @@ class ModelOptions(TypedDict, total=False):
     presence_penalty: float | None
     frequency_penalty: float | None
     parallel_tool_calls: bool | None
-    response_format: Any
+    output: Any
     reasoning: ReasoningOptions | str | int | None
     provider_options: Mapping[str, Mapping[str, Any]] | None
     include_raw: bool
@@ -186,6 +186,10 @@ def checked_defaults(model: str, options: ModelOptions) -> ModelOptions:
         from llmstream.tools import wrapped  # loaded by those who use tools
 
         given["tools"] = wrapped(cast(Any, given["tools"]))
+    if "output" in given:
+        from llmstream.structured.output import as_output  # loaded by those who ask for a form
+
+        given["output"] = as_output(given["output"])
     if "stop" in given:
         given["stop"] = given["stop"] if isinstance(given["stop"], str) else _listed(given["stop"])
     request = make_request(model, [Message.user("?")], cast(Options, {**options, **given}))
@@ -232,7 +236,7 @@ def _asked(given: dict[str, Any]) -> dict[str, Any]:
         "tools": tools,
         "tool_choice": _tool_choice(given.get("tool_choice"), tools),
         "settings": _settings(given),
-        "response_format": _response_format(given.get("response_format")),
+        "response_format": _response_format(given.get("output")),
         "reasoning": _reasoning(given.get("reasoning")),
         "provider_options": {k: dict(v) for k, v in given.get("provider_options", {}).items()},
         "headers": dict(given.get("headers", ())),
@@ -302,15 +306,9 @@ def _reasoning(value: ReasoningOptions | str | int | None) -> ReasoningOptions |
             )
 
 
-def _response_format(value: Any) -> ResponseFormat | None:
-    if value is None or isinstance(value, ResponseFormat):
-        return value
-    if value == "json":
-        return ResponseFormat()
-    if isinstance(value, Mapping):
-        check_schema(value)
-        return ResponseFormat(schema=dict(value))
-    from llmstream.structured.output import as_structured  # loaded by those who ask for a type
+def _response_format(output: Any) -> ResponseFormat | None:
+    if output is None:
+        return None
+    from llmstream.structured.output import Output  # loaded by those who ask for a form
 
-    typed = as_structured(value)
-    return None if typed is None else typed.format
+    return (output if isinstance(output, Output) else Output(output)).format

@@ -94,8 +94,8 @@ async def test_a_typed_sub_agent_gives_its_value_or_an_error() -> None:
     class Point(msgspec.Struct):
         x: int
 
-    result, value = await _told(ls.Agent(ScriptedModel('{"x": 1}'), response_format=Point))
+    result, value = await _told(ls.Agent(ScriptedModel('{"x": 1}'), output=Point))
     assert (result.content, value) == ('{"x": 1}', Point(1))
-    result, _ = await _told(ls.Agent(ScriptedModel('{"x": "one"}'), response_format=Point))
+    result, _ = await _told(ls.Agent(ScriptedModel('{"x": "one"}'), output=Point))
     assert result.is_error
     assert "Expected `int`" in result.content

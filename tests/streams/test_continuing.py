@@ -135,6 +135,6 @@ async def test_what_did_not_break_off_is_not_gone_on_with() -> None:
 
 
 async def test_half_of_a_typed_answer_is_not_gone_on_with() -> None:
-    stream = await broken_off(response_format={"type": "object"})
+    stream = await broken_off(output={"type": "object"})
     with pytest.raises(ls.InvalidRequest, match="Ask anew"):
         stream.continue_with("sim:demo")

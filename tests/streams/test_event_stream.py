@@ -512,7 +512,7 @@ def test_a_spec_that_names_nothing_fails_at_once(spec) -> None:
         {"temperature": "hot"},
         {"tool_choice": "search"},
         {"reasoning": "a lot"},
-        {"response_format": object()},
+        {"output": object()},
         {"tools": [print, print]},
     ],
 )

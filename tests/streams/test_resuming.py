@@ -393,8 +393,8 @@ async def test_typed_answers_by_tool_are_read_on_too(serve) -> None:
     script = Script((Turn(calls=(Call("response", {"a": 12345678}),), fault=Cut(after_events=4)),))
     async with Simulator(script) as simulator:
         asked = model(f"{simulator.url}/v1")
-        wanted = ls.ResponseFormat({"type": "object"}, mode="tool")
-        stream = asked.stream("Hi", resume=True, response_format=wanted)
+        wanted = ls.Output({"type": "object"}, mode="tool")
+        stream = asked.stream("Hi", resume=True, output=wanted)
         await read(stream)
         assert stream.text == '{"a":12345678}'
         assert stream.resume_token is not None
