@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, Unpack, overload
 
 from llmstream.agent import option_checks as checks
 from llmstream.agent.config import AgentConfig
@@ -34,10 +34,31 @@ from llmstream.chats.chat import Chat
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
 from llmstream.streams.model import Model
-from llmstream.streams.options import Options, Prompt, as_messages, make_request, with_defaults, with_system
+from llmstream.streams.options import (
+    CallOptions,
+    Prompt,
+    StreamOptions,
+    as_messages,
+    make_request,
+    with_defaults,
+    with_output,
+    with_system,
+)
+from llmstream.structured import Output, as_output
 from llmstream.tools import Approver, Tool, wrapped
 
-__all__ = ["Agent"]
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know
+
+    Deps = TypeVar("Deps", default=Any)
+    T = TypeVar("T", default=Any)
+    V = TypeVar("V")
+else:
+    from typing import TypeVar
+
+    Deps, T = TypeVar("Deps"), TypeVar("T")
+
+__all__ = ["Agent", "AgentArguments", "RunOptions"]
 
 _FOREIGN: Final = {
     "run_sync": "asyncio.run(agent.run(prompt))",
@@ -47,9 +68,48 @@ _FOREIGN: Final = {
 """What we have for methods of other SDKs; an AttributeError says so."""
 
 
-class Agent:
+class RunOptions(CallOptions, total=False):
+    """What `Agent.stream` and `Agent.run` take by name beside `output` and `context`; see there."""
+
+    within_s: float | None
+    model: str | Model | None
+    system: str | None
+    instructions: str | Instructions | None
+    max_steps: int | None
+    stop_when: StopCondition | Iterable[StopCondition] | None
+
+
+class AgentArguments(CallOptions, total=False):
+    """What `Agent` takes by name beside `output` and `context`; see there."""
+
+    name: str
+    system: str | None
+    instructions: str | Instructions | None
+    max_steps: int | None
+    max_invalid_calls: int | None
+    empty_retries: int
+    stop_when: StopCondition | Iterable[StopCondition] | None
+    prepare_step: PrepareStep | None
+    context_effects: ContextEffect | Iterable[ContextEffect] | None
+    hooks: Hooks | None
+    approve: Approver | None
+    approval_key: bytes | None
+    approval_ttl_s: float | None
+    repair: Repair | None
+    price: Price | None
+    tool_limit: int | None
+    tool_timeout_s: float | None
+    journal: Journal | str | os.PathLike[str] | None
+    observe_run: ObserveRun | None
+
+
+class Agent(Generic[Deps, T]):
     """Runs a model and its tools until no calls remain, or until a stop condition holds.
 
+    `Agent[Shop, City]` is one whose `context` is a Shop and whose answers are a City (`output=City`);
+    without `output`, T is Message.
+
+    output:       what the answer of a run is to be, a type for one; see `run`
     name:         the sender of its messages, and what its events and suspensions say whose they are
     instructions: the system prompt; or a function of the `RunState`, sync or async, asked for that of each
                   step, which then is no part of the history
@@ -81,10 +141,56 @@ class Agent:
     raises: InvalidRequest for what cannot be meant; None is as if it were not given
     """
 
+    @overload
+    def __init__(
+        self,
+        model: Model[T],
+        *,
+        output: None = None,
+        context: Deps | None = None,
+        **arguments: Unpack[AgentArguments],
+    ) -> None: ...
+
+    @overload
     def __init__(
         self,
         model: str | Model,
         *,
+        output: type[T] | Output[T],
+        context: Deps | None = None,
+        **arguments: Unpack[AgentArguments],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Agent[Any, Message], model: str, *, output: None = None, **arguments: Unpack[AgentArguments]
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Agent[Deps, Message],
+        model: str,
+        *,
+        context: Deps,
+        output: None = None,
+        **arguments: Unpack[AgentArguments],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Agent[Any, Any],
+        model: str | Model,
+        *,
+        output: Any,
+        context: Any = None,
+        **arguments: Unpack[AgentArguments],
+    ) -> None: ...
+
+    def __init__(
+        self,
+        model: str | Model,
+        *,
+        output: Any = None,
         name: str = "",
         instructions: str | Instructions | None = None,
         max_steps: int | None = MAX_STEPS,
@@ -98,20 +204,21 @@ class Agent:
         approval_key: bytes | None = None,
         approval_ttl_s: float | None = None,
         repair: Repair | None = None,
-        context: Any = None,
+        context: Deps | None = None,
         price: Price | None = None,
         tool_limit: int | None = TOOL_LIMIT,
         tool_timeout_s: float | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
         observe_run: ObserveRun | None = None,
-        **options: Unpack[Options],
+        **arguments: Unpack[StreamOptions],
     ) -> None:
-        checks.check_names(options.keys(), _OWN_OPTIONS)
+        checks.check_names(arguments.keys(), _OWN_OPTIONS)
         self.model = model if isinstance(model, Model) else Model(model)
         self.name = checks.text_or_none("name", name) or ""
         self.max_steps = checks.at_least_one("max_steps", max_steps, MAX_STEPS)
         self.context = context
-        options = with_defaults(self.model.options, options)
+        options = with_defaults(self.model.options, with_output(output, arguments))
+        options["output"] = as_output(options.get("output"))
         system = options.get("system")
         options["system"] = ""  # it is in the instructions, and the model's own is not put before them
         given = checks.instructions_of(system if instructions is None else instructions)
@@ -156,29 +263,57 @@ class Agent:
     def observe_run(self, observe: ObserveRun | None) -> None:
         self._config = replace(self._config, observe_run=observe)
 
+    @overload
     def stream(
         self,
         prompt: Prompt,
         *,
-        context: Any = None,
+        output: None = None,
+        context: Deps | None = None,
+        **options: Unpack[RunOptions],
+    ) -> AgentRun[T]: ...
+
+    @overload
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        output: type[V] | Output[V],
+        context: Deps | None = None,
+        **options: Unpack[RunOptions],
+    ) -> AgentRun[V]: ...
+
+    @overload
+    def stream(
+        self, prompt: Prompt, *, output: Any, context: Deps | None = None, **options: Unpack[RunOptions]
+    ) -> AgentRun[Any]: ...
+
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        output: Any = None,
+        context: Deps | None = None,
         within_s: float | None = None,
         model: str | Model | None = None,
         instructions: str | Instructions | None = None,
         max_steps: int | None = None,
         stop_when: StopCondition | Iterable[StopCondition] | None = None,
-        **options: Unpack[Options],
-    ) -> AgentRun:
+        **options: Unpack[StreamOptions],
+    ) -> AgentRun[Any]:
         """One run as one stream of events over all its steps; nothing is sent until it is read.
 
         prompt:    as for `ls.stream`; nothing is appended to a Chat. Calls in it that nobody answered get
                    a result that says that they were cancelled
+        output:    what the answer is to be, in place of the agent's
         context:   in place of the agent's
         within_s:  seconds after which the run ends in DeadlineExceeded, if `Deadlines.total_s` is longer
         model, instructions, max_steps, stop_when, options: in place of the agent's, for this run
         raises:    InvalidRequest for an option that cannot mean anything
         """
         system = options.pop("system", None)
-        config = overridden(self._config, options, model=model, max_steps=max_steps, stop_when=stop_when)
+        changed = with_output(output, options)
+        config = overridden(self._config, changed, model=model, max_steps=max_steps, stop_when=stop_when)
         given = checks.instructions_of(system if instructions is None else instructions)
         if given is not None:
             own = given if isinstance(given, str) else ""
@@ -190,17 +325,38 @@ class Agent:
         state = self._state(conversation, context)
         return AgentRun(Loop(config, state, total_s=_total_s(within_s, config)))
 
+    @overload
     async def run(
         self,
         prompt: Prompt,
         *,
-        context: Any = None,
-        within_s: float | None = None,
-        model: str | Model | None = None,
-        instructions: str | Instructions | None = None,
-        max_steps: int | None = None,
-        stop_when: StopCondition | Iterable[StopCondition] | None = None,
-        **options: Unpack[Options],
+        output: None = None,
+        context: Deps | None = None,
+        **options: Unpack[RunOptions],
+    ) -> T: ...
+
+    @overload
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        output: type[V] | Output[V],
+        context: Deps | None = None,
+        **options: Unpack[RunOptions],
+    ) -> V: ...
+
+    @overload
+    async def run(
+        self, prompt: Prompt, *, output: Any, context: Deps | None = None, **options: Unpack[RunOptions]
+    ) -> Any: ...
+
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        output: Any = None,
+        context: Deps | None = None,
+        **options: Unpack[RunOptions],
     ) -> Any:
         """Runs to the end and gives the answer: the last message that says something, as a `Message`.
 
@@ -217,16 +373,7 @@ class Agent:
                 ContentFiltered; InvalidOutput where the answer is empty or not of the type;
                 RunSuspended, with the `.suspension`
         """
-        run = self.stream(
-            prompt,
-            context=context,
-            within_s=within_s,
-            model=model,
-            instructions=instructions,
-            max_steps=max_steps,
-            stop_when=stop_when,
-            **options,
-        )
+        run = self.stream(prompt, output=output, context=context, **options)
         async with run:
             await run.collect()
         return answer_of(run)
@@ -237,13 +384,14 @@ class Agent:
         decisions: Mapping[str, Approve | Deny | bool] = {},
         *,
         results: Results = (),
-        context: Any = None,
+        output: Any = None,
+        context: Deps | None = None,
         within_s: float | None = None,
         model: str | Model | None = None,
         max_steps: int | None = None,
         stop_when: StopCondition | Iterable[StopCondition] | None = None,
-        **options: Unpack[Options],
-    ) -> AgentRun:
+        **options: Unpack[StreamOptions],
+    ) -> AgentRun[T]:
         """Goes on with a run that was suspended, by this agent or its like in another process.
 
         The calls that were approved run now, with just the arguments that were shown, or those that
@@ -259,7 +407,8 @@ class Agent:
                    that do not fit
         """
         options.pop("system", None)
-        config = overridden(self._config, options, model=model, max_steps=max_steps, stop_when=stop_when)
+        changed = with_output(output, options)
+        config = overridden(self._config, changed, model=model, max_steps=max_steps, stop_when=stop_when)
         resumption = self.check(suspension, decisions, results=results)
         state = self._state(suspension.messages, context)
         state.step = suspension.step
@@ -297,7 +446,7 @@ class Agent:
         """
         return recovered(journal, self.name)
 
-    async def respond(self, chat: Chat, *, context: Any = None) -> Message:
+    async def respond(self, chat: Chat, *, context: Deps | None = None) -> Message:
         """Answers in a conversation of several: its message is appended, with its name as the sender.
 
         It sees what other agents said as users' messages with their names before them. Its tool
@@ -345,4 +494,4 @@ def _total_s(within_s: float | None, config: AgentConfig) -> float | None:
     return min(limits, default=None)
 
 
-_OWN_OPTIONS: Final = signature(Agent).parameters.keys() - {"model", "options"}
+_OWN_OPTIONS: Final = signature(Agent).parameters.keys() - {"model", "arguments"}

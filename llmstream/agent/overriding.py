@@ -12,6 +12,7 @@ from llmstream.agent.stop import StopCondition, as_conditions
 from llmstream.request import Settings
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options
+from llmstream.structured import as_output
 from llmstream.tools import wrapped
 
 __all__ = ["overridden"]
@@ -32,6 +33,8 @@ def overridden(
     raises: InvalidRequest for what is no tool, no condition and no number of steps
     """
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if "output" in given:
+        given["output"] = as_output(given["output"])
     if "tools" in given:
         given["tools"] = wrapped(given["tools"])
     changes: dict[str, Any] = {}

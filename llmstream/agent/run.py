@@ -6,7 +6,7 @@ import weakref
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 from llmstream.agent.loop import Loop
 from llmstream.agent.objects import final_value, run_objects
@@ -23,10 +23,20 @@ from llmstream.streams.response import ResponseInfo
 from llmstream.structured import Output
 from llmstream.tools import ToolCallStatus
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know
+
+    T = TypeVar("T", default=Any)
+    Item = TypeVar("Item")
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
 __all__ = ["AgentRun"]
 
 
-class AgentRun(AsyncOnly):
+class AgentRun(AsyncOnly, Generic[T]):
     """Iterate it for the events of all steps; leave it and everything stops at once, tools included.
 
     Ids of later steps are prefixed with the step's number where they would occur twice. The
@@ -117,6 +127,12 @@ class AgentRun(AsyncOnly):
             )
         return self.message
 
+    @overload
+    def objects(self: AgentRun[list[Item]]) -> AsyncGenerator[Item]: ...
+
+    @overload
+    def objects(self) -> AsyncGenerator[T]: ...
+
     def objects(self) -> AsyncGenerator[Any]:
         """The run's final answer as a value of `output`'s type, as it grows.
 
@@ -135,7 +151,7 @@ class AgentRun(AsyncOnly):
         return self._loop.output is not None
 
     @property
-    def object(self) -> Any:
+    def object(self) -> T:
         """The validated answer, of `output`'s type, once the run is over.
 
         raises: InvalidOutput where it does not fit, with the message in `partial`; the run's own error
@@ -146,7 +162,8 @@ class AgentRun(AsyncOnly):
             raise InvalidRequest("the run is not over: read it, by objects() or collect(), then ask again")
         if self.error is not None:
             raise self.error
-        return final_value(self, output)
+        found: T = final_value(self, output)
+        return found
 
     def _output(self) -> Output:
         """What the answer is to be.

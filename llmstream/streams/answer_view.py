@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from llmstream.accumulate import Accumulator
 from llmstream.chats.message import Message
@@ -13,9 +13,17 @@ from llmstream.streams.response import ResponseInfo, mark_message, rate_headers
 from llmstream.streams.resuming import ResumeToken
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know
+
     from llmstream.streams.call import Call
     from llmstream.streams.conversation import Conversation
     from llmstream.streams.model import Model
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 __all__ = ["NO_OUTPUT", "AnswerView"]
 
@@ -25,7 +33,7 @@ NO_OUTPUT: Final = (
 )
 
 
-class AnswerView:
+class AnswerView(Generic[T]):
     """The views of one answer. Events are folded when a view is asked for, and at a batch's end.
 
     A subclass reads: it puts batches into `_batch`, counts in `_seen` what the reader has been given,
@@ -151,7 +159,7 @@ class AnswerView:
         return self._folded_now()
 
     @property
-    def object(self) -> Any:
+    def object(self) -> T:
         """The validated answer, of `output`'s type, once the response is over.
 
         raises: InvalidOutput where it does not fit, with the message in `partial`; the stream's own
@@ -167,7 +175,8 @@ class AnswerView:
         try:
             from llmstream.streams.objects import final_object
 
-            return final_object(self.message, self.finish_reason, output)
+            found: T = final_object(self.message, self.finish_reason, output)
+            return found
         except InvalidOutput as error:
             error.provider, error.partial, error.usage = self.model.provider.name, self.message, self.usage
             raise

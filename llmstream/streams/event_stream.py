@@ -6,7 +6,7 @@ import asyncio
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, overload
 
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.copying import copy_messages
@@ -14,12 +14,12 @@ from llmstream.chats.message import Message
 from llmstream.dialects.base import takes_prefix
 from llmstream.errors import DeadlineExceeded, InvalidRequest
 from llmstream.events import Event, TextDelta, Usage
-from llmstream.streams.answer_view import NO_OUTPUT, AnswerView
+from llmstream.streams.answer_view import NO_OUTPUT, AnswerView, T
 from llmstream.streams.async_only import AsyncOnly, require_asyncio
 from llmstream.streams.continuing import CONTINUE_NOTE, Continuation, going_on
 from llmstream.streams.conversation import Conversation
 from llmstream.streams.history import Repairs, kept_of_a_broken_turn
-from llmstream.streams.options import Options, make_request, with_defaults
+from llmstream.streams.options import Options, StreamOptions, make_request, with_defaults
 from llmstream.streams.resuming import ResumeToken
 
 if TYPE_CHECKING:
@@ -29,9 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = ["EventStream"]
 
+Item = TypeVar("Item")
 
-class EventStream(AsyncOnly, AnswerView):
+
+class EventStream(AsyncOnly, AnswerView[T]):
     """A response as it comes, and the conversation it belongs to.
+
+    `EventStream[City]` is one whose answer is to be a City: `output=City`. Without `output`, T is Message.
 
     Iterate it for events; leave it, by `async with`, break or exception, and the socket closes
     at once. `call_tools()` runs what the model asked for, after which `async for` goes on with
@@ -153,6 +157,12 @@ class EventStream(AsyncOnly, AnswerView):
         if self._left:
             raise InvalidRequest("the stream was left before its end; what came is in `message`")
         return self.message
+
+    @overload
+    def objects(self: EventStream[list[Item]]) -> AsyncGenerator[Item]: ...
+
+    @overload
+    def objects(self) -> AsyncGenerator[T]: ...
 
     def objects(self) -> AsyncGenerator[Any]:
         """The answer as a value of `output`'s type, as it grows.
@@ -316,8 +326,8 @@ class EventStream(AsyncOnly, AnswerView):
         return True
 
     def continue_with(
-        self, model: str | Model, *, note: str = CONTINUE_NOTE, **options: Unpack[Options]
-    ) -> EventStream:
+        self, model: str | Model, *, note: str = CONTINUE_NOTE, **options: Unpack[StreamOptions]
+    ) -> EventStream[Message]:
         """A stream in which another model goes on with this answer, which broke off or was left.
 
         It has this stream's conversation, with the text that had come as the assistant's last words,
@@ -344,7 +354,7 @@ class EventStream(AsyncOnly, AnswerView):
         if length:
             prefix = takes_prefix(other.provider.dialect, make_request(other.name, messages, given))
             messages = going_on(messages, takes_prefix=prefix, note=note)
-        stream = EventStream(other, copy_messages(messages), given)
+        stream: EventStream[Message] = EventStream(other, copy_messages(messages), given)
         code = self.error.code if self.error is not None else "left"
         stream._continues = Continuation(f"{self.model.provider.name}:{self.model.name}", code, length)
         return stream

@@ -9,7 +9,7 @@ import inspect
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, Unpack, overload
 
 import msgspec
 
@@ -40,10 +40,12 @@ from llmstream.streams.options import (
     ModelOptions,
     Options,
     Prompt,
+    StreamOptions,
     as_messages,
     checked_defaults,
     make_request,
     with_defaults,
+    with_output,
 )
 from llmstream.streams.plan import Continued, KeptAnswer, Plan, Prepared, secrets_of
 from llmstream.streams.resuming import ResumeToken, asking_to_keep, dialect_that_keeps, end_kept
@@ -55,14 +57,24 @@ from llmstream.transport.retry import Retry
 
 if TYPE_CHECKING:
     import aiohttp
+    from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know
 
+    from llmstream.chats.message import Message
     from llmstream.chunks import StreamingChunk
     from llmstream.streams.call import Call
     from llmstream.streams.capabilities import Capabilities
     from llmstream.streams.lookups import ModelCheck, TokenCount
+    from llmstream.structured import Output
     from llmstream.tools import AnyTool
     from llmstream.transport.socket_body import SocketWay
     from llmstream.transport.websocket import SocketPool
+
+    T = TypeVar("T", default=Any)
+    V = TypeVar("V")
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 __all__ = ["ApiKey", "Model"]
 
@@ -70,10 +82,30 @@ ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """A key, or a function that gives one: it is asked before each attempt."""
 
 
-class Model:
+class ModelArguments(ModelOptions, total=False):
+    """What `Model` takes by name beside `output`; see there."""
+
+    base_url: str | None
+    api_key: ApiKey | None
+    headers: Mapping[str, str] | None
+    session: aiohttp.ClientSession | None
+    provider: Provider | None
+    deadlines: Deadlines
+    retry: Retry
+    limits: StreamLimits
+    downloads: DownloadLimits | None
+    limiter: RateLimiter | None
+    observe: Observe | None
+    transport: Transport
+
+
+class Model(Generic[T]):
     """A model of a provider: `Model("anthropic:claude-sonnet-4-5")`.
 
+    `Model[City]` is one that answers with a City: `output=City`. Without `output`, T is Message.
+
     spec:     "provider:model"; `llmstream providers` lists the providers
+    output:   what its answers are to be, where a call does not say otherwise; see `ask`
     base_url: where the vendor's paths begin, as in the vendor's own SDK
     api_key:  by default the vendor's usual environment variable
     headers:  sent with every request
@@ -90,10 +122,26 @@ class Model:
               Unsupported for a provider without WebSockets
     """
 
+    @overload
+    def __init__(
+        self: Model[Message], spec: str, *, output: None = None, **arguments: Unpack[ModelArguments]
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self, spec: str, *, output: type[T] | Output[T], **arguments: Unpack[ModelArguments]
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Model[Any], spec: str, *, output: Any, **arguments: Unpack[ModelArguments]
+    ) -> None: ...
+
     def __init__(
         self,
         spec: str,
         *,
+        output: Any = None,
         base_url: str | None = None,
         api_key: ApiKey | None = None,
         headers: Mapping[str, str] | None = None,
@@ -136,14 +184,31 @@ class Model:
         self.transport = transport
         if transport != "http":
             check_transport(transport, self.provider)
-        self.options = checked_defaults(self.name, options)
+        self.options = checked_defaults(self.name, with_output(output, options))
 
     def __repr__(self) -> str:
         return f"Model({self.provider.name}:{self.name})"
 
-    def stream(self, prompt: Prompt, **options: Unpack[Options]) -> EventStream:
+    @overload
+    def stream(
+        self, prompt: Prompt, *, output: None = None, **options: Unpack[StreamOptions]
+    ) -> EventStream[T]: ...
+
+    @overload
+    def stream(
+        self, prompt: Prompt, *, output: type[V] | Output[V], **options: Unpack[StreamOptions]
+    ) -> EventStream[V]: ...
+
+    @overload
+    def stream(
+        self, prompt: Prompt, *, output: Any, **options: Unpack[StreamOptions]
+    ) -> EventStream[Any]: ...
+
+    def stream(
+        self, prompt: Prompt, *, output: Any = None, **options: Unpack[StreamOptions]
+    ) -> EventStream[Any]:
         """A stream that accumulates and runs tools; see `EventStream`."""
-        return EventStream(self, as_messages(prompt), options)
+        return EventStream(self, as_messages(prompt), with_output(output, options))
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Model]:
@@ -164,8 +229,14 @@ class Model:
             model._sockets.close()
 
     def resume(
-        self, token: ResumeToken, prompt: Prompt = (), *, whole: bool = False, **options: Unpack[Options]
-    ) -> EventStream:
+        self,
+        token: ResumeToken,
+        prompt: Prompt = (),
+        *,
+        whole: bool = False,
+        output: Any = None,
+        **options: Unpack[StreamOptions],
+    ) -> EventStream[Any]:
         """A stream of what comes after a place in an answer that the vendor keeps.
 
         What the token's reader has seen is not given again, but for a block that goes on, which opens
@@ -180,7 +251,8 @@ class Model:
         raises:  InvalidRequest where the token is another provider's, Unsupported where it keeps no answers
         """
         dialect_that_keeps(self.provider.dialect, token, provider=self.provider.name)
-        return EventStream(self, as_messages(prompt), options, token=token, whole=whole)
+        given = with_output(output, options)
+        return EventStream(self, as_messages(prompt), given, token=token, whole=whole)
 
     async def cancel(self, token: ResumeToken) -> None:
         """Tells the vendor to make no more of an answer that it keeps; what there is stays readable.
@@ -192,14 +264,16 @@ class Model:
         prepared = await self._addressed(Encoded(keeping.cancel(token.response_id)), request)
         await end_kept(prepared, self._decode_error, self.deadlines, self._session)
 
-    async def events(self, request: Request | Prompt, **options: Unpack[Options]) -> AsyncIterator[Event]:
+    async def events(
+        self, request: Request | Prompt, *, output: Any = None, **options: Unpack[StreamOptions]
+    ) -> AsyncIterator[Event]:
         """The events of one response, and nothing else: no accumulation, no tools run.
 
         raises: LLMStreamError after finish where the stream failed, unless errors="events"
         """
-        ready = request if isinstance(request, Request) else self.request(request, **options)
-        options = with_defaults(self.options, options)
-        call = self.call(ready, options)
+        given = with_defaults(self.options, with_output(output, options))
+        ready = request if isinstance(request, Request) else self._request(request, given)
+        call = self.call(ready, given)
         try:
             while batch := await call.next():
                 for event in batch:
@@ -207,7 +281,7 @@ class Model:
                 batch = []  # whose memory the next one can take
         finally:
             await call.aclose()
-        if call.error is not None and options.get("errors") != "events":
+        if call.error is not None and given.get("errors") != "events":
             raise call.error
 
     def tools_stream(
@@ -243,7 +317,9 @@ class Model:
 
         return await check_model(self)
 
-    async def count_tokens(self, prompt: Prompt, **options: Unpack[Options]) -> TokenCount:
+    async def count_tokens(
+        self, prompt: Prompt, *, output: Any = None, **options: Unpack[StreamOptions]
+    ) -> TokenCount:
         """How many tokens a prompt has, with system prompt, tools and whatever else goes along.
 
         The vendor counts, where it has an endpoint for that (Anthropic, Google, OpenAI); elsewhere it is
@@ -253,11 +329,14 @@ class Model:
         """
         from llmstream.streams.lookups import count_tokens
 
-        return await count_tokens(self, self.request(prompt, **options))
+        return await count_tokens(self, self.request(prompt, output=output, **options))
 
-    def request(self, prompt: Prompt, **options: Unpack[Options]) -> Request:
+    def request(self, prompt: Prompt, *, output: Any = None, **options: Unpack[StreamOptions]) -> Request:
         """The vendor-neutral request that prompt and options describe."""
-        return make_request(self.name, as_messages(prompt), with_defaults(self.options, options))
+        return self._request(prompt, with_defaults(self.options, with_output(output, options)))
+
+    def _request(self, prompt: Prompt, options: Options) -> Request:
+        return make_request(self.name, as_messages(prompt), options)
 
     def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
         """One call, not yet made. `started`: loop time from which the total deadline counts."""

@@ -29,7 +29,7 @@ _REPAIRED_CHARS: Final = 512 * 1024
 
 
 async def growing_objects(
-    stream: EventStream,
+    stream: EventStream[Any],
     read: Callable[[], AsyncGenerator[Event]],
     output: Output,
     next_turn: Callable[[Message], None],

@@ -34,13 +34,17 @@ if TYPE_CHECKING:
     from llmstream.tools import AnyTool
 
 __all__ = [
+    "CallOptions",
+    "CommonOptions",
     "ModelOptions",
     "Options",
     "Prompt",
+    "StreamOptions",
     "as_messages",
     "checked_defaults",
     "make_request",
     "with_defaults",
+    "with_output",
     "with_system",
 ]
 
@@ -48,15 +52,13 @@ Prompt: TypeAlias = str | Message | Iterable[Message | Mapping[str, Any]] | Chat
 """What is asked. Mappings are messages as OpenAI's Chat Completions has them; see `chats.from_openai`."""
 
 
-class ModelOptions(TypedDict, total=False):
-    """The options that a `Model` may hold as well, as its defaults. None is as if not given.
+class CommonOptions(TypedDict, total=False):
+    """The options that a `Model`, a stream and an `Agent` all take. None is as if not given.
 
     tools:            `@tool` objects, plain typed functions, `ToolSpec`s or `ProviderTool`s
     tool_choice:      "auto", "none", "required" or the name of a tool
-    system:           a system prompt, put before the conversation unless it begins with it
     settings:         a `Settings`; its fields may be given by themselves as well
-    output:           what the answer is to be: a type, a JSON schema, "json", or an `Output`
-    reasoning:        an effort such as "low", a budget in tokens, or a `Reasoning`
+    reasoning:        an effort such as "low", a budget in tokens, or a `ReasoningOptions`
     provider_options: fields for the vendor's own body, keyed by provider
     resume:           have the answer kept, where the vendor can (OpenAI's Responses, in the background),
                       and read it on after a break; elsewhere a warning says that it is not
@@ -67,7 +69,6 @@ class ModelOptions(TypedDict, total=False):
 
     tools: Iterable[AnyTool] | None
     tool_choice: str | NamedTool | None
-    system: str | None
     settings: Settings | Mapping[str, Any] | None
     temperature: float | None
     top_p: float | None
@@ -78,7 +79,6 @@ class ModelOptions(TypedDict, total=False):
     presence_penalty: float | None
     frequency_penalty: float | None
     parallel_tool_calls: bool | None
-    output: Any
     reasoning: ReasoningOptions | str | int | None
     provider_options: Mapping[str, Mapping[str, Any]] | None
     include_raw: bool
@@ -87,8 +87,17 @@ class ModelOptions(TypedDict, total=False):
     errors: Literal["raise", "events"]
 
 
-class Options(ModelOptions, total=False):
-    """The options of `stream`, `Model.stream` and `Model.events`: those of `ModelOptions`, and four more.
+class ModelOptions(CommonOptions, total=False):
+    """The options that a `Model` may hold as its defaults, beside `output`.
+
+    system: a system prompt, put before the conversation unless it begins with it
+    """
+
+    system: str | None
+
+
+class CallOptions(CommonOptions, total=False):
+    """The options of one call, of a model or of an agent.
 
     headers:   for this request, beside the model's
     retry:     in place of the model's
@@ -100,6 +109,20 @@ class Options(ModelOptions, total=False):
     retry: Retry | None
     deadlines: Deadlines | None
     observe: Observe
+
+
+class StreamOptions(ModelOptions, CallOptions, total=False):
+    """The options of `stream`, `Model.stream`, `Model.ask` and `Model.events`, beside `output`."""
+
+
+class Options(StreamOptions, total=False):
+    """All options of a call, as a mapping that is stored and passed on.
+
+    output: what the answer is to be: a type, a JSON schema, "json", or an `Output`. Functions take it as a
+            parameter of its own, since the type of what they return follows from it
+    """
+
+    output: Any
 
 
 _SETTINGS: Final = frozenset(Settings.__struct_fields__)
@@ -174,7 +197,7 @@ def make_request(
     return Request(model=model, messages=conversation, **asked)
 
 
-def checked_defaults(model: str, options: ModelOptions) -> ModelOptions:
+def checked_defaults(model: str, options: Options) -> Options:
     """The options that a model holds: settings by single names, tools wrapped.
 
     raises: InvalidRequest for one that does not exist or cannot mean anything
@@ -198,10 +221,15 @@ def checked_defaults(model: str, options: ModelOptions) -> ModelOptions:
         value = getattr(request.settings, name)
         if value != getattr(_DEFAULTS, name):
             given[name] = value
-    return cast(ModelOptions, given)
+    return cast(Options, given)
 
 
-def with_defaults(defaults: ModelOptions, given: Options) -> Options:
+def with_output(output: Any, options: CommonOptions) -> Options:
+    """The options with `output`, which functions take as a parameter of its own."""
+    return cast(Options, options if output is None else {**options, "output": output})
+
+
+def with_defaults(defaults: Options, given: Options) -> Options:
     """The options of a call over those that its model holds; None is as if it were not given.
 
     An option of the call stands in place of the model's; `settings` only in place of what they set.
