@@ -241,7 +241,7 @@ _SUBMODULES = (
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 _FOREIGN = {
-    'await ls.stream("provider:model", prompt).collect()': (
+    'await ls.Model("provider:model").ask(prompt)': (
         *(
             "completion",
             "acompletion",
@@ -255,9 +255,7 @@ _FOREIGN = {
         ),
         *("responses", "invoke", "ainvoke"),
     ),
-    'asyncio.run(main()), with `await ls.stream("provider:model", prompt).collect()` in main': (
-        *("run_sync", "stream_sync", "generate_sync"),
-    ),
+    'asyncio.run(ls.Model("provider:model").ask(prompt))': (*("run_sync", "stream_sync", "generate_sync"),),
     'ls.stream("provider:model", prompt)': ("stream_text", "streamText", "astream", "stream_async"),
     'ls.Model("provider:model", base_url=..., api_key=...)': (
         *(

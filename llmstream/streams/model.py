@@ -210,6 +210,35 @@ class Model(Generic[T]):
         """A stream that accumulates and runs tools; see `EventStream`."""
         return EventStream(self, as_messages(prompt), with_output(output, options))
 
+    @overload
+    async def ask(self, prompt: Prompt, *, output: None = None, **options: Unpack[StreamOptions]) -> T: ...
+
+    @overload
+    async def ask(
+        self, prompt: Prompt, *, output: type[V] | Output[V], **options: Unpack[StreamOptions]
+    ) -> V: ...
+
+    @overload
+    async def ask(self, prompt: Prompt, *, output: Any, **options: Unpack[StreamOptions]) -> Any: ...
+
+    async def ask(self, prompt: Prompt, *, output: Any = None, **options: Unpack[StreamOptions]) -> Any:
+        """Reads one answer to its end: a `Message`, or with `output` the value.
+
+            print(await ls.Model("openai:gpt-5-mini").ask("Hi"))
+
+        An answer that does not fit `output` is repaired as by `EventStream.objects`. Calls of tools are
+        in the message and do not run here; an `Agent` runs them.
+
+        raises: LLMStreamError where the stream failed; InvalidOutput where the answer does not fit
+        """
+        given = with_output(output, options)
+        async with EventStream[Any](self, as_messages(prompt), given) as stream:
+            if with_defaults(self.options, given).get("output") is None:
+                return await stream.collect()
+            async for _ in stream.objects():
+                pass
+            return stream.object
+
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Model]:
         """The same model over WebSockets of its own, which close when the block ends.

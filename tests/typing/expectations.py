@@ -53,6 +53,13 @@ async def streams() -> None:
     assert_type(stream.continue_with("sim:demo"), ls.EventStream[ls.Message])
 
 
+async def asking() -> None:
+    assert_type(await ls.Model("sim:demo").ask("Hi"), ls.Message)
+    assert_type(await TYPED.ask("Hi"), City)
+    assert_type(await PLAIN.ask("Hi", output=list[City], seed=1), list[City])
+    assert_type(await PLAIN.ask("Hi", output=SCHEMA), Any)
+
+
 async def agents() -> None:
     agent = ls.Agent("sim:demo", max_steps=3, temperature=0.5)
     assert_type(agent, ls.Agent[Any, ls.Message])
