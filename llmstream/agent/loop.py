@@ -17,7 +17,6 @@ from llmstream.agent.decisions import Stop
 from llmstream.agent.history import settled
 from llmstream.agent.hooks import answered
 from llmstream.agent.misses import Misses
-from llmstream.agent.objects import invalid_answer
 from llmstream.agent.open_step import GivenStep, OpenStep
 from llmstream.agent.planning import StepEffects, planned
 from llmstream.agent.records import is_empty
@@ -30,7 +29,7 @@ from llmstream.chats.message import Message
 from llmstream.errors import InvalidOutput, LLMStreamError
 from llmstream.events import ErrorEvent, Event, Finish, FinishReason, StreamStart, Warning
 from llmstream.streams.model import Model
-from llmstream.streams.objects import CUT_SHORT, repair_words
+from llmstream.streams.reading import CUT_SHORT, final_object, may_be_repaired, repair_message
 from llmstream.structured import Output, as_output
 
 __all__ = ["Loop"]
@@ -196,16 +195,20 @@ class Loop:
             return
         if (error := self._invalid(step.message, reason)) is not None:
             self.repairs -= 1
-            course.inbox.append(Message.user(repair_words(error)))
+            course.inbox.append(repair_message(error))
         elif self._empty_retries > 0 and is_empty(step.message):
             self._empty_retries -= 1
             course.inbox.append(Message.user(_EMPTY))
 
     def _invalid(self, message: Message, reason: FinishReason) -> InvalidOutput | None:
         """What is wrong with the answer, where it may be repaired."""
-        if self.output is None or self.repairs == 0:
+        if self.output is None or self.repairs == 0 or not may_be_repaired(message):
             return None
-        return invalid_answer(message, reason, self.output)
+        try:
+            final_object(message, reason, self.output)
+        except InvalidOutput as error:
+            return error
+        return None
 
     async def _finished(self) -> Finish:
         """The run's own finish: the last step's reason, the tokens of all steps."""

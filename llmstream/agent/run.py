@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 from llmstream.agent.loop import Loop
-from llmstream.agent.objects import final_value, run_objects
 from llmstream.agent.records import is_empty
 from llmstream.agent.state import Price, RunState, Step
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
-from llmstream.errors import InvalidRequest, LLMStreamError
-from llmstream.events import Event, FinishReason, TextDelta, Usage, Warning
-from llmstream.streams.answer_view import NO_OUTPUT
+from llmstream.errors import InvalidOutput, InvalidRequest, LLMStreamError
+from llmstream.events import Event, FinishReason, Usage, Warning
 from llmstream.streams.async_only import AsyncOnly, require_asyncio
 from llmstream.streams.model import Model
+from llmstream.streams.reading import Reading, final_object, growing_objects, required_output, text_deltas
 from llmstream.streams.response import ResponseInfo
-from llmstream.structured import Output
 from llmstream.tools import ToolCallStatus
 
 if TYPE_CHECKING:
@@ -50,8 +47,7 @@ class AgentRun(AsyncOnly, Generic[T]):
         self._reader: weakref.ref[AsyncGenerator[Event]] | None = None
         self._held: AsyncGenerator[Event] | None = None  # by `async with`, which closes it
         self._entered = self._begun = self._over = False
-        self._stepper: AsyncGenerator[Event] | None = None  # what `next` reads
-        self._stepping = False  # a task waits in next()
+        self._reading = Reading("run")
         self._current: Event | None = None
 
     def __aiter__(self) -> AsyncGenerator[Event]:
@@ -82,34 +78,18 @@ class AgentRun(AsyncOnly, Generic[T]):
         """Leaves the run: the socket closes now, tools are cancelled and waited for."""
         reader = self._reader() if self._reader is not None else None
         self._over, self._held = True, None
-        if reader is not None and not self._stepping:  # else its reader ends it
+        if reader is not None and not self._reading.stepping:  # else its reader ends it
             await reader.aclose()
-        self._stepper = None
+        self._reading.events = None
         await self._loop.aclose()
 
     async def next(self) -> bool:
         """Goes on to the next event, which is then `current`; False when the run is over."""
-        if self._stepping:
-            raise InvalidRequest("this run is being read by another task. One reader at a time.")
-        if self._stepper is None:
-            self._stepper = self._events()
-        self._stepping = True
-        try:
-            await anext(self._stepper)
-        except StopAsyncIteration:
-            self._stepper = None
-            return False
-        finally:
-            self._stepping = False
-        return True
+        return await self._reading.next(self._events)
 
-    async def text_deltas(self) -> AsyncGenerator[str]:
+    def text_deltas(self) -> AsyncGenerator[str]:
         """Only the fragments of text, of all steps."""
-        self._check_unread()
-        async with aclosing(self._events()) as events:
-            async for event in events:
-                if isinstance(event, TextDelta):
-                    yield event.delta
+        return text_deltas(self.__aiter__)
 
     async def collect(self) -> Message:
         """Runs to the end and gives its `message`.
@@ -143,7 +123,14 @@ class AgentRun(AsyncOnly, Generic[T]):
 
         raises: InvalidOutput when that did not help; LLMStreamError where a step failed
         """
-        return run_objects(self, self._output(), quiet=self._loop.quiet)
+        return growing_objects(
+            self,
+            self._events,
+            required_output(self._loop.output),
+            waits=lambda: self.suspended is not None,
+            ask_again=lambda error: False,  # the loop has done so, in a step of its own
+            quiet=self._loop.quiet,
+        )
 
     @property
     def typed(self) -> bool:
@@ -157,22 +144,18 @@ class AgentRun(AsyncOnly, Generic[T]):
         raises: InvalidOutput where it does not fit, with the message in `partial`; the run's own error
                 where it failed; InvalidRequest while it is still to be read, or waits
         """
-        output = self._output()
+        output = required_output(self._loop.output)
         if self.finish_reason is None or self.suspended is not None:
             raise InvalidRequest("the run is not over: read it, by objects() or collect(), then ask again")
         if self.error is not None:
             raise self.error
-        found: T = final_value(self, output)
-        return found
-
-    def _output(self) -> Output:
-        """What the answer is to be.
-
-        raises: InvalidRequest where no form was asked for
-        """
-        if self._loop.output is None:
-            raise InvalidRequest(NO_OUTPUT)
-        return self._loop.output
+        message = self.steps[-1].message if self.steps else self.message
+        try:
+            found: T = final_object(message, self.finish_reason, output)
+            return found
+        except InvalidOutput as error:
+            error.partial, error.usage = message, self.usage
+            raise
 
     def send(self, message: str | Message) -> None:
         """Steers the run: the model sees this user message before its next step, which there will be.
