@@ -18,7 +18,7 @@ from llmstream.agent.journal import Journal
 from llmstream.agent.loop import Loop
 from llmstream.agent.misses import MAX_INVALID_CALLS
 from llmstream.agent.option_checks import MAX_STEPS, TOOL_LIMIT
-from llmstream.agent.overriding import overridden
+from llmstream.agent.overriding import extended, overridden
 from llmstream.agent.plan import Instructions, PrepareStep
 from llmstream.agent.recovery import recovered
 from llmstream.agent.resumption import Results, Resumption
@@ -75,6 +75,7 @@ class RunOptions(CallOptions, total=False):
     model: str | Model | None
     system: str | None
     instructions: str | Instructions | None
+    extra_instructions: str | None
     max_steps: int | None
     stop_when: StopCondition | Iterable[StopCondition] | None
 
@@ -297,6 +298,7 @@ class Agent(Generic[Deps, T]):
         within_s: float | None = None,
         model: str | Model | None = None,
         instructions: str | Instructions | None = None,
+        extra_instructions: str | None = None,
         max_steps: int | None = None,
         stop_when: StopCondition | Iterable[StopCondition] | None = None,
         **options: Unpack[StreamOptions],
@@ -308,19 +310,20 @@ class Agent(Generic[Deps, T]):
         output:    what the answer is to be, in place of the agent's
         context:   in place of the agent's
         within_s:  seconds after which the run ends in DeadlineExceeded, if `Deadlines.total_s` is longer
-        model, instructions, max_steps, stop_when, options: in place of the agent's, for this run
+        extra_instructions: behind the instructions, for this run
+        model, instructions, max_steps, stop_when, options: in place of the agent's, for this run: tools,
+                   settings, deadlines and so on
         raises:    InvalidRequest for an option that cannot mean anything
         """
         system = options.pop("system", None)
         changed = with_output(output, options)
         config = overridden(self._config, changed, model=model, max_steps=max_steps, stop_when=stop_when)
         given = checks.instructions_of(system if instructions is None else instructions)
-        if given is not None:
-            own = given if isinstance(given, str) else ""
-            config = replace(config, instructions=None if isinstance(given, str) else given, system=own)
-        else:
-            given = self._instructions
-        conversation = settled(with_system(given if isinstance(given, str) else None, as_messages(prompt)))
+        given = config.instructions or config.system if given is None else given
+        given = extended(given, checks.text_or_none("extra_instructions", extra_instructions))
+        own = given if isinstance(given, str) else ""
+        config = replace(config, instructions=None if isinstance(given, str) else given, system=own)
+        conversation = settled(with_system(own, as_messages(prompt)))
         make_request(config.model.name, conversation, config.options)  # and a wrong prompt here
         state = self._state(conversation, context)
         return AgentRun(Loop(config, state, total_s=_total_s(within_s, config)))

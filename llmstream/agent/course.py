@@ -93,7 +93,7 @@ class Course:
                 f"after_model rejected {self._rejected} answers; of the last it says: {asked.text_content}",
                 reason="again",
             )
-            error.partial, error.usage = message, self.state.usage
+            error.partial, error.usage = message, self.state.total_usage
             raise error
         self.inbox.append(asked)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -71,6 +72,7 @@ class Loop:
         self._empty_retries = config.empty_retries
         self._misses = Misses(config.max_invalid_calls)
         self._config = config
+        self._prompt = list(state.conversation)
         self._resumption = resumption
         self._effects = StepEffects(config.context_effects)
         self._step: OpenStep | None = None
@@ -218,7 +220,7 @@ class Loop:
         self.finish_reason = reason
         await self.course.note()
         await self.course.journal.end()
-        return msgspec.structs.replace(self._finish, finish_reason=reason, usage=self.state.usage)
+        return msgspec.structs.replace(self._finish, finish_reason=reason, usage=self.state.total_usage)
 
     def _partial(self) -> Message | None:
         return None if self.answer is None else self.answer.stream.message
@@ -233,6 +235,12 @@ class Loop:
             await self.answer.stream.aclose()
         if self._step is not None:
             await self._step.aclose()
+
+    @property
+    def asked(self) -> int:
+        """How many messages of the history are still those that the run began with."""
+        pairs = zip(self._prompt, self.state.conversation, strict=False)
+        return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] is pair[1], pairs))
 
     def messages(self) -> list[Message]:
         """The conversation so far, every call with its result; copies."""

@@ -8,6 +8,9 @@ from typing import Any, cast
 
 from llmstream.agent import option_checks as checks
 from llmstream.agent.config import AgentConfig
+from llmstream.agent.hooks import answered
+from llmstream.agent.plan import Instructions
+from llmstream.agent.state import RunState
 from llmstream.agent.stop import StopCondition, as_conditions
 from llmstream.request import Settings
 from llmstream.streams.model import Model
@@ -15,7 +18,7 @@ from llmstream.streams.options import Options
 from llmstream.structured import as_output
 from llmstream.tools import wrapped
 
-__all__ = ["overridden"]
+__all__ = ["extended", "overridden"]
 
 
 def overridden(
@@ -49,6 +52,21 @@ def overridden(
     if stop_when is not None:
         changes["stop_when"] = as_conditions(stop_when)
     return replace(config, **changes) if changes else config
+
+
+def extended(instructions: str | Instructions, extra: str | None) -> str | Instructions:
+    """The instructions with more behind them."""
+    if not extra:
+        return instructions
+    if isinstance(instructions, str):
+        return f"{instructions}\n\n{extra}" if instructions else extra
+
+    async def both(state: RunState) -> str | None:
+        text = await answered(instructions, state)
+        # What is no text is left to the check of the step, which names it.
+        return f"{text}\n\n{extra}" if isinstance(text, str) and text else text or extra
+
+    return both
 
 
 def _fields(settings: Settings | Mapping[str, Any] | None) -> set[str]:

@@ -154,7 +154,7 @@ class AgentRun(AsyncOnly, Generic[T]):
             found: T = final_object(message, self.finish_reason, output)
             return found
         except InvalidOutput as error:
-            error.partial, error.usage = message, self.usage
+            error.partial, error.usage = message, self.total_usage
             raise
 
     def send(self, message: str | Message) -> None:
@@ -262,6 +262,13 @@ class AgentRun(AsyncOnly, Generic[T]):
         """The whole conversation so far; every call in it has exactly one result, whatever happened."""
         return self._loop.messages()
 
+    def added(self) -> list[Message]:
+        """What has come behind the prompt: answers, tool results, and what was sent to the run. Copies.
+
+        Of a history that a context effect has replaced, everything from the first replaced message on.
+        """
+        return self._loop.messages()[self._loop.asked :]
+
     @property
     def message(self) -> Message:
         """The message of the step under way; of a run that is over, the last one that says something."""
@@ -294,9 +301,15 @@ class AgentRun(AsyncOnly, Generic[T]):
         return None if self._loop.answer is None else self._loop.answer.stream.response
 
     @property
+    def usage(self) -> Usage:
+        """Tokens of the answer in the step under way, or in the last one."""
+        answer = self._loop.answer
+        return Usage() if answer is None else answer.stream.usage
+
+    @property
     def total_usage(self) -> Usage:
-        """The same as `usage`, by the name that streams have for it."""
-        return self.usage
+        """Tokens of all steps that are over, sub-agents' included."""
+        return self.state.total_usage
 
     def cost(self, price: Price) -> float | None:
         """What the steps in this process may have cost by any price; None where none is known."""
@@ -304,13 +317,8 @@ class AgentRun(AsyncOnly, Generic[T]):
         return sum(known) if known else None
 
     @property
-    def usage(self) -> Usage:
-        """Tokens of all steps that are over, sub-agents' included."""
-        return self.state.usage
-
-    @property
     def usage_by_model(self) -> Mapping[str, Usage]:
-        """The same by "provider:model"."""
+        """`total_usage` by "provider:model"."""
         return self.state.usage_by_model
 
     @property

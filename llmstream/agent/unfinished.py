@@ -47,7 +47,7 @@ def check_finished(run: AgentRun) -> None:
     if error is None:
         error = _no_answer(run) if run.stopped_by is None else _stopped(run)
     if error is not None:
-        error.partial, error.usage = run.message, run.usage
+        error.partial, error.usage = run.message, run.total_usage
         raise error
 
 

@@ -335,6 +335,36 @@ async def test_a_run_is_read_as_a_stream_is() -> None:
     assert run.total_usage == run.usage
 
 
+async def test_usage_is_the_last_steps() -> None:
+    run = ls.Agent(ScriptedModel(LOOKS, "Done."), tools=[look]).stream("Go")
+    await run.collect()
+    assert run.usage == run.steps[-1].usage
+    assert run.total_usage == run.steps[0].usage + run.steps[1].usage
+
+
+async def test_added_is_what_came_behind_the_prompt() -> None:
+    run = ls.Agent(ScriptedModel(LOOKS, "Done."), instructions="Be short.", tools=[look]).stream("Go")
+    assert run.added() == []
+    await run.collect()
+    assert [m.role.value for m in run.messages()] == ["system", "user", "assistant", "tool", "assistant"]
+    assert run.added() == run.messages()[2:]
+
+
+async def test_extra_instructions_stand_behind() -> None:
+    """Of a text and of a function alike, and for one run only."""
+
+    async def asked(state: RunState) -> str:
+        return "Be kind."
+
+    for instructions in ("Be kind.", asked):
+        model = ScriptedModel("Hi", repeat_last=True)
+        agent = ls.Agent(model, instructions=instructions)
+        await agent.run("Go", extra_instructions="Be short.")
+        await agent.run("Go")
+        heads = [request.messages[0].text_content for request in model.requests]
+        assert heads == ["Be kind.\n\nBe short.", "Be kind."]
+
+
 async def test_every_tool_has_the_timeout_of_the_agent() -> None:
     import asyncio
 

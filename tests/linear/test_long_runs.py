@@ -99,7 +99,7 @@ def summary() -> ScriptedModel:
         lambda tmp: scripted(look_back),
         lambda tmp: scripted(look_back, marked=True),
         lambda tmp: scripted(hooks=Hooks(after_model=lambda state, m: None)),
-        lambda tmp: scripted(stop_when=lambda state: state.usage.total_tokens == -1),
+        lambda tmp: scripted(stop_when=lambda state: state.total_usage.total_tokens == -1),
         lambda tmp: scripted(journal=str(tmp / "journal")),
         lambda tmp: scripted(observe_run=lambda observation: None),
         lambda tmp: scripted(marked=True, context_effects=lambda messages: messages),

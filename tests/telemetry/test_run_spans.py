@@ -84,7 +84,7 @@ async def test_calls_and_tools_are_below_the_run(backend: Any) -> None:
     assert whole["gen_ai.agent.name"] == "clerk"
     assert whole["gen_ai.request.model"] == "any"
     assert whole["gen_ai.response.finish_reasons"] == ("stop",)
-    assert whole["gen_ai.usage.output_tokens"] == run.usage.output_tokens
+    assert whole["gen_ai.usage.output_tokens"] == run.total_usage.output_tokens
     assert (whole["llmstream.steps"], whole["llmstream.left"]) == (2, False)
     good, bad = (named(backend.spans, f"execute_tool {name}") for name in ("add", "fail"))
     assert good.attributes["gen_ai.tool.name"] == "add"
