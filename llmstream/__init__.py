@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         testing,
     )
     from llmstream.accumulate import Accumulator
-    from llmstream.agent import Agent, Approve, Deny, Journal, StepPlan, Suspension
+    from llmstream.agent import Agent, AgentRun, Approve, Deny, Hooks, Journal, StepPlan, Suspension
     from llmstream.chats import Chat, Message, Role
     from llmstream.dialects.base import StreamLimits
     from llmstream.errors import (
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         ProxyError,
         RateLimited,
         RedirectRefused,
+        RunSuspended,
         ServerError,
         StreamError,
         TLSError,
@@ -184,6 +185,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "RateLimited",
         "RedirectRefused",
         "CallerError",
+        "RunSuspended",
         "ServerError",
         "StreamError",
         "TLSError",
@@ -221,7 +223,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "Observation",
     ),
     "llmstream.structured": ("Output",),
-    "llmstream.agent": ("Agent", "Approve", "Deny", "Journal", "StepPlan", "Suspension"),
+    "llmstream.agent": ("Agent", "AgentRun", "Approve", "Deny", "Hooks", "Journal", "StepPlan", "Suspension"),
     "llmstream.providers.base": ("Provider",),
 }
 _SUBMODULES = (
@@ -282,6 +284,7 @@ _FOREIGN = {
 __all__ = [
     "Accumulator",
     "Agent",
+    "AgentRun",
     "Approve",
     "AttemptFailed",
     "AttemptStarted",
@@ -309,6 +312,7 @@ __all__ = [
     "Finish",
     "FinishReason",
     "FirstContent",
+    "Hooks",
     "IncompleteStream",
     "InvalidOutput",
     "InvalidRequest",
@@ -347,6 +351,7 @@ __all__ = [
     "ResumeToken",
     "Retry",
     "Role",
+    "RunSuspended",
     "ServerError",
     "Settings",
     "Source",

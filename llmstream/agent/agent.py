@@ -37,7 +37,6 @@ from llmstream.streams.model import Model
 from llmstream.streams.options import (
     CallOptions,
     Prompt,
-    StreamOptions,
     as_messages,
     make_request,
     with_defaults,
@@ -71,20 +70,18 @@ _FOREIGN: Final = {
 class RunOptions(CallOptions, total=False):
     """What `Agent.stream` and `Agent.run` take by name beside `output` and `context`; see there."""
 
-    within_s: float | None
     model: str | Model | None
-    system: str | None
     instructions: str | Instructions | None
     extra_instructions: str | None
     max_steps: int | None
     stop_when: StopCondition | Iterable[StopCondition] | None
+    observe: ObserveRun | None
 
 
 class AgentArguments(CallOptions, total=False):
     """What `Agent` takes by name beside `output` and `context`; see there."""
 
     name: str
-    system: str | None
     instructions: str | Instructions | None
     max_steps: int | None
     max_invalid_calls: int | None
@@ -101,7 +98,7 @@ class AgentArguments(CallOptions, total=False):
     tool_limit: int | None
     tool_timeout_s: float | None
     journal: Journal | str | os.PathLike[str] | None
-    observe_run: ObserveRun | None
+    observe: ObserveRun | None
 
 
 class Agent(Generic[Deps, T]):
@@ -135,7 +132,7 @@ class Agent(Generic[Deps, T]):
     tool_timeout_s: for each call of a tool that has no `timeout_s` of its own
     journal:      the file that each call is written to before it runs and its result after, as a
                   `Journal` or its path; see `recover`
-    observe_run:  called with an `AgentObservation` where a run, a call of a model or a tool begins or ends
+    observe:      called with an `AgentObservation` where a run, a call of a model or a tool begins or ends
     options:      as for `stream` (tools, settings and so on), used at every step; a `tool_choice` that
                   forces a call holds until one was made, or where there is `stop_when`, at each step
 
@@ -210,8 +207,8 @@ class Agent(Generic[Deps, T]):
         tool_limit: int | None = TOOL_LIMIT,
         tool_timeout_s: float | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
-        observe_run: ObserveRun | None = None,
-        **arguments: Unpack[StreamOptions],
+        observe: ObserveRun | None = None,
+        **arguments: Unpack[CallOptions],
     ) -> None:
         checks.check_names(arguments.keys(), _OWN_OPTIONS)
         self.model = model if isinstance(model, Model) else Model(model)
@@ -220,9 +217,9 @@ class Agent(Generic[Deps, T]):
         self.context = context
         options = with_defaults(self.model.options, with_output(output, arguments))
         options["output"] = as_output(options.get("output"))
-        system = options.get("system")
-        options["system"] = ""  # it is in the instructions, and the model's own is not put before them
-        given = checks.instructions_of(system if instructions is None else instructions)
+        inherited = options.get("instructions")
+        options["instructions"] = ""  # it is in the instructions, and the model's own is not put before them
+        given = checks.instructions_of(inherited if instructions is None else instructions)
         self._instructions = given if isinstance(given, str) else None
         options["tools"] = wrapped(options.get("tools") or ())
         self._config = AgentConfig(
@@ -248,7 +245,7 @@ class Agent(Generic[Deps, T]):
             tool_limit=checks.at_least_one("tool_limit", tool_limit, TOOL_LIMIT),
             tool_timeout_s=checks.seconds_or_none("tool_timeout_s", tool_timeout_s),
             journal=checks.journal_of(journal),
-            observe_run=checks.function_or_none("observe_run", observe_run, "observation"),
+            observe=checks.function_or_none("observe", observe, "observation"),
         )
         make_request(self.model.name, [Message.user("?")], options)  # wrong options fail here and now
 
@@ -256,13 +253,13 @@ class Agent(Generic[Deps, T]):
         return f"Agent({self.model!r})" if not self.name else f"Agent({self.model!r}, name={self.name!r})"
 
     @property
-    def observe_run(self) -> ObserveRun | None:
+    def observe(self) -> ObserveRun | None:
         """The observer of its runs; one that is set counts from the next run on."""
-        return self._config.observe_run
+        return self._config.observe
 
-    @observe_run.setter
-    def observe_run(self, observe: ObserveRun | None) -> None:
-        self._config = replace(self._config, observe_run=observe)
+    @observe.setter
+    def observe(self, observe: ObserveRun | None) -> None:
+        self._config = replace(self._config, observe=observe)
 
     @overload
     def stream(
@@ -295,13 +292,13 @@ class Agent(Generic[Deps, T]):
         *,
         output: Any = None,
         context: Deps | None = None,
-        within_s: float | None = None,
         model: str | Model | None = None,
         instructions: str | Instructions | None = None,
         extra_instructions: str | None = None,
         max_steps: int | None = None,
         stop_when: StopCondition | Iterable[StopCondition] | None = None,
-        **options: Unpack[StreamOptions],
+        observe: ObserveRun | None = None,
+        **options: Unpack[CallOptions],
     ) -> AgentRun[Any]:
         """One run as one stream of events over all its steps; nothing is sent until it is read.
 
@@ -309,16 +306,17 @@ class Agent(Generic[Deps, T]):
                    a result that says that they were cancelled
         output:    what the answer is to be, in place of the agent's
         context:   in place of the agent's
-        within_s:  seconds after which the run ends in DeadlineExceeded, if `Deadlines.total_s` is longer
+        observe:   told of this run as the agent's own observer is, which it does not replace
         extra_instructions: behind the instructions, for this run
         model, instructions, max_steps, stop_when, options: in place of the agent's, for this run: tools,
                    settings, deadlines and so on
         raises:    InvalidRequest for an option that cannot mean anything
         """
-        system = options.pop("system", None)
         changed = with_output(output, options)
-        config = overridden(self._config, changed, model=model, max_steps=max_steps, stop_when=stop_when)
-        given = checks.instructions_of(system if instructions is None else instructions)
+        config = overridden(
+            self._config, changed, model=model, max_steps=max_steps, stop_when=stop_when, observe=observe
+        )
+        given = checks.instructions_of(instructions)
         given = config.instructions or config.system if given is None else given
         given = extended(given, checks.text_or_none("extra_instructions", extra_instructions))
         own = given if isinstance(given, str) else ""
@@ -326,7 +324,7 @@ class Agent(Generic[Deps, T]):
         conversation = settled(with_system(own, as_messages(prompt)))
         make_request(config.model.name, conversation, config.options)  # and a wrong prompt here
         state = self._state(conversation, context)
-        return AgentRun(Loop(config, state, total_s=_total_s(within_s, config)))
+        return AgentRun(Loop(config, state, total_s=_total_s(config)))
 
     @overload
     async def run(
@@ -389,11 +387,11 @@ class Agent(Generic[Deps, T]):
         results: Results = (),
         output: Any = None,
         context: Deps | None = None,
-        within_s: float | None = None,
         model: str | Model | None = None,
         max_steps: int | None = None,
         stop_when: StopCondition | Iterable[StopCondition] | None = None,
-        **options: Unpack[StreamOptions],
+        observe: ObserveRun | None = None,
+        **options: Unpack[CallOptions],
     ) -> AgentRun[T]:
         """Goes on with a run that was suspended, by this agent or its like in another process.
 
@@ -404,20 +402,21 @@ class Agent(Generic[Deps, T]):
 
         decisions: by `approval_id`; True and False for `Approve()` and `Deny()`
         results:   of calls that ran elsewhere: ToolResults, or values by the `call_id` of what is pending
-        within_s, model, max_steps, stop_when, options: as for `stream`; they are in no suspension
+        model, max_steps, stop_when, observe, options: as for `stream`; they are in no suspension
         raises:    InvalidRequest where the suspension is not genuine, has expired or was resumed
                    before, for decisions that belong to no call of it, and for approved arguments
                    that do not fit
         """
-        options.pop("system", None)
         changed = with_output(output, options)
-        config = overridden(self._config, changed, model=model, max_steps=max_steps, stop_when=stop_when)
+        config = overridden(
+            self._config, changed, model=model, max_steps=max_steps, stop_when=stop_when, observe=observe
+        )
         resumption = self.check(suspension, decisions, results=results)
         state = self._state(suspension.messages, context)
         state.step = suspension.step
         state.usage_by_model = dict(suspension.usage_by_model)
         state.cost_estimate = suspension.cost_estimate
-        return AgentRun(Loop(config, state, total_s=_total_s(within_s, config), resumption=resumption))
+        return AgentRun(Loop(config, state, total_s=_total_s(config), resumption=resumption))
 
     def check(
         self,
@@ -490,11 +489,8 @@ class Agent(Generic[Deps, T]):
         return RunState(app, config.clock, config.price, conversation=conversation)
 
 
-def _total_s(within_s: float | None, config: AgentConfig) -> float | None:
-    total_s = (config.options.get("deadlines") or config.model.deadlines).total_s
-    given = checks.seconds_or_none("within_s", within_s)
-    limits = [limit for limit in (total_s, given) if limit is not None]
-    return min(limits, default=None)
+def _total_s(config: AgentConfig) -> float | None:
+    return (config.options.get("deadlines") or config.model.deadlines).total_s
 
 
 _OWN_OPTIONS: Final = signature(Agent).parameters.keys() - {"model", "arguments"}

@@ -49,7 +49,7 @@ class Course:
         self.state = state
         self.total_s = total_s
         self.journal = RunJournal(config.journal, config.name)
-        self.watch = None if config.observe_run is None else RunWatch(config.observe_run, config.clock)
+        self.watch = None if config.observe is None else RunWatch(config.observe, config.clock)
         self.settled = SettledPart()
         self.repairs = Repairs()
         self.of_plan = PlanMemory()

@@ -12,8 +12,10 @@ from llmstream.agent.hooks import answered
 from llmstream.agent.plan import Instructions
 from llmstream.agent.state import RunState
 from llmstream.agent.stop import StopCondition, as_conditions
+from llmstream.agent.watching import ObserveRun
 from llmstream.request import Settings
 from llmstream.streams.model import Model
+from llmstream.streams.observers import joined
 from llmstream.streams.options import Options
 from llmstream.structured import as_output
 from llmstream.tools import wrapped
@@ -28,6 +30,7 @@ def overridden(
     model: str | Model | None = None,
     max_steps: int | None = None,
     stop_when: StopCondition | Iterable[StopCondition] | None = None,
+    observe: ObserveRun | None = None,
 ) -> AgentConfig:
     """What the agent is made of, with these in place of its own; None is as if not given.
 
@@ -51,6 +54,8 @@ def overridden(
         changes["max_steps"] = checks.at_least_one("max_steps", max_steps, config.max_steps)
     if stop_when is not None:
         changes["stop_when"] = as_conditions(stop_when)
+    if observe is not None:
+        changes["observe"] = joined(config.observe, checks.function_or_none("observe", observe))
     return replace(config, **changes) if changes else config
 
 

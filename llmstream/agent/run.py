@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, overload
 
 from llmstream.agent.loop import Loop
 from llmstream.agent.records import is_empty
@@ -31,6 +31,9 @@ else:
     T = TypeVar("T")
 
 __all__ = ["AgentRun"]
+
+_LEAST_S: Final = 1e-6
+"""A run whose time is over already ends with its first step; deadlines are positive."""
 
 
 class AgentRun(AsyncOnly, Generic[T]):
@@ -156,6 +159,12 @@ class AgentRun(AsyncOnly, Generic[T]):
         except InvalidOutput as error:
             error.partial, error.usage = message, self.total_usage
             raise
+
+    def _limit(self, seconds: float | None) -> None:
+        """Has the run take no longer than that, counted from its first read; None changes nothing."""
+        course = self._loop.course
+        if seconds is not None and (course.total_s is None or seconds < course.total_s):
+            course.total_s = max(seconds, _LEAST_S)
 
     def send(self, message: str | Message) -> None:
         """Steers the run: the model sees this user message before its next step, which there will be.

@@ -50,7 +50,7 @@ def stream(
     model:   a `Model`, or "provider:model"
     prompt:  a str, a Message, a list of Messages or a Chat; nothing is appended to a Chat
     output:  what the answer is to be, a type for one; it is then `object` of the stream
-    options: tools, system, temperature and more, each explained in `llmstream.streams.StreamOptions`
+    options: tools, instructions, temperature and more, each explained in `llmstream.streams.StreamOptions`
     raises:  InvalidRequest for a spec, prompt or option that makes no sense
     """
     return (model if isinstance(model, Model) else Model(model)).stream(prompt, output=output, **options)

@@ -33,8 +33,8 @@ class Conversation:
     """
 
     def __init__(self, messages: Sequence[Message], options: Options, repairs: Repairs | None = None) -> None:
-        self.messages = with_system(options.get("system"), messages)
-        given: dict[str, Any] = {k: v for k, v in options.items() if k != "system"}
+        self.messages = with_system(options.get("instructions"), messages)
+        given: dict[str, Any] = {k: v for k, v in options.items() if k != "instructions"}
         self.options = cast(Options, given)
         self.output = given["output"] = _as_output(options.get("output"))
         if "tools" in given:

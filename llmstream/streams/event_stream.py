@@ -264,7 +264,7 @@ class EventStream(AsyncOnly, Generic[T]):
                 self._call = model.call(request, options, started=self._started)
             else:
                 self._token = None  # further turns are asked for
-                self._call = model.resumed_call(
+                self._call = model.reattached_call(
                     token, request, options, whole=self._whole, started=self._started
                 )
         return self._call
@@ -621,7 +621,7 @@ class EventStream(AsyncOnly, Generic[T]):
 
     @property
     def resume_token(self) -> ResumeToken | None:
-        """Where the reader is in an answer that its vendor keeps, for `Model.resume`; else None.
+        """Where the reader is in an answer that its vendor keeps, for `Model.reattach`; else None.
 
         There is one from the first event on that names the response. Keep the latest: what came
         after it is what is given again.

@@ -116,8 +116,8 @@ class Model(Generic[T]):
     observe:  called with an `Observation` at each attempt, at the first content and at the end
     transport: "websocket" where the vendor has that too (OpenAI's Responses): the steps of an agent go
               over one socket, and an answer can be steered while it comes
-    options:  those of `stream` that hold for every call which gives no other: temperature, system, tools
-              and so on
+    options:  those of `stream` that hold for every call which gives no other: temperature, instructions,
+              tools and so on
     raises:   InvalidRequest for a spec that names no provider or no model, an address or a key that is none;
               Unsupported for a provider without WebSockets
     """
@@ -257,7 +257,7 @@ class Model(Generic[T]):
         finally:
             model._sockets.close()
 
-    def resume(
+    def reattach(
         self,
         token: ResumeToken,
         prompt: Prompt = (),
@@ -286,7 +286,7 @@ class Model(Generic[T]):
     async def cancel(self, token: ResumeToken) -> None:
         """Tells the vendor to make no more of an answer that it keeps; what there is stays readable.
 
-        raises: as `resume`; what the vendor says against it, such as NotFound for one that is forgotten
+        raises: as `reattach`; what the vendor says against it, such as NotFound for one that is forgotten
         """
         keeping = dialect_that_keeps(self.provider.dialect, token, provider=self.provider.name)
         request = Request(model=token.model)
@@ -388,7 +388,7 @@ class Model(Generic[T]):
     def _call(self, request: Request, given: Options, before: list[Warning], started: float | None) -> Call:
         dialect, name = self.provider.dialect, self.provider.name
         warnings = before
-        if given.get("resume"):
+        if given.get("background"):
             request, asked = asking_to_keep(dialect, request, provider=name)
             warnings = [*before, *asked]
         way = self._asked(request)
@@ -416,14 +416,14 @@ class Model(Generic[T]):
             decoder=lambda: way.reading(
                 making(provider=name, include_raw=request.include_raw, limits=self.limits)
             ),
-            kept=self._kept(keeping, request) if keeping and given.get("resume") else None,
+            kept=self._kept(keeping, request) if keeping and given.get("background") else None,
             follows=keeping is not None,
             continued=self._continued(way.request, inliner, adapter) if keeping is None else None,
             sockets=sockets,
         )
         return _calls()(plan, total_started=started)
 
-    def resumed_call(
+    def reattached_call(
         self,
         token: ResumeToken,
         request: Request,
@@ -432,7 +432,7 @@ class Model(Generic[T]):
         whole: bool = False,
         started: float | None = None,
     ) -> Call:
-        """One call that reads an answer which is kept; see `resume`. `request` says how it is decoded."""
+        """One call that reads an answer which is kept; see `reattach`. `request` says how it is decoded."""
         name = self.provider.name
         keeping = dialect_that_keeps(self.provider.dialect, token, provider=name)
         request = msgspec.structs.replace(request, model=token.model)

@@ -60,7 +60,7 @@ class CommonOptions(TypedDict, total=False):
     settings:         a `Settings`; its fields may be given by themselves as well
     reasoning:        an effort such as "low", a budget in tokens, or a `ReasoningOptions`
     provider_options: fields for the vendor's own body, keyed by provider
-    resume:           have the answer kept, where the vendor can (OpenAI's Responses, in the background),
+    background:       have the answer kept, where the vendor can (OpenAI's Responses, in the background),
                       and read it on after a break; elsewhere a warning says that it is not
     adapt:            send a request once more without a setting that the model refuses, where that is a hint:
                       effort, sampling, display, parallel calls, strict; True unless False is given
@@ -82,7 +82,7 @@ class CommonOptions(TypedDict, total=False):
     reasoning: ReasoningOptions | str | int | None
     provider_options: Mapping[str, Mapping[str, Any]] | None
     include_raw: bool
-    resume: bool
+    background: bool
     adapt: bool
     errors: Literal["raise", "events"]
 
@@ -90,10 +90,10 @@ class CommonOptions(TypedDict, total=False):
 class ModelOptions(CommonOptions, total=False):
     """The options that a `Model` may hold as its defaults, beside `output`.
 
-    system: a system prompt, put before the conversation unless it begins with it
+    instructions: the system prompt, put before the conversation unless it begins with it
     """
 
-    system: str | None
+    instructions: str | None
 
 
 class CallOptions(CommonOptions, total=False):
@@ -101,18 +101,21 @@ class CallOptions(CommonOptions, total=False):
 
     headers:   for this request, beside the model's
     retry:     in place of the model's
-    deadlines: in place of the model's
-    observe:   called as that of the model, which it does not replace
+    deadlines: in place of the model's; for an agent, `total_s` is the time of the whole run
     """
 
     headers: Mapping[str, str] | None
     retry: Retry | None
     deadlines: Deadlines | None
-    observe: Observe
 
 
 class StreamOptions(ModelOptions, CallOptions, total=False):
-    """The options of `stream`, `Model.stream`, `Model.ask` and `Model.events`, beside `output`."""
+    """The options of `stream`, `Model.stream`, `Model.ask` and `Model.events`, beside `output`.
+
+    observe: called as that of the model, which it does not replace
+    """
+
+    observe: Observe
 
 
 class Options(StreamOptions, total=False):
@@ -171,7 +174,11 @@ def with_system(text: str | None, messages: Iterable[Message]) -> list[Message]:
 
     A conversation that comes back as a prompt (`stream.messages()`, `run.messages()`, a recovered run) begins
     with the prompt it was asked with; a second copy would cost tokens and miss the vendor's cache.
+
+    raises: InvalidRequest where it is no text
     """
+    if not isinstance(text, str | None):
+        raise InvalidRequest(f"instructions is a str, got {text!r}. Only an Agent takes a function.")
     conversation = list(messages)
     head = itertools.takewhile(lambda message: message.role == Role.SYSTEM, conversation)
     if not text or any(message.parts == (Text(text),) for message in head):
@@ -190,8 +197,8 @@ def make_request(
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if not options.keys() <= _NAMES:
         raise _unknown(min(options.keys() - _NAMES))
-    conversation = tuple(with_system(given.pop("system", None), messages))
     asked = _asked(given) if given else {}
+    conversation = tuple(with_system(given.get("instructions"), messages))
     if not conversation and not answered:
         raise InvalidRequest("the prompt is empty: pass at least one message")
     return Request(model=model, messages=conversation, **asked)

@@ -47,7 +47,7 @@ _SILENCE: Final = ("first-event", "idle")
 
 
 class ResumeToken(msgspec.Struct, frozen=True):
-    """A place in an answer that its vendor keeps, for `Model.resume`, in any process.
+    """A place in an answer that its vendor keeps, for `Model.reattach`, in any process.
 
     Plain data: `msgspec.json.encode` writes it, `msgspec.json.decode(..., type=ResumeToken)` reads it.
     It holds no key, and opens nothing without the key with which the answer was asked for.
@@ -67,7 +67,7 @@ def asking_to_keep(dialect: Dialect, request: Request, *, provider: str) -> tupl
     if asked is not None:
         return asked, []
     words = f"{provider} keeps no answers, so that this one cannot be read on after a break"
-    return request, [UnsupportedSetting("resume", words)]
+    return request, [UnsupportedSetting("background", words)]
 
 
 def dialect_that_keeps(dialect: Dialect, token: ResumeToken, *, provider: str) -> KeepsAnswers:

@@ -33,8 +33,5 @@ def instrument(
     raises:  Unsupported where the extra `otel` is not installed
     """
     observer = OpenTelemetry(content=content, tracer_provider=tracer_provider, meter_provider=meter_provider)
-    if isinstance(target, Agent):
-        target.observe_run = joined(target.observe_run, observer)
-    else:
-        target.observe = joined(target.observe, observer)
+    target.observe = joined(target.observe, observer)
     return observer

@@ -30,7 +30,7 @@ _NAME = "llmstream"
 
 
 class OpenTelemetry:
-    """An observer for `Model(observe=...)` and `Agent(observe_run=...)`: spans, and metrics.
+    """An observer for `Model(observe=...)` and `Agent(observe=...)`: spans, and metrics.
 
     One serves any number of models and agents. A span begins below its run's, or else below the one that
     is current, and ends with what it stands for. The spans of calls and runs are never made current, so

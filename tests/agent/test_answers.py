@@ -302,7 +302,7 @@ async def test_a_run_has_its_own_options() -> None:
 
     model = ScriptedModel(Turn(calls=(Call("other"),)), "Done.", "Done.")
     agent = ls.Agent(model, tools=[look], temperature=0.1, instructions="Be kind.")
-    await agent.run("Go", tools=[other], settings={"temperature": 0.9}, system="Be brief.")
+    await agent.run("Go", tools=[other], settings={"temperature": 0.9}, instructions="Be brief.")
     await agent.run("Go")
     first, _, last = model.requests
     assert [t.name for t in first.tools] == ["other"]

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import llmstream as ls
-from llmstream.agent import RunSuspended, tool_called
+from llmstream.agent import tool_called
 from llmstream.testing import Call, ScriptedModel, Turn
 
 LOOKS = Turn(text="Let me look.", calls=(Call("look"),))
@@ -60,7 +60,7 @@ async def test_a_stop_condition_may_be_async() -> None:
 
 async def test_a_run_that_waits_is_in_the_error_and_can_be_resumed() -> None:
     agent = ls.Agent(ScriptedModel(PAYS, "Done."), tools=[pay])
-    with pytest.raises(RunSuspended, match=r'pay\({"euros":3}\)') as caught:
+    with pytest.raises(ls.RunSuspended, match=r'pay\({"euros":3}\)') as caught:
         await agent.run("Go")
     suspension = caught.value.suspension
     run = agent.resume(suspension, {p.approval_id: True for p in suspension.pending})

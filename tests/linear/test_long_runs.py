@@ -101,7 +101,7 @@ def summary() -> ScriptedModel:
         lambda tmp: scripted(hooks=Hooks(after_model=lambda state, m: None)),
         lambda tmp: scripted(stop_when=lambda state: state.total_usage.total_tokens == -1),
         lambda tmp: scripted(journal=str(tmp / "journal")),
-        lambda tmp: scripted(observe_run=lambda observation: None),
+        lambda tmp: scripted(observe=lambda observation: None),
         lambda tmp: scripted(marked=True, context_effects=lambda messages: messages),
         lambda tmp: scripted(marked=True, context_effects=sliding_window(2)),
         lambda tmp: scripted(context_effects=token_budget(500)),

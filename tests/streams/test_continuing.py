@@ -19,7 +19,7 @@ async def broken_off(script=BROKEN, **options):
     """A stream of one vendor after it failed."""
     async with Simulator(script) as vendor:
         model = ls.Model("openai:gpt-5-mini", base_url=f"{vendor.url}/v1", api_key="none-at-all", retry=ONCE)
-        stream = model.stream("Count to five.", system="Be brief.", **options)
+        stream = model.stream("Count to five.", instructions="Be brief.", **options)
         with pytest.raises(ls.ConnectionLost):
             await stream.collect()
     return stream

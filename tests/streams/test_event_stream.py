@@ -62,7 +62,7 @@ class Watched:
 
 
 async def test_events_views_and_conversation(serve) -> None:
-    stream = model(await serve(hello)).stream("Hi", system="Be brief.")
+    stream = model(await serve(hello)).stream("Hi", instructions="Be brief.")
     events = [event async for event in stream]
     assert check(events) == []
     assert stream.text == "Hello"
