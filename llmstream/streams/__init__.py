@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
+from llmstream.streams.call import ResumeToken
 from llmstream.streams.event_stream import EventStream
 from llmstream.streams.model import ApiKey, Model
 from llmstream.streams.options import Options, Prompt, StreamOptions
-from llmstream.streams.resuming import ResumeToken
 
 if TYPE_CHECKING:
     from llmstream.chats.message import Message

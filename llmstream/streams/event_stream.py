@@ -17,6 +17,7 @@ from llmstream.dialects.errors import request_id
 from llmstream.errors import DeadlineExceeded, InvalidOutput, InvalidRequest, LLMStreamError
 from llmstream.events import Event, FinishReason, Usage, Warning
 from llmstream.streams.async_only import AsyncOnly, require_asyncio
+from llmstream.streams.call import Call, CallingModel, ResumeToken
 from llmstream.streams.continuing import CONTINUE_NOTE, Continuation, going_on
 from llmstream.streams.conversation import Conversation
 from llmstream.streams.history import Repairs, kept_of_a_broken_turn
@@ -32,13 +33,10 @@ from llmstream.streams.reading import (
     text_deltas,
 )
 from llmstream.streams.response import ResponseInfo, mark_message, rate_headers
-from llmstream.streams.resuming import ResumeToken
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know
 
-    from llmstream.streams.call import Call
-    from llmstream.streams.model import Model
     from llmstream.tools import Approve, Approver, Deny, ToolCallStatus
 
     T = TypeVar("T", default=Any)
@@ -66,7 +64,7 @@ class EventStream(AsyncOnly, Generic[T]):
 
     def __init__(
         self,
-        model: Model,
+        model: CallingModel,
         messages: Sequence[Message],  # nobody changes them while it lives: copies, or a run's own
         options: Options,
         *,
@@ -345,7 +343,7 @@ class EventStream(AsyncOnly, Generic[T]):
         return True
 
     def continue_with(
-        self, model: str | Model, *, note: str = CONTINUE_NOTE, **options: Unpack[StreamOptions]
+        self, model: str | CallingModel, *, note: str = CONTINUE_NOTE, **options: Unpack[StreamOptions]
     ) -> EventStream[Message]:
         """A stream in which another model goes on with this answer, which broke off or was left.
 
@@ -359,8 +357,6 @@ class EventStream(AsyncOnly, Generic[T]):
         note:   what models are told that take no beginning
         raises: InvalidRequest for an answer that is not over, did not break off, or is to be of a type
         """
-        from llmstream.streams.model import Model  # it knows EventStream
-
         if not self._over or not (self._left or self.error is not None):
             raise InvalidRequest("this answer did not break off; only one that did can be gone on with")
         own, defaults = self._conversation.options, self.model.options
@@ -368,7 +364,7 @@ class EventStream(AsyncOnly, Generic[T]):
         given = cast(Options, {**kept, **options})
         if given.get("output") is not None:
             raise InvalidRequest("an answer of a type is not gone on with: half of it fits none. Ask anew.")
-        other = model if isinstance(model, Model) else Model(model)
+        other = self.model.other(model) if isinstance(model, str) else model
         messages, length = self._conversation.messages, len(self.text)
         if length:
             prefix = takes_prefix(other.provider.dialect, make_request(other.name, messages, given))

@@ -9,7 +9,7 @@ import inspect
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, Unpack, overload
 
 import msgspec
 
@@ -30,6 +30,7 @@ from llmstream.providers.base import Provider, Wire
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request
 from llmstream.streams.adapting import Adapter
+from llmstream.streams.call import Continued, KeptAnswer, Plan, Prepared, ResumeToken, secrets_of
 from llmstream.streams.event_stream import EventStream
 from llmstream.streams.history import is_plain, mended
 from llmstream.streams.inlining import Inliner
@@ -47,8 +48,7 @@ from llmstream.streams.options import (
     with_defaults,
     with_output,
 )
-from llmstream.streams.plan import Continued, KeptAnswer, Plan, Prepared, secrets_of
-from llmstream.streams.resuming import ResumeToken, asking_to_keep, dialect_that_keeps, end_kept
+from llmstream.streams.resuming import asking_to_keep, dialect_that_keeps, end_kept
 from llmstream.structured.modes import Asked, asked
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.limiter import RateLimiter
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from llmstream.chunks import StreamingChunk
     from llmstream.streams.call import Call
     from llmstream.streams.capabilities import Capabilities
+    from llmstream.streams.http_call import HTTPCall
     from llmstream.streams.lookups import ModelCheck, TokenCount
     from llmstream.structured import Output
     from llmstream.tools import AnyTool
@@ -76,10 +77,17 @@ else:
 
     T = TypeVar("T")
 
-__all__ = ["ApiKey", "Model"]
+__all__ = ["ApiKey", "Model", "Opener"]
 
 ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """A key, or a function that gives one: it is asked before each attempt."""
+
+
+class Opener(Protocol):
+    """Opens the calls of a model in some other way than by HTTP."""
+
+    def open(self, model: Model, request: Request, options: Options | None, started: float | None) -> Call:
+        """One call, not yet made."""
 
 
 class ModelArguments(ModelOptions, total=False):
@@ -121,6 +129,8 @@ class Model(Generic[T]):
     raises:   InvalidRequest for a spec that names no provider or no model, an address or a key that is none;
               Unsupported for a provider without WebSockets
     """
+
+    __slots__ = ("__dict__", "__weakref__", "_opener")
 
     @overload
     def __init__(
@@ -181,13 +191,29 @@ class Model(Generic[T]):
         self._headers = dict(headers or {})
         self._session = session
         self._sockets: SocketPool | None = None  # the caller's own, while it is connected
+        self._opener: Opener | None = None  # opens its calls in place of HTTP
         self.transport = transport
         if transport != "http":
             check_transport(transport, self.provider)
         self.options = checked_defaults(self.name, with_output(output, options))
 
     def __repr__(self) -> str:
-        return f"Model({self.provider.name}:{self.name})"
+        opened = "" if self._opener is None else f" in {self._opener!r}"
+        return f"Model({self.provider.name}:{self.name}){opened}"
+
+    def other(self, spec: str) -> Model:
+        """Another model, by its name."""
+        return Model(spec)
+
+    def opened_by(self, opener: Opener | None, kind: type[Model]) -> Model[T]:
+        """The same model with its calls opened so; None for HTTP. Both share their attributes.
+
+        kind: its class
+        """
+        copied: Model[T] = object.__new__(kind)
+        copied.__dict__ = self.__dict__  # but for the slot: an observer that is set counts for what is within
+        copied._opener = opener
+        return copied
 
     @overload
     def stream(
@@ -240,7 +266,7 @@ class Model(Generic[T]):
             return stream.object
 
     @asynccontextmanager
-    async def connect(self) -> AsyncIterator[Model]:
+    async def connect(self) -> AsyncIterator[Self]:
         """The same model over WebSockets of its own, which close when the block ends.
 
         The first opens with the first request; more open where several answers come at once.
@@ -369,6 +395,8 @@ class Model(Generic[T]):
 
     def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
         """One call, not yet made. `started`: loop time from which the total deadline counts."""
+        if self._opener is not None:
+            return self._opener.open(self, request, options, started)
         wire = self._wire(request)
         if wire is None:
             return self._call(request, options or {}, [], started)
@@ -584,6 +612,7 @@ class Model(Generic[T]):
     def __copy__(self) -> Self:
         copied = object.__new__(type(self))
         copied.__dict__.update(self.__dict__)
+        copied._opener = self._opener
         return copied
 
     def __deepcopy__(self, memo: object) -> Self:
@@ -595,11 +624,11 @@ class Model(Generic[T]):
 
 
 @functools.cache
-def _calls() -> type[Call]:
+def _calls() -> type[HTTPCall]:
     """The class, which brings aiohttp: loaded with the first call."""
-    from llmstream.streams.call import Call
+    from llmstream.streams.http_call import HTTPCall
 
-    return Call
+    return HTTPCall
 
 
 def _new_id() -> str:

@@ -216,5 +216,5 @@ def test_an_error_quotes_no_long_key() -> None:
 
 def test_whole_numbers_are_integers_to_a_type() -> None:
     """To JSON Schema 3.0 is an integer."""
-    output = Structured(list[int])
+    output = Output(list[int])
     assert output.read('{"items":[1.0,2]}') == [1, 2]
