@@ -30,9 +30,9 @@ class Recipe(msgspec.Struct):
 
 
 async def main(spec: str) -> None:
-    async with ls.stream(spec, "How do I make pea soup?", response_format=Recipe) as stream:
+    async with ls.stream(spec, "How do I make pea soup?", output=Recipe) as stream:
         try:
-            async for recipe in stream.objects(repair=1):
+            async for recipe in stream.objects():
                 print(recipe)
         except ls.InvalidOutput as error:
             print(f"no recipe: {error}\nit said: {error.partial.text_content}")

@@ -33,7 +33,7 @@ async def ask_through_another(spec: str) -> None:
                 case ls.StepFinish(step, reason):
                     print(f"{who}: step {step} is over ({reason})")
     print(f"editor: {run.text}")
-    print(f"{run.usage.total_tokens} tokens, the researcher's among them")
+    print(f"{run.total_usage.total_tokens} tokens, the researcher's among them")
 
 
 async def talk_in_one_chat(spec: str) -> None:

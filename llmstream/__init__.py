@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         testing,
     )
     from llmstream.accumulate import Accumulator
-    from llmstream.agent import Agent, Approve, Deny, Journal, StepPlan, Suspension
+    from llmstream.agent import Agent, AgentRun, Approve, Deny, Hooks, Journal, StepPlan, Suspension
     from llmstream.chats import Chat, Message, Role
     from llmstream.dialects.base import StreamLimits
     from llmstream.errors import (
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         ProxyError,
         RateLimited,
         RedirectRefused,
+        RunSuspended,
         ServerError,
         StreamError,
         TLSError,
@@ -105,7 +106,6 @@ if TYPE_CHECKING:
         ProviderTool,
         ReasoningOptions,
         Request,
-        ResponseFormat,
         Settings,
         ToolSpec,
     )
@@ -120,7 +120,7 @@ if TYPE_CHECKING:
         Observation,
     )
     from llmstream.streams.response import ResponseInfo
-    from llmstream.structured import Structured
+    from llmstream.structured import Output
     from llmstream.tools import Tool, ToolCallStatus, ToolContext, ToolOutput, tool
     from llmstream.transport.deadlines import Deadlines
     from llmstream.transport.limiter import RateLimiter
@@ -185,6 +185,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "RateLimited",
         "RedirectRefused",
         "CallerError",
+        "RunSuspended",
         "ServerError",
         "StreamError",
         "TLSError",
@@ -199,7 +200,6 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "ProviderTool",
         "ReasoningOptions",
         "Request",
-        "ResponseFormat",
         "Settings",
         "ToolSpec",
     ),
@@ -222,8 +222,8 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "FirstContent",
         "Observation",
     ),
-    "llmstream.structured": ("Structured",),
-    "llmstream.agent": ("Agent", "Approve", "Deny", "Journal", "StepPlan", "Suspension"),
+    "llmstream.structured": ("Output",),
+    "llmstream.agent": ("Agent", "AgentRun", "Approve", "Deny", "Hooks", "Journal", "StepPlan", "Suspension"),
     "llmstream.providers.base": ("Provider",),
 }
 _SUBMODULES = (
@@ -243,7 +243,7 @@ _SUBMODULES = (
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 _FOREIGN = {
-    'await ls.stream("provider:model", prompt).collect()': (
+    'await ls.Model("provider:model").ask(prompt)': (
         *(
             "completion",
             "acompletion",
@@ -257,9 +257,7 @@ _FOREIGN = {
         ),
         *("responses", "invoke", "ainvoke"),
     ),
-    'asyncio.run(main()), with `await ls.stream("provider:model", prompt).collect()` in main': (
-        *("run_sync", "stream_sync", "generate_sync"),
-    ),
+    'asyncio.run(ls.Model("provider:model").ask(prompt))': (*("run_sync", "stream_sync", "generate_sync"),),
     'ls.stream("provider:model", prompt)': ("stream_text", "streamText", "astream", "stream_async"),
     'ls.Model("provider:model", base_url=..., api_key=...)': (
         *(
@@ -274,7 +272,7 @@ _FOREIGN = {
         ),
         *("get_model", "init_chat_model"),
     ),
-    "ls.stream(..., response_format=T), or objects(T)": ("generate_object", "stream_object", "parse"),
+    "ls.stream(..., output=T), then objects() or object": ("generate_object", "stream_object", "parse"),
     "ls.tool": ("function_tool", "Function", "tool_plain"),
     "ls.LLMStreamError": ("APIError", "APIStatusError", "OpenAIError", "LLMError"),
     "ls.DeadlineExceeded": ("Timeout", "APITimeoutError", "TimeoutError"),
@@ -286,6 +284,7 @@ _FOREIGN = {
 __all__ = [
     "Accumulator",
     "Agent",
+    "AgentRun",
     "Approve",
     "AttemptFailed",
     "AttemptStarted",
@@ -313,6 +312,7 @@ __all__ = [
     "Finish",
     "FinishReason",
     "FirstContent",
+    "Hooks",
     "IncompleteStream",
     "InvalidOutput",
     "InvalidRequest",
@@ -328,6 +328,7 @@ __all__ = [
     "NotAStream",
     "NotFound",
     "Observation",
+    "Output",
     "Overloaded",
     "PermissionDenied",
     "ProtocolError",
@@ -345,12 +346,12 @@ __all__ = [
     "ReasoningStart",
     "RedirectRefused",
     "Request",
-    "ResponseFormat",
     "ResponseInfo",
     "ResponseMetadata",
     "ResumeToken",
     "Retry",
     "Role",
+    "RunSuspended",
     "ServerError",
     "Settings",
     "Source",
@@ -360,7 +361,6 @@ __all__ = [
     "StreamError",
     "StreamLimits",
     "StreamStart",
-    "Structured",
     "Suspension",
     "TLSError",
     "TextDelta",

@@ -29,10 +29,11 @@ LLMStreamError
 │   ├── LimitExceeded       a line, frame, event, argument or run grew past its cap
 │   ├── InvalidOutput       the answer is not of the type that was asked for
 │   └── ProtocolError       HTTP or framing rules were broken
-└── ToolError               what happened around a tool call
-    ├── InvalidToolInput    the arguments do not fit the tool's schema
-    ├── UnknownTool         the model called a tool that was not offered
-    └── ToolTimeout         the tool took longer than it may
+├── ToolError               what happened around a tool call
+│   ├── InvalidToolInput    the arguments do not fit the tool's schema
+│   ├── UnknownTool         the model called a tool that was not offered
+│   └── ToolTimeout         the tool took longer than it may
+└── RunSuspended            a run of an agent waits for a decision, or for results from elsewhere
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ __all__ = [
     "ProxyError",
     "RateLimited",
     "RedirectRefused",
+    "RunSuspended",
     "ServerError",
     "StreamError",
     "TLSError",
@@ -328,3 +330,12 @@ class UnknownTool(ToolError, code="unknown-tool"):
 
 class ToolTimeout(ToolError, code="tool-timeout"):
     """The tool took longer than it may."""
+
+
+class RunSuspended(LLMStreamError, code="run-suspended"):
+    """A run waits for a decision or for results, and who asked for its answer cannot give them.
+
+    suspension: the run as a value, a `Suspension`, to be resumed
+    """
+
+    suspension: Any = None

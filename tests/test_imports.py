@@ -37,9 +37,9 @@ def test_a_name_loads_only_what_it_needs(statement: str, absent: set[str]) -> No
 @pytest.mark.parametrize(
     ("name", "remedy"),
     [
-        ("completion", "await ls.stream("),
-        ("generate", "await ls.stream("),
-        ("run_sync", "asyncio.run(main())"),
+        ("completion", "await ls.Model("),
+        ("generate", "await ls.Model("),
+        ("run_sync", "asyncio.run(ls.Model("),
         ("Client", "ls.Model("),
         ("RateLimitError", "ls.RateLimited"),
         ("EventStraem", "Did you mean EventStream?"),

@@ -100,7 +100,7 @@ async def test_a_long_prompt_is_dearer_and_many_short_ones_are_not_one_long_one(
         price=lambda model, usage: price("google:gemini-2.5-pro", usage),
     ).stream("Go")
     await run.collect()
-    assert run.usage.input_tokens == long.input_tokens
+    assert run.total_usage.input_tokens == long.input_tokens
     assert run.cost_estimate == pytest.approx(2 * one)
     assert [step.cost_estimate for step in run.steps] == [pytest.approx(one)] * 2
 

@@ -31,7 +31,7 @@ from llmstream.agent.stop import (
     tool_calls_over,
 )
 from llmstream.agent.suspension import Suspension
-from llmstream.agent.unfinished import RunSuspended
+from llmstream.errors import RunSuspended
 from llmstream.tools.approval import PendingCall
 
 __all__ = [

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, Unpack, overload
 
 from llmstream.agent import option_checks as checks
 from llmstream.agent.config import AgentConfig
@@ -18,7 +18,7 @@ from llmstream.agent.journal import Journal
 from llmstream.agent.loop import Loop
 from llmstream.agent.misses import MAX_INVALID_CALLS
 from llmstream.agent.option_checks import MAX_STEPS, TOOL_LIMIT
-from llmstream.agent.overriding import overridden
+from llmstream.agent.overriding import extended, overridden
 from llmstream.agent.plan import Instructions, PrepareStep
 from llmstream.agent.recovery import recovered
 from llmstream.agent.resumption import Results, Resumption
@@ -34,10 +34,30 @@ from llmstream.chats.chat import Chat
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
 from llmstream.streams.model import Model
-from llmstream.streams.options import Options, Prompt, as_messages, make_request, with_defaults, with_system
+from llmstream.streams.options import (
+    CallOptions,
+    Prompt,
+    as_messages,
+    make_request,
+    with_defaults,
+    with_output,
+    with_system,
+)
+from llmstream.structured import Output, as_output
 from llmstream.tools import Approver, Tool, wrapped
 
-__all__ = ["Agent"]
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know
+
+    Deps = TypeVar("Deps", default=Any)
+    T = TypeVar("T", default=Any)
+    V = TypeVar("V")
+else:
+    from typing import TypeVar
+
+    Deps, T = TypeVar("Deps"), TypeVar("T")
+
+__all__ = ["Agent", "AgentArguments", "RunOptions"]
 
 _FOREIGN: Final = {
     "run_sync": "asyncio.run(agent.run(prompt))",
@@ -47,9 +67,47 @@ _FOREIGN: Final = {
 """What we have for methods of other SDKs; an AttributeError says so."""
 
 
-class Agent:
+class RunOptions(CallOptions, total=False):
+    """What `Agent.stream` and `Agent.run` take by name beside `output` and `context`; see there."""
+
+    model: str | Model | None
+    instructions: str | Instructions | None
+    extra_instructions: str | None
+    max_steps: int | None
+    stop_when: StopCondition | Iterable[StopCondition] | None
+    observe: ObserveRun | None
+
+
+class AgentArguments(CallOptions, total=False):
+    """What `Agent` takes by name beside `output` and `context`; see there."""
+
+    name: str
+    instructions: str | Instructions | None
+    max_steps: int | None
+    max_invalid_calls: int | None
+    empty_retries: int
+    stop_when: StopCondition | Iterable[StopCondition] | None
+    prepare_step: PrepareStep | None
+    context_effects: ContextEffect | Iterable[ContextEffect] | None
+    hooks: Hooks | None
+    approve: Approver | None
+    approval_key: bytes | None
+    approval_ttl_s: float | None
+    repair: Repair | None
+    price: Price | None
+    tool_limit: int | None
+    tool_timeout_s: float | None
+    journal: Journal | str | os.PathLike[str] | None
+    observe: ObserveRun | None
+
+
+class Agent(Generic[Deps, T]):
     """Runs a model and its tools until no calls remain, or until a stop condition holds.
 
+    `Agent[Shop, City]` is one whose `context` is a Shop and whose answers are a City (`output=City`);
+    without `output`, T is Message.
+
+    output:       what the answer of a run is to be, a type for one; see `run`
     name:         the sender of its messages, and what its events and suspensions say whose they are
     instructions: the system prompt; or a function of the `RunState`, sync or async, asked for that of each
                   step, which then is no part of the history
@@ -74,17 +132,63 @@ class Agent:
     tool_timeout_s: for each call of a tool that has no `timeout_s` of its own
     journal:      the file that each call is written to before it runs and its result after, as a
                   `Journal` or its path; see `recover`
-    observe_run:  called with an `AgentObservation` where a run, a call of a model or a tool begins or ends
+    observe:      called with an `AgentObservation` where a run, a call of a model or a tool begins or ends
     options:      as for `stream` (tools, settings and so on), used at every step; a `tool_choice` that
                   forces a call holds until one was made, or where there is `stop_when`, at each step
 
     raises: InvalidRequest for what cannot be meant; None is as if it were not given
     """
 
+    @overload
+    def __init__(
+        self,
+        model: Model[T],
+        *,
+        output: None = None,
+        context: Deps | None = None,
+        **arguments: Unpack[AgentArguments],
+    ) -> None: ...
+
+    @overload
     def __init__(
         self,
         model: str | Model,
         *,
+        output: type[T] | Output[T],
+        context: Deps | None = None,
+        **arguments: Unpack[AgentArguments],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Agent[Any, Message], model: str, *, output: None = None, **arguments: Unpack[AgentArguments]
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Agent[Deps, Message],
+        model: str,
+        *,
+        context: Deps,
+        output: None = None,
+        **arguments: Unpack[AgentArguments],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Agent[Any, Any],
+        model: str | Model,
+        *,
+        output: Any,
+        context: Any = None,
+        **arguments: Unpack[AgentArguments],
+    ) -> None: ...
+
+    def __init__(
+        self,
+        model: str | Model,
+        *,
+        output: Any = None,
         name: str = "",
         instructions: str | Instructions | None = None,
         max_steps: int | None = MAX_STEPS,
@@ -98,23 +202,24 @@ class Agent:
         approval_key: bytes | None = None,
         approval_ttl_s: float | None = None,
         repair: Repair | None = None,
-        context: Any = None,
+        context: Deps | None = None,
         price: Price | None = None,
         tool_limit: int | None = TOOL_LIMIT,
         tool_timeout_s: float | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
-        observe_run: ObserveRun | None = None,
-        **options: Unpack[Options],
+        observe: ObserveRun | None = None,
+        **arguments: Unpack[CallOptions],
     ) -> None:
-        checks.check_names(options.keys(), _OWN_OPTIONS)
+        checks.check_names(arguments.keys(), _OWN_OPTIONS)
         self.model = model if isinstance(model, Model) else Model(model)
         self.name = checks.text_or_none("name", name) or ""
         self.max_steps = checks.at_least_one("max_steps", max_steps, MAX_STEPS)
         self.context = context
-        options = with_defaults(self.model.options, options)
-        system = options.get("system")
-        options["system"] = ""  # it is in the instructions, and the model's own is not put before them
-        given = checks.instructions_of(system if instructions is None else instructions)
+        options = with_defaults(self.model.options, with_output(output, arguments))
+        options["output"] = as_output(options.get("output"))
+        inherited = options.get("instructions")
+        options["instructions"] = ""  # it is in the instructions, and the model's own is not put before them
+        given = checks.instructions_of(inherited if instructions is None else instructions)
         self._instructions = given if isinstance(given, str) else None
         options["tools"] = wrapped(options.get("tools") or ())
         self._config = AgentConfig(
@@ -140,7 +245,7 @@ class Agent:
             tool_limit=checks.at_least_one("tool_limit", tool_limit, TOOL_LIMIT),
             tool_timeout_s=checks.seconds_or_none("tool_timeout_s", tool_timeout_s),
             journal=checks.journal_of(journal),
-            observe_run=checks.function_or_none("observe_run", observe_run, "observation"),
+            observe=checks.function_or_none("observe", observe, "observation"),
         )
         make_request(self.model.name, [Message.user("?")], options)  # wrong options fail here and now
 
@@ -148,63 +253,115 @@ class Agent:
         return f"Agent({self.model!r})" if not self.name else f"Agent({self.model!r}, name={self.name!r})"
 
     @property
-    def observe_run(self) -> ObserveRun | None:
+    def observe(self) -> ObserveRun | None:
         """The observer of its runs; one that is set counts from the next run on."""
-        return self._config.observe_run
+        return self._config.observe
 
-    @observe_run.setter
-    def observe_run(self, observe: ObserveRun | None) -> None:
-        self._config = replace(self._config, observe_run=observe)
+    @observe.setter
+    def observe(self, observe: ObserveRun | None) -> None:
+        self._config = replace(self._config, observe=observe)
+
+    @overload
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        output: None = None,
+        context: Deps | None = None,
+        **options: Unpack[RunOptions],
+    ) -> AgentRun[T]: ...
+
+    @overload
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        output: type[V] | Output[V],
+        context: Deps | None = None,
+        **options: Unpack[RunOptions],
+    ) -> AgentRun[V]: ...
+
+    @overload
+    def stream(
+        self, prompt: Prompt, *, output: Any, context: Deps | None = None, **options: Unpack[RunOptions]
+    ) -> AgentRun[Any]: ...
 
     def stream(
         self,
         prompt: Prompt,
         *,
-        context: Any = None,
-        within_s: float | None = None,
+        output: Any = None,
+        context: Deps | None = None,
         model: str | Model | None = None,
         instructions: str | Instructions | None = None,
+        extra_instructions: str | None = None,
         max_steps: int | None = None,
         stop_when: StopCondition | Iterable[StopCondition] | None = None,
-        **options: Unpack[Options],
-    ) -> AgentRun:
+        observe: ObserveRun | None = None,
+        **options: Unpack[CallOptions],
+    ) -> AgentRun[Any]:
         """One run as one stream of events over all its steps; nothing is sent until it is read.
 
         prompt:    as for `ls.stream`; nothing is appended to a Chat. Calls in it that nobody answered get
                    a result that says that they were cancelled
+        output:    what the answer is to be, in place of the agent's
         context:   in place of the agent's
-        within_s:  seconds after which the run ends in DeadlineExceeded, if `Deadlines.total_s` is longer
-        model, instructions, max_steps, stop_when, options: in place of the agent's, for this run
+        observe:   told of this run as the agent's own observer is, which it does not replace
+        extra_instructions: behind the instructions, for this run
+        model, instructions, max_steps, stop_when, options: in place of the agent's, for this run: tools,
+                   settings, deadlines and so on
         raises:    InvalidRequest for an option that cannot mean anything
         """
-        system = options.pop("system", None)
-        config = overridden(self._config, options, model=model, max_steps=max_steps, stop_when=stop_when)
-        given = checks.instructions_of(system if instructions is None else instructions)
-        if given is not None:
-            own = given if isinstance(given, str) else ""
-            config = replace(config, instructions=None if isinstance(given, str) else given, system=own)
-        else:
-            given = self._instructions
-        conversation = settled(with_system(given if isinstance(given, str) else None, as_messages(prompt)))
+        changed = with_output(output, options)
+        config = overridden(
+            self._config, changed, model=model, max_steps=max_steps, stop_when=stop_when, observe=observe
+        )
+        given = checks.instructions_of(instructions)
+        given = config.instructions or config.system if given is None else given
+        given = extended(given, checks.text_or_none("extra_instructions", extra_instructions))
+        own = given if isinstance(given, str) else ""
+        config = replace(config, instructions=None if isinstance(given, str) else given, system=own)
+        conversation = settled(with_system(own, as_messages(prompt)))
         make_request(config.model.name, conversation, config.options)  # and a wrong prompt here
         state = self._state(conversation, context)
-        return AgentRun(Loop(config, state, total_s=_total_s(within_s, config)))
+        return AgentRun(Loop(config, state, total_s=_total_s(config)))
+
+    @overload
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        output: None = None,
+        context: Deps | None = None,
+        **options: Unpack[RunOptions],
+    ) -> T: ...
+
+    @overload
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        output: type[V] | Output[V],
+        context: Deps | None = None,
+        **options: Unpack[RunOptions],
+    ) -> V: ...
+
+    @overload
+    async def run(
+        self, prompt: Prompt, *, output: Any, context: Deps | None = None, **options: Unpack[RunOptions]
+    ) -> Any: ...
 
     async def run(
         self,
         prompt: Prompt,
         *,
-        context: Any = None,
-        within_s: float | None = None,
-        model: str | Model | None = None,
-        instructions: str | Instructions | None = None,
-        max_steps: int | None = None,
-        stop_when: StopCondition | Iterable[StopCondition] | None = None,
-        **options: Unpack[Options],
+        output: Any = None,
+        context: Deps | None = None,
+        **options: Unpack[RunOptions],
     ) -> Any:
         """Runs to the end and gives the answer: the last message that says something, as a `Message`.
 
-        With `response_format=T` it is the value of that type, validated; an answer that does not fit is
+        With `output=T` it is the value of that type, validated; an answer that does not fit is
         shown to the model, which repairs it, as in `AgentRun.objects`.
 
         A run that waits for a decision, that a limit cut short or that says nothing has no answer to
@@ -217,16 +374,7 @@ class Agent:
                 ContentFiltered; InvalidOutput where the answer is empty or not of the type;
                 RunSuspended, with the `.suspension`
         """
-        run = self.stream(
-            prompt,
-            context=context,
-            within_s=within_s,
-            model=model,
-            instructions=instructions,
-            max_steps=max_steps,
-            stop_when=stop_when,
-            **options,
-        )
+        run = self.stream(prompt, output=output, context=context, **options)
         async with run:
             await run.collect()
         return answer_of(run)
@@ -237,13 +385,14 @@ class Agent:
         decisions: Mapping[str, Approve | Deny | bool] = {},
         *,
         results: Results = (),
-        context: Any = None,
-        within_s: float | None = None,
+        output: Any = None,
+        context: Deps | None = None,
         model: str | Model | None = None,
         max_steps: int | None = None,
         stop_when: StopCondition | Iterable[StopCondition] | None = None,
-        **options: Unpack[Options],
-    ) -> AgentRun:
+        observe: ObserveRun | None = None,
+        **options: Unpack[CallOptions],
+    ) -> AgentRun[T]:
         """Goes on with a run that was suspended, by this agent or its like in another process.
 
         The calls that were approved run now, with just the arguments that were shown, or those that
@@ -253,19 +402,21 @@ class Agent:
 
         decisions: by `approval_id`; True and False for `Approve()` and `Deny()`
         results:   of calls that ran elsewhere: ToolResults, or values by the `call_id` of what is pending
-        within_s, model, max_steps, stop_when, options: as for `stream`; they are in no suspension
+        model, max_steps, stop_when, observe, options: as for `stream`; they are in no suspension
         raises:    InvalidRequest where the suspension is not genuine, has expired or was resumed
                    before, for decisions that belong to no call of it, and for approved arguments
                    that do not fit
         """
-        options.pop("system", None)
-        config = overridden(self._config, options, model=model, max_steps=max_steps, stop_when=stop_when)
+        changed = with_output(output, options)
+        config = overridden(
+            self._config, changed, model=model, max_steps=max_steps, stop_when=stop_when, observe=observe
+        )
         resumption = self.check(suspension, decisions, results=results)
         state = self._state(suspension.messages, context)
         state.step = suspension.step
         state.usage_by_model = dict(suspension.usage_by_model)
         state.cost_estimate = suspension.cost_estimate
-        return AgentRun(Loop(config, state, total_s=_total_s(within_s, config), resumption=resumption))
+        return AgentRun(Loop(config, state, total_s=_total_s(config), resumption=resumption))
 
     def check(
         self,
@@ -297,7 +448,7 @@ class Agent:
         """
         return recovered(journal, self.name)
 
-    async def respond(self, chat: Chat, *, context: Any = None) -> Message:
+    async def respond(self, chat: Chat, *, context: Deps | None = None) -> Message:
         """Answers in a conversation of several: its message is appended, with its name as the sender.
 
         It sees what other agents said as users' messages with their names before them. Its tool
@@ -338,11 +489,8 @@ class Agent:
         return RunState(app, config.clock, config.price, conversation=conversation)
 
 
-def _total_s(within_s: float | None, config: AgentConfig) -> float | None:
-    total_s = (config.options.get("deadlines") or config.model.deadlines).total_s
-    given = checks.seconds_or_none("within_s", within_s)
-    limits = [limit for limit in (total_s, given) if limit is not None]
-    return min(limits, default=None)
+def _total_s(config: AgentConfig) -> float | None:
+    return (config.options.get("deadlines") or config.model.deadlines).total_s
 
 
-_OWN_OPTIONS: Final = signature(Agent).parameters.keys() - {"model", "options"}
+_OWN_OPTIONS: Final = signature(Agent).parameters.keys() - {"model", "arguments"}

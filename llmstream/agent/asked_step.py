@@ -148,8 +148,7 @@ def _within(course: Course, plan: StepPlan) -> StepPlan:
     if _choice_is_spent(course, plan):
         plan = replace(plan, options={**plan.options, "tool_choice": None})
     if course.watch is not None:
-        observe = plan.options.get("observe") or config.options.get("observe")
-        observe = joined(observe, course.watch.calls(course.state.step))
+        observe = joined(plan.options.get("observe"), course.watch.calls(course.state.step))
         plan = replace(plan, options={**plan.options, "observe": observe})
     if course.total_s is None:
         return plan

@@ -50,5 +50,5 @@ class AgentConfig:
     tool_limit: int = TOOL_LIMIT
     tool_timeout_s: float | None = None
     journal: Journal | None = None
-    observe_run: ObserveRun | None = None
+    observe: ObserveRun | None = None
     clock: Callable[[], float] = time.monotonic

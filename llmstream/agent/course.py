@@ -49,7 +49,7 @@ class Course:
         self.state = state
         self.total_s = total_s
         self.journal = RunJournal(config.journal, config.name)
-        self.watch = None if config.observe_run is None else RunWatch(config.observe_run, config.clock)
+        self.watch = None if config.observe is None else RunWatch(config.observe, config.clock)
         self.settled = SettledPart()
         self.repairs = Repairs()
         self.of_plan = PlanMemory()
@@ -93,7 +93,7 @@ class Course:
                 f"after_model rejected {self._rejected} answers; of the last it says: {asked.text_content}",
                 reason="again",
             )
-            error.partial, error.usage = message, self.state.usage
+            error.partial, error.usage = message, self.state.total_usage
             raise error
         self.inbox.append(asked)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -17,7 +18,6 @@ from llmstream.agent.decisions import Stop
 from llmstream.agent.history import settled
 from llmstream.agent.hooks import answered
 from llmstream.agent.misses import Misses
-from llmstream.agent.objects import invalid_answer
 from llmstream.agent.open_step import GivenStep, OpenStep
 from llmstream.agent.planning import StepEffects, planned
 from llmstream.agent.records import is_empty
@@ -27,11 +27,11 @@ from llmstream.agent.state import RunState
 from llmstream.agent.stop import Budget
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
-from llmstream.errors import LLMStreamError
+from llmstream.errors import InvalidOutput, LLMStreamError
 from llmstream.events import ErrorEvent, Event, Finish, FinishReason, StreamStart, Warning
 from llmstream.streams.model import Model
-from llmstream.streams.objects import CUT_SHORT, repair_words
-from llmstream.structured import Structured, as_structured
+from llmstream.streams.reading import CUT_SHORT, final_object, may_be_repaired, repair_message
+from llmstream.structured import Output, as_output
 
 __all__ = ["Loop"]
 
@@ -43,7 +43,7 @@ class Loop:
     """One run. `events` is the sentence of all its steps; `messages` is a whole history at any time.
 
     course:    what its steps share
-    output:    the type that the final answer has to be of, or None
+    output:    what the final answer has to be, or None
     warnings:  of all steps, each once
     answer:    of the model, in the step under way or the last one that asked it
     suspended: the run as a value, where it ended because calls wait
@@ -67,11 +67,12 @@ class Loop:
         self.cut_short = False
         self.warnings: list[Warning] = []
         self.answer: Answer | None = None
-        self.output: Structured | None = as_structured(config.options.get("response_format"))
+        self.output: Output | None = as_output(config.options.get("output"))
         self.repairs = 0 if self.output is None else self.output.repair
         self._empty_retries = config.empty_retries
         self._misses = Misses(config.max_invalid_calls)
         self._config = config
+        self._prompt = list(state.conversation)
         self._resumption = resumption
         self._effects = StepEffects(config.context_effects)
         self._step: OpenStep | None = None
@@ -194,12 +195,22 @@ class Loop:
         course, reason = self.course, step.finish.finish_reason
         if step.worked or course.inbox or reason in CUT_SHORT or self.state.step >= self._config.max_steps:
             return
-        if self.repairs > 0 and (error := invalid_answer(step.message, reason, self.output)) is not None:
+        if (error := self._invalid(step.message, reason)) is not None:
             self.repairs -= 1
-            course.inbox.append(Message.user(repair_words(error)))
+            course.inbox.append(repair_message(error))
         elif self._empty_retries > 0 and is_empty(step.message):
             self._empty_retries -= 1
             course.inbox.append(Message.user(_EMPTY))
+
+    def _invalid(self, message: Message, reason: FinishReason) -> InvalidOutput | None:
+        """What is wrong with the answer, where it may be repaired."""
+        if self.output is None or self.repairs == 0 or not may_be_repaired(message):
+            return None
+        try:
+            final_object(message, reason, self.output)
+        except InvalidOutput as error:
+            return error
+        return None
 
     async def _finished(self) -> Finish:
         """The run's own finish: the last step's reason, the tokens of all steps."""
@@ -209,7 +220,7 @@ class Loop:
         self.finish_reason = reason
         await self.course.note()
         await self.course.journal.end()
-        return msgspec.structs.replace(self._finish, finish_reason=reason, usage=self.state.usage)
+        return msgspec.structs.replace(self._finish, finish_reason=reason, usage=self.state.total_usage)
 
     def _partial(self) -> Message | None:
         return None if self.answer is None else self.answer.stream.message
@@ -224,6 +235,12 @@ class Loop:
             await self.answer.stream.aclose()
         if self._step is not None:
             await self._step.aclose()
+
+    @property
+    def asked(self) -> int:
+        """How many messages of the history are still those that the run began with."""
+        pairs = zip(self._prompt, self.state.conversation, strict=False)
+        return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] is pair[1], pairs))
 
     def messages(self) -> list[Message]:
         """The conversation so far, every call with its result; copies."""

@@ -8,13 +8,19 @@ from typing import Any, cast
 
 from llmstream.agent import option_checks as checks
 from llmstream.agent.config import AgentConfig
+from llmstream.agent.hooks import answered
+from llmstream.agent.plan import Instructions
+from llmstream.agent.state import RunState
 from llmstream.agent.stop import StopCondition, as_conditions
+from llmstream.agent.watching import ObserveRun
 from llmstream.request import Settings
 from llmstream.streams.model import Model
+from llmstream.streams.observers import joined
 from llmstream.streams.options import Options
+from llmstream.structured import as_output
 from llmstream.tools import wrapped
 
-__all__ = ["overridden"]
+__all__ = ["extended", "overridden"]
 
 
 def overridden(
@@ -24,6 +30,7 @@ def overridden(
     model: str | Model | None = None,
     max_steps: int | None = None,
     stop_when: StopCondition | Iterable[StopCondition] | None = None,
+    observe: ObserveRun | None = None,
 ) -> AgentConfig:
     """What the agent is made of, with these in place of its own; None is as if not given.
 
@@ -32,6 +39,8 @@ def overridden(
     raises: InvalidRequest for what is no tool, no condition and no number of steps
     """
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if "output" in given:
+        given["output"] = as_output(given["output"])
     if "tools" in given:
         given["tools"] = wrapped(given["tools"])
     changes: dict[str, Any] = {}
@@ -45,7 +54,24 @@ def overridden(
         changes["max_steps"] = checks.at_least_one("max_steps", max_steps, config.max_steps)
     if stop_when is not None:
         changes["stop_when"] = as_conditions(stop_when)
+    if observe is not None:
+        changes["observe"] = joined(config.observe, checks.function_or_none("observe", observe))
     return replace(config, **changes) if changes else config
+
+
+def extended(instructions: str | Instructions, extra: str | None) -> str | Instructions:
+    """The instructions with more behind them."""
+    if not extra:
+        return instructions
+    if isinstance(instructions, str):
+        return f"{instructions}\n\n{extra}" if instructions else extra
+
+    async def both(state: RunState) -> str | None:
+        text = await answered(instructions, state)
+        # What is no text is left to the check of the step, which names it.
+        return f"{text}\n\n{extra}" if isinstance(text, str) and text else text or extra
+
+    return both
 
 
 def _fields(settings: Settings | Mapping[str, Any] | None) -> set[str]:

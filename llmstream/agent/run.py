@@ -4,27 +4,39 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, overload
 
 from llmstream.agent.loop import Loop
-from llmstream.agent.objects import final_value, run_objects
 from llmstream.agent.records import is_empty
 from llmstream.agent.state import Price, RunState, Step
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
-from llmstream.errors import InvalidRequest, LLMStreamError
-from llmstream.events import Event, FinishReason, TextDelta, Usage, Warning
+from llmstream.errors import InvalidOutput, InvalidRequest, LLMStreamError
+from llmstream.events import Event, FinishReason, Usage, Warning
 from llmstream.streams.async_only import AsyncOnly, require_asyncio
 from llmstream.streams.model import Model
+from llmstream.streams.reading import Reading, final_object, growing_objects, required_output, text_deltas
 from llmstream.streams.response import ResponseInfo
 from llmstream.tools import ToolCallStatus
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know
+
+    T = TypeVar("T", default=Any)
+    Item = TypeVar("Item")
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
 __all__ = ["AgentRun"]
 
+_LEAST_S: Final = 1e-6
+"""A run whose time is over already ends with its first step; deadlines are positive."""
 
-class AgentRun(AsyncOnly):
+
+class AgentRun(AsyncOnly, Generic[T]):
     """Iterate it for the events of all steps; leave it and everything stops at once, tools included.
 
     Ids of later steps are prefixed with the step's number where they would occur twice. The
@@ -38,8 +50,7 @@ class AgentRun(AsyncOnly):
         self._reader: weakref.ref[AsyncGenerator[Event]] | None = None
         self._held: AsyncGenerator[Event] | None = None  # by `async with`, which closes it
         self._entered = self._begun = self._over = False
-        self._stepper: AsyncGenerator[Event] | None = None  # what `next` reads
-        self._stepping = False  # a task waits in next()
+        self._reading = Reading("run")
         self._current: Event | None = None
 
     def __aiter__(self) -> AsyncGenerator[Event]:
@@ -70,34 +81,18 @@ class AgentRun(AsyncOnly):
         """Leaves the run: the socket closes now, tools are cancelled and waited for."""
         reader = self._reader() if self._reader is not None else None
         self._over, self._held = True, None
-        if reader is not None and not self._stepping:  # else its reader ends it
+        if reader is not None and not self._reading.stepping:  # else its reader ends it
             await reader.aclose()
-        self._stepper = None
+        self._reading.events = None
         await self._loop.aclose()
 
     async def next(self) -> bool:
         """Goes on to the next event, which is then `current`; False when the run is over."""
-        if self._stepping:
-            raise InvalidRequest("this run is being read by another task. One reader at a time.")
-        if self._stepper is None:
-            self._stepper = self._events()
-        self._stepping = True
-        try:
-            await anext(self._stepper)
-        except StopAsyncIteration:
-            self._stepper = None
-            return False
-        finally:
-            self._stepping = False
-        return True
+        return await self._reading.next(self._events)
 
-    async def text_deltas(self) -> AsyncGenerator[str]:
+    def text_deltas(self) -> AsyncGenerator[str]:
         """Only the fragments of text, of all steps."""
-        self._check_unread()
-        async with aclosing(self._events()) as events:
-            async for event in events:
-                if isinstance(event, TextDelta):
-                    yield event.delta
+        return text_deltas(self.__aiter__)
 
     async def collect(self) -> Message:
         """Runs to the end and gives its `message`.
@@ -115,47 +110,61 @@ class AgentRun(AsyncOnly):
             )
         return self.message
 
-    def objects(self, *, repair: int | None = None) -> AsyncGenerator[Any]:
-        """The run's final answer as a value of `response_format`'s type, as it grows.
+    @overload
+    def objects(self: AgentRun[list[Item]]) -> AsyncGenerator[Item]: ...
+
+    @overload
+    def objects(self) -> AsyncGenerator[T]: ...
+
+    def objects(self) -> AsyncGenerator[Any]:
+        """The run's final answer as a value of `output`'s type, as it grows.
 
         As `EventStream.objects`, over all steps: values begin anew with each, so what the last step
         gives is the answer, and the last value is the validated one, also kept as `object`. An answer
         that does not fit is shown to the model with what is wrong, and the run goes on, if nothing
         else stops it; so it is however the run is read. A run that is suspended ends this quietly.
 
-        repair: how often the model may mend its answer; by default 1, or what `Structured` says
         raises: InvalidOutput when that did not help; LLMStreamError where a step failed
         """
-        loop = self._loop
-        self._check_typed()
-        if repair is not None or loop.output is None:
-            loop.repairs = 1 if repair is None else repair
-        return run_objects(self, loop.output, quiet=loop.quiet)
+        return growing_objects(
+            self,
+            self._events,
+            required_output(self._loop.output),
+            waits=lambda: self.suspended is not None,
+            ask_again=lambda error: False,  # the loop has done so, in a step of its own
+            quiet=self._loop.quiet,
+        )
 
     @property
     def typed(self) -> bool:
-        """Whether the answer is to be of a type, so that there will be an `object`."""
+        """Whether an `output` was asked for, so that there will be an `object`."""
         return self._loop.output is not None
 
     @property
-    def object(self) -> Any:
-        """The validated answer, of `response_format`'s type, once the run is over.
+    def object(self) -> T:
+        """The validated answer, of `output`'s type, once the run is over.
 
         raises: InvalidOutput where it does not fit, with the message in `partial`; the run's own error
                 where it failed; InvalidRequest while it is still to be read, or waits
         """
-        self._check_typed()
+        output = required_output(self._loop.output)
         if self.finish_reason is None or self.suspended is not None:
             raise InvalidRequest("the run is not over: read it, by objects() or collect(), then ask again")
         if self.error is not None:
             raise self.error
-        return final_value(self, self._loop.output)
+        message = self.steps[-1].message if self.steps else self.message
+        try:
+            found: T = final_object(message, self.finish_reason, output)
+            return found
+        except InvalidOutput as error:
+            error.partial, error.usage = message, self.total_usage
+            raise
 
-    def _check_typed(self) -> None:
-        if self._loop.output is None and self._loop.course.config.options.get("response_format") is None:
-            raise InvalidRequest(
-                "objects() and object give an answer of a type. Name one: Agent(..., response_format=T)."
-            )
+    def _limit(self, seconds: float | None) -> None:
+        """Has the run take no longer than that, counted from its first read; None changes nothing."""
+        course = self._loop.course
+        if seconds is not None and (course.total_s is None or seconds < course.total_s):
+            course.total_s = max(seconds, _LEAST_S)
 
     def send(self, message: str | Message) -> None:
         """Steers the run: the model sees this user message before its next step, which there will be.
@@ -262,6 +271,13 @@ class AgentRun(AsyncOnly):
         """The whole conversation so far; every call in it has exactly one result, whatever happened."""
         return self._loop.messages()
 
+    def added(self) -> list[Message]:
+        """What has come behind the prompt: answers, tool results, and what was sent to the run. Copies.
+
+        Of a history that a context effect has replaced, everything from the first replaced message on.
+        """
+        return self._loop.messages()[self._loop.asked :]
+
     @property
     def message(self) -> Message:
         """The message of the step under way; of a run that is over, the last one that says something."""
@@ -294,9 +310,15 @@ class AgentRun(AsyncOnly):
         return None if self._loop.answer is None else self._loop.answer.stream.response
 
     @property
+    def usage(self) -> Usage:
+        """Tokens of the answer in the step under way, or in the last one."""
+        answer = self._loop.answer
+        return Usage() if answer is None else answer.stream.usage
+
+    @property
     def total_usage(self) -> Usage:
-        """The same as `usage`, by the name that streams have for it."""
-        return self.usage
+        """Tokens of all steps that are over, sub-agents' included."""
+        return self.state.total_usage
 
     def cost(self, price: Price) -> float | None:
         """What the steps in this process may have cost by any price; None where none is known."""
@@ -304,13 +326,8 @@ class AgentRun(AsyncOnly):
         return sum(known) if known else None
 
     @property
-    def usage(self) -> Usage:
-        """Tokens of all steps that are over, sub-agents' included."""
-        return self.state.usage
-
-    @property
     def usage_by_model(self) -> Mapping[str, Usage]:
-        """The same by "provider:model"."""
+        """`total_usage` by "provider:model"."""
         return self.state.usage_by_model
 
     @property

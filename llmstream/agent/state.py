@@ -70,7 +70,7 @@ class RunState:
         return copy_messages(self.conversation)
 
     @property
-    def usage(self) -> Usage:
+    def total_usage(self) -> Usage:
         """Tokens of the whole run, sub-agents' included."""
         return reduce(add, self.usage_by_model.values(), Usage())
 

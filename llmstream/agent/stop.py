@@ -130,7 +130,7 @@ def as_conditions(given: StopCondition | Iterable[StopCondition] | None) -> tupl
 
 
 def _tokens(state: RunState) -> int:
-    usage = state.usage
+    usage = state.total_usage
     if usage.total_tokens is not None:
         return usage.total_tokens
     return (usage.input_tokens or 0) + (usage.output_tokens or 0)

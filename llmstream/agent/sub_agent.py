@@ -77,12 +77,15 @@ class _Asking:
             raise ToolError(f"The agent {self._name} gave no answer: {error}") from error
 
     def _run(self, prompt: str, context: ToolContext) -> AgentRun:
-        found, within_s = context.continued, context.remaining_s
-        if not isinstance(found, Continuation):
-            return self.agent.stream(prompt, context=context.app, within_s=within_s)
-        return self.agent.resume(
-            found.suspension, found.decisions, results=found.results, context=context.app, within_s=within_s
-        )
+        found = context.continued
+        if isinstance(found, Continuation):
+            run = self.agent.resume(
+                found.suspension, found.decisions, results=found.results, context=context.app
+            )
+        else:
+            run = self.agent.stream(prompt, context=context.app)
+        run._limit(context.remaining_s)
+        return run
 
 
 async def _tell(run: AgentRun, name: str, context: ToolContext) -> None:

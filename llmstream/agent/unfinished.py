@@ -5,21 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from llmstream.agent.records import is_empty
-from llmstream.agent.suspension import Suspension
-from llmstream.errors import ContentFiltered, InvalidOutput, InvalidRequest, LimitExceeded, LLMStreamError
+from llmstream.errors import ContentFiltered, InvalidOutput, LimitExceeded, LLMStreamError, RunSuspended
 
 if TYPE_CHECKING:
     from llmstream.agent.run import AgentRun
 
-__all__ = ["RunSuspended", "answer_of", "check_finished"]
-
-
-class RunSuspended(InvalidRequest):
-    """A run waits for a decision, or for results, where nobody can give them; `suspension` is the run."""
-
-    def __init__(self, message: str, suspension: Suspension) -> None:
-        super().__init__(message, reason="suspended")
-        self.suspension = suspension
+__all__ = ["answer_of", "check_finished"]
 
 
 def answer_of(run: AgentRun) -> Any:
@@ -47,7 +38,7 @@ def check_finished(run: AgentRun) -> None:
     if error is None:
         error = _no_answer(run) if run.stopped_by is None else _stopped(run)
     if error is not None:
-        error.partial, error.usage = run.message, run.usage
+        error.partial, error.usage = run.message, run.total_usage
         raise error
 
 
@@ -55,11 +46,13 @@ def _suspended(run: AgentRun) -> LLMStreamError | None:
     if run.suspended is None:
         return None
     waiting = ", ".join(map(str, run.suspended.pending))
-    return RunSuspended(
+    error = RunSuspended(
         f"the run waits for {waiting}, which nobody here decides. Give the agent approve=, or use "
         "stream() and its `suspended`; this error has that in `suspension`.",
-        run.suspended,
+        reason="suspended",
     )
+    error.suspension = run.suspended
+    return error
 
 
 def _over_limit(run: AgentRun) -> LLMStreamError | None:

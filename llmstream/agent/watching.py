@@ -111,7 +111,7 @@ class RunWatch:
             run_id=self._run_id,
             agent=self._agent,
             steps=len(state.steps),
-            usage=state.usage,
+            usage=state.total_usage,
             duration_s=self._clock() - began,
             finish_reason=finish_reason,
             error_code=error_code,

@@ -4,6 +4,11 @@ Each file knows only those before it: `role`, `content`, `message`, `chat`. No p
 here, and nothing here opens a socket.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from llmstream.chats.cache import ChatCache
 from llmstream.chats.chat import Chat, Reset
 from llmstream.chats.content import (
@@ -27,13 +32,16 @@ from llmstream.chats.content import (
     register_part,
 )
 from llmstream.chats.message import Message, Role, is_valid_role
-from llmstream.chats.openai_form import from_openai
 from llmstream.chats.saved import (
     dump_messages,
     load_messages,
     message_from_json,
     message_to_json,
 )
+
+if TYPE_CHECKING:
+    from llmstream.chats.openai_form import from_openai, to_openai
+    from llmstream.chats.ui_form import from_ui, to_ui
 
 __all__ = [
     "Audio",
@@ -59,10 +67,21 @@ __all__ = [
     "dump_messages",
     "encode_part",
     "from_openai",
+    "from_ui",
     "is_valid_role",
     "load_messages",
     "message_from_json",
     "message_to_json",
     "part_kind",
     "register_part",
+    "to_openai",
+    "to_ui",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The forms of others, loaded by those who have such messages."""
+    if name not in ("from_openai", "from_ui", "to_openai", "to_ui"):
+        raise AttributeError(f"module 'llmstream.chats' has no attribute {name!r}")
+    form = importlib.import_module(f"llmstream.chats.{name.partition('_')[2]}_form")
+    return getattr(form, name)

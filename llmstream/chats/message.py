@@ -45,7 +45,7 @@ def as_role(role: str) -> str:
 
 
 class Message(msgspec.Struct):
-    """One message of a conversation; the one mutable type of the model besides `Chat`.
+    """One message of a conversation; the one mutable type of the model besides `Chat`. str() is its text.
 
     sender:   who wrote it, such as an agent's name; "" where that does not matter
     role:     a `Role`, or any string that another system uses
@@ -67,6 +67,9 @@ class Message(msgspec.Struct):
                 "a Message is Message(sender, role, parts). For a role and a text write Message.user(text), "
                 f".assistant(text) or .system(text); {given}"
             )
+
+    def __str__(self) -> str:
+        return self.text_content
 
     @classmethod
     def new(cls, sender: str, role: str, *parts: Part) -> Message:

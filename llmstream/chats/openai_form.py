@@ -1,4 +1,4 @@
-"""Messages as OpenAI's Chat Completions has them, `{"role": "user", "content": "Hi"}`, read as ours.
+"""Messages as OpenAI's Chat Completions has them, `{"role": "user", "content": "Hi"}`, read and written.
 
 It is the form in which most programs and datasets hold a conversation. Content is a text or a list of
 parts: text, image_url, input_audio and file; those of Responses (input_text, output_text, input_image,
@@ -8,17 +8,17 @@ input_file) are the same by other names.
 from __future__ import annotations
 
 import base64
-import binascii
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from llmstream.chats.content import Audio, Document, Image, Part, Reasoning, Text, ToolCall, ToolResult
+from llmstream.chats.data_urls import data_url, read_base64, read_data_url
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 
-__all__ = ["from_openai"]
+__all__ = ["from_openai", "to_openai"]
 
 _ROLES: Final = {
     "system": Role.SYSTEM,
@@ -28,6 +28,7 @@ _ROLES: Final = {
     "tool": Role.TOOL,
 }
 _AUDIO_TYPES: Final = {"mp3": "audio/mpeg", "wav": "audio/wav"}
+_AUDIO_FORMATS: Final = {media_type: name for name, media_type in _AUDIO_TYPES.items()}
 _VENDOR: Final = "openai"
 
 
@@ -149,7 +150,7 @@ def _part(part: object, where: str) -> Part:
         case "input_audio" if isinstance(inner, Mapping) and isinstance(inner.get("data"), str):
             name = str(inner.get("format") or "wav")
             media_type = _AUDIO_TYPES.get(name, f"audio/{name}")
-            return Audio(data=_bytes(inner["data"].rpartition(",")[2], where), media_type=media_type)
+            return Audio(data=read_base64(inner["data"].rpartition(",")[2], where), media_type=media_type)
         case "file" | "input_file":
             return _file(inner if isinstance(inner, Mapping) else part, where)
     raise InvalidRequest(
@@ -165,7 +166,7 @@ def _detail(image: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
 def _image(url: str, metadata: dict[str, dict[str, Any]] | None, where: str) -> Image:
     if not url.startswith("data:"):
         return Image(url=url, metadata=metadata)
-    media_type, data = _data_uri(url, where)
+    media_type, data = read_data_url(url, where)
     return Image(data=data, media_type=media_type, metadata=metadata)
 
 
@@ -174,20 +175,92 @@ def _file(file: Mapping[str, Any], where: str) -> Document:
     if isinstance(file.get("file_id"), str):
         return Document(filename=name, metadata={_VENDOR: {"file_id": file["file_id"]}})
     if isinstance(data, str) and data.startswith("data:"):
-        media_type, content = _data_uri(data, where)
+        media_type, content = read_data_url(data, where)
         return Document(data=content, media_type=media_type, filename=name)
     if isinstance(url, str) or isinstance(data, str):
         return Document(url=str(url or data), filename=name)
     raise InvalidRequest(f'{where}: a file has "file_data", as a data URL, or a "file_id"')
 
 
-def _data_uri(url: str, where: str) -> tuple[str, bytes]:
-    head, _, data = url[5:].partition(",")
-    return head.partition(";")[0], _bytes(data, where)
+def to_openai(messages: Iterable[Message], *, reasoning: bool = False) -> list[dict[str, Any]]:
+    """The conversation as a list of such dicts; each result of a tool is a message of its own.
+
+    Left out is what the form has no place for: sources, files that the model made, and calls that the
+    vendor ran itself.
+
+    reasoning: also written, as the `reasoning_content` of servers of open models; OpenAI has no place for it
+    raises:    InvalidRequest for a role or a part of the user that the form does not know
+    """
+    return [written for message in messages for written in _written(message, reasoning)]
 
 
-def _bytes(data: str, where: str) -> bytes:
-    try:
-        return base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError):
-        raise InvalidRequest(f"{where} holds no base64") from None
+def _written(message: Message, reasoning: bool) -> list[dict[str, Any]]:
+    sender = {"name": message.sender} if message.sender else {}
+    match message.role:
+        case Role.TOOL:
+            return [
+                _written_result(result) for result in message.tool_results if not result.provider_executed
+            ]
+        case Role.SYSTEM:
+            return [{"role": "system", "content": message.text_content, **sender}]
+        case Role.USER:
+            return [{"role": "user", "content": _written_content(message.parts), **sender}]
+        case Role.ASSISTANT:
+            return [{**_written_answer(message, reasoning), **sender}]
+    raise InvalidRequest(
+        f"OpenAI's form has no role {message.role!r}. Its roles are system, user, assistant and tool."
+    )
+
+
+def _written_answer(message: Message, reasoning: bool) -> dict[str, Any]:
+    calls = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in message.tool_calls
+        if not call.provider_executed
+    ]
+    text = message.text_content
+    answer: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else "")}
+    if reasoning and message.reasoning_content:
+        answer["reasoning_content"] = message.reasoning_content
+    if calls:
+        answer["tool_calls"] = calls
+    return answer
+
+
+def _written_result(result: ToolResult) -> dict[str, Any]:
+    parts = [*([Text(result.content)] if result.content else []), *result.parts]
+    return {"role": "tool", "tool_call_id": result.tool_call_id, "content": _written_content(parts)}
+
+
+def _written_content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
+    """One text as it is; of anything more a list of parts."""
+    if not parts:
+        return ""
+    if len(parts) == 1 and isinstance(parts[0], Text):
+        return parts[0].text
+    return [_written_part(part) for part in parts]
+
+
+def _written_part(part: Part) -> dict[str, Any]:
+    match part:
+        case Text(text):
+            return {"type": "text", "text": text}
+        case Image():
+            detail = ((part.metadata or {}).get(_VENDOR) or {}).get("detail")
+            url = part.url or data_url(part.data, part.media_type or "image/png")
+            return {"type": "image_url", "image_url": {"url": url, **({"detail": detail} if detail else {})}}
+        case Audio() if part.data:
+            name = _AUDIO_FORMATS.get(part.media_type) or part.media_type.rpartition("/")[2] or "wav"
+            data = base64.b64encode(part.data).decode()
+            return {"type": "input_audio", "input_audio": {"data": data, "format": name}}
+        case Document():
+            return {"type": "file", "file": _written_file(part)}
+    raise InvalidRequest(f"OpenAI's form has no place for a part {type(part).__name__} here")
+
+
+def _written_file(part: Document) -> dict[str, Any]:
+    file_id = ((part.metadata or {}).get(_VENDOR) or {}).get("file_id")
+    if file_id:
+        return {"file_id": file_id}
+    name = {"filename": part.filename} if part.filename else {}
+    return {**name, "file_data": part.url or data_url(part.data, part.media_type or "application/pdf")}

@@ -165,7 +165,7 @@ def _setup(arguments: argparse.Namespace, stored_model: str) -> Setup:
         effort = arguments.reasoning
         options["reasoning"] = int(effort) if effort.isdecimal() and len(effort) < 10 else effort
     if arguments.schema is not None:
-        options["response_format"] = _schema(arguments.schema)
+        options["output"] = _schema(arguments.schema)
     spec = arguments.model or stored_model or os.environ.get("LLMSTREAM_MODEL") or ""
     if not spec:
         raise InvalidRequest(_no_model())

@@ -5,70 +5,63 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Final
+from contextlib import AsyncExitStack
+from typing import Any, TypeVar
 
 from llmstream.chats.content import Part
+from llmstream.dialects.base import Position
 from llmstream.errors import IncompleteStream, InvalidRequest, LLMStreamError, error_from_info
 from llmstream.events import Event, Finish, StreamStart, Usage
 from llmstream.grammar import Guard
 from llmstream.middleware.asking import Ask, Middleware, Reply
 from llmstream.request import Request
 from llmstream.streams.call import Call
-from llmstream.streams.model import Model
+from llmstream.streams.model import Model, Opener
 from llmstream.streams.options import Options
 
-__all__ = ["WrappedModel", "wrap"]
+__all__ = ["MiddlewareOpener", "wrap"]
 
-_OWN: Final = frozenset({"_inner", "_middleware"})
+T = TypeVar("T")
 
 
-def wrap(model: str | Model, *middleware: Middleware) -> Model:
+def wrap(model: str | Model[T], *middleware: Middleware) -> Model[T]:
     """The model with middleware around it, to be used wherever a model is.
+
+    Its attributes, also those that are set, are those of the model within.
 
     model:      a `Model`, or "provider:model"
     middleware: from the model outwards: events pass the first one first
     """
-    wrapped = model if isinstance(model, Model) else Model(model)
+    wrapped: Model[Any] = model if isinstance(model, Model) else Model(model)
     for each in middleware:
-        wrapped = WrappedModel(wrapped, each)
+        opener = MiddlewareOpener(each, type(wrapped), wrapped._opener)
+        wrapped = wrapped.opened_by(opener, Model)
     return wrapped
 
 
-class WrappedModel(Model):
-    """Asks a model through a middleware. Its attributes, also those that are set, are that model's."""
+class MiddlewareOpener:
+    """Opens the calls of a model through a middleware.
 
-    def __init__(self, model: Model, middleware: Middleware) -> None:
-        self._inner = model
+    kind, below: class and opener of the model that is wrapped
+    """
+
+    def __init__(self, middleware: Middleware, kind: type[Model], below: Opener | None) -> None:
         self._middleware = middleware
+        self._kind = kind
+        self._below = below
 
     def __repr__(self) -> str:
-        return f"{self._inner!r} in {_name(self._middleware)}"
+        inner = "" if self._below is None else f"{self._below!r} in "
+        return f"{inner}{_name(self._middleware)}"
 
-    def __getattr__(self, name: str) -> Any:
-        if name in _OWN:  # not there yet, or this would look for them for ever
-            raise AttributeError(name)
-        return getattr(self._inner, name)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name in _OWN:
-            object.__setattr__(self, name, value)
-        else:
-            setattr(self._inner, name, value)
-
-    def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
+    def open(self, model: Model, request: Request, options: Options | None, started: float | None) -> Call:
         """One call through the middleware, not yet made."""
-        return _MiddlewareCall(self._inner, self._middleware, request, options, started)
-
-    @asynccontextmanager
-    async def connect(self) -> AsyncIterator[Model]:
-        """The same over WebSockets of its own; see `Model.connect`."""
-        async with self._inner.connect() as inner:
-            yield WrappedModel(inner, self._middleware)
+        inner = model.opened_by(self._below, self._kind)
+        return _MiddlewareCall(inner, self._middleware, request, options, started)
 
 
-class _MiddlewareCall(Call):
-    """The events of a middleware, where else a response is read; of `Call` only what a reader uses.
+class _MiddlewareCall:
+    """The events of a middleware, as a `Call`.
 
     They are held to the grammar, and everything that the middleware asked is closed with it.
     """
@@ -82,9 +75,7 @@ class _MiddlewareCall(Call):
         started: float | None,
     ) -> None:
         self.error: LLMStreamError | None = None
-        self.attempts = 0
-        self.retried: list[LLMStreamError] = []
-        self.earlier = None
+        self.earlier: Position | None = None
         self._given = model, middleware, request, options, started
         self._guard = Guard()
         self._ask: Ask | None = None
@@ -203,7 +194,6 @@ class _MiddlewareCall(Call):
             error = error_from_info(guard.errors[0])
             error.usage = usage
         if error is not None:
-            self.attempts = error.attempts
             self.error = error.with_traceback(None)  # frames hold the request
         if guard.finished or error is None:
             return []

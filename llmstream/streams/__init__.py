@@ -2,22 +2,55 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
+from llmstream.streams.call import ResumeToken
 from llmstream.streams.event_stream import EventStream
 from llmstream.streams.model import ApiKey, Model
-from llmstream.streams.options import Options, Prompt
-from llmstream.streams.resuming import ResumeToken
+from llmstream.streams.options import Options, Prompt, StreamOptions
 
-__all__ = ["ApiKey", "EventStream", "Model", "Options", "Prompt", "ResumeToken", "stream"]
+if TYPE_CHECKING:
+    from llmstream.chats.message import Message
+    from llmstream.structured import Output
+
+__all__ = ["ApiKey", "EventStream", "Model", "Options", "Prompt", "ResumeToken", "StreamOptions", "stream"]
+
+T = TypeVar("T")
 
 
-def stream(model: str | Model, prompt: Prompt, **options: Unpack[Options]) -> EventStream:
+@overload
+def stream(
+    model: str, prompt: Prompt, *, output: None = None, **options: Unpack[StreamOptions]
+) -> EventStream[Message]: ...
+
+
+@overload
+def stream(
+    model: Model[T], prompt: Prompt, *, output: None = None, **options: Unpack[StreamOptions]
+) -> EventStream[T]: ...
+
+
+@overload
+def stream(
+    model: str | Model, prompt: Prompt, *, output: type[T] | Output[T], **options: Unpack[StreamOptions]
+) -> EventStream[T]: ...
+
+
+@overload
+def stream(
+    model: str | Model, prompt: Prompt, *, output: Any, **options: Unpack[StreamOptions]
+) -> EventStream[Any]: ...
+
+
+def stream(
+    model: str | Model, prompt: Prompt, *, output: Any = None, **options: Unpack[StreamOptions]
+) -> EventStream[Any]:
     """Asks a model and gives the stream of its answer; nothing is sent until it is read.
 
     model:   a `Model`, or "provider:model"
     prompt:  a str, a Message, a list of Messages or a Chat; nothing is appended to a Chat
-    options: tools, system, temperature and more, each explained in `llmstream.streams.Options`
+    output:  what the answer is to be, a type for one; it is then `object` of the stream
+    options: tools, instructions, temperature and more, each explained in `llmstream.streams.StreamOptions`
     raises:  InvalidRequest for a spec, prompt or option that makes no sense
     """
-    return (model if isinstance(model, Model) else Model(model)).stream(prompt, **options)
+    return (model if isinstance(model, Model) else Model(model)).stream(prompt, output=output, **options)

@@ -1,422 +1,214 @@
-"""One call of a model: attempts until content comes, then batches of events, always a sentence."""
+"""A call of a model: what its reader sees of one, and what the real one needs to know."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import msgspec
 
 from llmstream.chats.content import Part
-from llmstream.dialects.base import FollowingDecoder, Position, takes_more
-from llmstream.dialects.guarded_decoder import GuardedDecoder
-from llmstream.errors import (
-    AuthenticationError,
-    ConnectionFailed,
-    InvalidRequest,
-    LLMStreamError,
-    RateLimited,
-    Unsupported,
-)
-from llmstream.events import (
-    ErrorEvent,
-    Event,
-    Finish,
-    Raw,
-    ResponseMetadata,
-    StreamStart,
-    TextEnd,
-    TextStart,
-    Usage,
-)
-from llmstream.exchange import HttpRequest
-from llmstream.streams.answer import Answer
-from llmstream.streams.next_response import Continuer
-from llmstream.streams.plan import Plan, Prepared
-from llmstream.streams.reopening import Reopener
-from llmstream.streams.reporting import Reporter
-from llmstream.streams.resuming import followed
-from llmstream.streams.steps import Steps
-from llmstream.transport.deadlines import Watchdog
-from llmstream.transport.http import Body, send
-from llmstream.transport.limiter import Permit, RateLimiter
-from llmstream.transport.retry import budget_of, wait_before_retry_s
+from llmstream.dialects.base import Decoder, Encoded, Place, Position
+from llmstream.errors import LLMStreamError
+from llmstream.events import Event, Usage
+from llmstream.exchange import HttpRequest, carries_secret, carries_secret_parameter
+from llmstream.providers.base import Provider
+from llmstream.request import Request
+from llmstream.streams.adapting import Adapter
+from llmstream.streams.observations import Observe
+from llmstream.streams.options import Options
+from llmstream.transport.deadlines import Deadlines
+from llmstream.transport.limiter import RateLimiter
+from llmstream.transport.retry import Retry
 
-__all__ = ["Call"]
+if TYPE_CHECKING:
+    import aiohttp
 
-_NO_CONTENT: Final = frozenset({StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ErrorEvent, Finish})
-"""Events after which a request may still be sent again. A text that only opened has shown nothing."""
+    from llmstream.transport.socket_body import SocketWay
 
-_BYTES_PER_TOKEN: Final = 4
-_FRESH_S: Final = 30.0
-"""A key or signature may not be good for longer than that."""
+__all__ = ["Call", "CallingModel", "Continued", "KeptAnswer", "Plan", "Prepared", "ResumeToken", "secrets_of"]
+
+_SHORTEST_SECRET: Final = 6
+"""Shorter keys are placeholders; masking them would mangle the vendor's words."""
 
 
-class Call:
-    """Reads one response. `next()` gives batches of events, [] when there are no more.
+class ResumeToken(msgspec.Struct, frozen=True):
+    """A place in an answer that its vendor keeps, for `Model.reattach`, in any process.
 
-    error:    what iteration has to raise at the end, or None
-    attempts: how often the request was sent
-    retried:  the failures of the attempts before the last
-    secrets:  gives what no error may show
-    steps:    what is waited for before there is an answer
-    earlier:  what `position` was before the last batch
+    Plain data: `msgspec.json.encode` writes it, `msgspec.json.decode(..., type=ResumeToken)` reads it.
+    It holds no key, and opens nothing without the key with which the answer was asked for.
+
+    sequence_number: of the last event of the wire that the reader has seen whole; -1 is none
     """
 
-    _report: Reporter | None = None
+    provider: str
+    model: str
+    response_id: str
+    sequence_number: int = -1
 
-    def __init__(self, plan: Plan, *, total_started: float | None = None) -> None:
-        self.error: LLMStreamError | None = None
-        self.attempts = 0
-        self.retried: list[LLMStreamError] = []
-        self.earlier: Position | None = None
-        self._plan = plan
-        self._follow: FollowingDecoder | None = None
-        self._reopener: Reopener | None = None
-        self._continuer: Continuer | None = None
-        self.steps = Steps(plan.deadlines, total_started)
-        self._sentence: GuardedDecoder | None = None
-        self._answer: Answer | None = None
-        self._permit: Permit | None = None
-        self.secrets: Callable[[], tuple[str, ...]] = tuple
-        self._http: HttpRequest | None = None  # as it was sent last
-        self._paid = 0.0  # tokens of the answer's earlier responses
-        self._told = 0
-        self._held: list[Event] = []  # the sentence of an attempt that failed before its first content
-        self._opened = False
-        self._shown = False  # whether a reader has seen content
-        self._over = False
+
+class Call(Protocol):
+    """One response as it is read. `HTTPCall` is the real one; middleware and scripted models have their own.
+
+    error:   what iteration has to raise at the end, or None
+    earlier: what `position` was before the last batch
+    """
+
+    error: LLMStreamError | None
+    earlier: Position | None
 
     @property
     def usage(self) -> Usage:
         """Usage as far as the vendor has reported it."""
-        return self._sentence.decoder.usage if self._sentence is not None else Usage()
 
     @property
     def headers(self) -> Mapping[str, str]:
         """Those of the answer that was received last, names in lower case."""
-        return {} if self._report is None else self._report.headers
 
     @property
     def answered_by(self) -> str | None:
         """ "provider:model" where another model than the one that was called answers; else None."""
-        return None
 
     @property
     def position(self) -> Position | None:
         """How far an answer that is kept has been given, the last batch included; None of any other."""
-        return self._follow.position if self._follow is not None else None
 
     async def next(self) -> list[Event]:
-        """The next events that are there, at least one; [] once the sentence is over."""
-        if self._over:
-            return []
-        if not self._opened:
-            self._opened = True
-            return self._reported(await self._open())
-        answer = self._answer
-        if answer is None or answer.over:
-            self._over, self._answer = True, None
-            self.steps.stop()
-            if answer is not None:  # the connection may serve again
-                await answer.response.finish()
-            return []
-        if self._follow is not None:
-            self.earlier = self._follow.position
-        if self._shown and answer.waits_for_content:
-            answer.content_came()
-        events = await answer.read()
-        self._shown = self._shown or _has_content(events)
-        events = self._finished(answer, events) if answer.over else self._cleaned(answer, events)
-        return self._reported(events)
+        """The next events that are there, at least one; [] once the response is over."""
 
     def close(self) -> None:
-        """Leaves now: the socket closes unless the body is over. Another task that reads is told."""
-        self._over = True
-        self.steps.leave()
-        self._drop_answer()
-        self._ended(left=True)
-
-    async def steer(self, content: Sequence[Part]) -> None:
-        """Gives the model input while it answers; returns once the server has taken it.
-
-        raises: Unsupported over HTTP; InvalidRequest where no answer is under way; what the server says
-        """
-        plan, answer = self._plan, self._answer
-        if plan.sockets is None:
-            raise Unsupported(
-                f"{plan.provider} cannot be steered over HTTP. Where it answers over WebSockets, ask "
-                'Model(..., transport="websocket"); elsewhere leave the stream and ask again with what came.',
-                provider=plan.provider,
-            )
-        if answer is None or answer.over:
-            raise InvalidRequest("no answer is under way that could be steered. Read the stream first.")
-        from llmstream.transport.socket_body import SocketAnswer
-
-        assert isinstance(answer.response, SocketAnswer)
-        try:
-            await answer.response.steer(list(content), plan.deadlines.idle_s)
-        except LLMStreamError as error:
-            failure = self.scrubbed(error)
-        else:
-            return
-        raise failure
+        """Leaves now: the socket closes. Another task that reads is told."""
 
     async def aclose(self) -> None:
         """Leaves as `close` does, and waits for what has to be cleaned up by its reader."""
-        self.close()
 
-    def _reported(self, events: list[Event]) -> list[Event]:
-        """The same batch, once an observer and a limiter know of it."""
-        report = self._report
-        if report is not None and report.watch is not None:
-            report.watch.batch(events)
-        if self._over or (self._answer is not None and self._answer.over):
-            self._ended(left=False)
-        return events
+    async def steer(self, content: Sequence[Part]) -> None:
+        """Gives the model input while it answers.
 
-    def _ended(self, *, left: bool) -> None:
-        """The answer is over or left: others may go, and it is said how it ended. Once."""
-        self._release(None if left else self._response_cost())
-        if self._report is not None:
-            self._report.ended(self.attempts, self.usage, self.error, left=left)
-
-    def _release(self, tokens: float | None) -> None:
-        if self._permit is not None:
-            self._permit.release(tokens)
-            self._permit = None
-
-    async def _open(self) -> list[Event]:
-        """Attempts, until one has content or none is left."""
-        plan, steps = self._plan, self.steps
-        steps.begin()
-        budget = budget_of(plan.provider)
-        self._report = report = Reporter(
-            plan.provider, plan.model, plan.call_id, plan.observe, plan.request, self._without_secrets
-        )
-        if plan.kept is not None:
-            self._reopener = Reopener(self, plan, plan.kept, report)
-        if plan.continued is not None:
-            self._continuer = Continuer(self, plan, plan.continued, report)
-        wait_s: float | None = None
-        while True:
-            try:
-                if wait_s is not None:
-                    await steps.in_time(asyncio.sleep(wait_s), None)
-                self.attempts += 1
-                report.started(self.attempts)
-                events = await self._attempt()
-            except LLMStreamError as error:
-                if self._http is not None:
-                    plan.explain(error, self._http)
-                failure = self.scrubbed(error)
-                self._drop_answer()
-                self.slow_down(failure)
-                wait_s = None if self._over else self._wait_s(failure)
-                if wait_s is None or not budget.take(failure):
-                    report.failed(self.attempts, failure, None)
-                    return self._refused(failure)
-                report.failed(self.attempts, failure, wait_s)
-                self.retried.append(failure)
-                self._held = []
-            except asyncio.CancelledError as error:
-                self.close()
-                # Inner frames hold the request, keys and all, for whoever prints a traceback with locals.
-                raise error.with_traceback(None) from None
-            except BaseException:
-                self.close()
-                raise
-            else:
-                budget.give_back()
-                if plan.adapter is not None:
-                    plan.adapter.confirm()
-                return events
-
-    async def _attempt(self) -> list[Event]:
-        """One attempt, up to its first content; raises where it failed before that."""
-        response, watchdog = await self.request(self._plan.prepare)
-        assert self._sentence is not None  # by _sent
-        continuer, decoder = self._continuer, self._sentence.decoder
-        self._answer = answer = Answer(
-            self._plan,
-            response,
-            self._sentence,
-            watchdog,
-            follow=self._follow,
-            reopen=self._reopener.find if self._reopener is not None else None,
-            more=decoder if continuer is not None and takes_more(decoder) else None,
-            go_on=continuer.find if continuer is not None else None,
-        )
-        held = await answer.begin()
-        shown = _has_content(held)
-        # An answer that can be read on is never asked for again, so nothing of it is held back.
-        while not (shown or answer.over or answer.named):
-            held += await answer.read()
-            shown = _has_content(held)
-        if answer.error is not None and not (shown or answer.continued):
-            self._held = held
-            raise answer.error
-        self._shown = shown
-        return self._finished(answer, held) if answer.over else self._cleaned(answer, held)
-
-    async def request(self, prepare: Callable[[], Awaitable[Prepared]]) -> tuple[Body, Watchdog]:
-        """One request, up to the head of its answer, and what watches it from then on."""
-        if self._answer is not None:  # it goes on: its response before this one is paid
-            self._release(self._response_cost())
-            self._paid = _cost(self.usage) or 0.0
-        watchdog, limiter = self.steps.attempt(), self._plan.limiter
-        if limiter is None:
-            response = await self.steps.watched(self._prepared_and_sent(prepare))
-        else:
-            prepared = await self._prepared_in_turn(limiter, prepare)
-            watchdog = self.steps.attempt()  # deadlines count from the end of the line
-            response = await self.steps.watched(self._sent(prepared))
-            limiter.learn(response.headers)
-        if self._report is not None:
-            self._report.answered(response.headers)
-        return response, watchdog
-
-    async def _prepared(self, prepare: Callable[[], Awaitable[Prepared]]) -> Prepared:
-        prepared = await prepare()
-        self.secrets = prepared.secrets
-        return prepared
-
-    async def _prepared_and_sent(self, prepare: Callable[[], Awaitable[Prepared]]) -> Body:
-        return await self._sent(await self._prepared(prepare))
-
-    async def _sent(self, prepared: Prepared) -> Body:
-        plan, self._http = self._plan, prepared.http
-        if self._answer is None:  # else the answer that has begun goes on
-            self._paid = 0.0
-            self._sentence = GuardedDecoder(
-                plan.decoder(), provider=plan.provider, warnings=prepared.encoded.warnings, marked=True
-            )
-            self._follow = followed(self._sentence.decoder) if plan.follows else None
-        if self._report is not None and prepared.encoded.warnings:
-            self._report.changed(prepared.encoded.warnings)
-        if plan.sockets is not None:
-            from llmstream.transport.socket_body import ask
-
-            return await ask(prepared.http, plan.deadlines, plan.session, plan.sockets, plan.decode_error)
-        return await send(prepared.http, plan.deadlines, plan.session)
-
-    async def _prepared_in_turn(
-        self, limiter: RateLimiter, prepare: Callable[[], Awaitable[Prepared]]
-    ) -> Prepared:
-        """Stands in line, within the total deadline only; a request that grew old there is made anew."""
-        steps = self.steps
-        prepared = await steps.watched(self._prepared(prepare))
-        steps.stop()
-        tokens = len(prepared.http.body) / _BYTES_PER_TOKEN + self._plan.max_output_tokens
-        self._permit = permit = await steps.in_time(limiter.acquire(tokens), None)
-        if self._report is not None and self._report.watch is not None:
-            self._report.watch.paced_s += permit.waited_s
-        if permit.waited_s > _FRESH_S:
-            prepared = await steps.in_time(self._prepared(prepare), None)
-        return prepared
-
-    def slow_down(self, failure: LLMStreamError) -> None:
-        """An attempt failed: its place is free, and where the vendor asks to wait, everybody waits."""
-        self._release(0.0 if isinstance(failure, ConnectionFailed) else None)
-        limiter, wait_s = self._plan.limiter, failure.retry_after_s
-        if limiter is not None and wait_s and failure.retryable and isinstance(failure, RateLimited):
-            limiter.pause(wait_s)
-
-    def _response_cost(self) -> float | None:
-        """What the response that is read counts for in a limiter; None where the vendor did not say."""
-        cost = _cost(self.usage)
-        return None if cost is None else cost - self._paid
-
-    def _wait_s(self, failure: LLMStreamError) -> float | None:
-        """How long to wait before the next attempt; None where there is to be none."""
-        rejected = [error for error in self.retried if isinstance(error, AuthenticationError)]
-        if isinstance(failure, AuthenticationError) and self._plan.new_keys and not rejected:
-            return 0.0  # keys are rotated: the function that gives them is asked once more
-        if self._plan.adapter is not None and self._plan.adapter.learn(failure):
-            return 0.0
-        wait_s = wait_before_retry_s(self._plan.retry, failure, self.attempts)
-        return None if wait_s is not None and self.steps.past_total(wait_s) else wait_s
-
-    def _refused(self, failure: LLMStreamError) -> list[Event]:
-        """The sentence of a call that came to nothing: what the last attempt had, or only why."""
-        self._over = True
-        self.error = failure
-        if self._held:
-            return [
-                self._scrubbed_event(event) if type(event) is ErrorEvent else event for event in self._held
-            ]
-        start = self._sentence.start() if self._sentence is not None else [StreamStart()]
-        return [*start, ErrorEvent(failure.info), Finish("error", failure.usage or Usage())]
-
-    def _finished(self, answer: Answer, events: list[Event]) -> list[Event]:
-        """The last batch; if it says an error, then without any key in it."""
-        if answer.error is None:
-            return events
-        self.error = self.scrubbed(answer.error)
-        return [self._scrubbed_event(event) if type(event) is ErrorEvent else event for event in events]
-
-    def scrubbed(self, error: LLMStreamError) -> LLMStreamError:
-        """The same error, without any key that the vendor's words echo."""
-        error.attempts = self.attempts
-        if error.provider is None:
-            error.provider = self._plan.provider
-        error.message = self._without_secrets(error.message)
-        error.args = (error.message,)
-        error.reason = error.reason and self._without_secrets(error.reason)
-        error.request_id = error.request_id and self._without_secrets(error.request_id)
-        error.param = error.param and self._without_secrets(error.param)
-        error.details = error.details and self._masked(error.details)
-        # What led to it holds the request in its frames; it has said its words in the message.
-        error.__cause__ = error.__context__ = None
-        return error.with_traceback(None)
-
-    def _cleaned(self, answer: Answer, events: list[Event]) -> list[Event]:
-        """The same batch; an error in it without any key."""
-        if answer.sentence.errors == self._told:
-            return events
-        self._told = answer.sentence.errors
-        return [self._scrubbed_event(event) if type(event) is ErrorEvent else event for event in events]
-
-    def _scrubbed_event(self, event: ErrorEvent) -> ErrorEvent:
-        said = event.error
-        said = msgspec.structs.replace(
-            said,
-            message=self._without_secrets(said.message),
-            reason=said.reason and self._without_secrets(said.reason),
-            request_id=said.request_id and self._without_secrets(said.request_id),
-            param=said.param and self._without_secrets(said.param),
-            details=said.details and self._masked(said.details),
-        )
-        return ErrorEvent(said, event.provider_metadata)
-
-    def _masked(self, value: Any) -> Any:
-        """What a vendor says beside its message, whatever its shape; values without keys stay as they are."""
-        if isinstance(value, str):
-            return self._without_secrets(value)
-        if isinstance(value, dict):
-            return {self._masked(key): self._masked(inner) for key, inner in value.items()}
-        return [self._masked(inner) for inner in value] if isinstance(value, list) else value
-
-    def _without_secrets(self, text: str) -> str:
-        for secret in self.secrets():
-            text = text.replace(secret, "***")
-        return text
-
-    def _drop_answer(self) -> None:
-        self.steps.stop()
-        if self._answer is not None:
-            self._answer.close()
-            self._answer = None
+        raises: Unsupported where there is no way to
+        """
 
 
-def _has_content(events: list[Event]) -> bool:
-    """Whether a reader has seen something that must not be sent twice."""
-    return not _NO_CONTENT.issuperset(map(type, events))
+class CallingModel(Protocol):
+    """What a stream needs of a `Model`, which knows streams, so that they do not know it."""
+
+    name: str
+    provider: Provider
+    options: Options
+    deadlines: Deadlines
+
+    def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
+        """One call, not yet made."""
+
+    def reattached_call(
+        self,
+        token: ResumeToken,
+        request: Request,
+        options: Options | None = None,
+        *,
+        whole: bool = False,
+        started: float | None = None,
+    ) -> Call:
+        """One call that reads an answer which is kept."""
+
+    async def cancel(self, token: ResumeToken) -> None:
+        """Tells the vendor to make no more of an answer that it keeps."""
+
+    def other(self, spec: str) -> CallingModel:
+        """Another model, by its name."""
 
 
-def _cost(usage: Usage) -> float | None:
-    """Tokens of both ways; None where the vendor did not say."""
-    if usage.input_tokens is None and usage.output_tokens is None:
-        return None
-    return (usage.input_tokens or 0) + (usage.output_tokens or 0)
+class Prepared(msgspec.Struct, frozen=True):
+    """A request ready to be sent, and what was left out of it.
+
+    secrets: gives the texts that must not appear in an error, should the vendor echo them
+    """
+
+    encoded: Encoded
+    http: HttpRequest
+    secrets: Callable[[], tuple[str, ...]] = tuple
+
+    def __repr__(self) -> str:
+        return f"Prepared({self.http!r})"
+
+
+def secrets_of(key: str | None, headers: Mapping[str, str], url: str = "") -> tuple[str, ...]:
+    """What no error may show, longest first.
+
+    The key, what travels in headers and in the address under names of credentials, passwords of proxies.
+    """
+    from urllib.parse import unquote, urlsplit  # both are loaded with the first failure
+
+    from llmstream.transport.proxies import proxy_secrets
+
+    found = {key or "", *proxy_secrets(), unquote(urlsplit(url).password or "")}
+    for name, value in headers.items():
+        # What is no text is refused with a typed error before it is sent.
+        if isinstance(name, str) and isinstance(value, str) and carries_secret(name):
+            found |= {value, value.rpartition(" ")[2]}  # also without the word Bearer
+            if name.lower() == "cookie":
+                found |= {cookie.partition("=")[2].strip() for cookie in value.split(";")}
+    for parameter in url.partition("?")[2].split("&"):
+        name, _, value = parameter.partition("=")
+        if carries_secret_parameter(name):
+            found |= {value, unquote(value)}
+    return tuple(sorted([s for s in found if len(s) >= _SHORTEST_SECRET], key=len, reverse=True))
+
+
+Continued: TypeAlias = Callable[[Place], Awaitable[Prepared]]
+"""Makes the request for what follows a place in an answer that its vendor cut."""
+
+
+class KeptAnswer(msgspec.Struct, frozen=True):
+    """The ways to an answer that its vendor keeps.
+
+    reopen:  the request for what comes behind a position, as a stream
+    look_up: the request for the answer in one piece, as far as it is made
+    is_made: whether the answer to `look_up` is the whole
+    """
+
+    reopen: Callable[[Position], Awaitable[Prepared]]
+    look_up: Callable[[Position], Awaitable[Prepared]]
+    is_made: Callable[[bytes], bool]
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a call needs to know.
+
+    prepare:     asked before each attempt, since keys and signatures grow old
+    explain:     adds to an error what the address that was asked tells of it
+    new_keys:    whether `prepare` may give another key after a refusal
+    model, call_id: what observations of the call are told by
+    request: what is asked, for observers that want content
+    adapter:     fits requests to what the model refuses; None where refusals stand
+    kept:        the ways to an answer that is kept, where it is to be read on after a break
+    learn:       takes from a refusal (URL, status, headers, body) what makes another attempt worthwhile
+    follows:     whether `decoder` may make one of answers that are kept
+    continued:   makes the next request, where the vendor cuts long answers and they are to be continued
+    sockets:     how it goes over a WebSocket; None where it goes by HTTP
+    max_output_tokens: what the request may be answered with, for the limiter's estimate
+    """
+
+    provider: str
+    prepare: Callable[[], Awaitable[Prepared]]
+    decoder: Callable[[], Decoder]
+    decode_error: Callable[[int, dict[str, str], bytes], LLMStreamError]
+    content_type: str
+    explain: Callable[[LLMStreamError, HttpRequest], None] = lambda error, http: None
+    learn: Callable[[str, int, dict[str, str], bytes], bool] = lambda *_: False
+    deadlines: Deadlines = Deadlines()
+    retry: Retry = Retry()
+    session: aiohttp.ClientSession | None = None
+    include_raw: bool = False
+    new_keys: bool = False
+    adapter: Adapter | None = None
+    kept: KeptAnswer | None = None
+    follows: bool = True
+    continued: Continued | None = None
+    sockets: SocketWay | None = None
+    model: str = ""
+    call_id: str = ""
+    limiter: RateLimiter | None = None
+    max_output_tokens: int = 0
+    observe: Observe | None = None
+    request: Request | None = None

@@ -10,14 +10,13 @@ import msgspec
 from llmstream.accumulate import Accumulator
 from llmstream.chats.copying import LateCopies
 from llmstream.chats.message import Message
-from llmstream.errors import InvalidRequest
 from llmstream.request import Request
 from llmstream.streams.history import Growing, Repairs
 from llmstream.streams.options import Options, make_request, with_system
 
 if TYPE_CHECKING:
     from llmstream.chats.content import ToolCall
-    from llmstream.structured import Structured
+    from llmstream.structured import Output
     from llmstream.tools import AnyTool, CallTasks, ToolContext
     from llmstream.transport.deadlines import Deadlines
 
@@ -29,15 +28,15 @@ class Conversation:
 
     messages: its own from now on, so copies of a caller's
     repairs:  of the run whose history this is; else it has its own
-    output:   what says of which type the answers are to be, or None
+    output:   what the answers are to be, or None
     deadline: when all of it has to be over, in loop time; None where it need not, or has not begun
     """
 
     def __init__(self, messages: Sequence[Message], options: Options, repairs: Repairs | None = None) -> None:
-        self.messages = with_system(options.get("system"), messages)
-        given: dict[str, Any] = {k: v for k, v in options.items() if k != "system"}
+        self.messages = with_system(options.get("instructions"), messages)
+        given: dict[str, Any] = {k: v for k, v in options.items() if k != "instructions"}
         self.options = cast(Options, given)
-        self.output = _as_structured(options.get("response_format"))
+        self.output = given["output"] = _as_output(options.get("output"))
         if "tools" in given:
             given["tools"] = _wrapped(given["tools"])
         self.deadline: float | None = None
@@ -69,17 +68,6 @@ class Conversation:
     def quiet(self) -> bool:
         """Whether errors are only events."""
         return self.options.get("errors") == "events"
-
-    def expect(self, output_type: Any, *, asked: bool) -> None:
-        """Takes a type for the answer that was not named before; asks for it unless it is too late."""
-        given = _as_structured(output_type)
-        if self.output is not None and given is not None and self.output.type != given.type:
-            raise InvalidRequest(f"the answer was asked for as {self.output.type!r}, not {given.type!r}")
-        if self.output is None:
-            self.output = given
-            if self.options.get("response_format") is None and not asked:
-                self.options["response_format"] = given
-                self._first = None  # it does not ask for it
 
     def outfit(self) -> tuple[Accumulator | None, CallTasks | None]:
         """For the answer to come: a fold that knows the tools as they are now, and what runs eager ones.
@@ -119,10 +107,10 @@ def _wrapped(tools: Iterable[Any] | None) -> Sequence[AnyTool]:
     return wrapped(tools)
 
 
-def _as_structured(value: Any) -> Structured | None:
-    """What says of which type the answer is to be; None where nothing does."""
+def _as_output(value: Any) -> Output | None:
+    """What the answer is to be; None where no form was asked for."""
     if value is None:
         return None
-    from llmstream.structured import as_structured  # loaded by those who ask for a type
+    from llmstream.structured import as_output  # loaded by those who ask for a form
 
-    return as_structured(value)
+    return as_output(value)

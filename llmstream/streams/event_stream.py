@@ -4,45 +4,67 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast, overload
 
+from llmstream.accumulate import Accumulator
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message
 from llmstream.dialects.base import takes_prefix
-from llmstream.errors import DeadlineExceeded, InvalidRequest
-from llmstream.events import Event, TextDelta, Usage
-from llmstream.streams.answer_view import NO_TYPE, AnswerView
+from llmstream.dialects.errors import request_id
+from llmstream.errors import DeadlineExceeded, InvalidOutput, InvalidRequest, LLMStreamError
+from llmstream.events import Event, FinishReason, Usage, Warning
 from llmstream.streams.async_only import AsyncOnly, require_asyncio
+from llmstream.streams.call import Call, CallingModel, ResumeToken
 from llmstream.streams.continuing import CONTINUE_NOTE, Continuation, going_on
 from llmstream.streams.conversation import Conversation
 from llmstream.streams.history import Repairs, kept_of_a_broken_turn
-from llmstream.streams.options import Options, make_request, with_defaults
-from llmstream.streams.resuming import ResumeToken
+from llmstream.streams.options import Options, StreamOptions, make_request, with_defaults
+from llmstream.streams.reading import (
+    CUT_SHORT,
+    Reading,
+    final_object,
+    growing_objects,
+    may_be_repaired,
+    repair_message,
+    required_output,
+    text_deltas,
+)
+from llmstream.streams.response import ResponseInfo, mark_message, rate_headers
 
 if TYPE_CHECKING:
-    from llmstream.streams.call import Call
-    from llmstream.streams.model import Model
+    from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know
+
     from llmstream.tools import Approve, Approver, Deny, ToolCallStatus
+
+    T = TypeVar("T", default=Any)
+    Item = TypeVar("Item")
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 __all__ = ["EventStream"]
 
-T = TypeVar("T")
 
-
-class EventStream(AsyncOnly, AnswerView):
+class EventStream(AsyncOnly, Generic[T]):
     """A response as it comes, and the conversation it belongs to.
+
+    `EventStream[City]` is one whose answer is to be a City: `output=City`. Without `output`, T is Message.
 
     Iterate it for events; leave it, by `async with`, break or exception, and the socket closes
     at once. `call_tools()` runs what the model asked for, after which `async for` goes on with
     the next response; an empty list means that the conversation is done.
     """
 
+    _call: Call | None = None  # on the class: `__del__` runs also where `__init__` raised
+    _batch: list[Event]
+
     def __init__(
         self,
-        model: Model,
+        model: CallingModel,
         messages: Sequence[Message],  # nobody changes them while it lives: copies, or a run's own
         options: Options,
         *,
@@ -51,7 +73,6 @@ class EventStream(AsyncOnly, AnswerView):
         whole: bool = False,  # or from its beginning
         repairs: Repairs | None = None,  # of the run whose history the messages are
     ) -> None:
-        super().__init__()
         self.model = model
         self.total_usage = Usage()
         self._spent: list[tuple[str, Usage]] = []  # model and tokens of each response that is over
@@ -60,13 +81,15 @@ class EventStream(AsyncOnly, AnswerView):
         self._asked = len(self._conversation.messages)
         self._made_fold, self._eager = self._conversation.outfit()
         self._started = started
-        self._iterator: AsyncGenerator[Event] | None = None
+        self._reader = Reading("stream")
         self._reading = False
-        self._stepping = False  # a task waits in next()
-        self._left = False
+        self._over = self._left = False
         self._forgotten = False  # the loop closed what read it, because nobody held that any more
         self._token, self._whole = token, whole
         self._continues: Continuation | None = None
+        self._current: Event | None = None
+        self._marked: Message | None = None
+        self._begin_anew()
         self._conversation.check(model.name, answered=token is not None)  # wrong options fail here and now
 
     def __aiter__(self) -> AsyncGenerator[Event]:
@@ -106,9 +129,10 @@ class EventStream(AsyncOnly, AnswerView):
         """Leaves the stream: the socket closes now, what came stays. May be called again."""
         self._forgotten = False
         self._leave()
-        if self._iterator is not None and not self._stepping:  # else its reader ends it
-            await self._iterator.aclose()
-            self._iterator = None
+        events = self._reader.events
+        if events is not None and not self._reader.stepping:  # else its reader ends it
+            await events.aclose()
+            self._reader.events = None
         try:
             if self._left and self._call is not None:
                 await self._call.aclose()
@@ -117,30 +141,11 @@ class EventStream(AsyncOnly, AnswerView):
 
     async def next(self) -> bool:
         """Goes on to the next event, which is then `current`; False when this response is over."""
-        if self._stepping:
-            raise InvalidRequest("this stream is being read by another task. One reader at a time.")
-        if self._iterator is None:
-            self._iterator = self._events()
-        self._stepping = True
-        try:
-            self._current = await anext(self._iterator)
-        except StopAsyncIteration:
-            self._iterator = None
-            return False
-        finally:
-            self._stepping = False
-        return True
+        return await self._reader.next(self._events)
 
-    async def text_deltas(self) -> AsyncIterator[str]:
+    def text_deltas(self) -> AsyncGenerator[str]:
         """Only the fragments of text."""
-        self._check_unread()
-        events = self._events()
-        try:
-            async for event in events:
-                if type(event) is TextDelta:
-                    yield event.delta
-        finally:
-            await events.aclose()
+        return text_deltas(self.__aiter__)
 
     async def collect(self) -> Message:
         """Reads this response to its end and gives the whole message.
@@ -157,19 +162,13 @@ class EventStream(AsyncOnly, AnswerView):
         return self.message
 
     @overload
-    def objects(self, output_type: None = None, *, repair: int | None = None) -> AsyncGenerator[Any]: ...
+    def objects(self: EventStream[list[Item]]) -> AsyncGenerator[Item]: ...
 
     @overload
-    def objects(self, output_type: type[list[T]], *, repair: int | None = None) -> AsyncGenerator[T]: ...
+    def objects(self) -> AsyncGenerator[T]: ...
 
-    @overload
-    def objects(self, output_type: type[T], *, repair: int | None = None) -> AsyncGenerator[T]: ...
-
-    @overload
-    def objects(self, output_type: Any, *, repair: int | None = None) -> AsyncGenerator[Any]: ...
-
-    def objects(self, output_type: Any = None, *, repair: int | None = None) -> AsyncGenerator[Any]:
-        """The answer as a value of `response_format`'s type, as it grows.
+    def objects(self) -> AsyncGenerator[Any]:
+        """The answer as a value of `output`'s type, as it grows.
 
         Of a list, set or open tuple each element once, when it is whole and fits. Of anything else the
         value so far, whenever it has changed: Structs and dataclasses as instances in which what has
@@ -178,25 +177,32 @@ class EventStream(AsyncOnly, AnswerView):
         The last value is the validated one, also kept as `object`.
 
         An answer that does not fit is shown to the model with what is wrong, and asked for again: a new
-        turn of the conversation, whose values begin anew. Where the model calls tools instead,
-        this ends quietly; go on with `call_tools()`.
+        turn of the conversation, whose values begin anew; `Output(T, repair=)` says how often. Where the
+        model calls tools instead, this ends quietly; go on with `call_tools()`.
 
-        output_type: the type, where `response_format` names none; asked for if nothing is sent yet
-        repair:      how often the model may mend its answer; by default 1, or what `Structured` says
-        raises:      InvalidOutput when that did not help; LLMStreamError where the stream failed;
-                     InvalidRequest where no type was named, before anything is sent
+        raises: InvalidOutput when that did not help; LLMStreamError where the stream failed;
+                InvalidRequest where no `output` was asked for, before anything is sent
         """
         conversation = self._conversation
-        if output_type is not None:
-            conversation.expect(output_type, asked=self._call is not None)
-        output = conversation.output
-        if output is None and conversation.options.get("response_format") is None:
-            raise InvalidRequest(NO_TYPE)
-        rounds = output.repair if repair is None and output is not None else repair
-        rounds = 1 if rounds is None else rounds
-        from llmstream.streams.objects import growing_objects  # loaded by those who ask for a type
+        output = required_output(conversation.output)
+        repairs = output.repair
 
-        return growing_objects(self, self._events, output, rounds, self._next_turn, quiet=conversation.quiet)
+        def ask_again(error: InvalidOutput) -> bool:
+            nonlocal repairs
+            if repairs <= 0 or self.finish_reason in (None, *CUT_SHORT) or not may_be_repaired(self.message):
+                return False
+            repairs -= 1
+            self._next_turn(repair_message(error))
+            return True
+
+        return growing_objects(
+            self,
+            self._events,
+            output,
+            waits=lambda: bool(self.pending_calls),
+            ask_again=ask_again,
+            quiet=conversation.quiet,
+        )
 
     async def _events(self) -> AsyncGenerator[Event]:
         if self._over:
@@ -256,7 +262,7 @@ class EventStream(AsyncOnly, AnswerView):
                 self._call = model.call(request, options, started=self._started)
             else:
                 self._token = None  # further turns are asked for
-                self._call = model.resumed_call(
+                self._call = model.reattached_call(
                     token, request, options, whole=self._whole, started=self._started
                 )
         return self._call
@@ -337,8 +343,8 @@ class EventStream(AsyncOnly, AnswerView):
         return True
 
     def continue_with(
-        self, model: str | Model, *, note: str = CONTINUE_NOTE, **options: Unpack[Options]
-    ) -> EventStream:
+        self, model: str | CallingModel, *, note: str = CONTINUE_NOTE, **options: Unpack[StreamOptions]
+    ) -> EventStream[Message]:
         """A stream in which another model goes on with this answer, which broke off or was left.
 
         It has this stream's conversation, with the text that had come as the assistant's last words,
@@ -351,21 +357,19 @@ class EventStream(AsyncOnly, AnswerView):
         note:   what models are told that take no beginning
         raises: InvalidRequest for an answer that is not over, did not break off, or is to be of a type
         """
-        from llmstream.streams.model import Model  # it knows EventStream
-
         if not self._over or not (self._left or self.error is not None):
             raise InvalidRequest("this answer did not break off; only one that did can be gone on with")
         own, defaults = self._conversation.options, self.model.options
         kept = {k: v for k, v in own.items() if k in self._given or k not in defaults}
         given = cast(Options, {**kept, **options})
-        if given.get("response_format") is not None:
+        if given.get("output") is not None:
             raise InvalidRequest("an answer of a type is not gone on with: half of it fits none. Ask anew.")
-        other = model if isinstance(model, Model) else Model(model)
+        other = self.model.other(model) if isinstance(model, str) else model
         messages, length = self._conversation.messages, len(self.text)
         if length:
             prefix = takes_prefix(other.provider.dialect, make_request(other.name, messages, given))
             messages = going_on(messages, takes_prefix=prefix, note=note)
-        stream = EventStream(other, copy_messages(messages), given)
+        stream: EventStream[Message] = EventStream(other, copy_messages(messages), given)
         code = self.error.code if self.error is not None else "left"
         stream._continues = Continuation(f"{self.model.provider.name}:{self.model.name}", code, length)
         return stream
@@ -471,5 +475,160 @@ class EventStream(AsyncOnly, AnswerView):
         """Adds a message to the conversation; the stream goes on with the answer to it."""
         self._conversation.messages.append(message)
         self._made_fold, self._eager = self._conversation.outfit()
-        self._call, self._over, self._iterator = None, False, None
+        self._call, self._over, self._reader.events = None, False, None
         self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Nothing of the answer has been read yet."""
+        # Events are folded when a view is asked for, and at a batch's end: many at once are cheaper.
+        self._batch = []
+        self._seen = 0  # of the batch, given to the reader
+        self._folded = 0
+
+    # -- views of what has been read
+
+    @property
+    def _fold(self) -> Accumulator:
+        """What the events are folded into; one that knows of no tools is made when it is wanted."""
+        if self._made_fold is None:
+            self._made_fold = Accumulator()
+        return self._made_fold
+
+    def _catch_up(self) -> None:
+        """Folds what the reader has been given since the last time."""
+        if self._folded < self._seen:
+            batch = self._batch
+            self._fold.feed_many(batch[self._folded : self._seen] if len(batch) > 1 else batch)
+            self._folded = self._seen
+            message = self._fold.message
+            if message is not None and message is not self._marked:  # once, when finish has come
+                mark_message(message, self.response)
+                self._marked = message
+
+    def _let_go(self) -> None:
+        """Keeps nothing of a batch that has been given and folded: the next one can take its memory."""
+        self._current = self.current
+        self._begin_anew()
+
+    def _folded_now(self) -> Accumulator:
+        self._catch_up()
+        return self._fold
+
+    @property
+    def current(self) -> Event | None:
+        """The event read last, by `next()` or by iteration."""
+        return self._batch[self._seen - 1] if self._seen else self._current
+
+    @property
+    def text(self) -> str:
+        """The text of this response as far as it has been read."""
+        return self._folded_now().text
+
+    @property
+    def reasoning(self) -> str:
+        """The text of the reasoning of this response as far as it has been read."""
+        return self._folded_now().reasoning
+
+    @property
+    def warnings(self) -> list[Warning]:
+        """What was left out of this response's request or changed in it, and whatever else was notable."""
+        return list(self._folded_now().warnings)
+
+    @property
+    def response(self) -> ResponseInfo:
+        """Who answers, the vendor's ids for it, and its rate limits, as far as they are known.
+
+        After a fallback it is the model that answers. The message carries the same, without headers
+        and times, as `message.metadata["llmstream"]`.
+        """
+        self._catch_up()
+        fold, call = self._fold, self._call
+        provider, _, model = self._answered_by().partition(":")
+        headers = {} if call is None else call.headers
+        failed = None if call is None or call.error is None else call.error.request_id
+        return ResponseInfo(
+            provider=provider,
+            model=model,
+            id=fold.response_id,
+            model_id=fold.model_id,
+            request_id=failed or request_id(headers),
+            timestamp=fold.timestamp,
+            headers=rate_headers(headers),
+        )
+
+    def _answered_by(self) -> str:
+        """ "provider:model" of who answers, as far as it is known."""
+        by_another = None if self._call is None else self._call.answered_by
+        return by_another or f"{self.model.provider.name}:{self.model.name}"
+
+    @property
+    def message(self) -> Message:
+        """The message of this response as far as it has been read; complete once it is over."""
+        return self._folded_now().partial
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of this response as far as the vendor has said."""
+        fold = self._folded_now()
+        return fold.usage if fold.finished or self._call is None else self._call.usage
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why the model ended; None while it has not."""
+        return self._folded_now().finish_reason
+
+    @property
+    def error(self) -> LLMStreamError | None:
+        """Why the stream failed, or None."""
+        return self._call.error if self._call is not None else None
+
+    @property
+    def accumulator(self) -> Accumulator:
+        """The fold of this response: tool inputs, warnings, response id and so on."""
+        return self._folded_now()
+
+    @property
+    def object(self) -> T:
+        """The validated answer, of `output`'s type, once the response is over.
+
+        raises: InvalidOutput where it does not fit, with the message in `partial`; the stream's own
+                error where it failed; InvalidRequest while it is still to be read
+        """
+        output = required_output(self._conversation.output)
+        if not self._over:
+            raise InvalidRequest("the answer is not over: read it, by objects() or collect(), then ask again")
+        if self.error is not None:
+            raise self.error
+        try:
+            found: T = final_object(self.message, self.finish_reason, output)
+            return found
+        except InvalidOutput as error:
+            error.provider, error.partial, error.usage = self.model.provider.name, self.message, self.usage
+            raise
+
+    def tool_input(self, call_id: str) -> Any:
+        """The input of a call so far, as a JSON value: the best that can be made of it at any event.
+
+        The raw text is `accumulator.tool_input`. Objects and arrays go on growing: copy what is to
+        be kept, change nothing. None of an unknown call, and while nothing can be shown.
+        """
+        self._catch_up()
+        return self._fold.tool_value(call_id)
+
+    @property
+    def resume_token(self) -> ResumeToken | None:
+        """Where the reader is in an answer that its vendor keeps, for `Model.reattach`; else None.
+
+        There is one from the first event on that names the response. Keep the latest: what came
+        after it is what is given again.
+        """
+        return self._token_at(self._seen == len(self._batch))
+
+    def _token_at(self, end: bool) -> ResumeToken | None:
+        call, model = self._call, self.model
+        if call is None:
+            return self._token
+        position = call.position if end else call.earlier
+        if position is None:
+            return None
+        return ResumeToken(model.provider.name, model.name, position.response_id, position.sequence_number)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -13,12 +14,16 @@ from llmstream.dialects.base import Dialect, Encoded
 from llmstream.dialects.model_facts import CountsTokens, ListsModels, ModelPage, count_in, names_in
 from llmstream.errors import AuthenticationError, DeadlineExceeded, LLMStreamError, PermissionDenied
 from llmstream.exchange import HttpRequest
+from llmstream.providers.base import Provider
 from llmstream.request import Request, ToolSpec
+from llmstream.streams.call import Prepared
 from llmstream.streams.history import mended
 from llmstream.streams.inlining import Inliner
+from llmstream.transport.deadlines import Deadlines
+from llmstream.transport.public_addresses import DownloadLimits
 
 if TYPE_CHECKING:
-    from llmstream.streams.model import Model
+    import aiohttp
 
 __all__ = ["ModelCheck", "TokenCount", "check_model", "count_tokens"]
 
@@ -29,6 +34,24 @@ _TOKENS_OF_A_FILE: Final = 1_000
 
 _NO_PAGE: Final = frozenset({400, 404, 405, 422, 501})
 """Statuses by which a server says that it has none; 400 and 422 are what proxies of one path say."""
+
+
+class Addressed(Protocol):
+    """What a look-up needs of a `Model`: where to ask, and with which key."""
+
+    name: str
+    provider: Provider
+    deadlines: Deadlines
+    downloads: DownloadLimits | None
+    _session: aiohttp.ClientSession | None
+
+    async def _addressed(
+        self, encoded: Encoded, request: Request, headers: Mapping[str, str] = {}
+    ) -> Prepared:
+        """With address, key and headers: ready to be sent."""
+
+    def _decode_error(self, status: int, headers: dict[str, str], body: bytes) -> LLMStreamError:
+        """The typed error of an answer that is no stream."""
 
 
 class ModelCheck(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +79,7 @@ class TokenCount(msgspec.Struct, frozen=True):
     estimated: bool = False
 
 
-async def check_model(model: Model) -> ModelCheck:
+async def check_model(model: Addressed) -> ModelCheck:
     """See `Model.check`."""
     dialect, name = model.provider.dialect, model.name
     page = dialect.model_page(name) if isinstance(dialect, ListsModels) else None
@@ -68,7 +91,7 @@ async def check_model(model: Model) -> ModelCheck:
     return ModelCheck(provider=model.provider.name, model=name, reachable=True, known=known, similar=similar)
 
 
-async def _found(model: Model, page: ModelPage) -> tuple[bool | None, set[str]]:
+async def _found(model: Addressed, page: ModelPage) -> tuple[bool | None, set[str]]:
     """Whether the vendor has the model, and the names that it lists."""
     names = await _names(model, page.http)
     if page.alone and names is not None:
@@ -81,7 +104,7 @@ async def _found(model: Model, page: ModelPage) -> tuple[bool | None, set[str]]:
     return _bare(model.name) in map(_bare, names), names
 
 
-async def _names(model: Model, http: HttpRequest) -> set[str] | None:
+async def _names(model: Addressed, http: HttpRequest) -> set[str] | None:
     """The names on a page; None where there is no such page."""
     try:
         return names_in(await _fetched(model, http, Request(model=model.name)))
@@ -91,7 +114,7 @@ async def _names(model: Model, http: HttpRequest) -> set[str] | None:
         return None
 
 
-async def count_tokens(model: Model, request: Request) -> TokenCount:
+async def count_tokens(model: Addressed, request: Request) -> TokenCount:
     """See `Model.count_tokens`."""
     provider = model.provider
     dialect: Dialect = provider.counter() if provider.counter else provider.dialect
@@ -112,7 +135,7 @@ async def count_tokens(model: Model, request: Request) -> TokenCount:
     return TokenCount(_estimate(request), estimated=True)
 
 
-async def _fetched(model: Model, http: HttpRequest, request: Request) -> bytes:
+async def _fetched(model: Addressed, http: HttpRequest, request: Request) -> bytes:
     """The whole answer to one request.
 
     raises: what the vendor says in place of it, without any key; TransportError, LimitExceeded

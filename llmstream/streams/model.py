@@ -9,7 +9,7 @@ import inspect
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, Unpack, overload
 
 import msgspec
 
@@ -30,6 +30,7 @@ from llmstream.providers.base import Provider, Wire
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request
 from llmstream.streams.adapting import Adapter
+from llmstream.streams.call import Continued, KeptAnswer, Plan, Prepared, ResumeToken, secrets_of
 from llmstream.streams.event_stream import EventStream
 from llmstream.streams.history import is_plain, mended
 from llmstream.streams.inlining import Inliner
@@ -40,13 +41,14 @@ from llmstream.streams.options import (
     ModelOptions,
     Options,
     Prompt,
+    StreamOptions,
     as_messages,
     checked_defaults,
     make_request,
     with_defaults,
+    with_output,
 )
-from llmstream.streams.plan import Continued, KeptAnswer, Plan, Prepared, secrets_of
-from llmstream.streams.resuming import ResumeToken, asking_to_keep, dialect_that_keeps, end_kept
+from llmstream.streams.resuming import asking_to_keep, dialect_that_keeps, end_kept
 from llmstream.structured.modes import Asked, asked
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.limiter import RateLimiter
@@ -55,25 +57,63 @@ from llmstream.transport.retry import Retry
 
 if TYPE_CHECKING:
     import aiohttp
+    from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know
 
+    from llmstream.chats.message import Message
     from llmstream.chunks import StreamingChunk
     from llmstream.streams.call import Call
     from llmstream.streams.capabilities import Capabilities
+    from llmstream.streams.http_call import HTTPCall
     from llmstream.streams.lookups import ModelCheck, TokenCount
+    from llmstream.structured import Output
     from llmstream.tools import AnyTool
     from llmstream.transport.socket_body import SocketWay
     from llmstream.transport.websocket import SocketPool
 
-__all__ = ["ApiKey", "Model"]
+    T = TypeVar("T", default=Any)
+    V = TypeVar("V")
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+__all__ = ["ApiKey", "Model", "Opener"]
 
 ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """A key, or a function that gives one: it is asked before each attempt."""
 
 
-class Model:
+class Opener(Protocol):
+    """Opens the calls of a model in some other way than by HTTP."""
+
+    def open(self, model: Model, request: Request, options: Options | None, started: float | None) -> Call:
+        """One call, not yet made."""
+
+
+class ModelArguments(ModelOptions, total=False):
+    """What `Model` takes by name beside `output`; see there."""
+
+    base_url: str | None
+    api_key: ApiKey | None
+    headers: Mapping[str, str] | None
+    session: aiohttp.ClientSession | None
+    provider: Provider | None
+    deadlines: Deadlines
+    retry: Retry
+    limits: StreamLimits
+    downloads: DownloadLimits | None
+    limiter: RateLimiter | None
+    observe: Observe | None
+    transport: Transport
+
+
+class Model(Generic[T]):
     """A model of a provider: `Model("anthropic:claude-sonnet-4-5")`.
 
+    `Model[City]` is one that answers with a City: `output=City`. Without `output`, T is Message.
+
     spec:     "provider:model"; `llmstream providers` lists the providers
+    output:   what its answers are to be, where a call does not say otherwise; see `ask`
     base_url: where the vendor's paths begin, as in the vendor's own SDK
     api_key:  by default the vendor's usual environment variable
     headers:  sent with every request
@@ -84,16 +124,34 @@ class Model:
     observe:  called with an `Observation` at each attempt, at the first content and at the end
     transport: "websocket" where the vendor has that too (OpenAI's Responses): the steps of an agent go
               over one socket, and an answer can be steered while it comes
-    options:  those of `stream` that hold for every call which gives no other: temperature, system, tools
-              and so on
+    options:  those of `stream` that hold for every call which gives no other: temperature, instructions,
+              tools and so on
     raises:   InvalidRequest for a spec that names no provider or no model, an address or a key that is none;
               Unsupported for a provider without WebSockets
     """
+
+    __slots__ = ("__dict__", "__weakref__", "_opener")
+
+    @overload
+    def __init__(
+        self: Model[Message], spec: str, *, output: None = None, **arguments: Unpack[ModelArguments]
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self, spec: str, *, output: type[T] | Output[T], **arguments: Unpack[ModelArguments]
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Model[Any], spec: str, *, output: Any, **arguments: Unpack[ModelArguments]
+    ) -> None: ...
 
     def __init__(
         self,
         spec: str,
         *,
+        output: Any = None,
         base_url: str | None = None,
         api_key: ApiKey | None = None,
         headers: Mapping[str, str] | None = None,
@@ -133,20 +191,82 @@ class Model:
         self._headers = dict(headers or {})
         self._session = session
         self._sockets: SocketPool | None = None  # the caller's own, while it is connected
+        self._opener: Opener | None = None  # opens its calls in place of HTTP
         self.transport = transport
         if transport != "http":
             check_transport(transport, self.provider)
-        self.options = checked_defaults(self.name, options)
+        self.options = checked_defaults(self.name, with_output(output, options))
 
     def __repr__(self) -> str:
-        return f"Model({self.provider.name}:{self.name})"
+        opened = "" if self._opener is None else f" in {self._opener!r}"
+        return f"Model({self.provider.name}:{self.name}){opened}"
 
-    def stream(self, prompt: Prompt, **options: Unpack[Options]) -> EventStream:
+    def other(self, spec: str) -> Model:
+        """Another model, by its name."""
+        return Model(spec)
+
+    def opened_by(self, opener: Opener | None, kind: type[Model]) -> Model[T]:
+        """The same model with its calls opened so; None for HTTP. Both share their attributes.
+
+        kind: its class
+        """
+        copied: Model[T] = object.__new__(kind)
+        copied.__dict__ = self.__dict__  # but for the slot: an observer that is set counts for what is within
+        copied._opener = opener
+        return copied
+
+    @overload
+    def stream(
+        self, prompt: Prompt, *, output: None = None, **options: Unpack[StreamOptions]
+    ) -> EventStream[T]: ...
+
+    @overload
+    def stream(
+        self, prompt: Prompt, *, output: type[V] | Output[V], **options: Unpack[StreamOptions]
+    ) -> EventStream[V]: ...
+
+    @overload
+    def stream(
+        self, prompt: Prompt, *, output: Any, **options: Unpack[StreamOptions]
+    ) -> EventStream[Any]: ...
+
+    def stream(
+        self, prompt: Prompt, *, output: Any = None, **options: Unpack[StreamOptions]
+    ) -> EventStream[Any]:
         """A stream that accumulates and runs tools; see `EventStream`."""
-        return EventStream(self, as_messages(prompt), options)
+        return EventStream(self, as_messages(prompt), with_output(output, options))
+
+    @overload
+    async def ask(self, prompt: Prompt, *, output: None = None, **options: Unpack[StreamOptions]) -> T: ...
+
+    @overload
+    async def ask(
+        self, prompt: Prompt, *, output: type[V] | Output[V], **options: Unpack[StreamOptions]
+    ) -> V: ...
+
+    @overload
+    async def ask(self, prompt: Prompt, *, output: Any, **options: Unpack[StreamOptions]) -> Any: ...
+
+    async def ask(self, prompt: Prompt, *, output: Any = None, **options: Unpack[StreamOptions]) -> Any:
+        """Reads one answer to its end: a `Message`, or with `output` the value.
+
+            print(await ls.Model("openai:gpt-5-mini").ask("Hi"))
+
+        An answer that does not fit `output` is repaired as by `EventStream.objects`. Calls of tools are
+        in the message and do not run here; an `Agent` runs them.
+
+        raises: LLMStreamError where the stream failed; InvalidOutput where the answer does not fit
+        """
+        given = with_output(output, options)
+        async with EventStream[Any](self, as_messages(prompt), given) as stream:
+            if with_defaults(self.options, given).get("output") is None:
+                return await stream.collect()
+            async for _ in stream.objects():
+                pass
+            return stream.object
 
     @asynccontextmanager
-    async def connect(self) -> AsyncIterator[Model]:
+    async def connect(self) -> AsyncIterator[Self]:
         """The same model over WebSockets of its own, which close when the block ends.
 
         The first opens with the first request; more open where several answers come at once.
@@ -163,9 +283,15 @@ class Model:
         finally:
             model._sockets.close()
 
-    def resume(
-        self, token: ResumeToken, prompt: Prompt = (), *, whole: bool = False, **options: Unpack[Options]
-    ) -> EventStream:
+    def reattach(
+        self,
+        token: ResumeToken,
+        prompt: Prompt = (),
+        *,
+        whole: bool = False,
+        output: Any = None,
+        **options: Unpack[StreamOptions],
+    ) -> EventStream[Any]:
         """A stream of what comes after a place in an answer that the vendor keeps.
 
         What the token's reader has seen is not given again, but for a block that goes on, which opens
@@ -180,26 +306,29 @@ class Model:
         raises:  InvalidRequest where the token is another provider's, Unsupported where it keeps no answers
         """
         dialect_that_keeps(self.provider.dialect, token, provider=self.provider.name)
-        return EventStream(self, as_messages(prompt), options, token=token, whole=whole)
+        given = with_output(output, options)
+        return EventStream(self, as_messages(prompt), given, token=token, whole=whole)
 
     async def cancel(self, token: ResumeToken) -> None:
         """Tells the vendor to make no more of an answer that it keeps; what there is stays readable.
 
-        raises: as `resume`; what the vendor says against it, such as NotFound for one that is forgotten
+        raises: as `reattach`; what the vendor says against it, such as NotFound for one that is forgotten
         """
         keeping = dialect_that_keeps(self.provider.dialect, token, provider=self.provider.name)
         request = Request(model=token.model)
         prepared = await self._addressed(Encoded(keeping.cancel(token.response_id)), request)
         await end_kept(prepared, self._decode_error, self.deadlines, self._session)
 
-    async def events(self, request: Request | Prompt, **options: Unpack[Options]) -> AsyncIterator[Event]:
+    async def events(
+        self, request: Request | Prompt, *, output: Any = None, **options: Unpack[StreamOptions]
+    ) -> AsyncIterator[Event]:
         """The events of one response, and nothing else: no accumulation, no tools run.
 
         raises: LLMStreamError after finish where the stream failed, unless errors="events"
         """
-        ready = request if isinstance(request, Request) else self.request(request, **options)
-        options = with_defaults(self.options, options)
-        call = self.call(ready, options)
+        given = with_defaults(self.options, with_output(output, options))
+        ready = request if isinstance(request, Request) else self._request(request, given)
+        call = self.call(ready, given)
         try:
             while batch := await call.next():
                 for event in batch:
@@ -207,7 +336,7 @@ class Model:
                 batch = []  # whose memory the next one can take
         finally:
             await call.aclose()
-        if call.error is not None and options.get("errors") != "events":
+        if call.error is not None and given.get("errors") != "events":
             raise call.error
 
     def tools_stream(
@@ -243,7 +372,9 @@ class Model:
 
         return await check_model(self)
 
-    async def count_tokens(self, prompt: Prompt, **options: Unpack[Options]) -> TokenCount:
+    async def count_tokens(
+        self, prompt: Prompt, *, output: Any = None, **options: Unpack[StreamOptions]
+    ) -> TokenCount:
         """How many tokens a prompt has, with system prompt, tools and whatever else goes along.
 
         The vendor counts, where it has an endpoint for that (Anthropic, Google, OpenAI); elsewhere it is
@@ -253,14 +384,19 @@ class Model:
         """
         from llmstream.streams.lookups import count_tokens
 
-        return await count_tokens(self, self.request(prompt, **options))
+        return await count_tokens(self, self.request(prompt, output=output, **options))
 
-    def request(self, prompt: Prompt, **options: Unpack[Options]) -> Request:
+    def request(self, prompt: Prompt, *, output: Any = None, **options: Unpack[StreamOptions]) -> Request:
         """The vendor-neutral request that prompt and options describe."""
-        return make_request(self.name, as_messages(prompt), with_defaults(self.options, options))
+        return self._request(prompt, with_defaults(self.options, with_output(output, options)))
+
+    def _request(self, prompt: Prompt, options: Options) -> Request:
+        return make_request(self.name, as_messages(prompt), options)
 
     def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
         """One call, not yet made. `started`: loop time from which the total deadline counts."""
+        if self._opener is not None:
+            return self._opener.open(self, request, options, started)
         wire = self._wire(request)
         if wire is None:
             return self._call(request, options or {}, [], started)
@@ -280,7 +416,7 @@ class Model:
     def _call(self, request: Request, given: Options, before: list[Warning], started: float | None) -> Call:
         dialect, name = self.provider.dialect, self.provider.name
         warnings = before
-        if given.get("resume"):
+        if given.get("background"):
             request, asked = asking_to_keep(dialect, request, provider=name)
             warnings = [*before, *asked]
         way = self._asked(request)
@@ -308,14 +444,14 @@ class Model:
             decoder=lambda: way.reading(
                 making(provider=name, include_raw=request.include_raw, limits=self.limits)
             ),
-            kept=self._kept(keeping, request) if keeping and given.get("resume") else None,
+            kept=self._kept(keeping, request) if keeping and given.get("background") else None,
             follows=keeping is not None,
             continued=self._continued(way.request, inliner, adapter) if keeping is None else None,
             sockets=sockets,
         )
         return _calls()(plan, total_started=started)
 
-    def resumed_call(
+    def reattached_call(
         self,
         token: ResumeToken,
         request: Request,
@@ -324,7 +460,7 @@ class Model:
         whole: bool = False,
         started: float | None = None,
     ) -> Call:
-        """One call that reads an answer which is kept; see `resume`. `request` says how it is decoded."""
+        """One call that reads an answer which is kept; see `reattach`. `request` says how it is decoded."""
         name = self.provider.name
         keeping = dialect_that_keeps(self.provider.dialect, token, provider=name)
         request = msgspec.structs.replace(request, model=token.model)
@@ -476,6 +612,7 @@ class Model:
     def __copy__(self) -> Self:
         copied = object.__new__(type(self))
         copied.__dict__.update(self.__dict__)
+        copied._opener = self._opener
         return copied
 
     def __deepcopy__(self, memo: object) -> Self:
@@ -487,11 +624,11 @@ class Model:
 
 
 @functools.cache
-def _calls() -> type[Call]:
+def _calls() -> type[HTTPCall]:
     """The class, which brings aiohttp: loaded with the first call."""
-    from llmstream.streams.call import Call
+    from llmstream.streams.http_call import HTTPCall
 
-    return Call
+    return HTTPCall
 
 
 def _new_id() -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
 
 from llmstream.dialects.base import Place
 from llmstream.errors import (
@@ -14,17 +15,18 @@ from llmstream.errors import (
     LLMStreamError,
     ProtocolError,
 )
-from llmstream.streams.plan import Continued, Plan
+from llmstream.streams.attempts import Attempts
+from llmstream.streams.call import Continued, Plan, Prepared
 from llmstream.streams.reporting import Reporter
 from llmstream.streams.resuming import checked
 from llmstream.transport.deadlines import Watchdog
 from llmstream.transport.http import Body
 from llmstream.transport.retry import budget_of, wait_before_retry_s
 
-if TYPE_CHECKING:
-    from llmstream.streams.call import Call
-
 __all__ = ["Continuer"]
+
+AskFor: TypeAlias = Callable[[Callable[[], Awaitable[Prepared]]], Awaitable[tuple[Body, Watchdog]]]
+"""(how a request is made) to the head of its answer, and what watches it from then on."""
 
 _MOST: Final = 100
 """Further responses of one answer: 6.5 million tokens of Gemini 4, so that this ends only a loop."""
@@ -36,8 +38,19 @@ class Continuer:
     A response that breaks before it says anything is asked for again; tries count from each place.
     """
 
-    def __init__(self, call: Call, plan: Plan, continued: Continued, report: Reporter) -> None:
-        self._call = call
+    def __init__(
+        self,
+        attempts: Attempts,
+        plan: Plan,
+        continued: Continued,
+        report: Reporter,
+        *,
+        request: AskFor,
+        slow_down: Callable[[LLMStreamError], None],
+    ) -> None:
+        self._attempts = attempts
+        self._request = request
+        self._slow_down = slow_down
         self._plan = plan
         self._continued = continued
         self._report = report
@@ -53,20 +66,20 @@ class Continuer:
                  DeadlineExceeded, ProtocolError where the answer does not get on, LimitExceeded
         """
         self._get_on(place, failure)
-        call, error = self._call, failure
+        attempts, error = self._attempts, failure
         while True:
             if error is not None:
                 await self._wait(error)
-            if call.steps.left:
+            if attempts.clock.left:
                 raise ConnectionLost("the stream was left while it was read", retryable=False)
-            call.attempts += 1
-            self._report.started(call.attempts)
+            attempts.count += 1
+            self._report.started(attempts.count)
             try:
-                response, watchdog = await call.request(lambda: self._continued(place))
+                response, watchdog = await self._request(lambda: self._continued(place))
                 return await checked(self._plan, response), watchdog
             except LLMStreamError as again:
-                error = call.scrubbed(again)
-                call.slow_down(error)
+                error = attempts.scrubbed(again)
+                self._slow_down(error)
 
     def _get_on(self, place: Place, failure: LLMStreamError | None) -> None:
         """Counts the responses; the same place twice is progress for nobody."""
@@ -93,15 +106,15 @@ class Continuer:
 
         raises: what ends the answer, where there is to be none
         """
-        call, steps = self._call, self._call.steps
+        attempts, clock = self._attempts, self._attempts.clock
         self._failures += 1
         wait_s = wait_before_retry_s(self._plan.retry, error, self._failures)
-        if wait_s is None or steps.past_total(wait_s) or not budget_of(self._plan.provider).take(error):
-            self._report.failed(call.attempts, error, None)
+        if wait_s is None or clock.past_total(wait_s) or not budget_of(self._plan.provider).take(error):
+            self._report.failed(attempts.count, error, None)
             raise error if isinstance(error, DeadlineExceeded) and not error.retryable else _given_up(error)
-        self._report.failed(call.attempts, error, wait_s)
-        call.retried.append(error)
-        await steps.in_time(asyncio.sleep(wait_s), None)
+        self._report.failed(attempts.count, error, wait_s)
+        attempts.failures.append(error)
+        await clock.in_time(asyncio.sleep(wait_s), None)
 
 
 def _given_up(error: LLMStreamError) -> IncompleteStream:

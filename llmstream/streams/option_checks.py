@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -15,12 +15,10 @@ from llmstream.providers.base import Provider
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.retry import Retry
 
-__all__ = ["Transport", "check_messages", "check_options", "check_schema", "check_transport"]
+__all__ = ["Transport", "check_messages", "check_options", "check_transport"]
 
 Transport: TypeAlias = Literal["http", "websocket"]
 """How requests travel."""
-
-_OPENAI_FORMS: Final = ("json_object", "json_schema", "text")
 
 
 def check_messages(messages: Iterable[object]) -> None:
@@ -88,18 +86,6 @@ def check_options(given: Mapping[str, Any]) -> None:
                 f"provider_options holds a mapping for each provider: {{{provider!r}: {{...}}}}"
             )
         _check_one_answer(fields)
-
-
-def check_schema(schema: Mapping[str, Any]) -> None:
-    """Whether a `response_format` is a JSON schema, and not the form in which OpenAI wraps one.
-
-    raises: InvalidRequest
-    """
-    if schema.get("type") in _OPENAI_FORMS:
-        raise InvalidRequest(
-            f'response_format {{"type": {schema["type"]!r}}} is of OpenAI\'s wire. '
-            'Pass "json" for any object, or the JSON schema itself.'
-        )
 
 
 def check_transport(transport: str, provider: Provider) -> None:

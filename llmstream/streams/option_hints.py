@@ -23,9 +23,16 @@ _FOREIGN: Final = {
     ),
     "retry=ls.Retry(max_retries=...)": ("max_retries", "retries", "num_retries", "maxRetries"),
     "stop=": ("stop_sequences", "stop_sequence", "stopSequences"),
-    "system=": ("system_prompt", "system_message", "system_instruction", "instructions", "developer"),
-    "response_format=": (
-        *("response_model", "response_schema", "result_type", "output", "output_type", "output_format"),
+    "instructions=": ("system", "system_prompt", "system_message", "system_instruction", "developer"),
+    "output=": (
+        *(
+            "response_format",
+            "response_model",
+            "response_schema",
+            "result_type",
+            "output_type",
+            "output_format",
+        ),
         *("text_format", "json_schema", "schema", "format", "output_schema"),
     ),
     "reasoning=": (
@@ -38,7 +45,7 @@ _FOREIGN: Final = {
     "provider_options={'PROVIDER': {...}}": ("extra_body", "extra_query", "body", "model_kwargs", "extra"),
     "settings=": ("model_settings", "generation_config", "sampling", "config"),
     "parallel_tool_calls=": ("disable_parallel_tool_use", "parallelToolCalls"),
-    "resume=True": ("background",),
+    "background=True": ("resume",),
     "observe=": ("callbacks", "callback", "hooks", "on_event"),
     "errors=": ("raise_errors", "raise_on_error"),
 }

@@ -26,7 +26,7 @@ from llmstream.request import (
 )
 from llmstream.streams.async_only import is_stream
 from llmstream.streams.observations import Observe
-from llmstream.streams.option_checks import check_messages, check_options, check_schema
+from llmstream.streams.option_checks import check_messages, check_options
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.retry import Retry
 
@@ -34,13 +34,17 @@ if TYPE_CHECKING:
     from llmstream.tools import AnyTool
 
 __all__ = [
+    "CallOptions",
+    "CommonOptions",
     "ModelOptions",
     "Options",
     "Prompt",
+    "StreamOptions",
     "as_messages",
     "checked_defaults",
     "make_request",
     "with_defaults",
+    "with_output",
     "with_system",
 ]
 
@@ -48,17 +52,15 @@ Prompt: TypeAlias = str | Message | Iterable[Message | Mapping[str, Any]] | Chat
 """What is asked. Mappings are messages as OpenAI's Chat Completions has them; see `chats.from_openai`."""
 
 
-class ModelOptions(TypedDict, total=False):
-    """The options that a `Model` may hold as well, as its defaults. None is as if not given.
+class CommonOptions(TypedDict, total=False):
+    """The options that a `Model`, a stream and an `Agent` all take. None is as if not given.
 
     tools:            `@tool` objects, plain typed functions, `ToolSpec`s or `ProviderTool`s
     tool_choice:      "auto", "none", "required" or the name of a tool
-    system:           a system prompt, put before the conversation unless it begins with it
     settings:         a `Settings`; its fields may be given by themselves as well
-    response_format:  "json", a JSON schema, a `ResponseFormat`, a type, or a `Structured`
-    reasoning:        an effort such as "low", a budget in tokens, or a `Reasoning`
+    reasoning:        an effort such as "low", a budget in tokens, or a `ReasoningOptions`
     provider_options: fields for the vendor's own body, keyed by provider
-    resume:           have the answer kept, where the vendor can (OpenAI's Responses, in the background),
+    background:       have the answer kept, where the vendor can (OpenAI's Responses, in the background),
                       and read it on after a break; elsewhere a warning says that it is not
     adapt:            send a request once more without a setting that the model refuses, where that is a hint:
                       effort, sampling, display, parallel calls, strict; True unless False is given
@@ -67,7 +69,6 @@ class ModelOptions(TypedDict, total=False):
 
     tools: Iterable[AnyTool] | None
     tool_choice: str | NamedTool | None
-    system: str | None
     settings: Settings | Mapping[str, Any] | None
     temperature: float | None
     top_p: float | None
@@ -78,28 +79,53 @@ class ModelOptions(TypedDict, total=False):
     presence_penalty: float | None
     frequency_penalty: float | None
     parallel_tool_calls: bool | None
-    response_format: Any
     reasoning: ReasoningOptions | str | int | None
     provider_options: Mapping[str, Mapping[str, Any]] | None
     include_raw: bool
-    resume: bool
+    background: bool
     adapt: bool
     errors: Literal["raise", "events"]
 
 
-class Options(ModelOptions, total=False):
-    """The options of `stream`, `Model.stream` and `Model.events`: those of `ModelOptions`, and four more.
+class ModelOptions(CommonOptions, total=False):
+    """The options that a `Model` may hold as its defaults, beside `output`.
+
+    instructions: the system prompt, put before the conversation unless it begins with it
+    """
+
+    instructions: str | None
+
+
+class CallOptions(CommonOptions, total=False):
+    """The options of one call, of a model or of an agent.
 
     headers:   for this request, beside the model's
     retry:     in place of the model's
-    deadlines: in place of the model's
-    observe:   called as that of the model, which it does not replace
+    deadlines: in place of the model's; for an agent, `total_s` is the time of the whole run
     """
 
     headers: Mapping[str, str] | None
     retry: Retry | None
     deadlines: Deadlines | None
+
+
+class StreamOptions(ModelOptions, CallOptions, total=False):
+    """The options of `stream`, `Model.stream`, `Model.ask` and `Model.events`, beside `output`.
+
+    observe: called as that of the model, which it does not replace
+    """
+
     observe: Observe
+
+
+class Options(StreamOptions, total=False):
+    """All options of a call, as a mapping that is stored and passed on.
+
+    output: what the answer is to be: a type, a JSON schema, "json", or an `Output`. Functions take it as a
+            parameter of its own, since the type of what they return follows from it
+    """
+
+    output: Any
 
 
 _SETTINGS: Final = frozenset(Settings.__struct_fields__)
@@ -148,7 +174,11 @@ def with_system(text: str | None, messages: Iterable[Message]) -> list[Message]:
 
     A conversation that comes back as a prompt (`stream.messages()`, `run.messages()`, a recovered run) begins
     with the prompt it was asked with; a second copy would cost tokens and miss the vendor's cache.
+
+    raises: InvalidRequest where it is no text
     """
+    if not isinstance(text, str | None):
+        raise InvalidRequest(f"instructions is a str, got {text!r}. Only an Agent takes a function.")
     conversation = list(messages)
     head = itertools.takewhile(lambda message: message.role == Role.SYSTEM, conversation)
     if not text or any(message.parts == (Text(text),) for message in head):
@@ -167,14 +197,14 @@ def make_request(
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if not options.keys() <= _NAMES:
         raise _unknown(min(options.keys() - _NAMES))
-    conversation = tuple(with_system(given.pop("system", None), messages))
     asked = _asked(given) if given else {}
+    conversation = tuple(with_system(given.get("instructions"), messages))
     if not conversation and not answered:
         raise InvalidRequest("the prompt is empty: pass at least one message")
     return Request(model=model, messages=conversation, **asked)
 
 
-def checked_defaults(model: str, options: ModelOptions) -> ModelOptions:
+def checked_defaults(model: str, options: Options) -> Options:
     """The options that a model holds: settings by single names, tools wrapped.
 
     raises: InvalidRequest for one that does not exist or cannot mean anything
@@ -186,6 +216,10 @@ def checked_defaults(model: str, options: ModelOptions) -> ModelOptions:
         from llmstream.tools import wrapped  # loaded by those who use tools
 
         given["tools"] = wrapped(cast(Any, given["tools"]))
+    if "output" in given:
+        from llmstream.structured.output import as_output  # loaded by those who ask for a form
+
+        given["output"] = as_output(given["output"])
     if "stop" in given:
         given["stop"] = given["stop"] if isinstance(given["stop"], str) else _listed(given["stop"])
     request = make_request(model, [Message.user("?")], cast(Options, {**options, **given}))
@@ -194,10 +228,15 @@ def checked_defaults(model: str, options: ModelOptions) -> ModelOptions:
         value = getattr(request.settings, name)
         if value != getattr(_DEFAULTS, name):
             given[name] = value
-    return cast(ModelOptions, given)
+    return cast(Options, given)
 
 
-def with_defaults(defaults: ModelOptions, given: Options) -> Options:
+def with_output(output: Any, options: CommonOptions) -> Options:
+    """The options with `output`, which functions take as a parameter of its own."""
+    return cast(Options, options if output is None else {**options, "output": output})
+
+
+def with_defaults(defaults: Options, given: Options) -> Options:
     """The options of a call over those that its model holds; None is as if it were not given.
 
     An option of the call stands in place of the model's; `settings` only in place of what they set.
@@ -232,7 +271,7 @@ def _asked(given: dict[str, Any]) -> dict[str, Any]:
         "tools": tools,
         "tool_choice": _tool_choice(given.get("tool_choice"), tools),
         "settings": _settings(given),
-        "response_format": _response_format(given.get("response_format")),
+        "response_format": _response_format(given.get("output")),
         "reasoning": _reasoning(given.get("reasoning")),
         "provider_options": {k: dict(v) for k, v in given.get("provider_options", {}).items()},
         "headers": dict(given.get("headers", ())),
@@ -302,15 +341,9 @@ def _reasoning(value: ReasoningOptions | str | int | None) -> ReasoningOptions |
             )
 
 
-def _response_format(value: Any) -> ResponseFormat | None:
-    if value is None or isinstance(value, ResponseFormat):
-        return value
-    if value == "json":
-        return ResponseFormat()
-    if isinstance(value, Mapping):
-        check_schema(value)
-        return ResponseFormat(schema=dict(value))
-    from llmstream.structured.output import as_structured  # loaded by those who ask for a type
+def _response_format(output: Any) -> ResponseFormat | None:
+    if output is None:
+        return None
+    from llmstream.structured.output import Output  # loaded by those who ask for a form
 
-    typed = as_structured(value)
-    return None if typed is None else typed.format
+    return (output if isinstance(output, Output) else Output(output)).format

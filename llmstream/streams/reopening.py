@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from llmstream.dialects.base import Position
 from llmstream.errors import BadRequest, DeadlineExceeded, LLMStreamError
-from llmstream.streams.plan import KeptAnswer, Plan
+from llmstream.streams.attempts import Attempts
+from llmstream.streams.call import KeptAnswer, Plan
 from llmstream.streams.reporting import Reporter
 from llmstream.streams.resuming import open_kept, read_kept
 from llmstream.transport.http import Body
 from llmstream.transport.retry import budget_of, wait_before_retry_s
-
-if TYPE_CHECKING:
-    from llmstream.streams.call import Call
 
 __all__ = ["Reopener", "Rest"]
 
@@ -31,8 +29,8 @@ class Reopener:
     streams an answer for some minutes only; after that it is waited for, and taken whole.
     """
 
-    def __init__(self, call: Call, plan: Plan, kept: KeptAnswer, report: Reporter) -> None:
-        self._call = call
+    def __init__(self, attempts: Attempts, plan: Plan, kept: KeptAnswer, report: Reporter) -> None:
+        self._attempts = attempts
         self._plan = plan
         self._kept = kept
         self._report = report
@@ -43,26 +41,26 @@ class Reopener:
 
         raises: DeadlineExceeded where the step or the whole stream has no time left
         """
-        call, error = self._call, failure
-        steps = call.steps
+        attempts, error = self._attempts, failure
+        clock = attempts.clock
         while True:
             where, times = self._stuck
             times = times + 1 if where == position.sequence_number else 1
             self._stuck = position.sequence_number, times
             wait_s = wait_before_retry_s(self._plan.retry, error, times)
-            if wait_s is None or steps.past_total(wait_s) or not budget_of(self._plan.provider).take(error):
+            if wait_s is None or clock.past_total(wait_s) or not budget_of(self._plan.provider).take(error):
                 if error is not failure:
                     failure.message += f" Reading on failed: {error.message}"
                 return None
-            self._report.failed(call.attempts, error, wait_s)
-            call.retried.append(error)
+            self._report.failed(attempts.count, error, wait_s)
+            attempts.failures.append(error)
             await asyncio.sleep(wait_s)
-            call.attempts += 1
-            self._report.started(call.attempts)
+            attempts.count += 1
+            self._report.started(attempts.count)
             try:
                 return await self._ask(position)
             except LLMStreamError as again:
-                error = call.scrubbed(again)
+                error = attempts.scrubbed(again)
             if isinstance(error, DeadlineExceeded) and not error.retryable:
                 raise error
 
@@ -77,19 +75,19 @@ class Reopener:
             raise refused from None
 
     async def _stream(self, position: Position) -> Body:
-        call, started = self._call, asyncio.get_running_loop().time()
-        prepared = await call.steps.in_time(self._kept.reopen(position), started, "idle")
-        call.secrets = prepared.secrets
-        return await call.steps.in_time(open_kept(self._plan, prepared), started, "idle")
+        attempts, started = self._attempts, asyncio.get_running_loop().time()
+        prepared = await attempts.clock.in_time(self._kept.reopen(position), started, "idle")
+        attempts.secrets = prepared.secrets
+        return await attempts.clock.in_time(open_kept(self._plan, prepared), started, "idle")
 
     async def _wait_for_all(self, position: Position) -> bytes:
         """The whole answer, once it is made; only step and total deadline end the waiting."""
-        call = self._call
+        attempts = self._attempts
         while True:
             started = asyncio.get_running_loop().time()
-            prepared = await call.steps.in_time(self._kept.look_up(position), started)
-            call.secrets = prepared.secrets
-            body = await call.steps.in_time(read_kept(self._plan, prepared), started)
+            prepared = await attempts.clock.in_time(self._kept.look_up(position), started)
+            attempts.secrets = prepared.secrets
+            body = await attempts.clock.in_time(read_kept(self._plan, prepared), started)
             if self._kept.is_made(body):
                 return body
-            await call.steps.in_time(asyncio.sleep(_LOOK_AGAIN_S), asyncio.get_running_loop().time())
+            await attempts.clock.in_time(asyncio.sleep(_LOOK_AGAIN_S), asyncio.get_running_loop().time())

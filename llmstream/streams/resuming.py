@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from llmstream.dialects.base import Decoder, Dialect, FollowingDecoder, KeepsAnswers, goes_on
 from llmstream.errors import (
     ConnectionFailed,
@@ -21,17 +19,16 @@ from llmstream.errors import (
 )
 from llmstream.events import UnsupportedSetting, Warning
 from llmstream.request import Request
+from llmstream.streams.call import Plan, Prepared, ResumeToken
 from llmstream.structured.output_tool import OutputToolDecoder
 from llmstream.transport.deadlines import Deadlines
 
 if TYPE_CHECKING:
     import aiohttp
 
-    from llmstream.streams.plan import Plan, Prepared
     from llmstream.transport.http import Body
 
 __all__ = [
-    "ResumeToken",
     "asking_to_keep",
     "checked",
     "dialect_that_keeps",
@@ -46,28 +43,13 @@ _WHOLE_BYTES: Final = 64 * 1024 * 1024
 _SILENCE: Final = ("first-event", "idle")
 
 
-class ResumeToken(msgspec.Struct, frozen=True):
-    """A place in an answer that its vendor keeps, for `Model.resume`, in any process.
-
-    Plain data: `msgspec.json.encode` writes it, `msgspec.json.decode(..., type=ResumeToken)` reads it.
-    It holds no key, and opens nothing without the key with which the answer was asked for.
-
-    sequence_number: of the last event of the wire that the reader has seen whole; -1 is none
-    """
-
-    provider: str
-    model: str
-    response_id: str
-    sequence_number: int = -1
-
-
 def asking_to_keep(dialect: Dialect, request: Request, *, provider: str) -> tuple[Request, list[Warning]]:
     """The request for an answer that is kept; itself, with a warning, where the vendor keeps none."""
     asked = dialect.keep(request, provider=provider) if isinstance(dialect, KeepsAnswers) else None
     if asked is not None:
         return asked, []
     words = f"{provider} keeps no answers, so that this one cannot be read on after a break"
-    return request, [UnsupportedSetting("resume", words)]
+    return request, [UnsupportedSetting("background", words)]
 
 
 def dialect_that_keeps(dialect: Dialect, token: ResumeToken, *, provider: str) -> KeepsAnswers:

@@ -9,7 +9,7 @@ import msgspec
 from llmstream import events as ev
 from llmstream.errors import LLMStreamError
 from llmstream.partial_json import PartialJSON
-from llmstream.structured.output import Structured
+from llmstream.structured.output import Output
 from llmstream.structured.output_tool import ANSWER_KEY
 from llmstream.structured.partial_value import PartialValues
 
@@ -36,7 +36,7 @@ class Growth:
     output: None for JSON without a type, shown as plain values
     """
 
-    def __init__(self, output: Structured | None) -> None:
+    def __init__(self, output: Output | None) -> None:
         self._output = output
         self._wrapper = output.wrapper if output is not None else None
         self._by_item = output is not None and output.item_type is not None

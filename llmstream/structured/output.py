@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections.abc
 import types
 import typing
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, TypeAlias, overload
 
 import msgspec
 
@@ -14,7 +14,16 @@ from llmstream.json_numbers import with_whole_numbers
 from llmstream.request import ResponseFormat
 from llmstream.structured.schema import fitted, output_schema, wrapped
 
-__all__ = ["OutputMode", "Structured", "as_structured"]
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+__all__ = ["Output", "OutputMode", "as_output"]
 
 OutputMode: TypeAlias = Literal["json_schema", "tool", "prompt"]
 
@@ -24,23 +33,51 @@ _FENCE: Final = "```"
 _ERROR_CHARS: Final = 400
 """How much of a message of msgspec goes into an error, and back to the model."""
 
+_OPENAI_FORMS: Final = ("json_object", "json_schema", "text")
+"""What OpenAI's wire has as the `type` of a response format; no JSON schema has one of these."""
+
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
 
 
-class Structured:
-    """An answer of a type, as a `response_format` with its details.
+class Output(Generic[T]):
+    """What the answer is to be, with its details: the value of `output=` where a type alone is too little.
 
-    type:        msgspec Struct, dataclass, TypedDict, a list of them, a union, Literal or scalar
+    type:        a msgspec Struct, dataclass, TypedDict, a list of them, a union, Literal or scalar; or a
+                 JSON schema, or "json" for any JSON object, whose answers are plain JSON values
     mode:        how the vendor is asked: "json_schema" (its own mode), "tool" (a tool whose input
-                 is the answer) or "prompt" (in words); by default what the provider does best
+                 is the answer) or "prompt" (a system message); by default what the provider does best
     name:        of the schema or tool; by default the type's
     description: what the model reads about it; by default the type's docstring
     strict:      whether the vendor has to hold the model to the schema, where it can
-    repair:      how often the model may mend an answer that does not fit; see `EventStream.objects`
+    repair:      how often the model may repair an answer that does not fit; see `EventStream.objects`
     raises:      InvalidRequest where the type has no JSON schema
 
     A value that is no object travels inside one, as {"items": [...]} or {"value": ...}.
     """
+
+    @overload
+    def __init__(
+        self,
+        type: type[T],
+        *,
+        mode: OutputMode | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        strict: bool = True,
+        repair: int = 1,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Output[Any],
+        type: Any,
+        *,
+        mode: OutputMode | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        strict: bool = True,
+        repair: int = 1,
+    ) -> None: ...
 
     def __init__(
         self,
@@ -56,25 +93,29 @@ class Structured:
             raise InvalidRequest(f'mode is "json_schema", "tool" or "prompt"; got {mode!r}')
         if repair < 0:
             raise InvalidRequest(f"repair is the number of further attempts, 0 or more; got {repair}")
-        own = output_schema(type)
-        self.type = type
-        self.item_type = _item_type(type)
-        self.is_set = _is_set(type)
+        own = _given_schema(type)
+        self.given = type
+        self.type = type if own is None else Any
+        self.item_type = _item_type(self.type)
+        self.is_set = _is_set(self.type)
         self.repair = repair
-        self.schema, self.wrapper = wrapped(own)
+        self.wrapper: str | None = None
+        if own is None:
+            own = output_schema(type)
+            self.schema, self.wrapper = wrapped(own)
+            name = fitted(name or _name(type))
+            description = own.get("description") if description is None else description
+            mode_asked: OutputMode | Literal["auto"] | None = mode or "auto"
+        else:  # goes to the vendor as it is
+            self.schema, name, mode_asked = own, fitted(name or "response"), mode
         self._plain = own
-        self._decoder = _decoder(type, self.wrapper)
-        words = description if description is not None else own.get("description")
+        self._decoder = _decoder(self.type, self.wrapper)
         self.format = ResponseFormat(
-            schema=self.schema,
-            name=fitted(name or _name(type)),
-            description=words,
-            strict=strict,
-            mode=mode or "auto",
+            schema=self.schema or None, name=name, description=description, strict=strict, mode=mode_asked
         )
 
     def __repr__(self) -> str:
-        return f"Structured({self.type!r}, mode={self.format.mode!r})"
+        return f"Output({self.given!r}, mode={self.format.mode!r})"
 
     def read(self, text: str) -> Any:
         """The value that the text of an answer says; prose and code fences around it do no harm.
@@ -127,21 +168,34 @@ class Structured:
         return InvalidOutput(f"The answer is not JSON: {error}.", reason="json")
 
 
-def as_structured(value: Any) -> Structured | None:
-    """What a `response_format` says of the type of the answer; None where it names no type.
+def as_output(value: Any) -> Output | None:
+    """The `output=` option as an `Output`; None where no form was asked for.
 
     raises: InvalidRequest for what is no type
     """
-    if value is None or isinstance(value, Structured):
-        return value
-    if value == "json" or isinstance(value, ResponseFormat | collections.abc.Mapping):
-        return None
+    return value if value is None or isinstance(value, Output) else Output(value)
+
+
+def _given_schema(value: Any) -> dict[str, Any] | None:
+    """The JSON schema that was given in place of a type: {} for "json", None for a type.
+
+    raises: InvalidRequest for any other text, and for a schema in the form in which OpenAI wraps one
+    """
     if isinstance(value, str):
+        if value == "json":
+            return {}
         raise InvalidRequest(
-            f'response_format {value!r}: the one text it may be is "json", for any JSON object. '
-            "Else it is a JSON schema, a type or a ResponseFormat."
+            f'output={value!r}: the one text it may be is "json", for any JSON object. '
+            "Otherwise pass a type, a JSON schema or an Output."
         )
-    return Structured(value)
+    if not isinstance(value, collections.abc.Mapping):
+        return None
+    if value.get("type") in _OPENAI_FORMS:
+        raise InvalidRequest(
+            f'output={{"type": {value["type"]!r}}} is of OpenAI\'s wire. '
+            'Pass "json" for any object, or the JSON schema itself.'
+        )
+    return dict(value)
 
 
 def _converted(raw: Any, output_type: Any, schema: dict[str, Any]) -> Any:

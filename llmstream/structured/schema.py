@@ -27,9 +27,7 @@ def output_schema(output_type: Any) -> dict[str, Any]:
     try:
         schema = msgspec.json.schema(output_type)
     except (TypeError, NameError, ValueError, RecursionError) as error:
-        raise InvalidRequest(
-            f"response_format: no JSON schema can be made of {output_type!r}: {error}"
-        ) from None
+        raise InvalidRequest(f"output: no JSON schema can be made of {output_type!r}: {error}") from None
     found: dict[str, Any] = _plain(schema)
     root, defs = found.get("$ref"), found.get("$defs", {})
     if isinstance(root, str):

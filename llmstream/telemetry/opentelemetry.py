@@ -31,7 +31,7 @@ _NAME = "llmstream"
 
 
 class OpenTelemetry:
-    """An observer for `Model(observe=...)` and `Agent(observe_run=...)` that creates spans and metrics.
+    """An observer for `Model(observe=...)` and `Agent(observe=...)` that creates spans and metrics.
 
     One observer serves any number of models and agents. The parent of a span is that of its run, or else
     the current span. Spans of calls and runs are never made current, so a cancelled task or a dropped
@@ -106,8 +106,5 @@ def instrument(
     raises:  Unsupported if the extra `otel` is not installed
     """
     observer = OpenTelemetry(content=content, tracer_provider=tracer_provider, meter_provider=meter_provider)
-    if isinstance(target, Agent):
-        target.observe_run = joined(target.observe_run, observer)
-    else:
-        target.observe = joined(target.observe, observer)
+    target.observe = joined(target.observe, observer)
     return observer

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import msgspec
 
+from llmstream.chats.content import Part
+from llmstream.dialects.base import Position
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.json_text import is_json
 from llmstream.dialects.openai_chat import OpenAIChat
-from llmstream.errors import ConnectionLost, IncompleteStream, InvalidRequest, LLMStreamError, error_from_info
+from llmstream.errors import (
+    ConnectionLost,
+    IncompleteStream,
+    InvalidRequest,
+    LLMStreamError,
+    Unsupported,
+    error_from_info,
+)
 from llmstream.events import Event, Finish, OtherWarning, StreamStart, ToolCall, Usage
 from llmstream.grammar import Guard
 from llmstream.providers.base import Provider
@@ -31,6 +40,8 @@ from llmstream.transport.limiter import Permit, RateLimiter
 __all__ = ["ScriptedModel", "UnscriptedRequest"]
 
 _NAME = "scripted"
+_ATTEMPT = 1
+"""Nothing is sent again: a refusal is an error at the first attempt."""
 
 
 class UnscriptedRequest(AssertionError):
@@ -106,8 +117,8 @@ class ScriptedModel(Model):
         return _ScriptedCall(turn, request, number, watch, self.limiter, warnings)
 
 
-class _ScriptedCall(Call):
-    """The events of one turn in place of a response; implements what readers use of `Call`."""
+class _ScriptedCall:
+    """The events of one turn, as a `Call`."""
 
     def __init__(
         self,
@@ -121,8 +132,7 @@ class _ScriptedCall(Call):
         if isinstance(turn.fault, Stall):
             raise InvalidRequest("ScriptedModel does not support Stall. Use Simulator instead.")
         self.error: LLMStreamError | None = None
-        self.attempts = 1
-        self.retried: list[LLMStreamError] = []
+        self.earlier: Position | None = None
         self._usage = Usage()
         self._events = self._played(turn, request, number, warnings)
         self._request = request
@@ -135,6 +145,30 @@ class _ScriptedCall(Call):
     def usage(self) -> Usage:
         """Token counts reported so far."""
         return self._usage
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """None: nothing travels."""
+        return {}
+
+    @property
+    def answered_by(self) -> None:
+        """None: the model that was called answers."""
+
+    @property
+    def position(self) -> None:
+        """None: nobody keeps the answer."""
+
+    async def steer(self, content: Sequence[Part]) -> None:
+        """Refuses: a script is not steered.
+
+        raises: Unsupported
+        """
+        raise Unsupported("a ScriptedModel cannot be steered; use Simulator over a WebSocket", provider=_NAME)
+
+    async def aclose(self) -> None:
+        """As `close`."""
+        self.close()
 
     async def next(self) -> list[Event]:
         """Returns the next event; [] after the last one."""
@@ -158,7 +192,7 @@ class _ScriptedCall(Call):
         """Starts the attempt, once the limiter permits it."""
         self._begun = True
         if self._watch is not None:
-            self._watch.attempt_started(self.attempts)
+            self._watch.attempt_started(_ATTEMPT)
         if self._limiter is not None:
             self._permit = await self._limiter.acquire(_asked_tokens(self._request))
             if self._watch is not None:
@@ -171,7 +205,7 @@ class _ScriptedCall(Call):
             self._permit.release(None if left or used == (None, None) else sum(filter(None, used)))
             self._permit = None
         if self._begun and self._watch is not None:
-            self._watch.finished(self.attempts, self._usage, self.error, left=left)
+            self._watch.finished(_ATTEMPT, self._usage, self.error, left=left)
 
     def _played(
         self, turn: Turn, request: Request, number: int, warnings: list[OtherWarning]
@@ -189,7 +223,7 @@ class _ScriptedCall(Call):
             self.error.provider = self.error.provider or _NAME
             self.error.usage = self._usage
             if isinstance(turn.fault, Refuse) and self._watch is not None:
-                self._watch.attempt_failed(self.attempts, self.error, None)
+                self._watch.attempt_failed(_ATTEMPT, self.error, None)
         yield from ending
 
     def _noted(self, events: list[Event]) -> list[Event]:

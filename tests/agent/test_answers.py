@@ -42,19 +42,19 @@ async def look() -> str:
 
 
 async def test_run_gives_the_value() -> None:
-    assert await ls.Agent(ScriptedModel('{"x": 1}'), response_format=Point).run("Go") == Point(1)
+    assert await ls.Agent(ScriptedModel('{"x": 1}'), output=Point).run("Go") == Point(1)
 
 
 async def test_run_has_a_wrong_answer_repaired() -> None:
     model = ScriptedModel('{"x": "one"}', '{"x": 1}')
-    assert await ls.Agent(model, response_format=Point).run("Go") == Point(1)
+    assert await ls.Agent(model, output=Point).run("Go") == Point(1)
     assert "Expected `int`" in model.requests[1].messages[-1].text_content
 
 
 async def test_run_raises_what_repair_did_not_help() -> None:
     model = ScriptedModel("no", "nor this")
     with pytest.raises(ls.InvalidOutput) as caught:
-        await ls.Agent(model, response_format=Point).run("Go")
+        await ls.Agent(model, output=Point).run("Go")
     assert len(model.requests) == 2
     assert caught.value.partial.text_content == "nor this"
     assert caught.value.usage is not None
@@ -62,15 +62,15 @@ async def test_run_raises_what_repair_did_not_help() -> None:
 
 async def test_structured_says_how_often_run_repairs() -> None:
     model = ScriptedModel("no", "no", '{"x": 2}')
-    assert await ls.Agent(model, response_format=ls.Structured(Point, repair=2)).run("Go") == Point(2)
+    assert await ls.Agent(model, output=ls.Output(Point, repair=2)).run("Go") == Point(2)
     model = ScriptedModel("no")
     with pytest.raises(ls.InvalidOutput):
-        await ls.Agent(model, response_format=ls.Structured(Point, repair=0)).run("Go")
+        await ls.Agent(model, output=ls.Output(Point, repair=0)).run("Go")
     assert len(model.requests) == 1
 
 
 async def test_a_collected_run_is_repaired_too() -> None:
-    run = ls.Agent(ScriptedModel("no", '{"x": 1}'), response_format=Point).stream("Go")
+    run = ls.Agent(ScriptedModel("no", '{"x": 1}'), output=Point).stream("Go")
     await run.collect()
     assert run.object == Point(1)
 
@@ -79,26 +79,26 @@ async def test_the_last_step_is_not_repaired() -> None:
     """At `max_steps` nobody would read the answer: the error is the type's, not the limit's."""
     model = ScriptedModel("no")
     with pytest.raises(ls.InvalidOutput):
-        await ls.Agent(model, response_format=Point, max_steps=1).run("Go")
+        await ls.Agent(model, output=Point, max_steps=1).run("Go")
 
 
 async def test_a_list_is_given_without_its_wrapper() -> None:
-    assert await ls.Agent(ScriptedModel('{"items": ["a"]}'), response_format=list[str]).run("Go") == ["a"]
+    assert await ls.Agent(ScriptedModel('{"items": ["a"]}'), output=list[str]).run("Go") == ["a"]
 
 
 async def test_tools_come_before_a_typed_answer() -> None:
     model = ScriptedModel(Turn(calls=(Call("look"),)), '{"x": 3}')
-    assert await ls.Agent(model, tools=[look], response_format=Point).run("Go") == Point(3)
+    assert await ls.Agent(model, tools=[look], output=Point).run("Go") == Point(3)
 
 
 async def test_a_rewritten_answer_is_the_one_that_is_validated() -> None:
     hooks = Hooks(after_model=lambda state, message: Rewrite(ls.Message.assistant('{"x": 4}')))
     model = ScriptedModel("no")
-    assert await ls.Agent(model, response_format=Point, hooks=hooks).run("Go") == Point(4)
+    assert await ls.Agent(model, output=Point, hooks=hooks).run("Go") == Point(4)
 
 
 async def test_a_typed_sub_agent_repairs_its_answer() -> None:
-    inner = ls.Agent(ScriptedModel("no", '{"x": 5}'), response_format=Point)
+    inner = ls.Agent(ScriptedModel("no", '{"x": 5}'), output=Point)
     model = ScriptedModel(Turn(calls=(Call("ask", {"prompt": "?"}),)), "Done.")
     run = ls.Agent(model, tools=[inner.as_tool("ask")]).stream("Go")
     await run.collect()
@@ -107,7 +107,7 @@ async def test_a_typed_sub_agent_repairs_its_answer() -> None:
 
 async def test_a_typed_member_of_a_chat_speaks_text() -> None:
     chat = ls.Chat(ls.Message.user("Hi"))
-    await ls.Agent(ScriptedModel('{"x": 6}'), name="clerk", response_format=Point).respond(chat)
+    await ls.Agent(ScriptedModel('{"x": 6}'), name="clerk", output=Point).respond(chat)
     assert chat.messages()[-1].text_content == '{"x": 6}'
 
 
@@ -154,7 +154,7 @@ async def test_a_file_is_an_answer() -> None:
 @pytest.mark.parametrize("text", ["", "Half of"])
 @pytest.mark.parametrize("typed", [False, True])
 async def test_a_filtered_answer_is_an_error(text: str, typed: bool) -> None:
-    options: dict[str, Any] = {"response_format": Point} if typed else {}
+    options: dict[str, Any] = {"output": Point} if typed else {}
     model = ScriptedModel(Turn(text=text, finish_reason="content-filter"))
     with pytest.raises(ls.ContentFiltered) as caught:
         await ls.Agent(model, **options).run("Go")
@@ -302,7 +302,7 @@ async def test_a_run_has_its_own_options() -> None:
 
     model = ScriptedModel(Turn(calls=(Call("other"),)), "Done.", "Done.")
     agent = ls.Agent(model, tools=[look], temperature=0.1, instructions="Be kind.")
-    await agent.run("Go", tools=[other], settings={"temperature": 0.9}, system="Be brief.")
+    await agent.run("Go", tools=[other], settings={"temperature": 0.9}, instructions="Be brief.")
     await agent.run("Go")
     first, _, last = model.requests
     assert [t.name for t in first.tools] == ["other"]
@@ -313,7 +313,7 @@ async def test_a_run_has_its_own_options() -> None:
 
 async def test_a_run_has_its_own_type_and_limit() -> None:
     agent = ls.Agent(ScriptedModel('{"x": 1}', LOOKS, "Done."), tools=[look])
-    assert await agent.run("Go", response_format=Point) == Point(1)
+    assert await agent.run("Go", output=Point) == Point(1)
     with pytest.raises(ls.LimitExceeded):
         await agent.run("Go", max_steps=1)
 
@@ -333,6 +333,36 @@ async def test_a_run_is_read_as_a_stream_is() -> None:
     assert isinstance(seen[-1], ls.Finish)
     assert not await run.next()
     assert run.total_usage == run.usage
+
+
+async def test_usage_is_the_last_steps() -> None:
+    run = ls.Agent(ScriptedModel(LOOKS, "Done."), tools=[look]).stream("Go")
+    await run.collect()
+    assert run.usage == run.steps[-1].usage
+    assert run.total_usage == run.steps[0].usage + run.steps[1].usage
+
+
+async def test_added_is_what_came_behind_the_prompt() -> None:
+    run = ls.Agent(ScriptedModel(LOOKS, "Done."), instructions="Be short.", tools=[look]).stream("Go")
+    assert run.added() == []
+    await run.collect()
+    assert [m.role.value for m in run.messages()] == ["system", "user", "assistant", "tool", "assistant"]
+    assert run.added() == run.messages()[2:]
+
+
+async def test_extra_instructions_stand_behind() -> None:
+    """Of a text and of a function alike, and for one run only."""
+
+    async def asked(state: RunState) -> str:
+        return "Be kind."
+
+    for instructions in ("Be kind.", asked):
+        model = ScriptedModel("Hi", repeat_last=True)
+        agent = ls.Agent(model, instructions=instructions)
+        await agent.run("Go", extra_instructions="Be short.")
+        await agent.run("Go")
+        heads = [request.messages[0].text_content for request in model.requests]
+        assert heads == ["Be kind.\n\nBe short.", "Be kind."]
 
 
 async def test_every_tool_has_the_timeout_of_the_agent() -> None:

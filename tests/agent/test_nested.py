@@ -77,7 +77,7 @@ async def test_the_tokens_of_a_sub_agent_count() -> None:
     last = Turn(text="So.", usage=ls.Usage(1, 1, 2))
     run = ls.Agent(ScriptedModel(ASKS, last), tools=[inner.as_tool("research")]).stream("Go")
     await run.collect()
-    assert run.usage == ls.Usage(7, 7, 14)
+    assert run.total_usage == ls.Usage(7, 7, 14)
     assert run.usage_by_model["scripted:small"] == ls.Usage(5, 5, 10)
 
 

@@ -40,7 +40,7 @@ LOOKS = Turn(text="Let me look {first}.", calls=(Call("look"),))
 
 def agent(*turns: Turn | str, wanted: object = Trip, **options: object) -> ls.Agent:
     model = ScriptedModel(*turns, repeat_last=True)
-    return ls.Agent(model, tools=[look, book], response_format=wanted, **options)
+    return ls.Agent(model, tools=[look, book], output=wanted, **options)
 
 
 async def test_partials_of_the_last_step_and_then_the_validated_value() -> None:
@@ -72,18 +72,18 @@ async def test_an_answer_that_does_not_fit_is_mended_within_the_run() -> None:
 
 
 async def test_repair_is_bounded_and_the_answer_stays_in_the_error() -> None:
-    run = agent(BAD).stream("Go")
+    run = agent(BAD, wanted=ls.Output(Trip, repair=2)).stream("Go")
     with pytest.raises(ls.InvalidOutput, match="days") as raised:
-        async for _ in run.objects(repair=2):
+        async for _ in run.objects():
             pass
     assert len(run.steps) == 3
     assert raised.value.partial is not None
     assert raised.value.partial.text_content == BAD
     with pytest.raises(ls.InvalidOutput):
         _ = run.object
-    limited = agent(BAD, max_steps=1).stream("Go")
+    limited = agent(BAD, wanted=ls.Output(Trip, repair=5), max_steps=1).stream("Go")
     with pytest.raises(ls.InvalidOutput):
-        await anext(aiter([value async for value in limited.objects(repair=5)]))
+        await anext(aiter([value async for value in limited.objects()]))
     assert len(limited.steps) == 1
 
 
@@ -146,8 +146,8 @@ async def test_over_http_with_tools_beside_it(wire: str, mode: OutputMode) -> No
             name=wire, dialect=sim.dialect, base_url=server.url + sim.path, key_required=False
         )
         model = ls.Model(f"{wire}:m", provider=provider)
-        wanted = ls.Structured(Trip, mode=mode)
-        run = ls.Agent(model, tools=[look, book], response_format=wanted).stream("Where to?")
+        wanted = ls.Output(Trip, mode=mode)
+        run = ls.Agent(model, tools=[look, book], output=wanted).stream("Where to?")
         values = [value async for value in run.objects()]
         assert values[-1] == run.object == Trip("Oslo or so", 3)
         assert [status.name for status in run.statuses] == ["look"]

@@ -35,7 +35,7 @@ WRONG: list[dict[str, Any]] = [
     {"approve": True},
     {"repair": 5},
     {"price": 0.1},
-    {"observe_run": 5},
+    {"observe": 5},
     {"name": 5},
     {"instructions": 5},
     {"approval_key": "a str"},
@@ -80,8 +80,8 @@ async def test_one_effect_and_a_path_of_a_journal_will_do(tmp_path: Path) -> Non
 
 def test_seconds_and_suspensions_are_checked() -> None:
     agent = ls.Agent("sim:demo")
-    with pytest.raises(ls.InvalidRequest, match="within_s"):
-        agent.stream("Go", within_s="5")  # type: ignore[arg-type]
+    with pytest.raises(ls.InvalidRequest, match="total_s"):
+        agent.stream("Go", deadlines=ls.Deadlines(total_s="5"))  # type: ignore[arg-type]
     with pytest.raises(ls.InvalidRequest, match="Suspension"):
         agent.resume({})  # type: ignore[arg-type]
 
@@ -118,3 +118,16 @@ def test_a_function_of_other_arguments_is_refused(options, message):
     """When the agent is made, not in the middle of its first run."""
     with pytest.raises(ls.InvalidRequest, match=message):
         ls.Agent("sim:demo", **options())
+
+
+async def test_observe_of_one_run_stands_beside_the_agents() -> None:
+    own, more = [], []
+    agent = ls.Agent(ScriptedModel("Done."), observe=own.append)
+    await agent.run("Go", observe=more.append)
+    assert own == more
+    assert type(own[0]).__name__ == "RunStarted"
+
+
+def test_a_stream_takes_no_function_as_instructions() -> None:
+    with pytest.raises(ls.InvalidRequest, match="is a str"):
+        ls.stream("sim:demo", "Hi", instructions=lambda state: "")  # type: ignore[arg-type]

@@ -72,7 +72,7 @@ async def test_tokens_are_a_limit() -> None:
     run = ls.Agent(model, tools=[look], stop_when=[tokens_over(29)]).stream("Go")
     await run.collect()
     assert len(model.requests) == 2
-    assert run.usage == ls.Usage(20, 10, 30)
+    assert run.total_usage == ls.Usage(20, 10, 30)
 
 
 async def test_cost_is_a_limit_where_prices_are_known() -> None:
@@ -130,8 +130,11 @@ async def test_tokens_are_summed_by_model() -> None:
 
     run = ls.Agent(ScriptedModel(LOOKS, model="dear"), tools=[look], prepare_step=prepare).stream("Go")
     await run.collect()
-    assert run.usage_by_model == {"scripted:dear": ls.Usage(10, 5, 15), "scripted:cheap": ls.Usage(1, 1, 2)}
-    assert run.usage == ls.Usage(11, 6, 17)
+    assert run.usage_by_model == {
+        "scripted:dear": ls.Usage(10, 5, 15),
+        "scripted:cheap": ls.Usage(1, 1, 2),
+    }
+    assert run.total_usage == ls.Usage(11, 6, 17)
     assert [step.model for step in run.steps] == ["scripted:dear", "scripted:cheap"]
 
 

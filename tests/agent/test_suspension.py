@@ -110,8 +110,8 @@ async def test_an_approved_call_runs_in_another_process_and_done_ones_do_not_aga
     assert run.text == "All paid."
     assert [m.role for m in run.messages()] == ["user", "assistant", "tool", "assistant"]
     assert [r.content for r in run.messages()[2].tool_results] == ["seen", "paid 50"]
-    assert run.usage.input_tokens is not None
-    assert run.usage.input_tokens > 3
+    assert run.total_usage.input_tokens is not None
+    assert run.total_usage.input_tokens > 3
     assert run.messages()[1].sender == "clerk"
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import llmstream as ls
-from llmstream.agent import RunSuspended, tool_called
+from llmstream.agent import tool_called
 from llmstream.testing import Call, ScriptedModel, Turn
 
 LOOKS = Turn(text="Let me look.", calls=(Call("look"),))
@@ -60,7 +60,7 @@ async def test_a_stop_condition_may_be_async() -> None:
 
 async def test_a_run_that_waits_is_in_the_error_and_can_be_resumed() -> None:
     agent = ls.Agent(ScriptedModel(PAYS, "Done."), tools=[pay])
-    with pytest.raises(RunSuspended, match=r'pay\({"euros":3}\)') as caught:
+    with pytest.raises(ls.RunSuspended, match=r'pay\({"euros":3}\)') as caught:
         await agent.run("Go")
     suspension = caught.value.suspension
     run = agent.resume(suspension, {p.approval_id: True for p in suspension.pending})
@@ -94,8 +94,8 @@ async def test_a_typed_sub_agent_gives_its_value_or_an_error() -> None:
     class Point(msgspec.Struct):
         x: int
 
-    result, value = await _told(ls.Agent(ScriptedModel('{"x": 1}'), response_format=Point))
+    result, value = await _told(ls.Agent(ScriptedModel('{"x": 1}'), output=Point))
     assert (result.content, value) == ('{"x": 1}', Point(1))
-    result, _ = await _told(ls.Agent(ScriptedModel('{"x": "one"}'), response_format=Point))
+    result, _ = await _told(ls.Agent(ScriptedModel('{"x": "one"}'), output=Point))
     assert result.is_error
     assert "Expected `int`" in result.content

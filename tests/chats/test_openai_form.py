@@ -7,7 +7,17 @@ import base64
 import pytest
 
 import llmstream as ls
-from llmstream.chats import Audio, Document, Image, Reasoning, Text, ToolCall, ToolResult, from_openai
+from llmstream.chats import (
+    Audio,
+    Document,
+    Image,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    from_openai,
+    to_openai,
+)
 
 CAT = {"url": "https://example.org/cat.png", "detail": "low"}
 PNG = base64.b64encode(b"\x89PNG").decode()
@@ -97,3 +107,38 @@ def test_what_cannot_be_read_is_named(message, said) -> None:
     with pytest.raises(ls.InvalidRequest) as refused:
         from_openai([message])
     assert said in str(refused.value)
+
+
+def test_what_was_read_is_written_again() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at":1}'}}
+    image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}", "detail": "low"}}
+    given = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Look!", "name": "ada"},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "At these:"},
+                {"type": "image_url", "image_url": CAT},
+                image,
+                {"type": "input_audio", "input_audio": {"data": PNG, "format": "mp3"}},
+                {
+                    "type": "file",
+                    "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PNG}"},
+                },
+                {"type": "file", "file": {"file_id": "file-1"}},
+            ],
+        },
+        {"role": "assistant", "content": None, "tool_calls": [call], "reasoning_content": "Hm."},
+        {"role": "tool", "tool_call_id": "c1", "content": "seen"},
+        {"role": "assistant", "content": "A cat."},
+    ]
+    assert to_openai(from_openai(given), reasoning=True) == given
+    assert "reasoning_content" not in to_openai(from_openai(given))[3]
+
+
+def test_what_the_form_does_not_know_is_refused() -> None:
+    with pytest.raises(ls.InvalidRequest, match="no role 'robot'"):
+        to_openai([ls.Message("", "robot", (Text("Hi"),))])
+    with pytest.raises(ls.InvalidRequest, match="no place for a part Reasoning"):
+        to_openai([ls.Message.user(Text("Hi"), Reasoning("Hm."))])

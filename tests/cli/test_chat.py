@@ -17,7 +17,7 @@ from llmstream.chats import Chat
 from llmstream.cli import main
 from llmstream.dialects.ollama import Ollama
 from llmstream.simulator import Break, Call, Cut, Pace, Refuse, Script, Stall, Turn
-from llmstream.streams import call
+from llmstream.streams import http_call
 
 
 @pytest.fixture(autouse=True)
@@ -297,7 +297,7 @@ def test_a_refused_connection_is_status_3(capsys, monkeypatch):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-        monkeypatch.setattr(call, "wait_before_retry_s", lambda *args, **kwargs: None)
+        monkeypatch.setattr(http_call, "wait_before_retry_s", lambda *args, **kwargs: None)
         assert main(["chat", "-m", "openai:m", "--base-url", url, "Hi"]) == 3
     err = capsys.readouterr().err
     assert err.startswith("llmstream: openai: ")

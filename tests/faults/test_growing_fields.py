@@ -61,7 +61,7 @@ async def main():
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     model = ls.Model(f"{provider}:m", base_url=url, api_key="a-key", retry=ls.Retry(max_retries=0))
-    import llmstream.streams.call  # so that its own size is not counted
+    import llmstream.streams.http_call  # so that its own size is not counted
     before, outcome = memory_mb("VmRSS"), "none"
     try:
         async for _ in model.events("Hi"):

@@ -32,9 +32,9 @@ from llmstream.events import Finish, TextDelta
 from llmstream.framing.sse import SSEDecoder
 from llmstream.grammar import Guard
 from llmstream.middleware import fallback
-from llmstream.streams import answer, call
+from llmstream.streams import answer, http_call
+from llmstream.streams.attempts import AttemptClock
 from llmstream.streams.event_stream import EventStream
-from llmstream.streams.steps import Steps
 from llmstream.testing import FaultServer, no_leaks
 from llmstream.tools import running
 from llmstream.tools.outcome import ToolOutcome
@@ -87,11 +87,11 @@ def one_for_all(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LoopBound, "get", get)
 
 
-async def untimed(self: Steps, step: Any, started: float | None, silence: str = "") -> Any:
+async def untimed(self: AttemptClock, step: Any, started: float | None, silence: str = "") -> Any:
     return await step
 
 
-def any_wait(self: call.Call, failure: ls.LLMStreamError) -> float | None:
+def any_wait(self: http_call.HTTPCall, failure: ls.LLMStreamError) -> float | None:
     return failure.retry_after_s
 
 
@@ -125,25 +125,25 @@ def read_to_the_end(self: decoder.PayloadDecoder[Any], payloads: list[bytes]) ->
 
 
 def held_scope(patch: pytest.MonkeyPatch) -> None:
-    scopes: dict[call.Call, anyio.CancelScope] = {}
-    original_next, original_close = call.Call.next, call.Call.close
+    scopes: dict[http_call.HTTPCall, anyio.CancelScope] = {}
+    original_next, original_close = http_call.HTTPCall.next, http_call.HTTPCall.close
 
-    async def next_(self: call.Call) -> list[Any]:
+    async def next_(self: http_call.HTTPCall) -> list[Any]:
         if self not in scopes:
             scopes[self] = anyio.CancelScope().__enter__()
         return await original_next(self)
 
-    def close(self: call.Call) -> None:
+    def close(self: http_call.HTTPCall) -> None:
         original_close(self)
         if self in scopes:
             scopes.pop(self).__exit__(None, None, None)
 
-    both(put(call.Call, "next", next_), put(call.Call, "close", close))(patch)
+    both(put(http_call.HTTPCall, "next", next_), put(http_call.HTTPCall, "close", close))(patch)
 
 
 AIOHTTPS_READING = put(CarefulProtocol, "data_received", ResponseHandler.data_received)
 READ_WHOLE = put(http.Response, "read", whole_body)
-ASKED_AFTER_CONTENT = put(call, "_has_content", lambda events: False)
+ASKED_AFTER_CONTENT = put(http_call, "_has_content", lambda events: False)
 
 DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
     "aiohttp's own errors": (
@@ -238,7 +238,12 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         "401",
         "mistral",
     ),
-    "any wait is obeyed": (put(call.Call, "_wait_s", any_wait), 16, "429, retry_after: 86400", "openai-chat"),
+    "any wait is obeyed": (
+        put(http_call.HTTPCall, "_wait_s", any_wait),
+        16,
+        "429, retry_after: 86400",
+        "openai-chat",
+    ),
     "float() reads the wait": (
         put(vendor_errors, "retry_after_s", naive_wait),
         16,
@@ -246,13 +251,15 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         "openai-chat",
     ),
     "no retries": (
-        put(call, "wait_before_retry_s", NOTHING),
+        put(http_call, "wait_before_retry_s", NOTHING),
         17,
         "503, then the answer",
         "bedrock-converse",
     ),
     "the deadline does not count waits": (
-        both(put(Steps, "past_total", lambda self, wait_s: False), put(Steps, "in_time", untimed)),
+        both(
+            put(AttemptClock, "past_total", lambda self, wait_s: False), put(AttemptClock, "in_time", untimed)
+        ),
         18,
         "waits that are longer than the deadline",
         "openai-chat",
@@ -301,7 +308,7 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         "anthropic",
     ),
     "an error event is an answer": (
-        put(call, "_has_content", lambda events: True),
+        put(http_call, "_has_content", lambda events: True),
         27,
         "an overload as the first event",
         "openai-chat",
@@ -403,7 +410,7 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         "openai-chat",
     ),
     "a key is asked for once": (
-        put(call.Call, "_wait_s", NOTHING),
+        put(http_call.HTTPCall, "_wait_s", NOTHING),
         51,
         "a key that was rotated",
         "openai-chat",

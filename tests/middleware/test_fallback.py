@@ -205,7 +205,7 @@ async def test_a_chain_may_hold_wrapped_models(read: Any) -> None:
 async def test_a_typed_answer_grows_anew() -> None:
     half = Turn(events=(ls.TextStart("0"), ls.TextDelta('["wrong", "st', "0")), fault=Cut(after_events=9))
     chain = fallback(ScriptedModel('["a", "b"]'), restart=True)
-    async with wrap(ScriptedModel(half), chain).stream("Hi", response_format=list[str]) as stream:
+    async with wrap(ScriptedModel(half), chain).stream("Hi", output=list[str]) as stream:
         assert [value async for value in stream.objects()] == ["wrong", "a", "b"]
     assert stream.object == ["a", "b"]
 

@@ -75,7 +75,7 @@ async def test_the_handle_works_as_ever() -> None:
 
 async def test_typed_answers_pass(read: Any) -> None:
     model = wrap(ScriptedModel('{"name": "Oslo", "people": 7}'), Noted())
-    async with model.stream("Which?", response_format=dict[str, Any]) as stream:
+    async with model.stream("Which?", output=dict[str, Any]) as stream:
         values = [value async for value in stream.objects()]
     assert values[-1] == stream.object == {"name": "Oslo", "people": 7}
 

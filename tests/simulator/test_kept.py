@@ -26,12 +26,12 @@ def turn(**options):
 
 async def test_an_answer_that_is_cut_is_made_to_its_end_and_read_on() -> None:
     async with Simulator(Script((turn(),))) as simulator:
-        expected = [event async for event in model(simulator).stream("Hi", resume=True)]
+        expected = [event async for event in model(simulator).stream("Hi", background=True)]
     assert check(expected) == []
     for fault in (Cut, lambda **options: Cut(clean=True, **options)):
         for count in range(1, len(expected)):
             async with Simulator(Script((turn(fault=fault(after_events=count)),))) as simulator:
-                stream = model(simulator).stream("Hi", resume=True)
+                stream = model(simulator).stream("Hi", background=True)
                 events = [event async for event in stream]
                 assert [e for e in events if type(e) is not ls.ResponseMetadata] == [
                     e for e in expected if type(e) is not ls.ResponseMetadata
@@ -48,20 +48,20 @@ async def test_an_answer_that_is_not_kept_ends_with_its_fault() -> None:
 async def test_an_answer_nobody_knows_is_not_found() -> None:
     async with Simulator() as simulator:
         with pytest.raises(ls.NotFound, match="Response with id 'resp_x' not found"):
-            await model(simulator).resume(ResumeToken("openai-responses", "gpt-5", "resp_x")).collect()
+            await model(simulator).reattach(ResumeToken("openai-responses", "gpt-5", "resp_x")).collect()
 
 
 @pytest.mark.llm_virtual_clock
 async def test_it_is_made_while_nobody_reads() -> None:
     script = Script((Turn(text="one two three four", pace=Pace(delta_s=20.0), fault=Stall(after_events=4)),))
     async with Simulator(script) as simulator:
-        async with model(simulator).stream("Hi", resume=True) as stream:
+        async with model(simulator).stream("Hi", background=True) as stream:
             async for event in stream:
                 if type(event) is ls.TextDelta:
                     break
             token = stream.resume_token
         await asyncio.sleep(61.0)
-        rest = model(simulator).resume(token)
+        rest = model(simulator).reattach(token)
         async with asyncio.timeout(0.1):  # it is all there
             await rest.collect()
         assert stream.text + rest.text == "one two three four"
@@ -70,13 +70,13 @@ async def test_it_is_made_while_nobody_reads() -> None:
 async def test_a_cancelled_answer_says_so_to_who_reads_on() -> None:
     script = Script((Turn(text="one two three four", pace=Pace(delta_s=30.0)),))
     async with Simulator(script) as simulator:
-        async with model(simulator).stream("Hi", resume=True) as stream:
+        async with model(simulator).stream("Hi", background=True) as stream:
             async for event in stream:
                 if type(event) is ls.TextDelta:
                     break
             token = stream.resume_token
             assert await stream.cancel()
-        whole = model(simulator).resume(token, whole=True)
+        whole = model(simulator).reattach(token, whole=True)
         async with asyncio.timeout(2):
             await whole.collect()
         assert (whole.text, whole.finish_reason, whole.accumulator.raw_finish_reason) == (

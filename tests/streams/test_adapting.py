@@ -97,7 +97,7 @@ async def test_what_is_no_hint_is_never_left_out(name):
                 tools=[ls.ToolSpec("t", "T.", {"type": "object"})],
                 stop=["x"],
                 max_output_tokens=9,
-                response_format="json",
+                output="json",
                 adapt=True,
             ).collect()
         assert len(asked) == 1

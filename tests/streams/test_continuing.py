@@ -19,7 +19,7 @@ async def broken_off(script=BROKEN, **options):
     """A stream of one vendor after it failed."""
     async with Simulator(script) as vendor:
         model = ls.Model("openai:gpt-5-mini", base_url=f"{vendor.url}/v1", api_key="none-at-all", retry=ONCE)
-        stream = model.stream("Count to five.", system="Be brief.", **options)
+        stream = model.stream("Count to five.", instructions="Be brief.", **options)
         with pytest.raises(ls.ConnectionLost):
             await stream.collect()
     return stream
@@ -135,6 +135,6 @@ async def test_what_did_not_break_off_is_not_gone_on_with() -> None:
 
 
 async def test_half_of_a_typed_answer_is_not_gone_on_with() -> None:
-    stream = await broken_off(response_format={"type": "object"})
+    stream = await broken_off(output={"type": "object"})
     with pytest.raises(ls.InvalidRequest, match="Ask anew"):
         stream.continue_with("sim:demo")

@@ -79,10 +79,10 @@ async def test_a_stream_that_goes_on_sends_its_system_prompt_once(name) -> None:
     async with wire(name) as (model, server):
         messages: list[ls.Message] = [ls.Message.user("One?")]
         for _ in range(3):
-            stream = ls.stream(model, messages, system=SYSTEM)
+            stream = ls.stream(model, messages, instructions=SYSTEM)
             await stream.collect()
             messages = [*stream.messages(), ls.Message.user("And?")]
-        async for _ in model.events(messages, system=SYSTEM):
+        async for _ in model.events(messages, instructions=SYSTEM):
             pass
         assert sent(server) == [1, 1, 1, 1]
 
@@ -92,7 +92,7 @@ async def test_a_chat_that_begins_with_the_system_prompt_sends_it_once(name) -> 
     async with wire(name) as (model, server):
         chat = ls.Chat(ls.Message.system(SYSTEM))
         agent = ls.Agent(model, instructions=SYSTEM)
-        for ask in (lambda: agent.stream(chat), lambda: ls.stream(model, chat, system=SYSTEM)):
+        for ask in (lambda: agent.stream(chat), lambda: ls.stream(model, chat, instructions=SYSTEM)):
             chat.append(ls.Message.user("One?"))
             before = len(chat)
             answer = await ask().collect()
@@ -106,8 +106,8 @@ async def test_a_chat_that_begins_with_the_system_prompt_sends_it_once(name) -> 
 )
 async def test_another_system_prompt_is_put_before_the_one_that_is_there(first, second) -> None:
     async with wire("sim") as (model, server):
-        messages = ls.stream(model, "One?", system=first).messages()
-        await ls.stream(model, messages, system=second).collect()
+        messages = ls.stream(model, "One?", instructions=first).messages()
+        await ls.stream(model, messages, instructions=second).collect()
         request = server.requests[-1].request
         assert request is not None
         said = [message.text_content for message in request.messages if message.role == "system"]

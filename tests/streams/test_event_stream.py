@@ -62,7 +62,7 @@ class Watched:
 
 
 async def test_events_views_and_conversation(serve) -> None:
-    stream = model(await serve(hello)).stream("Hi", system="Be brief.")
+    stream = model(await serve(hello)).stream("Hi", instructions="Be brief.")
     events = [event async for event in stream]
     assert check(events) == []
     assert stream.text == "Hello"
@@ -512,7 +512,7 @@ def test_a_spec_that_names_nothing_fails_at_once(spec) -> None:
         {"temperature": "hot"},
         {"tool_choice": "search"},
         {"reasoning": "a lot"},
-        {"response_format": object()},
+        {"output": object()},
         {"tools": [print, print]},
     ],
 )

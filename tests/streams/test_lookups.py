@@ -92,7 +92,7 @@ async def test_the_vendor_counts_what_it_would_charge(server, name) -> None:
         """Look at a city."""
         return city
 
-    options = {"system": "Be brief.", "tools": [look], "temperature": 1, "max_output_tokens": 50}
+    options = {"instructions": "Be brief.", "tools": [look], "temperature": 1, "max_output_tokens": 50}
     count = await at(server, name).count_tokens("How warm is it in Oslo?", **options)
     stream = at(server, name).stream("How warm is it in Oslo?", **options)
     await stream.collect()
@@ -127,7 +127,7 @@ async def test_openai_counts_by_responses_and_a_server_without_it_is_estimated(s
 
 
 async def test_google_counts_the_request_that_it_would_answer(server) -> None:
-    await at(server, "sim-gemini").count_tokens("Hello", system="Be brief.")
+    await at(server, "sim-gemini").count_tokens("Hello", instructions="Be brief.")
     body = server.requests[0].http.json()
     assert set(body) == {"generateContentRequest"}
     assert body["generateContentRequest"]["model"] == "models/small-1"

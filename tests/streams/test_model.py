@@ -19,8 +19,8 @@ def model(**options) -> ls.Model:
 
 
 def test_a_model_holds_options_that_those_of_a_call_override() -> None:
-    one = model(temperature=0.2, top_p=0.5, system="Be brief.", tools=(tool for tool in [look]))
-    first, second = one.request("Hi"), one.request("Hi", temperature=1, system="Be kind.", tools=[])
+    one = model(temperature=0.2, top_p=0.5, instructions="Be brief.", tools=(tool for tool in [look]))
+    first, second = one.request("Hi"), one.request("Hi", temperature=1, instructions="Be kind.", tools=[])
     assert (first.settings.temperature, first.settings.top_p) == (0.2, 0.5)
     assert first.messages[0] == ls.Message.system("Be brief.")
     assert [tool.name for tool in first.tools] == ["look"]
@@ -46,7 +46,7 @@ def test_a_wrong_default_is_refused_where_the_model_is_made() -> None:
 
 async def test_streams_events_and_wrapped_models_use_the_defaults() -> None:
     inner = ScriptedModel("Yes.", repeat_last=True)
-    inner.options = model(temperature=0.2, system="Be brief.").options
+    inner.options = model(temperature=0.2, instructions="Be brief.").options
     for one in (inner, wrap(inner, fallback("sim:demo"))):
         await one.stream("Hi").collect()
         async for _ in one.events("Hi"):
@@ -59,7 +59,7 @@ async def test_streams_events_and_wrapped_models_use_the_defaults() -> None:
 
 async def test_an_agent_takes_the_defaults_of_its_model_unless_it_has_its_own() -> None:
     inner = ScriptedModel("Yes.", repeat_last=True)
-    inner.options = model(temperature=0.2, system="Be brief.", tools=[look]).options
+    inner.options = model(temperature=0.2, instructions="Be brief.", tools=[look]).options
     await ls.Agent(inner).run("Hi")
     await ls.Agent(inner, instructions="Be kind.", temperature=1, tools=[]).run("Hi")
     first, second = inner.requests

@@ -24,7 +24,6 @@ from llmstream.events import (
 )
 from llmstream.grammar import check
 from llmstream.middleware import Ask, wrap
-from llmstream.request import ResponseFormat
 from llmstream.simulator import Call, Continue, Cut, Pace, Refuse, Script, Simulator, Stall, Turn
 from llmstream.testing import no_leaks
 
@@ -103,7 +102,7 @@ async def test_a_stream_and_an_object_are_one_too(kind) -> None:
         async with model().stream("Hi") as stream:
             message = await stream.collect()
         assert (message.text_content, stream.finish_reason, stream.usage.output_tokens) == (TEXT, "stop", 10)
-        answer = await model().stream("Hi", response_format={"type": "object"}).collect()
+        answer = await model().stream("Hi", output={"type": "object"}).collect()
         assert json.loads(answer.text_content) == {"city": "Oslo", "degrees": 7}
 
 
@@ -424,9 +423,9 @@ async def test_each_request_asks_for_its_key(serve) -> None:
 async def test_an_answer_that_comes_as_a_call_is_cut_too(kind) -> None:
     given = Turn(calls=(Call("reply", {"city": "Bergen, Norway"}),), continues=(Continue(after_events=3),))
     schema = {"type": "object", "properties": {"city": {"type": "string"}}}
-    wanted = ResponseFormat(schema, name="reply", mode="tool")
+    wanted = ls.Output(schema, name="reply", mode="tool")
     async with simulated(kind, given) as (simulator, model):
-        events = await read(model().events("Hi", response_format=wanted))
+        events = await read(model().events("Hi", output=wanted))
     assert json.loads(text_of(events)) == {"city": "Bergen, Norway"}
     assert len([e for e in events if isinstance(e, TextStart)]) == 1
     assert len(simulator.requests) == 2

@@ -72,13 +72,13 @@ VALUES: list[tuple[Any, Any]] = [
 ]
 
 
-def said(value: Any, output: ls.Structured) -> Any:
+def said(value: Any, output: ls.Output) -> Any:
     """The JSON value that stands for a value on the wire."""
     plain = msgspec.to_builtins(value, str_keys=True)
     return plain if output.wrapper is None else {output.wrapper: plain}
 
 
-def turn(value: Any, output: ls.Structured, tool: bool) -> Turn:
+def turn(value: Any, output: ls.Output, tool: bool) -> Turn:
     wire = said(value, output)
     return Turn(calls=(Call(output.format.name, wire),)) if tool else Turn(text=json.dumps(wire))
 
@@ -90,11 +90,11 @@ def model(provider: str, simulator: Simulator) -> ls.Model:
 async def test_every_type_in_every_mode_over_every_wire() -> None:
     for mode in MODES:
         for output_type, value in VALUES:
-            output = ls.Structured(output_type, mode=mode)
+            output = ls.Output(output_type, mode=mode, repair=0)
             async with Simulator(Script((turn(value, output, mode == "tool"),))) as simulator:
                 for provider in PROVIDERS:
-                    async with model(provider, simulator).stream("x", response_format=output) as stream:
-                        given = [found async for found in stream.objects(repair=0)]
+                    async with model(provider, simulator).stream("x", output=output) as stream:
+                        given = [found async for found in stream.objects()]
                     where = (mode, output_type, provider)
                     assert stream.object == value, where
                     assert type(stream.object) is type(value), where
@@ -111,9 +111,9 @@ async def test_every_type_in_every_mode_over_every_wire() -> None:
                     assert ("JSON schema" in str(asked.messages)) == (mode == "prompt"), where
 
 
-async def objects(*turns: str | Turn, output: Any, **options: Any) -> tuple[list[Any], ls.EventStream]:
-    async with ScriptedModel(*turns).stream("x", response_format=output) as stream:
-        return [value async for value in stream.objects(**options)], stream
+async def objects(*turns: str | Turn, output: Any) -> tuple[list[Any], ls.EventStream]:
+    async with ScriptedModel(*turns).stream("x", output=output) as stream:
+        return [value async for value in stream.objects()], stream
 
 
 async def test_structs_grow_with_unset_for_what_has_not_come() -> None:
@@ -145,22 +145,10 @@ async def test_a_union_shows_nothing_before_its_tag() -> None:
 
 async def test_elements_come_when_they_are_whole() -> None:
     text = '{"items": [{"name": "Oslo", "people": 1}, {"name": "Rome", "people": 2}]}'
-    async with ScriptedModel(text).stream("x", response_format=list[City]) as stream:
+    async with ScriptedModel(text).stream("x", output=list[City]) as stream:
         seen = [(value.name, stream.text.count("}")) async for value in stream.objects()]
     assert seen == [("Oslo", 1), ("Rome", 3)]  # the last fragment of text has two braces
     assert stream.object == [City("Oslo", 1), City("Rome", 2)]
-
-
-async def test_a_type_named_late_is_asked_for() -> None:
-    scripted = ScriptedModel('{"name": "Oslo", "people": 1}')
-    async with scripted.stream("x") as stream:
-        given = [value async for value in stream.objects(City)]
-    assert given[-1] == City("Oslo", 1)
-    wanted = scripted.requests[0].response_format
-    assert wanted is not None
-    assert wanted.name == "City"
-    with pytest.raises(ls.InvalidRequest, match="asked for as"):
-        scripted.stream("x", response_format=City).objects(Person)
 
 
 async def test_an_answer_without_a_type_is_plain_json() -> None:
@@ -173,23 +161,25 @@ async def test_prose_and_fences_around_the_answer_do_no_harm() -> None:
         'Here {it} is:\n```json\n{"name": "Oslo", "people": 1}\n```\nAnything else?',
         'Sure! {"name": "Oslo", "people": 1}',
     ):
-        given, _ = await objects(text, output=City, repair=0)
+        given, _ = await objects(text, output=ls.Output(City, repair=0))
         assert given[-1] == City("Oslo", 1)
-    given, stream = await objects('[{"name": "Oslo", "people": 1}]', output=list[City], repair=0)
+    given, stream = await objects('[{"name": "Oslo", "people": 1}]', output=ls.Output(list[City], repair=0))
     assert given == stream.object == [City("Oslo", 1)]
 
 
 async def test_null_stands_for_a_field_that_strict_modes_do_not_let_go() -> None:
-    given, _ = await objects('{"name": "Oslo", "people": 1, "rivers": null}', output=City, repair=0)
+    given, _ = await objects(
+        '{"name": "Oslo", "people": 1, "rivers": null}', output=ls.Output(City, repair=0)
+    )
     assert given[-1] == City("Oslo", 1)
     text = '{"items": [{"name": "Oslo", "people": 1, "rivers": null}]}'
-    given, _ = await objects(text, output=list[City], repair=0)
+    given, _ = await objects(text, output=ls.Output(list[City], repair=0))
     assert given == [City("Oslo", 1)]
 
 
 async def test_the_model_mends_an_answer_that_does_not_fit() -> None:
     scripted = ScriptedModel('{"name": "Oslo", "people": "many"}', '{"name": "Oslo", "people": 7}')
-    async with scripted.stream("x", response_format=City) as stream:
+    async with scripted.stream("x", output=City) as stream:
         given = [value async for value in stream.objects()]
     assert given[-1] == stream.object == City("Oslo", 7)
     told = scripted.requests[1].messages[-1]
@@ -207,7 +197,7 @@ async def test_elements_are_not_given_twice_by_a_repair() -> None:
 
 async def test_repairs_are_bounded_and_the_text_is_kept() -> None:
     scripted = ScriptedModel('{"name": 1}', repeat_last=True)
-    async with scripted.stream("x", response_format=ls.Structured(City, repair=2)) as stream:
+    async with scripted.stream("x", output=ls.Output(City, repair=2)) as stream:
         with pytest.raises(ls.InvalidOutput, match="does not fit City") as raised:
             async for _ in stream.objects():
                 pass
@@ -220,28 +210,28 @@ async def test_repairs_are_bounded_and_the_text_is_kept() -> None:
 @pytest.mark.parametrize(("text", "reason"), [("", "empty"), ("No.", "json"), ('{"name"', "json")])
 async def test_what_is_no_json_is_said_to_be_none(text: str, reason: str) -> None:
     with pytest.raises(ls.InvalidOutput) as raised:
-        await objects(Turn(text=text, reasoning="Hm."), output=City, repair=0)
+        await objects(Turn(text=text, reasoning="Hm."), output=ls.Output(City, repair=0))
     assert raised.value.reason == reason
 
 
 async def test_an_answer_cut_by_length_is_not_asked_for_again() -> None:
     scripted = ScriptedModel(Turn(text='{"name": "Os', finish_reason="length"))
-    async with scripted.stream("x", response_format=City) as stream:
+    async with scripted.stream("x", output=ls.Output(City, repair=3)) as stream:
         with pytest.raises(ls.InvalidOutput) as raised:
-            [value async for value in stream.objects(repair=3)]
+            [value async for value in stream.objects()]
     assert raised.value.reason == "length"
     assert len(scripted.requests) == 1
 
 
 async def test_a_stream_that_is_cut_gives_what_came_and_fails() -> None:
     for mode in MODES:
-        output = ls.Structured(City, mode=mode)
+        output = ls.Output(City, mode=mode)
         whole = turn(OSLO, output, mode == "tool")
         cut = msgspec.structs.replace(whole, fault=Cut(after_events=7))
         async with Simulator(Script((cut,))) as simulator:
             for provider in ("openai", "anthropic"):
                 given = []
-                async with model(provider, simulator).stream("x", response_format=output) as stream:
+                async with model(provider, simulator).stream("x", output=output) as stream:
                     with pytest.raises(ls.LLMStreamError) as raised:
                         async for value in stream.objects():
                             given.append(value)
@@ -256,26 +246,26 @@ async def test_an_element_of_a_set_comes_once_whatever_the_order() -> None:
     words = [f"word {number}" for number in range(40)]
     given, _ = await objects(json.dumps({"items": [*words, *words]}), output=set[str])
     assert given == words
-    agent = ls.Agent(ScriptedModel(json.dumps({"items": [*words, *words]})), response_format=set[str])
+    agent = ls.Agent(ScriptedModel(json.dumps({"items": [*words, *words]})), output=set[str])
     assert [found async for found in agent.stream("x").objects()] == words
 
 
 async def test_failures_are_quiet_where_they_are_wanted_as_events() -> None:
-    async with ScriptedModel("No.").stream("x", response_format=City, errors="events") as stream:
-        assert [value async for value in stream.objects(repair=0)] == []
+    async with ScriptedModel("No.").stream("x", output=ls.Output(City, repair=0), errors="events") as stream:
+        assert [value async for value in stream.objects()] == []
         with pytest.raises(ls.InvalidOutput):
             _ = stream.object
 
 
 async def test_the_object_is_not_there_before_the_end() -> None:
-    async with ScriptedModel("{}").stream("x", response_format=City) as stream:
+    async with ScriptedModel("{}").stream("x", output=City) as stream:
         with pytest.raises(ls.InvalidRequest, match="not over"):
             _ = stream.object
 
 
 async def test_a_left_stream_is_not_asked_again() -> None:
     scripted = ScriptedModel('{"name": "Oslo", "people": 1}')
-    async with scripted.stream("x", response_format=City) as stream:
+    async with scripted.stream("x", output=City) as stream:
         async for _ in stream.objects():
             break
         await stream.aclose()
@@ -290,10 +280,10 @@ async def test_tools_come_first_and_the_answer_after_them() -> None:
         return "cold"
 
     for provider in PROVIDERS:
-        output = ls.Structured(City, mode="tool")
+        output = ls.Output(City, mode="tool")
         script = Script((Turn(calls=(Call("weather", {"city": "Oslo"}),)), turn(OSLO, output, True)))
         async with Simulator(script) as simulator:
-            asked = model(provider, simulator).stream("x", tools=[weather], response_format=output)
+            asked = model(provider, simulator).stream("x", tools=[weather], output=output)
             async with asked as stream:
                 assert [value async for value in stream.objects()] == []
                 assert [status.error for status in await stream.call_tools()] == [None]
@@ -303,10 +293,10 @@ async def test_tools_come_first_and_the_answer_after_them() -> None:
 
 
 async def test_the_bare_events_of_a_tool_answer_are_text() -> None:
-    output = ls.Structured(City, mode="tool")
+    output = ls.Output(City, mode="tool")
     async with Simulator(Script((turn(OSLO, output, True),))) as simulator:
         for provider in PROVIDERS:
-            events = [e async for e in model(provider, simulator).events("x", response_format=output)]
+            events = [e async for e in model(provider, simulator).events("x", output=output)]
             assert ls.grammar.check(events) == []
             assert not any(isinstance(e, ls.ToolCall | ls.ToolInputStart) for e in events)
             text = "".join(e.delta for e in events if isinstance(e, ls.TextDelta))
@@ -342,7 +332,7 @@ async def test_arguments_are_the_same_when_read_once(writing: ls.EventStream) ->
 async def test_an_answer_of_megabytes_is_not_sent_back() -> None:
     scripted = ScriptedModel('{"name": "' + "x" * 600_000 + '"}')
     with pytest.raises(ls.InvalidOutput):
-        async with scripted.stream("x", response_format=ls.Structured(City, repair=3)) as stream:
+        async with scripted.stream("x", output=ls.Output(City, repair=3)) as stream:
             async for _ in stream.objects():
                 pass
     assert len(scripted.requests) == 1

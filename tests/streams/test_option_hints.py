@@ -19,7 +19,7 @@ from llmstream.streams.options import Options, as_messages
         ("temprature", "Did you mean temperature=?"),
         ("stop_sequences", "Did you mean stop=?"),
         ("reasoning_effort", "Did you mean reasoning=?"),
-        ("response_model", "Did you mean response_format=?"),
+        ("response_model", "Did you mean output=?"),
         ("api_key", "Model(..., api_key=...) takes it"),
         ("base_url", "Model(..., base_url=...) takes it"),
         ("logit_bias", "provider_options={'PROVIDER': {'logit_bias': ...}}"),
@@ -40,7 +40,7 @@ def test_an_option_of_another_name_is_answered_with_ours(option, hint) -> None:
     [
         ({"retry": 3}, "Write retry=ls.Retry(max_retries=...)"),
         ({"deadlines": 30}, "Write deadlines=ls.Deadlines(total_s=...)"),
-        ({"response_format": "jsno"}, 'the one text it may be is "json"'),
+        ({"output": "jsno"}, 'the one text it may be is "json"'),
     ],
 )
 def test_an_option_of_the_wrong_form_is_answered_with_the_right_one(options, remedy) -> None:
@@ -84,12 +84,12 @@ async def test_a_type_that_was_never_named_is_missed_before_a_request(serve) -> 
         return web.Response(status=500)
 
     stream = ls.stream(ls.Model("openai:x", base_url=await serve(answer), api_key="k"), "Hi")
-    with pytest.raises(ls.InvalidRequest, match="Pass response_format=T"):
+    with pytest.raises(ls.InvalidRequest, match="Pass output=T"):
         stream.objects()
-    with pytest.raises(ls.InvalidRequest, match="Pass response_format=T"):
+    with pytest.raises(ls.InvalidRequest, match="Pass output=T"):
         _ = stream.object
     run = ls.Agent("sim:demo").stream("Hi")
-    with pytest.raises(ls.InvalidRequest, match="response_format=T"):
+    with pytest.raises(ls.InvalidRequest, match="output=T"):
         run.objects()
     assert asked == []
 

@@ -52,7 +52,7 @@ def test_stop_is_one_word_or_any_number_of_them() -> None:
         ({"headers": "x: y"}, "headers is a mapping"),
         ({"provider_options": {"openai": 5}}, "'openai'"),
         ({"tools": print}, "tools is a list"),
-        ({"response_format": {"type": "json_object"}}, "OpenAI's wire"),
+        ({"output": {"type": "json_object"}}, "OpenAI's wire"),
     ],
 )
 def test_an_option_that_cannot_mean_anything_is_refused(options, said) -> None:

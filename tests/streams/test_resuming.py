@@ -94,7 +94,7 @@ async def read(stream):
 
 
 async def uncut(serve, frames):
-    return await read(model(await serve(Background(frames))).stream("Hi", resume=True))
+    return await read(model(await serve(Background(frames))).stream("Hi", background=True))
 
 
 @pytest.mark.parametrize("how", ["reset", "end", "half", "skip"])
@@ -107,7 +107,7 @@ async def test_a_break_after_any_event_is_not_seen(serve, name, how) -> None:
     async with no_leaks():
         for count in range(1, len(frames) - 1):
             server.breaks, server.asked = [count], []
-            assert await read(model(url).stream("Hi", resume=True)) == expected
+            assert await read(model(url).stream("Hi", background=True)) == expected
             assert server.asked[1:] == [
                 f"GET /responses/{expected[1].id}?stream=true&starting_after={count - 1}"
             ]
@@ -117,7 +117,7 @@ async def test_an_answer_that_breaks_off_after_every_event_still_comes_whole(ser
     """Tries count from the last event that has come."""
     frames = frames_of("vendor_tools")
     server = Background(frames, breaks=range(1, len(frames)))
-    assert await read(model(await serve(server)).stream("Hi", resume=True)) == await uncut(serve, frames)
+    assert await read(model(await serve(server)).stream("Hi", background=True)) == await uncut(serve, frames)
     assert len(server.asked) == len(frames)
     assert set(server.keys) == {f"Bearer {KEY}"}
 
@@ -125,7 +125,7 @@ async def test_an_answer_that_breaks_off_after_every_event_still_comes_whole(ser
 async def test_what_comes_before_the_first_content_is_given_and_read_on(serve) -> None:
     frames = frames_of("text")
     server = Background(frames, breaks=[1])
-    stream = model(await serve(server)).stream("Hi", resume=True)
+    stream = model(await serve(server)).stream("Hi", background=True)
     async with stream:
         while not (stream.current and stream.resume_token):
             assert await stream.next()
@@ -156,7 +156,7 @@ async def test_silence_is_a_break(serve) -> None:
     frames = frames_of("text")
     server = Background(frames, breaks=[7], how="stall")
     deadlines = ls.Deadlines(idle_s=90)
-    stream = model(await serve(server), deadlines=deadlines).stream("Hi", resume=True)
+    stream = model(await serve(server), deadlines=deadlines).stream("Hi", background=True)
     assert await read(stream) == await uncut(serve, frames)
 
 
@@ -164,7 +164,7 @@ async def test_the_total_deadline_is_no_break(serve, llm_virtual_clock) -> None:
     server = Background(frames_of("text"), breaks=[7], how="stall")
     deadlines = ls.Deadlines(idle_s=None, total_s=200)
     with pytest.raises(ls.DeadlineExceeded, match="total_s"):
-        await model(await serve(server), deadlines=deadlines).stream("Hi", resume=True).collect()
+        await model(await serve(server), deadlines=deadlines).stream("Hi", background=True).collect()
     assert len(server.asked) == 1
     assert llm_virtual_clock.elapsed_s == pytest.approx(200)
 
@@ -174,7 +174,7 @@ async def test_a_rest_that_never_comes_ends_with_the_step(serve, llm_virtual_clo
     deadlines = ls.Deadlines(idle_s=50, step_s=120)
     stream = model(await serve(server), deadlines=deadlines, retry=ls.Retry(max_retries=99, max_wait_s=0.0))
     with pytest.raises(ls.DeadlineExceeded):
-        await stream.stream("Hi", resume=True).collect()
+        await stream.stream("Hi", background=True).collect()
     assert llm_virtual_clock.elapsed_s == pytest.approx(120)
 
 
@@ -182,7 +182,7 @@ async def test_a_rest_that_never_comes_ends_with_the_step(serve, llm_virtual_clo
 async def test_a_rest_that_is_never_answered_ends_with_its_deadline(serve, which, llm_virtual_clock) -> None:
     server = Background(frames_of("text"), breaks=[7], how="mute")
     deadlines = ls.Deadlines(idle_s=900, **{f"{which}_s": 200})
-    stream = model(await serve(server), deadlines=deadlines).stream("Hi", resume=True)
+    stream = model(await serve(server), deadlines=deadlines).stream("Hi", background=True)
     async with no_leaks():
         with pytest.raises(ls.DeadlineExceeded, match=f"{which}_s"):
             await stream.collect()
@@ -192,7 +192,7 @@ async def test_a_rest_that_is_never_answered_ends_with_its_deadline(serve, which
 
 async def test_a_refused_rest_ends_the_stream_with_why_it_broke(serve) -> None:
     server = Background(frames_of("text"), breaks=[8], refuse=[404])
-    stream = model(await serve(server)).stream("Hi", resume=True)
+    stream = model(await serve(server)).stream("Hi", background=True)
     events = []
     with pytest.raises(ls.ConnectionLost, match="Reading on failed: no such response") as caught:
         async for event in stream:
@@ -217,13 +217,13 @@ async def test_an_answer_that_is_streamed_no_more_is_waited_for_and_taken_whole(
     """OpenAI refuses to stream what is older than five minutes (2026-01)."""
     frames = frames_of(name)
     whole = whole_of(frames)
-    expected = model(await serve(Background(frames))).stream("Hi", resume=True)
+    expected = model(await serve(Background(frames))).stream("Hi", background=True)
     await expected.collect()
     url = await serve(server := Background(frames))
     for count in range(1, len(frames) - 1):
         server.breaks, server.refuse = [count], [400]
         server.made = [{"status": "queued"}, {"status": "in_progress"}, whole, None]
-        stream = model(url).stream("Hi", resume=True)
+        stream = model(url).stream("Hi", background=True)
         events = await read(stream)
         assert stream.message == expected.message
         assert events[-1].usage == expected.usage
@@ -234,7 +234,7 @@ async def test_an_answer_that_is_streamed_no_more_is_waited_for_and_taken_whole(
 async def test_a_refusal_that_also_goes_for_the_whole_ends_the_stream(serve) -> None:
     server = Background(frames_of("text"), breaks=[8], refuse=[400])
     with pytest.raises(ls.ConnectionLost, match="Reading on failed: no such response"):
-        await model(await serve(server)).stream("Hi", resume=True).collect()
+        await model(await serve(server)).stream("Hi", background=True).collect()
     assert len(server.asked) == 3
 
 
@@ -243,21 +243,21 @@ async def test_waiting_for_the_whole_ends_with_the_step(serve, llm_virtual_clock
     server.made = [{"status": "in_progress"}] * 999
     deadlines = ls.Deadlines(idle_s=20, step_s=120)
     with pytest.raises(ls.DeadlineExceeded, match="step_s"):
-        await model(await serve(server), deadlines=deadlines).stream("Hi", resume=True).collect()
+        await model(await serve(server), deadlines=deadlines).stream("Hi", background=True).collect()
     assert llm_virtual_clock.elapsed_s == pytest.approx(120, abs=1)
 
 
 async def test_a_server_that_is_busy_is_asked_again(serve) -> None:
     frames = frames_of("text")
     server = Background(frames, breaks=[8], refuse=[503])
-    assert await read(model(await serve(server)).stream("Hi", resume=True)) == await uncut(serve, frames)
+    assert await read(model(await serve(server)).stream("Hi", background=True)) == await uncut(serve, frames)
     assert len(server.asked) == 3
 
 
 async def test_tries_are_limited_as_retries_are(serve) -> None:
     server = Background(frames_of("text"), breaks=[8], refuse=[500] * 9)
     with pytest.raises(ls.ConnectionLost, match="Reading on failed"):
-        await model(await serve(server)).stream("Hi", resume=True).collect()
+        await model(await serve(server)).stream("Hi", background=True).collect()
     assert len(server.asked) == 3
 
 
@@ -265,7 +265,7 @@ async def test_an_observer_hears_of_breaks(serve) -> None:
     heard = []
     server = Background(frames_of("text"), breaks=[8])
     url = await serve(server)
-    await model(url, observe=heard.append).stream("Hi", resume=True).collect()
+    await model(url, observe=heard.append).stream("Hi", background=True).collect()
     (failed,) = [seen for seen in heard if isinstance(seen, ls.AttemptFailed)]
     (finished,) = [seen for seen in heard if isinstance(seen, ls.CallFinished)]
     assert (failed.error_code, failed.attempt) == ("connection-lost", 1)
@@ -273,12 +273,12 @@ async def test_an_observer_hears_of_breaks(serve) -> None:
 
 
 async def test_a_provider_that_keeps_nothing_says_so_and_answers(serve) -> None:
-    async with ls.Model("sim:demo").stream("Hi", resume=True) as stream:
+    async with ls.Model("sim:demo").stream("Hi", background=True) as stream:
         start, *_ = await read(stream)
     assert isinstance(start, StreamStart)
     (warning,) = start.warnings
     assert isinstance(warning, UnsupportedSetting)
-    assert warning.setting == "resume"
+    assert warning.setting == "background"
     assert stream.resume_token is None
 
 
@@ -286,12 +286,12 @@ async def test_another_process_gets_the_rest(serve) -> None:
     """Left after any event; the token travels as JSON, and what was seen does not come again."""
     frames = frames_of("reasoning_and_tools")
     url = await serve(Background(frames))
-    whole = model(url).stream("Hi", resume=True)
+    whole = model(url).stream("Hi", background=True)
     expected = await read(whole)
     async with no_leaks():
         for count in range(1, len(expected) + 1):
             seen = []
-            async with model(url).stream("Hi", resume=True) as left:
+            async with model(url).stream("Hi", background=True) as left:
                 async for event in left:
                     seen.append(event)
                     if len(seen) == count:
@@ -300,7 +300,7 @@ async def test_another_process_gets_the_rest(serve) -> None:
                 assert count < 3
                 continue
             token = msgspec.json.decode(msgspec.json.encode(left.resume_token), type=ResumeToken)
-            rest = model(url).resume(token)
+            rest = model(url).reattach(token)
             events = await read(rest)
             assert left.text + rest.text == whole.text
             calls = [call.id for call in left.message.tool_calls + rest.message.tool_calls]
@@ -314,9 +314,9 @@ async def test_the_whole_can_be_had_again_and_gone_on_with(serve) -> None:
     frames = frames_of("reasoning_and_tools")
     server = Background(frames)
     url = await serve(server)
-    first = model(url).stream("Hi", resume=True)
+    first = model(url).stream("Hi", background=True)
     expected = await read(first)
-    again = model(url).resume(first.resume_token, "Hi", whole=True)
+    again = model(url).reattach(first.resume_token, "Hi", whole=True)
     assert await read(again) == expected
     assert again.messages() == first.messages()
     assert server.asked[-1] == f"GET /responses/{first.resume_token.response_id}?stream=true"
@@ -329,7 +329,7 @@ async def test_a_resumed_stream_is_itself_read_on_after_a_break(serve) -> None:
     frames = frames_of("text")
     server = Background(frames, breaks=[5, 9])
     token = ResumeToken("openai-responses", "gpt-5", "resp_01text", 6)
-    rest = model(await serve(server)).resume(token)
+    rest = model(await serve(server)).reattach(token)
     await read(rest)
     assert [line.split("?")[1] for line in server.asked] == [
         "stream=true",
@@ -340,7 +340,7 @@ async def test_a_resumed_stream_is_itself_read_on_after_a_break(serve) -> None:
 
 async def test_a_token_before_anything_is_read_is_the_given_one(serve) -> None:
     token = ResumeToken("openai-responses", "gpt-5", "resp_1", 6)
-    assert model(await serve(Background([]))).resume(token).resume_token == token
+    assert model(await serve(Background([]))).reattach(token).resume_token == token
 
 
 @pytest.mark.parametrize(
@@ -352,13 +352,13 @@ async def test_a_token_before_anything_is_read_is_the_given_one(serve) -> None:
 )
 def test_a_token_of_another_kind_is_refused(name, token, error) -> None:
     with pytest.raises(error):
-        ls.Model(f"{name}:m", api_key=KEY).resume(token)
+        ls.Model(f"{name}:m", api_key=KEY).reattach(token)
 
 
 async def test_an_answer_that_is_forgotten_says_so(serve) -> None:
     url = await serve(Background([], refuse=[404]))
     with pytest.raises(ls.NotFound):
-        await model(url).resume(ResumeToken("openai-responses", "m", "r")).collect()
+        await model(url).reattach(ResumeToken("openai-responses", "m", "r")).collect()
 
 
 async def test_leaving_lets_the_vendor_go_on_and_cancelling_does_not(serve) -> None:
@@ -366,7 +366,7 @@ async def test_leaving_lets_the_vendor_go_on_and_cancelling_does_not(serve) -> N
     url = await serve(server)
     for ending in (False, True):
         async with no_leaks():
-            async with model(url).stream("Hi", resume=True) as stream:
+            async with model(url).stream("Hi", background=True) as stream:
                 async for event in stream:
                     if type(event) is TextDelta:
                         break
@@ -380,7 +380,7 @@ async def test_leaving_lets_the_vendor_go_on_and_cancelling_does_not(serve) -> N
 async def test_there_is_nothing_to_cancel_of_an_answer_that_is_over_or_not_kept(serve) -> None:
     server = Background(frames_of("text"))
     url = await serve(server)
-    over = model(url).stream("Hi", resume=True)
+    over = model(url).stream("Hi", background=True)
     await over.collect()
     assert not await over.cancel()
     assert not await model(url).stream("Hi").cancel()
@@ -393,8 +393,8 @@ async def test_typed_answers_by_tool_are_read_on_too(serve) -> None:
     script = Script((Turn(calls=(Call("response", {"a": 12345678}),), fault=Cut(after_events=4)),))
     async with Simulator(script) as simulator:
         asked = model(f"{simulator.url}/v1")
-        wanted = ls.ResponseFormat({"type": "object"}, mode="tool")
-        stream = asked.stream("Hi", resume=True, response_format=wanted)
+        wanted = ls.Output({"type": "object"}, mode="tool")
+        stream = asked.stream("Hi", background=True, output=wanted)
         await read(stream)
         assert stream.text == '{"a":12345678}'
         assert stream.resume_token is not None

@@ -573,7 +573,7 @@ def test_vendors_with_sockets_take_the_option(name: str) -> None:
 
 async def test_answer_in_the_background_goes_by_http() -> None:
     async with Simulator(Script((Turn(text="Hi"),))) as sim:
-        stream = model(sim.url).stream("?", resume=True)
+        stream = model(sim.url).stream("?", background=True)
         events = await read(stream)
         assert handshakes(sim) == 0
     assert isinstance(events[0], ls.StreamStart)

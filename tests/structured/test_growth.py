@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from llmstream import events as ev
-from llmstream.structured import Structured
+from llmstream.structured import Output
 from llmstream.structured.growth import Growth
 
 
@@ -56,7 +56,7 @@ def pieces(text: str, cuts: list[int]) -> list[str]:
     return [text[a:b] for a, b in itertools.pairwise(at)]
 
 
-def grown(output: Structured | None, parts: list[str]) -> list[Any]:
+def grown(output: Output | None, parts: list[str]) -> list[Any]:
     growth = Growth(output)
     return [value for part in parts for value in growth.feed(ev.TextDelta(part, "0"))]
 
@@ -81,7 +81,7 @@ def is_prefix(less: Any, more: Any) -> bool:
 @settings(max_examples=150, deadline=None)
 @given(trees, st.lists(st.integers(0, 10_000), max_size=30))
 def test_snapshots_are_prefixes_of_the_next(value: Any, cuts: list[int]) -> None:
-    output = Structured(Leaf | Branch)
+    output = Output(Leaf | Branch)
     text = json.dumps({"value": msgspec.to_builtins(value)})
     values = grown(output, pieces(text, cuts))
     assert values[-1] == output.read(text) == value
@@ -92,13 +92,13 @@ def test_snapshots_are_prefixes_of_the_next(value: Any, cuts: list[int]) -> None
 @settings(max_examples=60, deadline=None)
 @given(st.lists(trees, max_size=4), st.lists(st.integers(0, 10_000), max_size=20))
 def test_elements_come_once_and_whole(values: list[Any], cuts: list[int]) -> None:
-    output = Structured(list[Leaf | Branch])
+    output = Output(list[Leaf | Branch])
     text = json.dumps({"items": msgspec.to_builtins(values)})
     assert grown(output, pieces(text, cuts)) == values
 
 
 def test_snapshots_do_not_change_afterwards() -> None:
-    output = Structured(Branch)
+    output = Output(Branch)
     text = json.dumps(msgspec.to_builtins(Branch([Leaf("abc"), Leaf("def")], more={"a": 1.5})))
     growth = Growth(output)
     shown = [(value, repr(value)) for part in text for value in growth.feed(ev.TextDelta(part, "0"))]
@@ -107,7 +107,7 @@ def test_snapshots_do_not_change_afterwards() -> None:
 
 
 def test_what_is_half_an_enum_or_a_number_is_not_shown() -> None:
-    output = Structured(Branch)
+    output = Output(Branch)
     values = grown(output, list('{"kind": "ab", "type": "branch", "day": "2026-01-31", "more": {"x": 12.5}}'))
     assert {value.kind for value in values} == {UNSET, Kind.AB}
     assert {value.day for value in values} <= {UNSET, datetime.date(2026, 1, 31)}
@@ -116,27 +116,27 @@ def test_what_is_half_an_enum_or_a_number_is_not_shown() -> None:
 
 def test_an_element_that_does_not_fit_is_passed_over() -> None:
     parts = list('{"items": [{"type": "leaf", "text": 1}, {"type": "leaf", "text": "b"}]}')
-    assert grown(Structured(list[Leaf]), parts) == [Leaf("b")]
+    assert grown(Output(list[Leaf]), parts) == [Leaf("b")]
 
 
 def test_a_brace_in_prose_is_no_answer() -> None:
-    assert grown(Structured(Leaf), ["A {brace}, ", 'then {"text": "a"', ', "type": "leaf"}'])[-1] == Leaf("a")
+    assert grown(Output(Leaf), ["A {brace}, ", 'then {"text": "a"', ', "type": "leaf"}'])[-1] == Leaf("a")
 
 
 def test_a_repeated_key_replaces_its_value() -> None:
     text = '{"type": "branch", "subNodes": [{"type": "leaf", "text": "a"}], "subNodes": [], "kind": "a"}'
-    assert grown(Structured(Branch), list(text))[-1] == Branch([])
+    assert grown(Output(Branch), list(text))[-1] == Branch([])
 
 
 def test_broken_json_ends_the_growth() -> None:
-    assert [v.text for v in grown(Structured(Leaf), ['{"text": "a"', " oops", ', "size": 1}'])] == ["a"]
+    assert [v.text for v in grown(Output(Leaf), ['{"text": "a"', " oops", ', "size": 1}'])] == ["a"]
 
 
 def test_json_without_a_type_grows_as_it_is() -> None:
     assert grown(None, ['{"a": [1', "2], ", '"b": {}}'])[-1] == {"a": [12], "b": {}}
 
 
-def steps_of(text: str, output: Structured | None, size: int = 16) -> int:
+def steps_of(text: str, output: Output | None, size: int = 16) -> int:
     """Members that were copied or converted while a text comes in pieces."""
     growth = Growth(output)
     for at in range(0, len(text), size):
@@ -165,7 +165,7 @@ GROWING = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("output", "text_of"), GROWING.values(), ids=list(GROWING))
 def test_twice_the_text_takes_twice_the_steps(output: Any, text_of: Any) -> None:
-    typed = None if output is None else Structured(output)
+    typed = None if output is None else Output(output)
     less, more = (steps_of(text_of(count), typed) for count in (8_000, 16_000))
     assert more < 2.5 * less
 
@@ -173,12 +173,12 @@ def test_twice_the_text_takes_twice_the_steps(output: Any, text_of: Any) -> None
 def test_a_value_of_usual_size_is_shown_after_each_fragment() -> None:
     text = json.dumps({f"k{i}": 1 for i in range(500)})
     parts = [text[at : at + 16] for at in range(0, len(text), 16)]
-    assert len(grown(Structured(dict[str, int]), parts)) > 0.9 * len(parts)
+    assert len(grown(Output(dict[str, int]), parts)) > 0.9 * len(parts)
 
 
 def test_a_repeated_key_that_grows_is_not_shown_half() -> None:
     text = '{"more": {"a": 1, "b": 2, "a": 345}}'
-    shown = [value.more for value in grown(Structured(Counted), list(text)) if value.more is not UNSET]
+    shown = [value.more for value in grown(Output(Counted), list(text)) if value.more is not UNSET]
     assert {values.get("a") for values in shown} == {None, 1, 345}
 
 

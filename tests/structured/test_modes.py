@@ -72,7 +72,7 @@ async def answered(monkeypatch, name, model, **options):
 
 @pytest.mark.parametrize(("name", "model"), BY_SCHEMA + BY_TOOL)
 async def test_a_type_is_answered_alike(monkeypatch, name, model) -> None:
-    stream, values, request = await answered(monkeypatch, name, model, response_format=City)
+    stream, values, request = await answered(monkeypatch, name, model, output=City)
     assert values[-1] == stream.object == OSLO
     assert len(values) > 1  # it grows, also out of a tool's input
     assert (stream.text, stream.finish_reason, stream.pending_calls) == (TEXT, "stop", [])
@@ -81,7 +81,7 @@ async def test_a_type_is_answered_alike(monkeypatch, name, model) -> None:
 
 @pytest.mark.parametrize(("name", "model"), BY_SCHEMA + BY_TOOL)
 async def test_a_schema_is_answered_alike(monkeypatch, name, model) -> None:
-    stream, values, request = await answered(monkeypatch, name, model, response_format=SCHEMA)
+    stream, values, request = await answered(monkeypatch, name, model, output=SCHEMA)
     assert values[-1] == {"name": "Oslo", "inhabitants": 717710}
     assert stream.text == TEXT
     assert (request.response_format is not None) == ((name, model) in BY_SCHEMA)
@@ -94,7 +94,7 @@ async def test_beside_other_tools_some_call_is_forced_and_the_answer_is_still_te
     def weather(city: str) -> str:
         return city
 
-    stream, values, request = await answered(monkeypatch, name, model, response_format=City, tools=[weather])
+    stream, values, request = await answered(monkeypatch, name, model, output=City, tools=[weather])
     assert request.tool_choice == "required"
     assert values[-1] == OSLO
     assert stream.message.tool_calls == []
@@ -104,7 +104,7 @@ async def test_beside_other_tools_some_call_is_forced_and_the_answer_is_still_te
 async def test_a_model_that_thinks_is_asked_in_words_for_no_tool_can_be_forced(
     monkeypatch, name, model
 ) -> None:
-    options = {"response_format": City, "reasoning": 2048}
+    options = {"output": City, "reasoning": 2048}
     _, values, request = await answered(monkeypatch, name, model, **options)
     assert values[-1] == OSLO
     assert (request.tools, request.response_format, request.tool_choice) == ((), None, None)
@@ -112,10 +112,8 @@ async def test_a_model_that_thinks_is_asked_in_words_for_no_tool_can_be_forced(
 
 
 async def test_the_vendors_own_mode_can_be_asked_for_all_the_same(monkeypatch) -> None:
-    wanted = ls.Structured(City, mode="json_schema")
-    _, values, request = await answered(
-        monkeypatch, "vertex-anthropic", "claude-opus-4-7", response_format=wanted
-    )
+    wanted = ls.Output(City, mode="json_schema")
+    _, values, request = await answered(monkeypatch, "vertex-anthropic", "claude-opus-4-7", output=wanted)
     assert values[-1] == OSLO
     assert request.response_format is not None
 
@@ -124,7 +122,7 @@ async def test_the_events_of_an_answer_by_tool_are_a_sentence_of_text(monkeypatc
     script = Script((Turn(calls=(Call("City", TEXT),)),))
     async with Simulator(script) as simulator:
         model = ls.Model("anthropic:claude-3-5-haiku-latest", base_url=simulator.url, api_key="none-at-all")
-        events = [event async for event in model.events("Oslo?", response_format=City)]
+        events = [event async for event in model.events("Oslo?", output=City)]
     assert check(events) == []
     assert "".join(event.delta for event in events if isinstance(event, ls.TextDelta)) == TEXT
     assert not any(isinstance(event, (ls.ToolInputStart, ls.ToolCall)) for event in events)

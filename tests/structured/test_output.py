@@ -15,7 +15,8 @@ from llmstream.dialects.ollama import Ollama
 from llmstream.dialects.openai_chat import OpenAIChat, Quirks, SchemaQuirks, ToolQuirks
 from llmstream.dialects.schemas import strict_problem
 from llmstream.providers.registry import find_provider
-from llmstream.structured import Structured, asked
+from llmstream.request import ResponseFormat
+from llmstream.structured import Output, asked
 
 
 class Node(msgspec.Struct):
@@ -49,7 +50,7 @@ TYPES: list[Any] = [Node, list[Node], Red | Blue, Pair, Row, Literal["x", "y"], 
 
 @pytest.mark.parametrize("output_type", TYPES, ids=str)
 def test_the_root_is_an_object_and_strict_modes_take_it(output_type: Any) -> None:
-    output = Structured(output_type)
+    output = Output(output_type)
     assert output.schema["type"] == "object"
     assert "discriminator" not in str(output.schema)
     assert "default" not in str(output.schema)
@@ -61,11 +62,11 @@ def test_the_root_is_an_object_and_strict_modes_take_it(output_type: Any) -> Non
 
 
 def test_a_type_that_holds_itself_keeps_its_definition() -> None:
-    schema = Structured(Node).schema
+    schema = Output(Node).schema
     assert schema["properties"]["children"]["items"] == {"$ref": "#/$defs/Node"}
     assert schema["$defs"].keys() == {"Node"}
     assert schema["description"] == "A node of a tree."
-    assert Structured(Red).schema.get("$defs") is None
+    assert Output(Red).schema.get("$defs") is None
 
 
 @pytest.mark.parametrize(
@@ -81,31 +82,31 @@ def test_a_type_that_holds_itself_keeps_its_definition() -> None:
     ids=str,
 )
 def test_names_and_wrappings(output_type: Any, name: str, wrapper: str | None) -> None:
-    output = Structured(output_type)
+    output = Output(output_type)
     assert (output.format.name, output.wrapper) == (name, wrapper)
-    assert Structured(output_type, name="my type!").format.name == "my_type"
+    assert Output(output_type, name="my type!").format.name == "my_type"
 
 
 def test_what_has_no_schema_or_makes_no_sense_is_refused() -> None:
     with pytest.raises(ls.InvalidRequest, match="no JSON schema"):
-        ls.Model("sim:demo").request("x", response_format=complex)
+        ls.Model("sim:demo").request("x", output=complex)
     with pytest.raises(ls.InvalidRequest, match="mode is"):
-        Structured(Node, mode="magic")  # type: ignore[arg-type]
+        Output(Node, mode="magic")  # type: ignore[arg-type]
     with pytest.raises(ls.InvalidRequest, match="repair is"):
-        Structured(Node, repair=-1)
+        Output(Node, repair=-1)
 
 
 def test_nulls_go_where_nothing_can_be_null() -> None:
-    output = Structured(list[Pair])
+    output = Output(list[Pair])
     text = '{"items": [{"left": {"name": "a", "kind": null, "children": null}, "right": null}]}'
     assert output.read(text) == [Pair(Node("a"))]
     with pytest.raises(ls.InvalidOutput, match="got `null`"):
-        Structured(Node).read('{"name": null}')
-    union = Structured(Red | Blue)
+        Output(Node).read('{"name": null}')
+    union = Output(Red | Blue)
     assert union.read('{"value": {"type": "Blue", "depth": 1}}') == Blue(1.0)
 
 
-def request(output: Structured, **more: Any) -> ls.Request:
+def request(output: Output, **more: Any) -> ls.Request:
     model = more.pop("model", "m")
     return ls.Request(model=model, messages=(ls.Message.user("x"),), response_format=output.format, **more)
 
@@ -116,7 +117,7 @@ THINKING = ls.ReasoningOptions(effort="high")
 
 def way(dialect: Any, **more: Any) -> str:
     """The mode that is chosen."""
-    wanted = request(Structured(Node), **more)
+    wanted = request(Output(Node), **more)
     found = asked(wanted, output_abilities(dialect, wanted))
     if found.tool is not None:
         return "tool"
@@ -145,7 +146,7 @@ def test_each_vendor_is_asked_as_it_does_best() -> None:
 
 
 def test_the_tool_is_forced_and_takes_no_name_that_is_taken() -> None:
-    output = Structured(Node, mode="tool")
+    output = Output(Node, mode="tool")
     alone = asked(request(output), ())
     assert alone.request.tool_choice == ls.NamedTool("Node")
     assert alone.request.response_format is None
@@ -155,21 +156,21 @@ def test_the_tool_is_forced_and_takes_no_name_that_is_taken() -> None:
 
 
 def test_the_prompt_asks_for_json_where_the_vendor_knows_it() -> None:
-    output = Structured(Node, mode="prompt")
+    output = Output(Node, mode="prompt")
     knows = asked(request(output), ("json_object",)).request
-    assert knows.response_format == ls.ResponseFormat()
+    assert knows.response_format == ResponseFormat()
     assert '"title":"Node"' in knows.messages[0].text_content
     assert asked(request(output), ()).request.response_format is None
 
 
 @pytest.mark.parametrize("able", [("json_schema",), ("json_schema", "tool"), ("tool", "json_object")])
 def test_a_schema_without_a_mode_is_left_to_the_dialect_of_a_model_that_knows_json(able) -> None:
-    plain = ls.Request(model="m", response_format=ls.ResponseFormat({"type": "object"}))
+    plain = ls.Request(model="m", response_format=ResponseFormat({"type": "object"}))
     assert asked(plain, able) == (plain, None)
 
 
 def test_a_schema_without_a_mode_is_asked_for_by_a_tool_or_in_words_where_the_model_knows_no_json() -> None:
-    plain = ls.Request(model="m", response_format=ls.ResponseFormat({"type": "object"}))
+    plain = ls.Request(model="m", response_format=ResponseFormat({"type": "object"}))
     by_tool = asked(plain, ("tool",))
     assert (by_tool.tool, by_tool.request.tool_choice) == ("response", ls.NamedTool("response"))
     assert by_tool.request.response_format is None
@@ -191,7 +192,7 @@ FENCES = {
 def test_fences_are_looked_for_once(text: str) -> None:
     """Each of these took hours, quadratic or cubic time, with a pattern of overlapping quantifiers."""
     with pytest.raises(ls.InvalidOutput):
-        Structured(int).read(text)
+        Output(int).read(text)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +206,7 @@ def test_fences_are_looked_for_once(text: str) -> None:
     ],
 )
 def test_a_value_in_a_fence_is_found(text: str) -> None:
-    assert Structured(int).read(text) == 7
+    assert Output(int).read(text) == 7
 
 
 def test_an_error_quotes_no_long_key() -> None:
@@ -213,12 +214,12 @@ def test_an_error_quotes_no_long_key() -> None:
         x: int
 
     with pytest.raises(ls.InvalidOutput) as caught:
-        Structured(Strict).read('{"x": 1, "' + "k" * 200_000 + '": 2}')
+        Output(Strict).read('{"x": 1, "' + "k" * 200_000 + '": 2}')
     assert len(str(caught.value)) < 600
     assert "unknown field" in caught.value.message
 
 
 def test_whole_numbers_are_integers_to_a_type() -> None:
     """To JSON Schema 3.0 is an integer."""
-    output = Structured(list[int])
+    output = Output(list[int])
     assert output.read('{"items":[1.0,2]}') == [1, 2]

@@ -140,7 +140,7 @@ async def test_content_is_recorded_only_where_it_is_asked_for(backend: Any) -> N
         model = asked(simulator)
         model.observe = told.append
         backend.instrument(model, content=True)
-        await model.stream("A secret question", system="Be brief").collect()
+        await model.stream("A secret question", instructions="Be brief").collect()
     (span,) = backend.spans
     asked_for = {name: json.loads(span.attributes[f"gen_ai.{name}"]) for name in CONTENT}
     assert asked_for == {

@@ -84,7 +84,7 @@ async def test_calls_and_tools_are_below_the_run(backend: Any) -> None:
     assert whole["gen_ai.agent.name"] == "clerk"
     assert whole["gen_ai.request.model"] == "any"
     assert whole["gen_ai.response.finish_reasons"] == ("stop",)
-    assert whole["gen_ai.usage.output_tokens"] == run.usage.output_tokens
+    assert whole["gen_ai.usage.output_tokens"] == run.total_usage.output_tokens
     assert (whole["llmstream.steps"], whole["llmstream.left"]) == (2, False)
     good, bad = (named(backend.spans, f"execute_tool {name}") for name in ("add", "fail"))
     assert good.attributes["gen_ai.tool.name"] == "add"
@@ -102,7 +102,7 @@ async def test_calls_and_tools_are_below_the_run(backend: Any) -> None:
 async def test_arguments_and_results_are_recorded_only_where_it_is_asked_for(backend: Any) -> None:
     told: list[AgentObservation] = []
     async with served(TWO, "Done.") as simulator:
-        agent = ls.Agent(asked(simulator), tools=[add, fail], observe_run=told.append)
+        agent = ls.Agent(asked(simulator), tools=[add, fail], observe=told.append)
         backend.instrument(agent, content=True)
         await agent.run("A secret question")
     span = named(backend.spans, "execute_tool add")
@@ -129,7 +129,7 @@ async def test_what_a_tool_does_is_below_it_a_sub_agent_included(backend: Any) -
         helper = ls.Agent(asked(simulator, "small"), name="helper")
         agent = ls.Agent(asked(simulator), name="boss", tools=[look, helper.as_tool("helper")])
         observer = backend.instrument(agent)
-        helper.observe_run = observer
+        helper.observe = observer
         with tracer.start_as_current_span("mine"):
             await agent.run("Hi")
     assert tree(backend.spans) == {
@@ -282,7 +282,7 @@ async def test_observations_of_a_run_come_in_pairs_without_otel() -> None:
         ScriptedModel(TWO, "Done.", repeat_last=True),
         name="a",
         tools=[add, fail],
-        observe_run=told.append,
+        observe=told.append,
         max_steps=1,
     )
     await agent.stream("Hi").collect()
@@ -299,7 +299,7 @@ async def test_an_observer_that_fails_harms_nobody(caplog: pytest.LogCaptureFixt
     def broken(observation: AgentObservation) -> None:
         raise ZeroDivisionError
 
-    agent = ls.Agent(ScriptedModel(TWO, "Done."), tools=[add, fail], observe_run=broken)
+    agent = ls.Agent(ScriptedModel(TWO, "Done."), tools=[add, fail], observe=broken)
     assert (await agent.run("Hi")).text_content == "Done."
     assert "an observer failed at RunStarted" in caplog.text
 
@@ -307,7 +307,7 @@ async def test_an_observer_that_fails_harms_nobody(caplog: pytest.LogCaptureFixt
 async def test_a_run_that_a_hook_stops_is_over_and_not_left() -> None:
     told: list[AgentObservation] = []
     agent = ls.Agent(
-        ScriptedModel("a"), hooks=Hooks(before_model=lambda state: Stop("no")), observe_run=told.append
+        ScriptedModel("a"), hooks=Hooks(before_model=lambda state: Stop("no")), observe=told.append
     )
     async with agent.stream("Hi") as run:
         async for _ in run:

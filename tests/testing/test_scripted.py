@@ -45,7 +45,7 @@ async def test_it_says_its_turns_in_order_and_the_last_again() -> None:
 
 async def test_it_notes_what_it_was_asked() -> None:
     model = ScriptedModel("Hi.", model="tiny")
-    await model.stream("Hello", system="Be brief.", temperature=0.5).collect()
+    await model.stream("Hello", instructions="Be brief.", temperature=0.5).collect()
     (request,) = model.requests
     assert request.model == "tiny"
     assert [message.text_content for message in request.messages] == ["Be brief.", "Hello"]
@@ -241,7 +241,7 @@ async def test_the_observer_of_a_call_and_of_a_run_is_told_too() -> None:
     await ScriptedModel("a").stream("x", observe=told.append).collect()
     assert isinstance(told[-1], ls.CallFinished)
     told.clear()
-    await ls.Agent(ScriptedModel("a"), observe_run=told.append).run("x")
+    await ls.Agent(ScriptedModel("a"), observe=told.append).run("x")
     assert [type(o).__name__ for o in told if not isinstance(o, ls.agent.CallObserved)] == [
         "RunStarted",
         "RunFinished",

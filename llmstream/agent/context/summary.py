@@ -126,7 +126,7 @@ class _Summariser:
     async def _written(self, older: Sequence[Message]) -> Message | None:
         text = "\n\n".join(_told(message) for message in older if message.role != Role.SYSTEM)
         prompt = f"<conversation>\n{text}\n</conversation>"
-        stream = self._model.stream(prompt, system=self._instructions)
+        stream = self._model.stream(prompt, instructions=self._instructions)
         try:
             said = (await stream.collect()).text_content.strip()
         finally:

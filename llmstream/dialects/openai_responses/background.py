@@ -251,7 +251,7 @@ def kept(request: Request, *, provider: str) -> Request:
     for name in ("background", "store"):
         if said.get(name) is False:
             raise InvalidRequest(
-                f"resume=True needs the answer to be kept at {provider}, but provider_options say "
+                f"background=True needs the answer to be kept at {provider}, but provider_options say "
                 f"{name}=False. Leave out one of the two."
             )
     ours = {**request.provider_options.get(KEY, {}), "background": True, "store": True}

@@ -22,7 +22,7 @@ from llmstream.dialects.openai_responses.background import FollowingResponsesDec
 from llmstream.framing.sse import SSEDecoder
 from llmstream.providers.bedrock.clock import Clock
 from llmstream.simulator import server
-from llmstream.streams import call, reporting
+from llmstream.streams import attempts, reporting
 from llmstream.tools import side_by_side
 from llmstream.tools.approval import PendingCall
 from llmstream.tools.call_tasks import CallTasks
@@ -146,7 +146,7 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
         "test_importing_opens_no_connection_starts_no_thread_and_writes_no_file",
     ),
     "a key is not scrubbed": defect(
-        put(call.Call, "_without_secrets", lambda self, text: text),
+        put(attempts.Attempts, "without_secrets", lambda self, text: text),
         "T1",
         f"faults/test_secrets.py::test_the_key_is_shown_nowhere[{WIDE}-401]",
     ),

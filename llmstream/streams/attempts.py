@@ -1,21 +1,24 @@
-"""What a call waits for on the way to its answer: steps within the deadlines, which somebody may leave."""
+"""The attempts of one call: their number, their time, why they failed, and what no error of them may show."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
-from llmstream.errors import ConnectionLost, DeadlineExceeded
+import msgspec
+
+from llmstream.errors import ConnectionLost, DeadlineExceeded, LLMStreamError
+from llmstream.events import ErrorEvent, Event
 from llmstream.transport.deadlines import Deadlines, Due, Watchdog, deadline_error, hard_due, sooner
 
-__all__ = ["Steps"]
+__all__ = ["AttemptClock", "Attempts"]
 
 T = TypeVar("T")
 
 
-class Steps:
-    """Takes the steps of one call, one at a time.
+class AttemptClock:
+    """Waits for what a call does on the way to its answer, one step at a time, within the deadlines.
 
     started: loop time at which the attempt began
     """
@@ -116,3 +119,65 @@ class Steps:
         if started is None or silence_s is None:
             return hard
         return sooner((started + silence_s, silence, silence_s), hard)
+
+
+class Attempts:
+    """What a call and those that ask for the rest of its answer know of its attempts.
+
+    clock:    what is waited for before there is an answer
+    count:    how often a request was sent
+    failures: of the attempts before the last
+    secrets:  gives what no error may show
+    """
+
+    def __init__(self, provider: str, deadlines: Deadlines, total_started: float | None) -> None:
+        self._provider = provider
+        self.clock = AttemptClock(deadlines, total_started)
+        self.count = 0
+        self.failures: list[LLMStreamError] = []
+        self.secrets: Callable[[], tuple[str, ...]] = tuple
+
+    def scrubbed(self, error: LLMStreamError) -> LLMStreamError:
+        """The same error, without any key that the vendor's words echo."""
+        error.attempts = self.count
+        if error.provider is None:
+            error.provider = self._provider
+        error.message = self.without_secrets(error.message)
+        error.args = (error.message,)
+        error.reason = error.reason and self.without_secrets(error.reason)
+        error.request_id = error.request_id and self.without_secrets(error.request_id)
+        error.param = error.param and self.without_secrets(error.param)
+        error.details = error.details and self._masked(error.details)
+        # What led to it holds the request in its frames; it has said its words in the message.
+        error.__cause__ = error.__context__ = None
+        return error.with_traceback(None)
+
+    def scrubbed_events(self, events: list[Event]) -> list[Event]:
+        """The same events; an error among them without any key."""
+        return [self._scrubbed_event(event) if type(event) is ErrorEvent else event for event in events]
+
+    def _scrubbed_event(self, event: ErrorEvent) -> ErrorEvent:
+        said = event.error
+        said = msgspec.structs.replace(
+            said,
+            message=self.without_secrets(said.message),
+            reason=said.reason and self.without_secrets(said.reason),
+            request_id=said.request_id and self.without_secrets(said.request_id),
+            param=said.param and self.without_secrets(said.param),
+            details=said.details and self._masked(said.details),
+        )
+        return ErrorEvent(said, event.provider_metadata)
+
+    def _masked(self, value: Any) -> Any:
+        """What a vendor says beside its message, whatever its shape; values without keys stay as they are."""
+        if isinstance(value, str):
+            return self.without_secrets(value)
+        if isinstance(value, dict):
+            return {self._masked(key): self._masked(inner) for key, inner in value.items()}
+        return [self._masked(inner) for inner in value] if isinstance(value, list) else value
+
+    def without_secrets(self, text: str) -> str:
+        """The text with every secret masked."""
+        for secret in self.secrets():
+            text = text.replace(secret, "***")
+        return text

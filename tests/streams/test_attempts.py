@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 import llmstream as ls
-from llmstream.streams.steps import Steps
+from llmstream.streams.attempts import AttemptClock
 
 
-def steps(**deadlines: float | None) -> Steps:
-    made = Steps(ls.Deadlines(**deadlines), None)
+def steps(**deadlines: float | None) -> AttemptClock:
+    made = AttemptClock(ls.Deadlines(**deadlines), None)
     made.begin()
     return made
 
