@@ -1,4 +1,4 @@
-"""Simulators that providers named `sim...` start in this process: one for each event loop, dialect and script."""
+"""Simulators that `sim` providers start in this process: one for each event loop, dialect and script."""
 
 from __future__ import annotations
 
