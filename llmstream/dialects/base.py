@@ -74,16 +74,19 @@ class Decoder(Protocol):
     A decoder emits neither `stream-start` (the guard does) nor the error and finish of a
     stream that broke off. It emits `finish` once, when it knows that nothing more will come.
 
-    usage:    tokens as far as the vendor said
     complete: the vendor has said that the answer is complete (trailers may follow)
     done:     nothing more is wanted from the body: finish was emitted, or `failure` is set
     failure:  why the stream cannot go on, such as an error the vendor sent inside it
     """
 
-    usage: Usage
     complete: bool
     done: bool
     failure: LLMStreamError | None
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens as far as the vendor said; some decoders add them up when asked."""
+        ...
 
     def feed(self, chunk: bytes) -> list[Event]:
         """The events that any slice of the body completes."""

@@ -16,54 +16,12 @@ Sources:
   anthropic 2.12, address, key, workspace, service of signatures
 """
 
-from __future__ import annotations
-
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
-
 from llmstream.dialects.anthropic import Anthropic
-from llmstream.errors import InvalidRequest
-from llmstream.exchange import HttpRequest
 from llmstream.providers.base import filled, key_header, without_version
 from llmstream.providers.bedrock.provider import BedrockProvider
 from llmstream.providers.bedrock.signing import signing_for
 
-_WORKSPACE_ENV: Final = "ANTHROPIC_AWS_WORKSPACE_ID"
-_WORKSPACE_HEADER: Final = "anthropic-workspace-id"
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkspaceProvider(BedrockProvider):
-    """A provider on AWS whose requests need a workspace, from the environment or by `headers=`."""
-
-    def prepare(
-        self,
-        http: HttpRequest,
-        *,
-        model: str,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        env: Mapping[str, str] = os.environ,
-    ) -> HttpRequest:
-        """As any provider's.
-
-        raises: InvalidRequest where no workspace is named; MissingKey
-        """
-        given = {name.lower() for group in (http.headers, headers or {}) for name in group}
-        if _WORKSPACE_HEADER not in given and not env.get(_WORKSPACE_ENV):
-            raise InvalidRequest(
-                f"No workspace for {self.name}. Set {_WORKSPACE_ENV}, "
-                f"or pass headers={{{_WORKSPACE_HEADER!r}: ...}}."
-            )
-        return super().prepare(
-            http, model=model, base_url=base_url, api_key=api_key, headers=headers, env=env
-        )
-
-
-AWS_ANTHROPIC = WorkspaceProvider(
+AWS_ANTHROPIC = BedrockProvider(
     name="aws-anthropic",
     title="Claude Platform on AWS",
     dialect=Anthropic(),
@@ -73,7 +31,8 @@ AWS_ANTHROPIC = WorkspaceProvider(
     key_env=("ANTHROPIC_AWS_API_KEY",),
     auth=key_header("x-api-key"),
     key_required=False,  # without one, requests are signed
-    header_env={_WORKSPACE_HEADER: _WORKSPACE_ENV},
+    header_env={"anthropic-workspace-id": "ANTHROPIC_AWS_WORKSPACE_ID"},
+    required_headers={"anthropic-workspace-id": "workspace"},
     route=filled(region=("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_REGION_NAME")),
     sign=signing_for("aws-external-anthropic", key="ANTHROPIC_AWS_API_KEY"),
     aliases=("anthropic-aws", "claude-platform-aws"),

@@ -126,7 +126,7 @@ def checked_address(text: str, *, provider: str, usual: str) -> str:
     """
     from urllib.parse import urlsplit
 
-    url = text.strip()
+    url, parts = text.strip(), None
     try:
         if "://" not in url and not _ONE_SLASH.match(url):
             scheme = "http" if is_local(f"http://{url}") or usual.startswith("http://") else "https"
@@ -138,11 +138,11 @@ def checked_address(text: str, *, provider: str, usual: str) -> str:
             url = parts._replace(netloc=f"{host}:{parts.port}" if parts.port else host).geturl()
     except ValueError:
         usable = False
-    if usable and (parts.username is not None or parts.password is not None):
+    if usable and parts and (parts.username is not None or parts.password is not None):
         raise InvalidRequest(
             "the address holds a user or a password. Pass api_key= or headers= instead.", provider=provider
         )
-    if not usable or parts.fragment or _NO_URL_CHARACTER.search(url):
+    if not usable or not parts or parts.fragment or _NO_URL_CHARACTER.search(url):
         raise InvalidRequest(
             f"not an http or https address: {shown_address(text)}. Check base_url.", provider=provider
         )

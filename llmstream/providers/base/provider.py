@@ -94,6 +94,7 @@ class Provider:
     key_required: False for servers that run without one
     headers:      sent with every request
     header_env:   header name to the variable that may hold its value
+    required_headers: header name (lower case) to the word for it in errors: from `header_env` or the caller
     route:        how address and path become a URL
     wire:         picks another wire for requests that the vendor takes there only; None where there is none
     sign:         signs what will be sent where no key is set; None where there is nothing to sign with
@@ -118,6 +119,7 @@ class Provider:
     key_required: bool = True
     headers: Mapping[str, str] = field(default_factory=dict)
     header_env: Mapping[str, str] = field(default_factory=dict)
+    required_headers: Mapping[str, str] = field(default_factory=dict)
     route: Route = join
     wire: ChooseWire | None = None
     sign: Sign | None = None
@@ -174,6 +176,11 @@ class Provider:
                     merged.update(zip(map(str.lower, group), group.values(), strict=True))
                 except TypeError:
                     raise InvalidRequest("header names must be str") from None
+        for name, word in self.required_headers.items():
+            if not merged.get(name):
+                variable = self.header_env.get(name)
+                ways = (f"Set {variable}, or pass" if variable else "Pass") + f" headers={{{name!r}: ...}}."
+                raise InvalidRequest(f"No {word} for {self.name}. {ways}")
         sent = HttpRequest(routed.url, routed.body, merged, routed.method)
         return self.sign(sent, env) if key is None and self.sign is not None else sent
 
