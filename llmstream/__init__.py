@@ -110,8 +110,8 @@ if TYPE_CHECKING:
         ToolSpec,
     )
     from llmstream.streams import EventStream, Model, ResumeToken, stream
-    from llmstream.streams.capabilities import Capabilities
-    from llmstream.streams.lookups import ModelCheck, TokenCount
+    from llmstream.streams.call import ResponseInfo
+    from llmstream.streams.lookups import Capabilities, ModelCheck, TokenCount
     from llmstream.streams.observations import (
         AttemptFailed,
         AttemptStarted,
@@ -119,7 +119,6 @@ if TYPE_CHECKING:
         FirstContent,
         Observation,
     )
-    from llmstream.streams.response import ResponseInfo
     from llmstream.structured import Output
     from llmstream.tools import Tool, ToolCallStatus, ToolContext, ToolOutput, tool
     from llmstream.transport.deadlines import Deadlines
@@ -212,9 +211,8 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "llmstream.accumulate": ("Accumulator",),
     "llmstream.tools": ("Tool", "ToolCallStatus", "ToolContext", "ToolOutput", "tool"),
     "llmstream.streams": ("EventStream", "Model", "ResumeToken", "stream"),
-    "llmstream.streams.response": ("ResponseInfo",),
-    "llmstream.streams.capabilities": ("Capabilities",),
-    "llmstream.streams.lookups": ("ModelCheck", "TokenCount"),
+    "llmstream.streams.call": ("ResponseInfo",),
+    "llmstream.streams.lookups": ("Capabilities", "ModelCheck", "TokenCount"),
     "llmstream.streams.observations": (
         "AttemptFailed",
         "AttemptStarted",

@@ -20,7 +20,7 @@ from llmstream.chats.content import ToolCall
 from llmstream.chats.message import Message
 from llmstream.events import Event, RetryNotice, StepFinish, StepStart, StreamStart
 from llmstream.events import ToolCall as ToolCallEvent
-from llmstream.streams.observers import joined
+from llmstream.streams.observations import joined
 from llmstream.tools import Tool, ToolCallStatus, ToolOutcome
 
 __all__ = ["AskedStep"]

@@ -7,8 +7,7 @@ from typing import ClassVar, TypeAlias
 import msgspec
 
 from llmstream.events import FinishReason, Usage
-from llmstream.streams.observations import Observation
-from llmstream.streams.observers import CallContent
+from llmstream.streams.observations import CallContent, Observation
 
 __all__ = [
     "AgentObservation",

@@ -15,7 +15,7 @@ from llmstream.agent.stop import StopCondition, as_conditions
 from llmstream.agent.watching import ObserveRun
 from llmstream.request import Settings
 from llmstream.streams.model import Model
-from llmstream.streams.observers import joined
+from llmstream.streams.observations import joined
 from llmstream.streams.options import Options
 from llmstream.structured import as_output
 from llmstream.tools import wrapped

@@ -14,10 +14,17 @@ from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidOutput, InvalidRequest, LLMStreamError
 from llmstream.events import Event, FinishReason, Usage, Warning
-from llmstream.streams.async_only import AsyncOnly, require_asyncio
+from llmstream.streams.call import ResponseInfo
 from llmstream.streams.model import Model
-from llmstream.streams.reading import Reading, final_object, growing_objects, required_output, text_deltas
-from llmstream.streams.response import ResponseInfo
+from llmstream.streams.reading import (
+    AsyncOnly,
+    Reading,
+    final_object,
+    growing_objects,
+    require_asyncio,
+    required_output,
+    text_deltas,
+)
 from llmstream.tools import ToolCallStatus
 
 if TYPE_CHECKING:

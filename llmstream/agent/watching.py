@@ -20,8 +20,7 @@ from llmstream.chats.content import ToolCall
 from llmstream.errors import LLMStreamError
 from llmstream.events import FinishReason
 from llmstream.streams.model import Model
-from llmstream.streams.observations import Observation
-from llmstream.streams.observers import CallContent, cleaned, tell, wants_content
+from llmstream.streams.observations import CallContent, Observation, cleaned, tell, wants_content
 from llmstream.tools import Tool, ToolCallStatus
 
 __all__ = ["ObserveRun", "RunWatch"]

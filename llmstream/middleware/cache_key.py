@@ -12,8 +12,8 @@ from llmstream.chats.message import Message
 from llmstream.chats.saved import message_to_json
 from llmstream.errors import LLMStreamError
 from llmstream.request import Request
+from llmstream.streams.call import unmarked
 from llmstream.streams.model import Model
-from llmstream.streams.response import unmarked
 
 __all__ = ["cache_key"]
 

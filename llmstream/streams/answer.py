@@ -14,8 +14,7 @@ from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.errors import DeadlineExceeded, DecodeError, IncompleteStream, LLMStreamError
 from llmstream.events import Event, Raw
 from llmstream.streams.call import Plan
-from llmstream.streams.reopening import Rest
-from llmstream.streams.resuming import is_break
+from llmstream.streams.resuming import ResumedBody, is_break
 from llmstream.transport.deadlines import Watchdog
 from llmstream.transport.http import Body
 
@@ -41,7 +40,7 @@ _SLICE_BYTES: Final = 32 * 1024
 reader would get thousands of events at once. Framing 256 KB in one go costs twice as much.
 Between two slices other tasks may run, so a body that comes at once does not hold up the loop."""
 
-Reopen: TypeAlias = Callable[[LLMStreamError, Position], Awaitable[Rest | None]]
+Reopen: TypeAlias = "Callable[[LLMStreamError, Position], Awaitable[ResumedBody | None]]"
 """(why the answer broke off, how far it was read) to the rest of it, or None where it is not to be had."""
 
 Continue: TypeAlias = Callable[[Place, LLMStreamError | None], Awaitable[tuple[Body, Watchdog]]]

@@ -1,18 +1,57 @@
-"""The attempts of one call: their number, their time, why they failed, and what no error of them may show."""
+"""The attempts of one call: number, time, failures, what the next one leaves out, what is logged."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import msgspec
 
-from llmstream.errors import ConnectionLost, DeadlineExceeded, LLMStreamError
-from llmstream.events import ErrorEvent, Event
+from llmstream.dialects.base import Dialect, Encoded
+from llmstream.dialects.errors import request_id
+from llmstream.errors import BadRequest, ConnectionLost, DeadlineExceeded, LLMStreamError
+from llmstream.events import ErrorEvent, Event, OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
+from llmstream.exchange import HttpRequest
+from llmstream.request import Request
+from llmstream.streams.observations import Observe, Watch, shown
 from llmstream.transport.deadlines import Deadlines, Due, Watchdog, deadline_error, hard_due, sooner
+from llmstream.usage import Usage
 
-__all__ = ["AttemptClock", "Attempts"]
+if TYPE_CHECKING:
+    from llmstream.dialects.adapting import Refused
+
+__all__ = [
+    "Adapter",
+    "AttemptClock",
+    "Attempts",
+    "RepairsRequests",
+    "Reporter",
+    "forget",
+    "forget_logged",
+    "warning_text",
+]
+
+Key: TypeAlias = tuple[str, str | None, str]
+"""Provider, address and model."""
+
+_MOST_MODELS: Final = 1024
+"""More than a program asks; it bounds the memory of one that makes names of models up."""
+
+_remembered: dict[Key, list[Refused]] = {}
+
+_log = logging.getLogger("llmstream")
+
+_MOST_LOGGED: Final = 1024
+
+_logged: set[tuple[str, str, str]] = set()
+"""(model, place of call, text) of the warnings that are in the log already."""
+
+_ON_THE_WAY: Final = frozenset({"llmstream", "asyncio", "anyio", "contextlib"})
+"""Packages whose frames may stand between a request and the code that wanted it."""
 
 T = TypeVar("T")
 
@@ -181,3 +220,214 @@ class Attempts:
         for secret in self.secrets():
             text = text.replace(secret, "***")
         return text
+
+
+@runtime_checkable
+class RepairsRequests(Protocol):
+    """The optional part of a dialect that knows how to change a request so that it is not refused again."""
+
+    def repaired(self, http: HttpRequest, error: LLMStreamError) -> HttpRequest | None:
+        """The request as the vendor would take it; None where the error is about something else."""
+        ...
+
+
+class Adapter:
+    """Fits the requests of one call to what its model has refused."""
+
+    def __init__(self, key: Key, dialect: Dialect) -> None:
+        self._key = key
+        self._dialect = dialect
+        self._sent: HttpRequest | None = None
+        self._learned: list[Refused] = []
+        self._said: dict[tuple[str, ...], str] = {}
+        self._repairs: LLMStreamError | None = None
+
+    def fit(self, encoded: Encoded) -> Encoded:
+        """The request without what the model refuses, with a warning for each field."""
+        known = [*_remembered.get(self._key, ()), *self._learned]
+        if known:
+            encoded = self._without(encoded, known)
+        if self._repairs is not None:
+            encoded = Encoded(self._repaired(encoded.http, self._repairs) or encoded.http, encoded.warnings)
+        self._sent = encoded.http
+        return encoded
+
+    def learn(self, error: LLMStreamError) -> bool:
+        """Whether the request is to be sent once more: the error refuses a hint that was in it."""
+        if self._sent is None or not isinstance(error, BadRequest):
+            return False
+        if self._repairs is None and self._repaired(self._sent, error) is not None:
+            self._repairs = error
+            return True
+        from llmstream.dialects.adapting import refused_hint  # loaded by those who are refused
+
+        refused = refused_hint(error, self._sent)
+        if refused is None:
+            return False
+        self._learned.append(refused)
+        self._said[refused.path] = error.message
+        return True
+
+    def confirm(self) -> None:
+        """The model has answered: what it refused before is left out of later requests too."""
+        if not self._learned:
+            return
+        if len(_remembered) >= _MOST_MODELS:
+            _remembered.clear()
+        known = _remembered.setdefault(self._key, [])
+        known += [refused for refused in self._learned if refused not in known]
+
+    def _without(self, encoded: Encoded, known: list[Refused]) -> Encoded:
+        from llmstream.dialects.adapting import without_hints
+
+        http, gone = without_hints(encoded.http, known)
+        return Encoded(http, [*encoded.warnings, *map(self._warning, gone)])
+
+    def _repaired(self, http: HttpRequest, error: LLMStreamError) -> HttpRequest | None:
+        return self._dialect.repaired(http, error) if isinstance(self._dialect, RepairsRequests) else None
+
+    def _warning(self, refused: Refused) -> Warning:
+        said = self._said.get(refused.path)
+        details = "this model has refused it before" if said is None else f"the model refused it: {said}"
+        return UnsupportedSetting(refused.hint, details)
+
+
+def forget() -> None:
+    """Forgets what models have refused; for tests."""
+    _remembered.clear()
+
+
+class Reporter:
+    """Tells the log of attempts and ends, never of content, and an observer if there is one.
+
+    watch:   what the observer is told by; None without one
+    headers: of the answer that was received last
+    clean:   takes keys out of what a vendor says
+    """
+
+    __slots__ = ("_clean", "_name", "_over", "headers", "watch")
+
+    def __init__(
+        self,
+        provider: str,
+        model: str,
+        call_id: str,
+        observe: Observe | None,
+        request: Request | None = None,
+        clean: Callable[[str], str] = str,
+    ) -> None:
+        self._clean = clean
+        self.watch: Watch | None = None
+        if observe is not None:
+            self.watch = Watch(
+                observe, call_id=call_id, provider=provider, model=model, request=request, clean=clean
+            )
+        self._name = f"{provider}:{model}"
+        self.headers: Mapping[str, str] = {}
+        self._over = False
+
+    def started(self, attempt: int) -> None:
+        """An attempt begins."""
+        self.headers = {}
+        _log.debug("%s: attempt %d", self._name, attempt)
+        if self.watch is not None:
+            self.watch.attempt_started(attempt)
+
+    def answered(self, headers: Mapping[str, str]) -> None:
+        """The head of an answer is here."""
+        self.headers = headers
+        if self.watch is not None:
+            self.watch.request_id = self._request_id()
+
+    def changed(self, warnings: Iterable[Warning]) -> None:
+        """What was left out or changed on the way to the vendor; once for each model and place of call.
+
+        Options and tools are warned of: their caller expects them to count. Anything else, such as
+        reasoning that an API does not take back, is part of the usual course and only noted.
+        """
+        if not _log.isEnabledFor(logging.WARNING):
+            return
+        where = _call_site()
+        for warning in warnings:
+            text = warning_text(warning)
+            if _is_new((self._name, where, text)):
+                level = logging.INFO if isinstance(warning, OtherWarning) else logging.WARNING
+                _log.log(level, "%s: %s%s", self._name, text, where and f" ({where})")
+
+    def failed(self, attempt: int, error: LLMStreamError, wait_s: float | None) -> None:
+        """An attempt came to nothing; `wait_s` until the next, None where there is none."""
+        what = "no further attempt" if wait_s is None else f"the next in {wait_s:.2f} s"
+        which = _of_request(error.request_id or self._request_id())
+        _log.info("%s: attempt %d failed: %s; %s%s", self._name, attempt, error.code, what, which)
+        if self.watch is not None:
+            self.watch.attempt_failed(attempt, error, wait_s)
+
+    def continued(self) -> None:
+        """The answer is over in this response and goes on in another."""
+        _log.debug("%s: the answer goes on in another response", self._name)
+        if self.watch is not None:
+            self.watch.continuations += 1
+
+    def _request_id(self) -> str | None:
+        """The vendor's, as it may be shown: without keys that it echoes, and of bounded length."""
+        found = request_id(self.headers)
+        return found and shown(found, self._clean)
+
+    def ended(self, attempts: int, usage: Usage, error: LLMStreamError | None, *, left: bool) -> None:
+        """The call is over; said once."""
+        if self._over:
+            return
+        self._over = True
+        if _log.isEnabledFor(logging.INFO):
+            how = error.code if error is not None else "left" if left else "finished"
+            which = (error.request_id if error is not None else None) or self._request_id()
+            _log.info("%s: %s%s%s", self._name, how, _of_tokens(usage), _of_request(which))
+        if self.watch is not None:
+            self.watch.finished(attempts, usage, error, left=left)
+
+
+def forget_logged() -> None:
+    """Forgets which warnings are in the log; for tests."""
+    _logged.clear()
+
+
+def _is_new(key: tuple[str, str, str]) -> bool:
+    if key in _logged:
+        return False
+    if len(_logged) >= _MOST_LOGGED:
+        _logged.clear()
+    _logged.add(key)
+    return True
+
+
+def _call_site() -> str:
+    """File and line of the code outside of this package that reads the answer; "" where there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _ON_THE_WAY:
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def warning_text(warning: Warning) -> str:
+    """A warning of a request in words."""
+    match warning:
+        case UnsupportedSetting(name, details):
+            text = f"the option {name} is not supported as given"
+        case UnsupportedTool(name, details):
+            text = f"the tool {name} is not supported"
+        case _:
+            return warning.message
+    return f"{text}: {details}" if details else text
+
+
+def _of_tokens(usage: Usage) -> str:
+    """The counts that the vendor gave."""
+    counts = (usage.input_tokens, "tokens in"), (usage.output_tokens, "tokens out")
+    known = [f"{count} {name}" for count, name in counts if count is not None]
+    return "; " + ", ".join(known) if known else ""
+
+
+def _of_request(name: str | None) -> str:
+    return f" (request {name})" if name else ""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import msgspec
 
+from llmstream.accumulate.blocks import OWN_KEY
 from llmstream.chats.content import Part
+from llmstream.chats.message import Message
 from llmstream.dialects.base import Decoder, Encoded, Place, Position
 from llmstream.errors import LLMStreamError
 from llmstream.events import Event, Usage
 from llmstream.exchange import HttpRequest, carries_secret, carries_secret_parameter
 from llmstream.providers.base import Provider
 from llmstream.request import Request
-from llmstream.streams.adapting import Adapter
+from llmstream.streams.attempts import Adapter
 from llmstream.streams.observations import Observe
 from llmstream.streams.options import Options
 from llmstream.transport.deadlines import Deadlines
@@ -26,7 +29,25 @@ if TYPE_CHECKING:
 
     from llmstream.transport.socket_body import SocketWay
 
-__all__ = ["Call", "CallingModel", "Continued", "KeptAnswer", "Plan", "Prepared", "ResumeToken", "secrets_of"]
+__all__ = [
+    "Call",
+    "CallingModel",
+    "Continued",
+    "KeptAnswer",
+    "Plan",
+    "Prepared",
+    "ResponseInfo",
+    "ResumeToken",
+    "mark_message",
+    "rate_headers",
+    "secrets_of",
+    "unmarked",
+]
+
+_MARKS: Final = ("provider", "model", "id", "request_id")
+"""What the message of a response carries of it: flat texts, since objects here are the vendors' own."""
+
+_RETRY_HEADERS: Final = ("retry-after", "retry-after-ms")
 
 _SHORTEST_SECRET: Final = 6
 """Shorter keys are placeholders; masking them would mangle the vendor's words."""
@@ -212,3 +233,50 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     max_output_tokens: int = 0
     observe: Observe | None = None
     request: Request | None = None
+
+
+class ResponseInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One response, as far as the vendor has reported it; None is what it has not reported, or not yet.
+
+    provider:   who answered; after a fallback not the one who was asked first
+    model:      the model that was asked, so that "provider:model" is what prices are known by
+    model_id:   what the vendor calls it, often with a date
+    id:         of the response
+    request_id: of the HTTP exchange, for the vendor's support
+    timestamp:  when the vendor made the response
+    headers:    those about rate limits, names in lower case
+    """
+
+    provider: str
+    model: str
+    id: str | None = None
+    model_id: str | None = None
+    request_id: str | None = None
+    timestamp: datetime.datetime | None = None
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+def rate_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers that tell of rate limits and waits; no other header of an answer is kept."""
+    return {
+        name: value
+        for name, value in headers.items()
+        if "ratelimit" in name or "rate-limit" in name or name in _RETRY_HEADERS
+    }
+
+
+def mark_message(message: Message, response: ResponseInfo) -> None:
+    """Notes in the message's metadata, under "llmstream", whose answer it is."""
+    own = (message.metadata or {}).get(OWN_KEY, {})
+    marks = {name: value for name in _MARKS if (value := getattr(response, name)) is not None}
+    message.set_meta(OWN_KEY, {**own, **marks})
+
+
+def unmarked(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The metadata without those notes: two conversations that differ only in ids are the same."""
+    own = (metadata or {}).get(OWN_KEY)
+    if metadata is None or not isinstance(own, dict):
+        return metadata
+    rest = {name: value for name, value in own.items() if name not in _MARKS}
+    others = {name: value for name, value in metadata.items() if name != OWN_KEY}
+    return ({**others, OWN_KEY: rest} if rest else others) or None

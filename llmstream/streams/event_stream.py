@@ -16,23 +16,22 @@ from llmstream.dialects.base import takes_prefix
 from llmstream.dialects.errors import request_id
 from llmstream.errors import DeadlineExceeded, InvalidOutput, InvalidRequest, LLMStreamError
 from llmstream.events import Event, FinishReason, Usage, Warning
-from llmstream.streams.async_only import AsyncOnly, require_asyncio
-from llmstream.streams.call import Call, CallingModel, ResumeToken
-from llmstream.streams.continuing import CONTINUE_NOTE, Continuation, going_on
-from llmstream.streams.conversation import Conversation
+from llmstream.streams.call import Call, CallingModel, ResponseInfo, ResumeToken, mark_message, rate_headers
+from llmstream.streams.conversation import CONTINUE_NOTE, Continuation, Conversation, going_on
 from llmstream.streams.history import Repairs, kept_of_a_broken_turn
 from llmstream.streams.options import Options, StreamOptions, make_request, with_defaults
 from llmstream.streams.reading import (
     CUT_SHORT,
+    AsyncOnly,
     Reading,
     final_object,
     growing_objects,
     may_be_repaired,
     repair_message,
+    require_asyncio,
     required_output,
     text_deltas,
 )
-from llmstream.streams.response import ResponseInfo, mark_message, rate_headers
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know

@@ -30,12 +30,9 @@ from llmstream.events import (
 )
 from llmstream.exchange import HttpRequest
 from llmstream.streams.answer import Answer
-from llmstream.streams.attempts import Attempts
+from llmstream.streams.attempts import Attempts, Reporter
 from llmstream.streams.call import Plan, Prepared
-from llmstream.streams.next_response import Continuer
-from llmstream.streams.reopening import Reopener
-from llmstream.streams.reporting import Reporter
-from llmstream.streams.resuming import followed
+from llmstream.streams.resuming import Continuer, Reconnector, followed
 from llmstream.transport.deadlines import Watchdog
 from llmstream.transport.http import Body, send
 from llmstream.transport.limiter import Permit, RateLimiter
@@ -65,7 +62,7 @@ class HTTPCall:
         self.earlier: Position | None = None
         self._plan = plan
         self._follow: FollowingDecoder | None = None
-        self._reopener: Reopener | None = None
+        self._reopener: Reconnector | None = None
         self._continuer: Continuer | None = None
         self._attempts = Attempts(plan.provider, plan.deadlines, total_started)
         self._sentence: GuardedDecoder | None = None
@@ -188,7 +185,7 @@ class HTTPCall:
             plan.provider, plan.model, plan.call_id, plan.observe, plan.request, attempts.without_secrets
         )
         if plan.kept is not None:
-            self._reopener = Reopener(attempts, plan, plan.kept, report)
+            self._reopener = Reconnector(attempts, plan, plan.kept, report)
         if plan.continued is not None:
             self._continuer = Continuer(
                 self._attempts, plan, plan.continued, report, request=self._request, slow_down=self._slow_down

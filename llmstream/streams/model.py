@@ -29,20 +29,19 @@ from llmstream.events import Event, OtherWarning, Warning
 from llmstream.providers.base import Provider, Wire
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request
-from llmstream.streams.adapting import Adapter
+from llmstream.streams.attempts import Adapter
 from llmstream.streams.call import Continued, KeptAnswer, Plan, Prepared, ResumeToken, secrets_of
 from llmstream.streams.event_stream import EventStream
-from llmstream.streams.history import is_plain, mended
-from llmstream.streams.inlining import Inliner
-from llmstream.streams.observations import Observe
-from llmstream.streams.observers import joined
-from llmstream.streams.option_checks import Transport, check_transport
+from llmstream.streams.history import Inliner, is_plain, mended
+from llmstream.streams.observations import Observe, joined
 from llmstream.streams.options import (
     ModelOptions,
     Options,
     Prompt,
     StreamOptions,
+    Transport,
     as_messages,
+    check_transport,
     checked_defaults,
     make_request,
     with_defaults,
@@ -62,9 +61,8 @@ if TYPE_CHECKING:
     from llmstream.chats.message import Message
     from llmstream.chunks import StreamingChunk
     from llmstream.streams.call import Call
-    from llmstream.streams.capabilities import Capabilities
     from llmstream.streams.http_call import HTTPCall
-    from llmstream.streams.lookups import ModelCheck, TokenCount
+    from llmstream.streams.lookups import Capabilities, ModelCheck, TokenCount
     from llmstream.structured import Output
     from llmstream.tools import AnyTool
     from llmstream.transport.socket_body import SocketWay
@@ -356,7 +354,7 @@ class Model(Generic[T]):
     @property
     def capabilities(self) -> Capabilities:
         """What the model can do, as far as its name and its wire tell; nothing is asked."""
-        from llmstream.streams.capabilities import capabilities_of
+        from llmstream.streams.lookups import capabilities_of
 
         return capabilities_of(self.name, self.provider)
 

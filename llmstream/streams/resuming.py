@@ -1,27 +1,31 @@
-"""Answers that a vendor keeps: what marks a place in one, and how reading goes on there."""
+"""The rest of an answer: read on where its vendor keeps it, or asked for where its vendor cuts it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from llmstream.dialects.base import Decoder, Dialect, FollowingDecoder, KeepsAnswers, goes_on
+from llmstream.dialects.base import Decoder, Dialect, FollowingDecoder, KeepsAnswers, Place, Position, goes_on
 from llmstream.errors import (
+    BadRequest,
     ConnectionFailed,
     ConnectionLost,
     DeadlineExceeded,
     IncompleteStream,
     InvalidRequest,
+    LimitExceeded,
     LLMStreamError,
     ProtocolError,
     Unsupported,
 )
 from llmstream.events import UnsupportedSetting, Warning
 from llmstream.request import Request
-from llmstream.streams.call import Plan, Prepared, ResumeToken
+from llmstream.streams.attempts import Attempts, Reporter
+from llmstream.streams.call import Continued, KeptAnswer, Plan, Prepared, ResumeToken
 from llmstream.structured.output_tool import OutputToolDecoder
-from llmstream.transport.deadlines import Deadlines
+from llmstream.transport.deadlines import Deadlines, Watchdog
+from llmstream.transport.retry import budget_of, wait_before_retry_s
 
 if TYPE_CHECKING:
     import aiohttp
@@ -29,6 +33,9 @@ if TYPE_CHECKING:
     from llmstream.transport.http import Body
 
 __all__ = [
+    "Continuer",
+    "Reconnector",
+    "ResumedBody",
     "asking_to_keep",
     "checked",
     "dialect_that_keeps",
@@ -38,6 +45,18 @@ __all__ = [
     "open_kept",
     "read_kept",
 ]
+
+ResumedBody: TypeAlias = "Body | bytes"
+"""The rest as a stream, or the whole answer as the vendor keeps it."""
+
+_LOOK_AGAIN_S: Final = 2.0
+"""Between two looks at an answer that is still being made: OpenAI's own examples wait as long."""
+
+AskFor: TypeAlias = "Callable[[Callable[[], Awaitable[Prepared]]], Awaitable[tuple[Body, Watchdog]]]"
+"""(how a request is made) to the head of its answer, and what watches it from then on."""
+
+_MOST: Final = 100
+"""Further responses of one answer: 6.5 million tokens of Gemini 4, so that this ends only a loop."""
 
 _WHOLE_BYTES: Final = 64 * 1024 * 1024
 _SILENCE: Final = ("first-event", "idle")
@@ -151,3 +170,173 @@ async def end_kept(
         ) from None
     if response.status >= 400:
         raise decode_error(response.status, response.headers, body)
+
+
+class Reconnector:
+    """Finds the rest for one call, within its deadlines and by its retry policy.
+
+    Tries count from each event that has come: `Retry.max_retries` of them, with its waits. OpenAI
+    streams an answer for some minutes only; after that it is waited for, and taken whole.
+    """
+
+    def __init__(self, attempts: Attempts, plan: Plan, kept: KeptAnswer, report: Reporter) -> None:
+        self._attempts = attempts
+        self._plan = plan
+        self._kept = kept
+        self._report = report
+        self._stuck = (-1, 0)  # where the answer broke off last, and how often it did there
+
+    async def find(self, failure: LLMStreamError, position: Position) -> ResumedBody | None:
+        """The rest; None where it is not to be had, which the message of `failure` then says.
+
+        raises: DeadlineExceeded where the step or the whole stream has no time left
+        """
+        attempts, error = self._attempts, failure
+        clock = attempts.clock
+        while True:
+            where, times = self._stuck
+            times = times + 1 if where == position.sequence_number else 1
+            self._stuck = position.sequence_number, times
+            wait_s = wait_before_retry_s(self._plan.retry, error, times)
+            if wait_s is None or clock.past_total(wait_s) or not budget_of(self._plan.provider).take(error):
+                if error is not failure:
+                    failure.message += f" Reading on failed: {error.message}"
+                return None
+            self._report.failed(attempts.count, error, wait_s)
+            attempts.failures.append(error)
+            await asyncio.sleep(wait_s)
+            attempts.count += 1
+            self._report.started(attempts.count)
+            try:
+                return await self._ask(position)
+            except LLMStreamError as again:
+                error = attempts.scrubbed(again)
+            if isinstance(error, DeadlineExceeded) and not error.retryable:
+                raise error
+
+    async def _ask(self, position: Position) -> ResumedBody:
+        try:
+            return await self._stream(position)
+        except BadRequest as refusal:
+            refused = refusal
+        try:
+            return await self._wait_for_all(position)
+        except BadRequest:  # it is not the stream that is refused
+            raise refused from None
+
+    async def _stream(self, position: Position) -> Body:
+        attempts, started = self._attempts, asyncio.get_running_loop().time()
+        prepared = await attempts.clock.in_time(self._kept.reopen(position), started, "idle")
+        attempts.secrets = prepared.secrets
+        return await attempts.clock.in_time(open_kept(self._plan, prepared), started, "idle")
+
+    async def _wait_for_all(self, position: Position) -> bytes:
+        """The whole answer, once it is made; only step and total deadline end the waiting."""
+        attempts = self._attempts
+        while True:
+            started = asyncio.get_running_loop().time()
+            prepared = await attempts.clock.in_time(self._kept.look_up(position), started)
+            attempts.secrets = prepared.secrets
+            body = await attempts.clock.in_time(read_kept(self._plan, prepared), started)
+            if self._kept.is_made(body):
+                return body
+            await attempts.clock.in_time(asyncio.sleep(_LOOK_AGAIN_S), asyncio.get_running_loop().time())
+
+
+class Continuer:
+    """Finds the next response of one call's answer, within its deadlines and by its retry policy.
+
+    A response that breaks before it says anything is asked for again; tries count from each place.
+    """
+
+    def __init__(
+        self,
+        attempts: Attempts,
+        plan: Plan,
+        continued: Continued,
+        report: Reporter,
+        *,
+        request: AskFor,
+        slow_down: Callable[[LLMStreamError], None],
+    ) -> None:
+        self._attempts = attempts
+        self._request = request
+        self._slow_down = slow_down
+        self._plan = plan
+        self._continued = continued
+        self._report = report
+        self._asked: Place | None = None
+        self._count = 0
+        self._failures = 0
+
+    async def find(self, place: Place, failure: LLMStreamError | None) -> tuple[Body, Watchdog]:
+        """The response that goes on at a place, and what watches it.
+
+        failure: why the one before ended; None where the vendor ended it there
+        raises:  IncompleteStream with the last failure once the policy has no further try,
+                 DeadlineExceeded, ProtocolError where the answer does not get on, LimitExceeded
+        """
+        self._get_on(place, failure)
+        attempts, error = self._attempts, failure
+        while True:
+            if error is not None:
+                await self._wait(error)
+            if attempts.clock.left:
+                raise ConnectionLost("the stream was left while it was read", retryable=False)
+            attempts.count += 1
+            self._report.started(attempts.count)
+            try:
+                response, watchdog = await self._request(lambda: self._continued(place))
+                return await checked(self._plan, response), watchdog
+            except LLMStreamError as again:
+                error = attempts.scrubbed(again)
+                self._slow_down(error)
+
+    def _get_on(self, place: Place, failure: LLMStreamError | None) -> None:
+        """Counts the responses; the same place twice is progress for nobody."""
+        if place == self._asked:
+            if failure is None:
+                raise ProtocolError(
+                    "the answer does not get on: the vendor ended a response where it began. "
+                    "What came is kept in .partial; ask again.",
+                    provider=self._plan.provider,
+                )
+            return
+        self._asked, self._failures = place, 0
+        self._count += 1
+        self._report.continued()
+        if self._count > _MOST:
+            raise LimitExceeded(
+                f"the answer goes on after {_MOST} further responses, which is the most that are asked for. "
+                "The metadata of the finish has the token to continue it.",
+                provider=self._plan.provider,
+            )
+
+    async def _wait(self, error: LLMStreamError) -> None:
+        """Waits before the next try.
+
+        raises: what ends the answer, where there is to be none
+        """
+        attempts, clock = self._attempts, self._attempts.clock
+        self._failures += 1
+        wait_s = wait_before_retry_s(self._plan.retry, error, self._failures)
+        if wait_s is None or clock.past_total(wait_s) or not budget_of(self._plan.provider).take(error):
+            self._report.failed(attempts.count, error, None)
+            raise error if isinstance(error, DeadlineExceeded) and not error.retryable else _given_up(error)
+        self._report.failed(attempts.count, error, wait_s)
+        attempts.failures.append(error)
+        await clock.in_time(asyncio.sleep(wait_s), None)
+
+
+def _given_up(error: LLMStreamError) -> IncompleteStream:
+    """The end of an answer that has begun, whatever it was that its next request met."""
+    return IncompleteStream(
+        "the vendor cut the answer into several responses, and the next one did not come. What came is kept "
+        f"in .partial, and the metadata of the finish has the token to continue it. Cause: {error.message}",
+        provider=error.provider,
+        status=error.status,
+        retryable=error.retryable,
+        retry_after_s=error.retry_after_s,
+        request_id=error.request_id,
+        reason=error.code,
+    )

@@ -16,8 +16,7 @@ from llmstream.agent import (
 )
 from llmstream.errors import Unsupported
 from llmstream.streams import Model
-from llmstream.streams.observations import CallFinished, Observation
-from llmstream.streams.observers import CallContent, joined
+from llmstream.streams.observations import CallContent, CallFinished, Observation, joined
 from llmstream.telemetry.metrics import Metrics
 from llmstream.telemetry.spans import CallSpans, RunSpans
 

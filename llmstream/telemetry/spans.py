@@ -17,11 +17,11 @@ from llmstream.chats.message import Message, Role
 from llmstream.streams.observations import (
     AttemptFailed,
     AttemptStarted,
+    CallContent,
     CallFinished,
     FirstContent,
     Observation,
 )
-from llmstream.streams.observers import CallContent
 from llmstream.telemetry.names import bounded, known, model_attributes, tool_name
 
 if TYPE_CHECKING:

@@ -32,8 +32,7 @@ from llmstream.simulator.utterance import PromptTokens, estimated_tokens, usage_
 from llmstream.streams.call import Call
 from llmstream.streams.history import is_plain, mended
 from llmstream.streams.model import Model
-from llmstream.streams.observations import Observe, Watch
-from llmstream.streams.observers import joined
+from llmstream.streams.observations import Observe, Watch, joined
 from llmstream.streams.options import Options
 from llmstream.transport.limiter import Permit, RateLimiter
 

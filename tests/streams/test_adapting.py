@@ -10,7 +10,7 @@ from aiohttp import web
 
 import llmstream as ls
 from llmstream.events import UnsupportedSetting
-from llmstream.streams import adapting
+from llmstream.streams import attempts
 from tests.streams.sse_server import HELLO, answer
 
 TEMPERATURE = "Unsupported parameter: 'temperature' is not supported with this model."
@@ -18,9 +18,9 @@ TEMPERATURE = "Unsupported parameter: 'temperature' is not supported with this m
 
 @pytest.fixture(autouse=True)
 def forgotten():
-    adapting.forget()
+    attempts.forget()
     yield
-    adapting.forget()
+    attempts.forget()
 
 
 @contextlib.asynccontextmanager

@@ -15,7 +15,7 @@ from llmstream.dialects.base import takes_url
 from llmstream.dialects.ollama import Ollama
 from llmstream.dialects.openai_chat import MediaQuirks, OpenAIChat, Quirks
 from llmstream.simulator import Refuse, Script, Simulator, Turn
-from llmstream.streams.inlining import Inliner
+from llmstream.streams.history import Inliner
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 HERE = ls.DownloadLimits(allow_private=True, allow_http=True)

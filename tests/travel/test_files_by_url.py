@@ -14,7 +14,7 @@ from llmstream.dialects.base import takes_url
 from llmstream.dialects.names import DIALECTS
 from llmstream.request import Request, ToolSpec
 from llmstream.serving.wires import server_side
-from llmstream.streams.inlining import Inliner
+from llmstream.streams.history import Inliner
 
 FILES = {
     "/a.png": (b"\x89PNG\r\n\x1a\n" + bytes(20), "image/png"),
