@@ -35,7 +35,7 @@ from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options, Prompt, as_messages, make_request, with_defaults, with_system
-from llmstream.tools import Approver, Tool, wrapped
+from llmstream.tools import Approver, Tool, ToolSet
 
 __all__ = ["Agent"]
 
@@ -116,7 +116,7 @@ class Agent:
         options["system"] = ""  # it is in the instructions, and the model's own is not put before them
         given = checks.instructions_of(system if instructions is None else instructions)
         self._instructions = given if isinstance(given, str) else None
-        options["tools"] = wrapped(options.get("tools") or ())
+        options["tools"] = ToolSet.of(options.get("tools") or ())
         self._config = AgentConfig(
             model=self.model,
             name=self.name,
@@ -281,7 +281,7 @@ class Agent:
         if not isinstance(suspension, Suspension):
             raise InvalidRequest(f"a run is resumed from its Suspension, got {suspension!r}")
         found = Resumption.of(suspension, decisions, results, agent=self.name, key=self._config.approval_key)
-        found.check_edits(self._config.options.get("tools") or ())
+        found.check_edits(ToolSet.of(self._config.options.get("tools") or ()).current())
         return found
 
     def recover(self, journal: Journal | str | os.PathLike[str]) -> list[Message]:

@@ -12,7 +12,7 @@ from llmstream.agent.stop import StopCondition, as_conditions
 from llmstream.request import Settings
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options
-from llmstream.tools import wrapped
+from llmstream.tools import ToolSet
 
 __all__ = ["overridden"]
 
@@ -33,7 +33,7 @@ def overridden(
     """
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if "tools" in given:
-        given["tools"] = wrapped(given["tools"])
+        given["tools"] = ToolSet.of(given["tools"])
     changes: dict[str, Any] = {}
     if given:
         fields = _fields(given.get("settings"))

@@ -11,6 +11,7 @@ import msgspec
 
 from llmstream.errors import InvalidOutput, InvalidRequest
 from llmstream.json_numbers import with_whole_numbers
+from llmstream.json_types import without_empty_nulls
 from llmstream.request import ResponseFormat
 from llmstream.structured.schema import fitted, output_schema, wrapped
 
@@ -116,7 +117,7 @@ class Structured:
             value = msgspec.json.decode(text)
             if wrapper is not None and not (isinstance(value, dict) and wrapper in value):
                 value = {wrapper: value}  # it gave the value itself
-            value = with_whole_numbers(_without_empty_nulls(value, self.schema))
+            value = with_whole_numbers(without_empty_nulls(value, self.schema))
             found = self._decoder.decode(msgspec.json.encode(value))
         return found if wrapper is None else getattr(found, wrapper)
 
@@ -148,7 +149,7 @@ def _converted(raw: Any, output_type: Any, schema: dict[str, Any]) -> Any:
     try:
         return msgspec.convert(raw, output_type, str_keys=True)
     except msgspec.ValidationError:
-        value = with_whole_numbers(_without_empty_nulls(raw, schema))
+        value = with_whole_numbers(without_empty_nulls(raw, schema))
         return msgspec.convert(value, output_type, str_keys=True)
 
 
@@ -210,9 +211,3 @@ def _shortened(message: str) -> str:
     if len(message) <= _ERROR_CHARS:
         return message
     return f"{message[: _ERROR_CHARS // 2]}...{message[-_ERROR_CHARS // 2 :]}"
-
-
-def _without_empty_nulls(value: Any, schema: dict[str, Any]) -> Any:
-    from llmstream.tools.empty_nulls import without_empty_nulls  # brings all of tools
-
-    return without_empty_nulls(value, schema)

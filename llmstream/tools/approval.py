@@ -1,4 +1,4 @@
-"""Calls that a person has to agree to: the call as it is shown, and what may be decided about it."""
+"""Approval of calls by a person: the call as it is shown, and the decisions about it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import msgspec
 
 from llmstream.chats.content import ToolCall
 from llmstream.errors import InvalidRequest
-from llmstream.tools.outcome import ToolOutcome
-from llmstream.tools.status import ToolCallStatus
+from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
 
 __all__ = ["Approve", "Approver", "Deny", "PendingCall", "as_decision", "asked", "denied"]
 

@@ -1,19 +1,32 @@
-"""What a tool gave: text, parts or an error for the model, and a value for the application."""
+"""What a call gave: the outcome of the function, and the status of the call that ran it.
+
+`ToolOutput` is what a function may return to tell apart what the model sees and what the
+application gets. `ToolOutcome` is the result with its texts and parts. `ToolCallStatus` is the end
+of one call: a value that can be saved, with the `ToolResult` that stands in the history.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from llmstream.chats.content import Audio, Document, File, Image, Text
+from llmstream.chats.content import Audio, Document, File, Image, Text, ToolCall, ToolResult
+from llmstream.chats.transcript import ran_tool_line
 from llmstream.dialects.json_text import without_lone_surrogates
 from llmstream.errors import ToolError
 
-__all__ = ["MAX_RESULT_BYTES", "MAX_RESULT_CHARS", "ToolOutcome", "ToolOutput"]
+__all__ = [
+    "MAX_RESULT_BYTES",
+    "MAX_RESULT_CHARS",
+    "ToolCallStatus",
+    "ToolOutcome",
+    "ToolOutput",
+    "render_statuses",
+]
 
 MAX_RESULT_CHARS = 200_000
 """Some 50 000 tokens: more than a result is ever worth, less than most context windows."""
@@ -150,6 +163,67 @@ class ToolOutcome:
         kept, notes = _parts_within(self.parts, max_bytes)
         text = "\n".join(filter(None, (text, *notes)))
         return self if text == self.content else replace(self, content=text, parts=kept, output=None)
+
+
+_NOTHING = ToolOutcome()
+"""The outcome of a status that was saved and loaded: what lived in the process is gone."""
+
+
+class ToolCallStatus(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
+    """The end of one call. A value: it can be saved and compared.
+
+    error:  what failed, in words; None where nothing did
+    result: what stands in the history
+    """
+
+    name: str
+    error: str | None = None
+    tool_call_id: str = ""
+    result: ToolResult = ToolResult("")
+
+    @classmethod
+    def of(cls, call: ToolCall, outcome: ToolOutcome) -> ToolCallStatus:
+        """The status of a call that had this outcome."""
+        result = ToolResult(
+            call.id, outcome.content, outcome.error is not None, call.name, parts=outcome.parts
+        )
+        status = cls(call.name, outcome.error, call.id, result)
+        status.__dict__["outcome"] = outcome
+        return status
+
+    @property
+    def exception(self) -> Exception | None:
+        """What the tool raised. It lives in this process only: neither saved nor compared."""
+        return self._outcome.exception
+
+    @property
+    def value(self) -> Any:
+        """What the tool returned, or the `value` of its `ToolOutput`. It lives in this process only."""
+        return self._outcome.value
+
+    @property
+    def output(self) -> Any:
+        """What the model sees as a JSON value, or as text where it is text or was cut."""
+        found = self._outcome.output
+        return self.result.content if found is None else found
+
+    @property
+    def stop(self) -> bool:
+        """Whether the tool asked the run to end after this step."""
+        return self._outcome.stop
+
+    @property
+    def _outcome(self) -> ToolOutcome:
+        found: ToolOutcome = self.__dict__.get("outcome", _NOTHING)
+        return found
+
+    def __str__(self) -> str:
+        return ran_tool_line(self.name, self.error)
+
+
+def render_statuses(statuses: Iterable[ToolCallStatus]) -> str:
+    """One line for each call, in order; "" for no calls."""
+    return "".join([str(status) for status in statuses])
 
 
 def _parts_within(parts: tuple[ResultPart, ...], max_bytes: int) -> tuple[tuple[ResultPart, ...], list[str]]:

@@ -1,4 +1,7 @@
-"""A function's signature as a JSON schema, and JSON arguments as the function's arguments."""
+"""What a function's signature and docstring say: the schema and the descriptions for the model.
+
+`Signature` also reads the JSON arguments of a call into those of the function.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ import msgspec
 
 from llmstream.errors import InvalidRequest, InvalidToolInput
 from llmstream.json_numbers import with_whole_numbers
+from llmstream.json_types import resolved, with_enum_types, without_empty_nulls
 from llmstream.tools.context import is_context
-from llmstream.tools.empty_nulls import resolved, without_empty_nulls
 
-__all__ = ["Signature", "object_text"]
+__all__ = ["Described", "Signature", "check_arguments", "describe", "object_text", "takes"]
 
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 _SCHEMA_EXCERPT_CHARS: Final = 600
@@ -146,7 +149,7 @@ class Signature:
 
     def _schema(self, struct: type, descriptions: dict[str, str]) -> dict[str, Any]:
         _, components = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
-        components = _with_enum_types(components)
+        components = with_enum_types(components)
         found = components.pop("Arguments")
         properties: dict[str, Any] = {}
         for key in self._parameters:  # in the function's order
@@ -200,21 +203,6 @@ def _described(annotation: Any) -> Any:
     return Annotated[(annotation.__origin__, *extras)]
 
 
-def _with_enum_types(schema: Any) -> Any:
-    """The schema with a type beside each enum of one type: some vendors refuse one without."""
-    if isinstance(schema, list):
-        return [_with_enum_types(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    values = schema.get("enum")
-    kinds = {type(value) for value in values} if isinstance(values, list) else set()
-    if "type" not in schema and kinds in ({str}, {int}):
-        schema = {"type": "string" if kinds == {str} else "integer", **schema}
-    return {
-        key: value if key in ("enum", "default") else _with_enum_types(value) for key, value in schema.items()
-    }
-
-
 def _words(error: Exception) -> str:
     """`expected X at Y; got Z` out of msgspec's sentence."""
     if isinstance(error, RecursionError):
@@ -230,3 +218,64 @@ def _words(error: Exception) -> str:
         return text[:1].lower() + text[1:] + where
     got = f"; got {found['got']}" if found["got"] else ""
     return f"expected {found['wanted']}{where}{got}"
+
+
+class Described(msgspec.Struct, frozen=True):
+    """A description, and one for each argument that has one."""
+
+    description: str
+    arguments: dict[str, str]
+
+
+def describe(function: Callable[..., Any]) -> Described:
+    """Reads a docstring in the Google, NumPy, Sphinx or Epydoc style.
+
+    Without the package docstring_parser, the first paragraph is the description and the
+    arguments have none.
+    """
+    text = inspect.getdoc(function) or ""
+    try:
+        import docstring_parser
+    except ImportError:
+        return Described(text.partition("\n\n")[0].strip(), {})
+    try:
+        found = docstring_parser.parse(text)
+    except docstring_parser.ParseError:
+        return Described(text.partition("\n\n")[0].strip(), {})
+    description = "\n\n".join(filter(None, (found.short_description, found.long_description)))
+    arguments = {p.arg_name: " ".join(p.description.split()) for p in found.params if p.description}
+    return Described(description.strip(), arguments)
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def takes(function: Callable[..., Any], count: int) -> bool:
+    """Whether a function requires at least so many positional arguments.
+
+    Only parameters without a default count: a default is a setting of the function's own, which
+    no caller fills by accident. Names do not matter. False where Python knows no signature.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    required = [p for p in parameters if p.kind in _POSITIONAL and p.default is p.empty]
+    return len(required) >= count
+
+
+def check_arguments(what: str, function: Callable[..., Any], *names: str) -> None:
+    """Refuses a function that cannot be called with these arguments, before a run is in the middle.
+
+    what:   the option, for the message
+    names:  of the arguments that it will be given, for the message
+    raises: InvalidRequest; nothing where Python knows no signature
+    """
+    try:
+        inspect.signature(function).bind(*names)
+    except ValueError:
+        return
+    except TypeError as error:
+        raise InvalidRequest(
+            f"{what} is called with ({', '.join(names)}); {function!r} is not: {error}"
+        ) from None

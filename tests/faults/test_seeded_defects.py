@@ -36,7 +36,7 @@ from llmstream.streams import answer, call
 from llmstream.streams.event_stream import EventStream
 from llmstream.streams.steps import Steps
 from llmstream.testing import FaultServer, no_leaks
-from llmstream.tools import running
+from llmstream.tools import ToolSet
 from llmstream.tools.outcome import ToolOutcome
 from llmstream.tools.tool import Tool
 from llmstream.transport import http, sessions
@@ -326,7 +326,7 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         "openai-chat",
     ),
     "the nearest tool runs": (
-        put(running, "find_tool", lambda name, tools: next(iter(tools))),
+        put(ToolSet, "find", lambda self, name: next(iter(self))),
         34,
         "a tool that nobody offered",
         "gemini",

@@ -1,10 +1,25 @@
-"""Nulls that a model writes for what it leaves out."""
+"""Types and JSON: what a schema has to look like, and the values that fit it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["resolved", "without_empty_nulls"]
+__all__ = ["resolved", "with_enum_types", "without_empty_nulls"]
+
+
+def with_enum_types(schema: Any) -> Any:
+    """The schema with a type beside each enum of one type: some vendors refuse one without."""
+    if isinstance(schema, list):
+        return [with_enum_types(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    values = schema.get("enum")
+    kinds = {type(value) for value in values} if isinstance(values, list) else set()
+    if "type" not in schema and kinds in ({str}, {int}):
+        schema = {"type": "string" if kinds == {str} else "integer", **schema}
+    return {
+        key: value if key in ("enum", "default") else with_enum_types(value) for key, value in schema.items()
+    }
 
 
 def without_empty_nulls(value: Any, schema: dict[str, Any]) -> Any:
