@@ -77,9 +77,9 @@ class _Asking:
     def _run(self, prompt: str, context: ToolContext) -> AgentRun:
         found, within_s = context.continued, context.remaining_s
         if not isinstance(found, Continuation):
-            return self.agent.stream(prompt, context=context.app, within_s=within_s)
+            return self.agent.stream(prompt, context=context.deps, within_s=within_s)
         return self.agent.resume(
-            found.suspension, found.decisions, results=found.results, context=context.app, within_s=within_s
+            found.suspension, found.decisions, results=found.results, context=context.deps, within_s=within_s
         )
 
 

@@ -15,11 +15,11 @@ from llmstream.chats.message import Message
 if TYPE_CHECKING:  # a default (PEP 696) is what type checkers know, and Python from 3.13 on
     from typing_extensions import TypeVar
 
-    App = TypeVar("App", default=Any)
+    Deps = TypeVar("Deps", default=Any)
 else:
     from typing import TypeVar
 
-    App = TypeVar("App")
+    Deps = TypeVar("Deps")
 
 __all__ = ["ToolContext", "is_context"]
 
@@ -29,10 +29,10 @@ async def _nowhere(value: Any) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolContext(Generic[App]):
+class ToolContext(Generic[Deps]):
     """Given to the parameter of a tool that is annotated with it; the model never sees that parameter.
 
-    `ToolContext[Shop]` tells a type checker what `app` is; nothing is checked when the tool runs.
+    `ToolContext[Shop]` tells a type checker what `deps` is; nothing is checked when the tool runs.
 
     call_id:   the id of the call
     tool_name: what the model called
@@ -40,7 +40,7 @@ class ToolContext(Generic[App]):
     messages:  the conversation as it was when the call began; copies, made when they are looked at
     deadline:  when the whole run has to be over, in the event loop's time; None where it need not
     note:      what the person who approved the call said to the tool; "" where nobody did
-    app:       the application's own object, as given to `Agent(context=...)` or `stream(context=...)`
+    deps:      the application's own object, as given to `Agent(context=...)` or `stream(context=...)`
     continued: where a call that asks a sub-agent goes on from; of all others None
     """
 
@@ -49,7 +49,7 @@ class ToolContext(Generic[App]):
     step: int = 0
     messages: Sequence[Message] = ()
     deadline: float | None = None
-    app: App = None  # type: ignore[assignment]  # where no agent gave one
+    deps: Deps = None  # type: ignore[assignment]  # where no agent gave one
     note: str = ""
     continued: Any = field(default=None, repr=False, compare=False)
     reporter: Callable[[Any], Awaitable[None]] = field(default=_nowhere, repr=False, compare=False)

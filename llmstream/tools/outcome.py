@@ -63,14 +63,14 @@ _BY_MEDIA: Final[dict[str, type[ResultPart]]] = {"image": Image, "audio": Audio}
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """A tool's result whose two readers get different things.
+    """A tool's result that is one thing for the model and another for the application.
 
-    model: what the model sees: any value that a tool may return
-    value: what the application keeps (`run.values`, `status.value`); it is never sent
-    stop:  the run ends after this step; the result is kept
+    content: what the model sees: any value that a tool may return
+    value:   what the application keeps (`run.values`, `status.value`); it is never sent
+    stop:    the run ends after this step; the result is kept
     """
 
-    model: Any = None
+    content: Any = None
     value: Any = None
     stop: bool = False
 
@@ -117,7 +117,7 @@ class ToolOutcome:
         if isinstance(value, ToolOutcome):
             return replace(value, content=value.content or value.error or "")
         if isinstance(value, ToolOutput):
-            return replace(cls.of(value.model), value=value.value, stop=value.stop)
+            return replace(cls.of(value.content), value=value.value, stop=value.stop)
         if isinstance(value, list | tuple) and any(isinstance(item, _IN_LISTS) for item in value):
             return cls._of_items(value)
         part = _part(value)
