@@ -11,7 +11,7 @@ import msgspec
 
 from llmstream.errors import InvalidOutput, InvalidRequest
 from llmstream.json_numbers import with_whole_numbers
-from llmstream.json_types import without_empty_nulls
+from llmstream.json_types import convert, decoder, readable, without_empty_nulls
 from llmstream.request import ResponseFormat
 from llmstream.structured.schema import fitted, output_schema, wrapped
 
@@ -147,10 +147,9 @@ def as_structured(value: Any) -> Structured | None:
 
 def _converted(raw: Any, output_type: Any, schema: dict[str, Any]) -> Any:
     try:
-        return msgspec.convert(raw, output_type, str_keys=True)
+        return convert(raw, output_type)
     except msgspec.ValidationError:
-        value = with_whole_numbers(without_empty_nulls(raw, schema))
-        return msgspec.convert(value, output_type, str_keys=True)
+        return convert(with_whole_numbers(without_empty_nulls(raw, schema)), output_type)
 
 
 def _candidates(text: str) -> typing.Iterator[str]:
@@ -174,8 +173,8 @@ def _fenced(text: str) -> typing.Iterator[str]:
 
 def _decoder(output_type: Any, wrapper: str | None) -> msgspec.json.Decoder[Any]:
     if wrapper is None:
-        return msgspec.json.Decoder(output_type)
-    return msgspec.json.Decoder(msgspec.defstruct("Answer", [(wrapper, output_type)]))
+        return decoder(output_type)
+    return decoder(msgspec.defstruct("Answer", [(wrapper, readable(output_type))]))
 
 
 def _item_type(output_type: Any) -> Any:

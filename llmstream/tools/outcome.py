@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PurePath
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -18,6 +17,7 @@ from llmstream.chats.content import Audio, Document, File, Image, Text, ToolCall
 from llmstream.chats.transcript import ran_tool_line
 from llmstream.dialects.json_text import without_lone_surrogates
 from llmstream.errors import ToolError
+from llmstream.json_types import encode
 
 __all__ = [
     "MAX_RESULT_BYTES",
@@ -36,15 +36,6 @@ MAX_RESULT_BYTES = 20 * 1024 * 1024
 
 ResultPart: TypeAlias = Image | Document | Audio
 
-
-def _plain(value: object) -> str:
-    """The text of a value that JSON has no form for, where everybody means that."""
-    if isinstance(value, PurePath):
-        return str(value)
-    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
-
-
-_encode = msgspec.json.Encoder(enc_hook=_plain).encode
 _decode = msgspec.json.Decoder().decode
 
 _MAGIC: tuple[tuple[bytes, int, type[ResultPart], str], ...] = (
@@ -130,7 +121,7 @@ class ToolOutcome:
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             return cls.failed(
                 f"The tool's result cannot be sent: {error}. A tool returns str, values that JSON can "
-                "express, dataclasses, msgspec Structs, bytes, or parts such as Image.",
+                "express, dataclasses, msgspec Structs, pydantic models, bytes, or parts such as Image.",
                 error,
             )
 
@@ -270,7 +261,7 @@ def _text(value: object) -> str:
         return ""
     if isinstance(value, Text):
         return value.text
-    return _encode(value).decode()
+    return encode(value).decode()
 
 
 def _words(exception: BaseException) -> str:

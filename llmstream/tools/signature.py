@@ -16,12 +16,20 @@ import msgspec
 
 from llmstream.errors import InvalidRequest, InvalidToolInput
 from llmstream.json_numbers import with_whole_numbers
-from llmstream.json_types import resolved, with_enum_types, without_empty_nulls
+from llmstream.json_types import (
+    decoder,
+    field_default,
+    is_field,
+    readable,
+    resolved,
+    schemas,
+    without_empty_nulls,
+)
 from llmstream.tools.context import is_context
 
 __all__ = ["Described", "Signature", "check_arguments", "describe", "object_text", "takes"]
 
-_UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+_UNREADABLE: Final = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
 _SCHEMA_EXCERPT_CHARS: Final = 600
 _EXPECTED: Final = re.compile(r"Expected (?P<wanted>.+?)(?:, got (?P<got>.+))?")
 _AT: Final = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
@@ -60,6 +68,7 @@ class Signature:
         self._parameters = {key: found[key] for key in found if key not in bound}
         types = self._types(function)
         self.context_key = self._take_context(types)
+        self._take_fields(types)
         fields: list[Any] = []
         for key, parameter in self._parameters.items():
             self._refuse_unfillable(key, parameter, types)
@@ -68,11 +77,11 @@ class Signature:
                 if parameter.default is parameter.empty
                 else (msgspec.field(default_factory=lambda: _ABSENT),)
             )
-            fields.append((key, types[key], *absent))
+            fields.append((key, readable(types[key]), *absent))
         fields.sort(key=len)  # a Struct wants required fields first
         try:
             struct = msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True)
-            self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(struct)
+            self._decoder = decoder(struct)
             self.schema = self._schema(struct, descriptions)
         except (TypeError, ValueError) as error:
             raise InvalidRequest(f"tool {name}: {error}. Give the parameters types that JSON has.") from error
@@ -120,19 +129,27 @@ class Signature:
             )
         return keys[0]
 
+    def _take_fields(self, types: dict[str, Any]) -> None:
+        """Reads what pydantic's `Field(...)` as a default says: of the default, and of the type."""
+        for key, parameter in self._parameters.items():
+            field = parameter.default
+            if is_field(field) and key in types:
+                types[key] = Annotated[types[key], field]
+                default = field_default(field, parameter.empty)
+                self._parameters[key] = parameter.replace(default=default)
+
     def _types(self, function: Callable[..., Any]) -> dict[str, Any]:
         target: Any = function.func if isinstance(function, functools.partial) else function
         target = inspect.unwrap(target)
         if not inspect.isroutine(target):
             target = type(target).__call__
         try:
-            found = typing.get_type_hints(target, include_extras=True)
+            return typing.get_type_hints(target, include_extras=True)
         except (NameError, TypeError) as error:
             raise InvalidRequest(
                 f"tool {self._name}: its annotations cannot be read: {error}. "
                 "Types of parameters must be importable from the function's module."
             ) from error
-        return {key: _described(annotation) for key, annotation in found.items()}
 
     def _refuse_unfillable(self, key: str, parameter: inspect.Parameter, types: dict[str, Any]) -> None:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -148,9 +165,8 @@ class Signature:
             )
 
     def _schema(self, struct: type, descriptions: dict[str, str]) -> dict[str, Any]:
-        _, components = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
-        components = with_enum_types(components)
-        found = components.pop("Arguments")
+        (root,), components = schemas([struct])
+        found = components.pop(root["$ref"].rpartition("/")[2])
         properties: dict[str, Any] = {}
         for key in self._parameters:  # in the function's order
             entry = dict(found["properties"][key])
@@ -193,14 +209,6 @@ class Signature:
             return names
         wanted = msgspec.json.encode(resolved(self.schema["properties"][key], self.schema)).decode()
         return f"{names}; `{key}` is {wanted}" if len(wanted) <= _SCHEMA_EXCERPT_CHARS else names
-
-
-def _described(annotation: Any) -> Any:
-    """The annotation with a plain text in `Annotated[str, "the city"]` as its description."""
-    if typing.get_origin(annotation) is not Annotated:
-        return annotation
-    extras = [msgspec.Meta(description=e) if isinstance(e, str) else e for e in annotation.__metadata__]
-    return Annotated[(annotation.__origin__, *extras)]
 
 
 def _words(error: Exception) -> str:
