@@ -7,13 +7,13 @@ import inspect
 import logging
 import re
 from collections.abc import Callable
-from typing import Any, Final, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Self, overload
 
 from llmstream.errors import InvalidRequest
 from llmstream.request import ToolSpec
 from llmstream.tools.outcome import MAX_RESULT_BYTES, MAX_RESULT_CHARS
 from llmstream.tools.signature import Signature, describe
-from llmstream.tools.tool import NeedsApproval, Tool
+from llmstream.tools.tool import NeedsApproval, P, R, Tool
 
 __all__ = ["MethodTool", "tool", "tool_from_function"]
 
@@ -23,8 +23,31 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """What all vendors take (the strictest: Gemini starts with a letter or _, OpenAI has 64 characters)."""
 
 
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec
+
+    _Rest = ParamSpec("_Rest")
+
+    class FunctionTool(Tool[P, R]):
+        """A decorated function as type checkers see it: a Tool that is bound to an object as a method is.
+
+        When the program runs there is a `Tool`, or in a class a `MethodTool`. A Tool that is merely an
+        attribute of an object is not bound, so this is not said of all.
+        """
+
+        @overload
+        def __get__(self, instance: None, owner: type) -> Self: ...
+
+        @overload
+        def __get__(
+            self: FunctionTool[Concatenate[Any, _Rest], R], instance: object, owner: type | None = None
+        ) -> Tool[_Rest, R]: ...
+
+        def __get__(self, instance: object, owner: type | None = None) -> Any: ...
+
+
 @overload
-def tool(function: Callable[..., Any], /) -> Tool: ...
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 
 
 @overload
@@ -41,7 +64,7 @@ def tool(
     needs_approval: NeedsApproval = False,
     max_result_chars: int = MAX_RESULT_CHARS,
     max_result_bytes: int = MAX_RESULT_BYTES,
-) -> Callable[[Callable[..., Any]], Tool]: ...
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -60,7 +83,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
             f"unknown option {unknown[0]!r} of a tool. Options: {', '.join(sorted(_OPTIONS))}."
         )
 
-    def made(function: Callable[..., Any]) -> Tool | MethodTool:
+    def made(function: Callable[..., Any]) -> Any:
         return (
             MethodTool(function, options) if _is_method(function) else tool_from_function(function, **options)
         )
@@ -69,7 +92,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def tool_from_function(
-    function: Callable[..., Any],
+    function: Callable[P, R],
     *,
     name: str | None = None,
     description: str | None = None,
@@ -82,7 +105,7 @@ def tool_from_function(
     needs_approval: NeedsApproval = False,
     max_result_chars: int = MAX_RESULT_CHARS,
     max_result_bytes: int = MAX_RESULT_BYTES,
-) -> Tool:
+) -> Tool[P, R]:
     """The Tool of a function, a bound method, a partial or a callable object; see `tool`."""
     if isinstance(function, Tool):
         raise InvalidRequest(f"{function.name} is a tool already")

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias
 
 import anyio.to_thread
 import msgspec
@@ -24,6 +24,17 @@ from llmstream.request import ToolSpec
 from llmstream.tools.context import ToolContext
 from llmstream.tools.outcome import MAX_RESULT_BYTES, MAX_RESULT_CHARS, ToolOutcome
 from llmstream.tools.signature import object_text, takes
+
+if TYPE_CHECKING:  # a default (PEP 696) is what type checkers know, and Python from 3.13 on
+    from typing_extensions import ParamSpec, TypeVar
+
+    P = ParamSpec("P", default=...)
+    R = TypeVar("R", default=Any)
+else:
+    from typing import ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
 __all__ = ["ArgumentReader", "JSONObject", "NeedsApproval", "Tool", "Watched"]
 
@@ -57,8 +68,10 @@ class ArgumentReader(Protocol):
         ...
 
 
-class Tool:
+class Tool(Generic[P, R]):
     """A function the model may call; calling the Tool itself calls the function.
+
+    `Tool[P, R]` has the parameters and the result of the function; `Tool` alone is any tool.
 
     function:         sync (runs in a worker thread), async, or an async generator whose last
                       value is the result
@@ -82,7 +95,7 @@ class Tool:
     def __init__(
         self,
         spec: ToolSpec,
-        function: Callable[..., Any],
+        function: Callable[P, R],
         *,
         reader: ArgumentReader | None = None,
         timeout_s: float | None = None,
@@ -125,7 +138,7 @@ class Tool:
         """Whether a parameter of the function takes the `ToolContext`."""
         return self._context_key is not None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """The function itself."""
         return self.function(*args, **kwargs)
 
@@ -198,7 +211,7 @@ class Tool:
         return outcome.fitted(self.max_result_chars, self.max_result_bytes)
 
     async def _call(self, args: list[Any], kwargs: dict[str, Any], on_progress: Progress | None) -> Any:
-        call = functools.partial(self.function, *args, **kwargs)
+        call: Callable[[], Any] = functools.partial(self.function, *args, **kwargs)
         code = _code_of(self.function)
         generator = inspect.isasyncgenfunction(code)
         if generator or inspect.iscoroutinefunction(code):
