@@ -11,7 +11,8 @@ use it. They differ in three hooks:
 What happens to a call when the run is cancelled, left, or past its deadline:
 
 - Whoever owns the runner calls `aclose()`. It cancels each call that still runs, once, and waits
-  for the cleanup of all of them, however often the waiter is cancelled too. No task is left.
+  for the cleanup of all of them. A waiter that is itself cancelled passes that on to what still
+  cleans up, and waits on. No task is left.
 - An async tool gets `CancelledError` where it awaits. A sync tool's thread cannot be stopped: what
   it still does is unseen, and its result is dropped.
 - A call that had ended keeps its result. One that had not gets a result from `cancelled_results`,

@@ -17,15 +17,20 @@ from llmstream.request import ProviderTool, ToolSpec
 from llmstream.tools import (
     ApprovalGate,
     Approve,
+    CallEvent,
     CallRunner,
+    Ended,
+    Run,
     ToolCallStatus,
     ToolSet,
+    Verdict,
     cancelled_results,
     render_statuses,
     run_call,
     run_calls,
     tool,
 )
+from llmstream.tools.runner import Execution
 
 
 async def echo(text: str) -> str:
@@ -332,3 +337,95 @@ async def test_a_call_that_arrived_broken_is_not_begun() -> None:
     await asyncio.sleep(0.01)
     await runner.aclose()
     assert log == []
+
+
+async def test_a_call_that_the_vendor_runs_is_not_begun() -> None:
+    log.clear()
+    runner = eager_runner()
+    runner.see([ToolCallEvent("look", '{"n":1}', "a", provider_executed=True)])
+    await runner.aclose()
+    assert (log, runner.calls) == ([], {})
+
+
+async def test_closing_twice_waits_for_one_cleanup() -> None:
+    log.clear()
+    runner = eager_runner()
+    runner.see([event("a", 1)])
+    while not log:
+        await asyncio.sleep(0)
+    await asyncio.gather(runner.aclose(), runner.aclose())
+    assert log == ["begin 1", "end 1"]
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_late_result_of_a_discarded_call_is_lost() -> None:
+    """A tool that survives its cancellation gives its result to nobody."""
+    begun = asyncio.Event()
+
+    async def stubborn() -> str:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "late"
+        return ""
+
+    told: list[CallEvent] = []
+
+    async def emit(event: CallEvent) -> None:
+        told.append(event)
+
+    tools = ToolSet([stubborn])
+    runner = CallRunner(tools, gate=ApprovalGate(tools), emit=emit)
+    runner.start(ToolCall("a", "stubborn"))
+    await begun.wait()
+    runner.discard()
+    await runner.aclose()
+    assert (runner.statuses, told) == ({}, [])
+
+
+async def test_hooks_stand_around_a_call() -> None:
+    tools = ToolSet([echo])
+    seen: list[object] = []
+
+    async def gate(call: ToolCall) -> Verdict:
+        seen.append(("gate", call.id))
+        return Run(say(call.id, "changed")) if call.id == "a" else await ApprovalGate(tools)(call)
+
+    async def around(call: ToolCall, run: Execution) -> ToolCallStatus:
+        seen.append(("around", call.arguments))
+        return await run()
+
+    async def emit(event: CallEvent) -> None:
+        assert isinstance(event, Ended)
+        seen.append(("ended", event.call.id, event.status.result.content))
+
+    runner = CallRunner(tools, gate=gate, around=around, emit=emit)
+    (status,) = await runner.run([say("a", "x")])
+    assert status.result.content == runner.statuses["a"].result.content == "changed"
+    assert seen == [("gate", "a"), ("around", '{"text":"changed"}'), ("ended", "a", "changed")]
+
+
+async def test_call_that_waits_is_gated_again() -> None:
+    @tool(needs_approval=True)
+    async def act() -> str:
+        return "acted"
+
+    tools = ToolSet([act])
+    runner = CallRunner(tools, gate=ApprovalGate(tools))
+    assert await runner.run([ToolCall("a", "act")]) == []
+    assert list(runner.waiting) == ["a"]
+    runner.gate = ApprovalGate(tools, {"a": Approve()})
+    (status,) = await runner.run([ToolCall("a", "act")])
+    assert (status.result.content, runner.waiting) == ("acted", {})
+
+
+async def test_a_tool_that_cancels_its_task_has_a_result() -> None:
+    async def end() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(1)
+
+    found = await run_calls([ToolCall("a", "end"), say("b", "x")], [end, echo])
+    assert ["cancelled" in status.result.content for status in found] == [True, False]
