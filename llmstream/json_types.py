@@ -177,7 +177,7 @@ class _Components:
         if isinstance(kind, type) and issubclass(kind, Choice):
             return {"anyOf": _with_refs(self.schemas(list(kind.options)), lambda name: _FINAL + name)}
         if not is_model(kind):
-            raise NotImplementedError  # msgspec says which type it is
+            raise NotImplementedError  # msgspec names the type
         schema = dict(_model_schema(kind))
         components = schema.pop("$defs", {})
         if "$ref" not in schema:  # a model that is in itself is among its components already
@@ -216,7 +216,7 @@ def _model_schema(kind: Any) -> dict[str, Any]:
 
 
 def _describe_fields(found: Iterable[Any], components: dict[str, dict[str, Any]]) -> None:
-    """Adds what pydantic's `Field` says of the fields of dataclasses, TypedDicts and Structs.
+    """Adds the descriptions that pydantic's `Field` gives fields of dataclasses, TypedDicts and Structs.
 
     msgspec reads their annotations itself, and only its own `Meta` in them.
     """
@@ -355,7 +355,7 @@ def _bare(annotation: Any) -> Any:
 
 
 def _as_meta(field: Any) -> Any:
-    """What pydantic's `Field(...)`, or a plain text, says of a type, as msgspec has it."""
+    """pydantic's `Field(...)`, or a plain text, as msgspec's `Meta`; anything else as it is."""
     if isinstance(field, str):
         return msgspec.Meta(description=field)
     if not is_field(field):
@@ -377,7 +377,7 @@ def _as_meta(field: Any) -> Any:
 
 
 def resolved(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
-    """What a schema says, or what it refers to."""
+    """The schema, or the component that it refers to."""
     if not isinstance(schema, dict):
         return {}
     ref = schema.get("$ref")

@@ -158,7 +158,7 @@ class StepCalls:
         await self._runner.aclose()
 
     async def superseded(self) -> list[Event]:
-        """Stops calls that began before their response failed: a result for each, that says so."""
+        """Stops calls that began before their response failed; an error result for each."""
         calls = list(self.calls.values())
         self._runner.discard()
         await self._runner.aclose()

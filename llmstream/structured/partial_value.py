@@ -66,7 +66,7 @@ _CHARS_PER_UNIT: Final = 32
 
 
 class PartialValues:
-    """Snapshots of a growing value; what is whole is converted once and shared by them.
+    """Snapshots of a growing value; what is complete is converted once and shared by them.
 
     cost: of all snapshots so far, in members that were copied; one that is converted counts as 16
           of them, 32 characters of a string that grows as one
@@ -301,7 +301,7 @@ def _item_shape(shape: Any, index: int) -> Any:
 
 
 def _chosen(raw: dict[str, Any] | list[Any], shape: Any, growing_key: str | None) -> Any:
-    """Of a union the member that a container belongs to; None while its tag has not come whole."""
+    """Of a union the member that a container belongs to; None while its tag is incomplete."""
     if not isinstance(shape, shapes.UnionType):
         return shape
     if isinstance(raw, list):

@@ -38,10 +38,10 @@ class ToolContext(Generic[Deps]):
     tool_name: what the model called
     step:      the step of the run, from 0
     messages:  the conversation as it was when the call began; copies, made when they are looked at
-    deadline:  when the whole run has to be over, in the event loop's time; None where it need not
-    note:      what the person who approved the call said to the tool; "" where nobody did
+    deadline:  when the run ends at the latest, in the event loop's time; None for no deadline
+    note:      the note of the person who approved the call; "" where nobody did
     deps:      the application's own object, as given to `Agent(context=...)` or `stream(context=...)`
-    continued: where a call that asks a sub-agent goes on from; of all others None
+    continued: where the run of a sub-agent resumes; None for all other calls
     """
 
     call_id: str = ""
@@ -55,7 +55,7 @@ class ToolContext(Generic[Deps]):
     reporter: Callable[[Any], Awaitable[None]] = field(default=_nowhere, repr=False, compare=False)
 
     async def report(self, value: Any) -> None:
-        """Tells of progress: a preliminary result, as an async generator's `yield` is one.
+        """Reports progress: a preliminary result, as an async generator's `yield` is one.
 
         Waits where the reader of the run is slower than the tool.
         """

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         """A decorated function as type checkers see it: a Tool that is bound to an object as a method is.
 
         When the program runs there is a `Tool`, or in a class a `MethodTool`. A Tool that is merely an
-        attribute of an object is not bound, so this is not said of all.
+        attribute of an object is not bound, so `Tool` itself has no `__get__`.
         """
 
         @overload

@@ -1,8 +1,8 @@
 """What a call gave: the outcome of the function, and the status of the call that ran it.
 
-`ToolOutput` is what a function may return to tell apart what the model sees and what the
-application gets. `ToolOutcome` is the result with its texts and parts. `ToolCallStatus` is the end
-of one call: a value that can be saved, with the `ToolResult` that stands in the history.
+`ToolOutput` is what a function returns to give the model one thing and the application another.
+`ToolOutcome` is the result with its texts and parts. `ToolCallStatus` is the end of one call: a
+value that can be saved, with the `ToolResult` that stands in the history.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ToolOutput:
 
     content: what the model sees: any value that a tool may return
     value:   what the application keeps (`run.values`, `status.value`); it is never sent
-    stop:    the run ends after this step; the result is kept
+    stop:    the run ends after this step; the result stays in the history
     """
 
     content: Any = None
@@ -72,7 +72,7 @@ class ToolOutcome:
 
     content:   what the model sees
     parts:     images and documents that belong to it
-    error:     what failed, in words; None where nothing did
+    error:     what failed, as text; None where nothing did
     exception: what was raised; no part of equality
     value:     what the application keeps: what the tool returned, or `ToolOutput.value`
     output:    the JSON value that `content` is the text of; None where it is plain text
@@ -89,14 +89,14 @@ class ToolOutcome:
 
     @classmethod
     def failed(cls, error: str, exception: Exception | None = None) -> ToolOutcome:
-        """A failure whose words are all that the model sees."""
+        """A failure whose text is all that the model sees."""
         return cls(error, error=error, exception=exception)
 
     @classmethod
     def raised(cls, exception: Exception) -> ToolOutcome:
-        """The failure that an exception means: a ToolError in its own words, others with their type."""
-        words = _words(exception) if isinstance(exception, ToolError) else _named_words(exception)
-        return cls.failed(words, exception)
+        """The failure of an exception: its message, behind its type unless it is a ToolError."""
+        text = _message(exception) if isinstance(exception, ToolError) else _named_message(exception)
+        return cls.failed(text, exception)
 
     @classmethod
     def of(cls, value: Any) -> ToolOutcome:
@@ -151,9 +151,9 @@ class ToolOutcome:
             text = without_lone_surrogates(text)
         if len(text) > max_chars:
             text = f"{text[:max_chars]}\n[cut: the first {max_chars} of {len(text)} characters]"
-        kept, notes = _parts_within(self.parts, max_bytes)
+        parts, notes = _parts_within(self.parts, max_bytes)
         text = "\n".join(filter(None, (text, *notes)))
-        return self if text == self.content else replace(self, content=text, parts=kept, output=None)
+        return self if text == self.content else replace(self, content=text, parts=parts, output=None)
 
 
 _NOTHING = ToolOutcome()
@@ -163,7 +163,7 @@ _NOTHING = ToolOutcome()
 class ToolCallStatus(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """The end of one call. A value: it can be saved and compared.
 
-    error:  what failed, in words; None where nothing did
+    error:  what failed, as text; None where nothing did
     result: what stands in the history
     """
 
@@ -264,18 +264,18 @@ def _text(value: object) -> str:
     return encode(value).decode()
 
 
-def _words(exception: BaseException) -> str:
-    """What an exception says; some cannot even say that."""
+def _message(exception: BaseException) -> str:
+    """The message of an exception; "" where its `__str__` fails too."""
     try:
         return str(exception)
     except Exception:
         return ""
 
 
-def _named_words(exception: BaseException) -> str:
+def _named_message(exception: BaseException) -> str:
     """The same behind the name of its type; of a group those of all its exceptions."""
     name = type(exception).__name__
     if isinstance(exception, BaseExceptionGroup):
-        return f"{name}: " + "; ".join(map(_named_words, exception.exceptions))
-    words = _words(exception)
-    return f"{name}: {words}" if words else name
+        return f"{name}: " + "; ".join(map(_named_message, exception.exceptions))
+    text = _message(exception)
+    return f"{name}: {text}" if text else name

@@ -16,7 +16,8 @@ What happens to a call when the run is cancelled, left, or past its deadline:
 - An async tool gets `CancelledError` where it awaits. A sync tool's thread cannot be stopped: what
   it still does is unseen, and its result is dropped.
 - A call that had ended keeps its result. One that had not gets a result from `cancelled_results`,
-  an error that says that it was cancelled and may have had effects: every history is complete.
+  an error with the text "was cancelled before it was done. It may have had effects": every
+  history is complete.
 - A response that is retried takes its eager calls with it: `discard()` cancels them and forgets
   their results.
 - A tool that is cancelled by something of its own, while nobody cancelled the run, has failed like
@@ -240,7 +241,7 @@ class CallRunner:
         self._forget()
 
     def _cancel(self) -> None:
-        # A task that is cancelled twice has its cleanup cut off, so those are kept apart.
+        # A second cancellation would cut a task's cleanup off, so the cancelled ones are a set apart.
         for task in self._running:
             task.cancel()
         self._cancelled |= self._running
@@ -346,7 +347,7 @@ async def run_calls(
     calls:       an id that occurs twice runs once; a call of a tool that is only declared
                  (ToolSpec, ProviderTool), that the vendor executed, or that needs an approval
                  which nobody gave is not ours to run and gets no status
-    decisions:   a person's, by the id of the call; a call that was denied has a status that says so
+    decisions:   a person's, by the id of the call; a call that was denied has a status with the reason
     approve:     asked about calls that need approval and are not decided about
     on_result:   called with each status as its call ends, in the order of ending
     on_progress: called with what a tool reports, and its call; the tool waits for what it awaits
@@ -379,7 +380,7 @@ async def run_call(
     context: ToolContext | None = None,
     timeout_s: float | None = None,
 ) -> ToolCallStatus:
-    """Runs one complete call; a call that cannot run has a status that says why. Asks for no approval.
+    """Runs one complete call; the status of one that cannot run has the reason. Asks for no approval.
 
     context:   for a tool that takes one; by default it knows the call only
     timeout_s: for a tool that has no timeout of its own
@@ -423,7 +424,7 @@ def _cancelled_from_outside() -> bool:
 
 
 async def _finished(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Waits until the tasks are over; a waiter that is cancelled cancels them and goes on waiting.
+    """Waits until the tasks are over; a waiter that is cancelled cancels them and waits on.
 
     What they raise is theirs: it is looked at, so that asyncio does not complain, and not raised.
     """

@@ -1,4 +1,4 @@
-"""What a function's signature and docstring say: the schema and the descriptions for the model.
+"""Reads a function's signature and docstring: the schema and the descriptions for the model.
 
 `Signature` also reads the JSON arguments of a call into those of the function.
 """
@@ -38,7 +38,7 @@ _NO_ARGUMENTS: Final = ("", "null")
 
 
 def object_text(arguments: str) -> str:
-    """The JSON text of a call's arguments; models say "no arguments" in several ways."""
+    """The JSON text of a call's arguments; "" and `null` are models' forms of no arguments."""
     text = arguments.strip()
     return "{}" if text in _NO_ARGUMENTS else text
 
@@ -89,7 +89,7 @@ class Signature:
     def read(self, arguments: str) -> tuple[list[Any], dict[str, Any]]:
         """Positional and keyword arguments out of JSON; "" and `null` are the same as `{}`.
 
-        raises: InvalidToolInput, in words that help the model to mend the call
+        raises: InvalidToolInput, with what the model needs to repair the call
         """
         try:
             values = self._decoded(object_text(arguments))
@@ -130,7 +130,7 @@ class Signature:
         return keys[0]
 
     def _take_fields(self, types: dict[str, Any]) -> None:
-        """Reads what pydantic's `Field(...)` as a default says: of the default, and of the type."""
+        """Takes pydantic's `Field(...)` as a default apart: into the default, and details of the type."""
         for key, parameter in self._parameters.items():
             field = parameter.default
             if is_field(field) and key in types:
@@ -170,13 +170,13 @@ class Signature:
         properties: dict[str, Any] = {}
         for key in self._parameters:  # in the function's order
             entry = dict(found["properties"][key])
-            words = entry.pop("description", None) or descriptions.get(key)
+            text = entry.pop("description", None) or descriptions.get(key)
             default = self._default(key)
-            if "$ref" in entry and (words or default is not _ABSENT):
-                entry = {"anyOf": [entry]}  # strict modes refuse words beside a $ref
+            if "$ref" in entry and (text or default is not _ABSENT):
+                entry = {"anyOf": [entry]}  # strict modes refuse keywords beside a $ref
             if default is not _ABSENT:
                 entry["default"] = default
-            properties[key] = {"description": words, **entry} if words else entry
+            properties[key] = {"description": text, **entry} if text else entry
         schema: dict[str, Any] = {"type": "object", "properties": properties}
         if found.get("required"):
             schema["required"] = [key for key in self._parameters if key in found["required"]]

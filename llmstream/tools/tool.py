@@ -86,7 +86,7 @@ class Tool(Generic[P, R]):
     concurrency:      how many of its calls run at once; None for no limit of its own
     needs_approval:   True, or a predicate over the parsed arguments, and the `ToolContext` if it takes
                       two: a person has to agree first. Nobody is asked about arguments that do not fit
-    max_result_chars: longer text is cut, with a note that says so
+    max_result_chars: longer text is cut, and ends with a note of that
     max_result_bytes: of its images and files together; more are left out, with a note
 
     raises: InvalidRequest for an option that cannot mean anything
@@ -201,8 +201,8 @@ class Tool(Generic[P, R]):
                 value = await self._call(args, kwargs, on_progress)
         except Exception as error:
             if timeout.expired():
-                words = f"The tool {self.name} was stopped after {limit_s:g} s."
-                return ToolOutcome.raised(ToolTimeout(words))
+                text = f"The tool {self.name} was stopped after {limit_s:g} s."
+                return ToolOutcome.raised(ToolTimeout(text))
             return ToolOutcome.raised(error).fitted(self.max_result_chars, self.max_result_bytes)
         outcome = ToolOutcome.of(value)
         if outcome.exception is not None and not isinstance(value, ToolOutcome):

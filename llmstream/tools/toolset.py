@@ -218,7 +218,7 @@ def _remedy(given: object) -> str:
 def _is_broken(call: ToolCall) -> bool:
     """Whether the vendor marked the call as broken although its arguments are complete JSON.
 
-    Arguments that are no JSON are left to the tool, whose error says more.
+    Arguments that are no JSON are left to the tool, whose error has the details.
     """
     if not (call.metadata or {}).get("llmstream", {}).get("invalid"):
         return False
