@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,16 +14,16 @@ from llmstream.errors import IncompleteStream, InvalidRequest, LLMStreamError
 from llmstream.events import Event
 
 if TYPE_CHECKING:
-    from llmstream.request import ProviderTool, ToolSpec
     from llmstream.tools import (
         AnyTool,
         Approve,
         Approver,
-        CallTasks,
+        CallEvent,
+        CallRunner,
+        ContextOf,
         Deny,
-        Tool,
         ToolCallStatus,
-        ToolContext,
+        ToolSet,
     )
 
 __all__ = ["Accumulator", "accumulate", "collect"]
@@ -50,12 +50,11 @@ class Accumulator(Fold):
 
     def __init__(self, *, tools: Iterable[AnyTool] = (), sender: str = "") -> None:
         super().__init__(sender)
-        self._tools: tuple[Tool | ToolSpec | ProviderTool, ...] = ()
-        given = tuple(tools)
-        if given:
-            from llmstream.tools import as_tools  # folding alone needs neither anyio nor schemas
+        self._tools: ToolSet | None = None
+        if tools != ():
+            from llmstream.tools import ToolSet  # folding alone needs neither anyio nor schemas
 
-            self._tools = as_tools(given)
+            self._tools = ToolSet.of(tools).current()
 
     def _reset(self) -> None:
         super()._reset()
@@ -129,6 +128,18 @@ class Accumulator(Fold):
         for result in results:
             self._results[result.tool_call_id] = result
 
+    def runner(self, *, context: ContextOf | None = None, limit: int = 8) -> CallRunner:
+        """What runs the calls, for a caller that starts some of them while the response still comes.
+
+        raises: InvalidRequest where there are no tools
+        """
+        from llmstream.tools import ApprovalGate, CallRunner
+
+        if self._tools is None:
+            raise InvalidRequest("an Accumulator runs calls only with tools: Accumulator(tools=[...])")
+        gate = ApprovalGate(self._tools, context=context)
+        return CallRunner(self._tools, gate=gate, context=context, limit=limit)
+
     def _edit(self, call: ToolCall) -> None:
         """The message has the arguments that were approved in place of the model's."""
         message = self.partial
@@ -148,8 +159,8 @@ class Accumulator(Fold):
         *,
         approve: Approver | None = None,
         limit: int = 8,
-        begun: CallTasks | None = None,
-        context: Callable[[ToolCall], ToolContext] | None = None,
+        begun: CallRunner | None = None,
+        context: ContextOf | None = None,
     ) -> list[ToolCallStatus]:
         """Runs the pending calls of the finished message, at most `limit` at a time.
 
@@ -160,8 +171,8 @@ class Accumulator(Fold):
         done get results that say so, and the cancellation goes on.
 
         decisions: by the id of the call; True and False for `Approve()` and `Deny()`
-        begun:     calls that were started while the response still came
-        context:   asked for the `ToolContext` of a call whose tool takes one
+        begun:     a `runner`, whose calls were started while the response still came
+        context:   gives the `ToolContext` of a call whose tool takes one
         returns:   one status a call that is done now, in call order
         raises:    InvalidRequest for a decision about a call that does not wait, and for approved
                    arguments that do not fit; then nothing of the decisions has run
@@ -169,40 +180,38 @@ class Accumulator(Fold):
         failed = self.error is not None or self.finish_reason in (None, "error")
         if failed or not self._tools:
             return []
-        from llmstream.tools import cancelled_results, run_calls
-        from llmstream.tools.approval import Approve, as_decision
-        from llmstream.tools.running import as_approved
+        from llmstream.tools import ApprovalGate, Approve, Ended, cancelled_results
+        from llmstream.tools.approval import as_decision
 
         pending = [call for call in self.pending_calls if call.id not in self._under_way]
         ids = {call.id for call in pending}
         stray = [call_id for call_id in decisions if call_id not in ids]
         if stray:
             raise InvalidRequest(f"no call {stray[0]!r} waits for a decision")
-        decided = {call_id: as_decision(said) for call_id, said in decisions.items()}
+        decided = {call_id: as_decision(decision) for call_id, decision in decisions.items()}
         for call in pending:
             if isinstance(decision := decided.get(call.id), Approve):
-                as_approved(call, decision, self._tools)
+                self._tools.approved(call, decision)
 
-        def keep(status: ToolCallStatus) -> None:
-            self._results[status.tool_call_id] = status.result
+        async def keep(event: CallEvent) -> None:
+            if isinstance(event, Ended):
+                self._results[event.status.tool_call_id] = event.status.result
 
+        runner = begun or self.runner(context=context, limit=limit)
+        runner.gate = ApprovalGate(self._tools, decided, approve, context)
+        runner.emit = keep
+        self.add_results([status.result for status in runner.statuses.values()])  # of eager calls
         self._under_way |= ids
         try:
-            return await run_calls(
-                pending,
-                self._tools,
-                limit=limit,
-                decisions=decided,
-                approve=approve,
-                on_result=keep,
-                begun=begun,
-                context=context,
-                on_edit=self._edit,
-            )
+            return await runner.run(pending)
         except BaseException:  # cancellation too: the history has to stay valid
             self.add_results(cancelled_results(pending, self._results.values()))
             raise
         finally:
+            self.add_results([status.result for status in runner.lost])
+            for call in pending:
+                if (ran := runner.calls.get(call.id, call)).arguments != call.arguments:
+                    self._edit(ran)
             self._under_way -= ids
 
 

@@ -44,7 +44,7 @@ from llmstream.streams.options import (
     with_system,
 )
 from llmstream.structured import Output, as_output
-from llmstream.tools import Approver, Tool, wrapped
+from llmstream.tools import Approver, Tool, ToolSet
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know
@@ -221,7 +221,7 @@ class Agent(Generic[Deps, T]):
         options["instructions"] = ""  # it is in the instructions, and the model's own is not put before them
         given = checks.instructions_of(inherited if instructions is None else instructions)
         self._instructions = given if isinstance(given, str) else None
-        options["tools"] = wrapped(options.get("tools") or ())
+        options["tools"] = ToolSet.of(options.get("tools") or ())
         self._config = AgentConfig(
             model=self.model,
             name=self.name,
@@ -432,7 +432,7 @@ class Agent(Generic[Deps, T]):
         if not isinstance(suspension, Suspension):
             raise InvalidRequest(f"a run is resumed from its Suspension, got {suspension!r}")
         found = Resumption.of(suspension, decisions, results, agent=self.name, key=self._config.approval_key)
-        found.check_edits(self._config.options.get("tools") or ())
+        found.check_edits(ToolSet.of(self._config.options.get("tools") or ()).current())
         return found
 
     def recover(self, journal: Journal | str | os.PathLike[str]) -> list[Message]:

@@ -27,7 +27,7 @@ from llmstream.streams.event_stream import EventStream
 from llmstream.streams.history import Repairs
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options
-from llmstream.tools import AnyTool, as_tools, tool_specs
+from llmstream.tools import ToolSet
 
 __all__ = ["Answer", "GivenAnswer", "PlanMemory"]
 
@@ -67,12 +67,12 @@ class Answer:
         model, options = plan.model_over(model), plan.options_over(options)
         shown = conversation if plan.messages is None else of_plan.copies.of(plan.messages)
         self.model_name = f"{model.provider.name}:{model.name}"
-        self.tools: tuple[AnyTool, ...] = as_tools(options.get("tools") or ())
+        self.tools = ToolSet.of(options.get("tools") or ()).current()
         self.finish = Finish("unknown")
         self.cut_call = False
         asked: Options = {
             **options,
-            "tools": tool_specs(self.tools),
+            "tools": self.tools.declared(),
             "errors": "events",
         }  # they run elsewhere
         own = repairs if plan.messages is None else of_plan.repairs

@@ -16,12 +16,11 @@ from llmstream.agent.open_step import OpenStep
 from llmstream.agent.plan import StepPlan
 from llmstream.agent.planning import reviewed
 from llmstream.agent.records import said_nothing
-from llmstream.chats.content import ToolCall
 from llmstream.chats.message import Message
 from llmstream.events import Event, RetryNotice, StepFinish, StepStart, StreamStart
 from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.streams.observations import joined
-from llmstream.tools import Tool, ToolCallStatus, ToolOutcome
+from llmstream.tools import ToolCallStatus, ToolOutcome
 
 __all__ = ["AskedStep"]
 
@@ -57,12 +56,12 @@ class AskedStep(OpenStep):
         raises: LLMStreamError where the answer failed, or said nothing
         """
         answer, calls = self.answer, self.calls
-        eager = {tool.name for tool in answer.tools if isinstance(tool, Tool) and tool.eager}
+        eager = answer.tools.eager
         try:
             async with aclosing(answer.events()) as events:
                 async for event in events:
                     if eager and isinstance(event, ToolCallEvent):
-                        self._start_eagerly(event, eager)
+                        calls.start_eager(event)
                     elif isinstance(event, RetryNotice):  # it knows its answer, not the run
                         event = msgspec.structs.replace(event, discard_step=self.number)
                         await calls.superseded()
@@ -91,7 +90,7 @@ class AskedStep(OpenStep):
         if refusal is not None:
             for call in wanted:
                 status = ToolCallStatus.of(call, ToolOutcome.failed(refusal))
-                calls.calls[call.id], calls.statuses[call.id] = call, status
+                calls.settle(call, status)
                 yield result_event(status)
             return
         for call in wanted:
@@ -99,10 +98,6 @@ class AskedStep(OpenStep):
         async with aclosing(calls.events(self._course.deadline)) as events:
             async for event in events:
                 yield event
-
-    def _start_eagerly(self, event: ToolCallEvent, eager: set[str]) -> None:
-        if event.tool_name in eager and not event.invalid:
-            self.calls.start(ToolCall(event.tool_call_id, event.tool_name, event.input))
 
     def _take(self) -> None:
         """The answer joins the conversation, as far as it came."""

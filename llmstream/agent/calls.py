@@ -1,15 +1,16 @@
-"""The calls of one step: tasks that run them side by side, and what they say meanwhile."""
+"""The calls of one step: the hooks that an agent gives to the `CallRunner`, and the step's events.
+
+How calls run, and what happens to them when the run is cancelled, is in `tools/runner.py`. Here is
+what an agent adds: its verdict on each call, the journal, the observer, sub-agents that wait, the
+hook after a call, and a queue of events whose reader may be slower than the tools.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import AsyncExitStack
-from dataclasses import replace
+from collections.abc import AsyncGenerator
 from typing import Any
-
-import anyio
 
 from llmstream.agent.decisions import Proceed, Rewrite, Stop
 from llmstream.agent.hooks import AfterTool, answered
@@ -18,210 +19,191 @@ from llmstream.agent.nested import Nested, Spent, Waits, as_result
 from llmstream.agent.resumption import Continuation
 from llmstream.agent.state import RunState
 from llmstream.agent.suspension import Suspension
-from llmstream.agent.verdicts import Judge, Run, Settled, Wait
+from llmstream.agent.verdicts import Judge
 from llmstream.agent.watching import RunWatch
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.errors import DeadlineExceeded, InvalidRequest
 from llmstream.events import Event, ToolApprovalRequest
 from llmstream.events import ToolResult as ToolResultEvent
 from llmstream.tools import (
-    AnyTool,
+    CallEvent,
+    CallRunner,
+    ContextOf,
     PendingCall,
+    Progress,
+    Run,
+    Settled,
     Tool,
     ToolCallStatus,
-    ToolContext,
     ToolOutcome,
-    cancelled_results,
-    run_call,
-    tasks,
+    ToolSet,
+    Verdict,
 )
-from llmstream.tools.running import find_tool, tool_limiters
+from llmstream.tools.runner import Execution
 
-__all__ = ["StepCalls"]
+__all__ = ["StepCalls", "result_event"]
 
 _MAX_UNREAD = 256
 """Events that tools may be ahead of the reader; then they wait."""
 
 
 class StepCalls:
-    """Runs calls from `start` on; `events` gives what they say, until all are done or wait.
+    """Runs calls from `start` on; `events` gives what they report, until all are done or wait.
 
-    calls:    as they run, mended and rewritten, in the order of starting
-    statuses: of those that are done, by id
-    waiting:  those that wait for a decision or a result from elsewhere, by id
-    inner:    the suspended runs of sub-agents that calls wait for, by the id of the call
-    stop:     why the run has to end, or None
+    inner: the suspended runs of sub-agents that calls wait for, by the id of the call
+    stop:  why the run has to end, or None
     """
 
     def __init__(
         self,
-        tools: Iterable[AnyTool],
+        tools: ToolSet,
         judge: Judge,
         state: RunState,
         *,
         after: AfterTool | None,
         limit: int,
         timeout_s: float | None,
-        context: Callable[[ToolCall, Continuation | None], ToolContext],
+        context: ContextOf,
         journal: RunJournal,
         watch: RunWatch | None,
     ) -> None:
-        self.calls: dict[str, ToolCall] = {}
-        self.statuses: dict[str, ToolCallStatus] = {}
-        self.waiting: dict[str, PendingCall] = {}
         self.inner: dict[str, Suspension] = {}
         self.stop: str | None = None
-        self._tools = tuple(tools)
+        self._runner = CallRunner(
+            tools,
+            gate=self._gate,
+            around=self._around,
+            emit=self._emit,
+            context=context,
+            limit=limit,
+            timeout_s=timeout_s,
+        )
         self._judge = judge
         self._state = state
         self._after = after
-        self._timeout_s = timeout_s
-        self._context = context
         self._journal = journal
         self._watch = watch
         self._step = state.step
-        self._limit = anyio.CapacityLimiter(max(1, limit))
-        self._turns = tool_limiters(self._tools)
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._running: set[asyncio.Task[None]] = set()
-        self._failures: list[BaseException] = []
-        self._told_to_wait: dict[str, Suspension] = {}
-        self._said: deque[Event] = deque()
-        self._news = asyncio.Event()
+        self._continued: dict[str, Continuation] = {}
+        self._suspended: dict[str, Suspension] = {}
+        self._unread: deque[Event] = deque()
         self._room = asyncio.Event()
-        self._closing = False
 
-    def start(self, call: ToolCall, continued: Continuation | None = None) -> None:
-        """Lets a call begin; a call that has begun already goes on as it does.
+    @property
+    def calls(self) -> dict[str, ToolCall]:
+        """The calls as they run, repaired and rewritten, in the order of starting, by id."""
+        return self._runner.calls
 
-        continued: where the sub-agent that it asks goes on from; the call was judged before
-        """
-        if call.id in self._tasks:
-            return
-        self.calls[call.id] = call
-        task = self._tasks[call.id] = asyncio.create_task(self._one(call, continued))
-        self._running.add(task)
-        task.add_done_callback(self._over)
+    @property
+    def statuses(self) -> dict[str, ToolCallStatus]:
+        """Those of the calls that are done, by id."""
+        return self._runner.statuses
+
+    @property
+    def waiting(self) -> dict[str, PendingCall]:
+        """The calls that wait for a decision or a result from elsewhere, by id."""
+        return self._runner.waiting
 
     @property
     def results(self) -> dict[str, ToolResult]:
         """The results so far, by the id of the call."""
         return {call_id: status.result for call_id, status in self.statuses.items()}
 
+    def start(self, call: ToolCall, continued: Continuation | None = None) -> None:
+        """Starts a call, unless it was started before.
+
+        continued: where the sub-agent that it asks continues; the call was judged before
+        """
+        if continued is not None:
+            self._continued[call.id] = continued
+        self._runner.start(call)
+
+    def start_eager(self, event: Event) -> None:
+        """Starts the call that an event completes, where its tool is eager."""
+        self._runner.start_eager(event)
+
+    def settle(self, call: ToolCall, status: ToolCallStatus) -> None:
+        """Takes the status of a call that does not run."""
+        self.calls[call.id], self.statuses[call.id] = call, status
+
     async def events(self, deadline: float | None) -> AsyncGenerator[Event]:
-        """What the calls say, as they say it; over when none is left that runs.
+        """What the calls report, as they report it; over when none is left that runs.
 
         deadline: in loop time
         raises:   DeadlineExceeded; what a hook raised, and BaseExceptions of tools
         """
+        runner = self._runner
         while True:
-            self._news.clear()
-            while self._said:
-                event = self._said.popleft()
+            runner.changed.clear()
+            while self._unread:
+                event = self._unread.popleft()
                 self._room.set()
                 yield event
-            if self._failures:
-                raise self._failures[0]
-            if not self._running and not self._said:
+            if runner.failure is not None:
+                raise runner.failure
+            if not runner.busy and not self._unread:
                 break
             try:
                 async with asyncio.timeout_at(deadline):
-                    await self._news.wait()
+                    await runner.changed.wait()
             except TimeoutError:
                 raise DeadlineExceeded(
                     "the run took longer than its total deadline", reason="total"
                 ) from None
-        for lost in self._lost():
+        for lost in runner.lost:
             yield result_event(lost)
 
     async def aclose(self) -> None:
         """Cancels what still runs, and waits for its cleanup, however often the waiter is cancelled."""
-        closing, self._closing = self._closing, True
-        await (tasks.finished if closing else tasks.cancelled)(self._tasks.values())
+        await self._runner.aclose()
 
     async def superseded(self) -> list[Event]:
-        """Stops calls that began before their response failed: a result for each, that says so."""
-        await self.aclose()
-        if self.calls:
+        """Stops calls that began before their response failed; an error result for each."""
+        calls = list(self.calls.values())
+        self._runner.discard()
+        await self._runner.aclose()
+        if calls:
             await self._journal.discard(self._step)
-        words = "The response that asked for this call failed; what it gave was discarded."
-        notes: list[Event] = [result_event(_failed(call, words)) for call in self.calls.values()]
-        self.calls, self.statuses, self.waiting, self.inner, self._tasks = {}, {}, {}, {}, {}
-        self._running.clear()
-        self._failures.clear()
-        self._said.clear()
-        self._closing = False
-        return notes
+        self.inner.clear()
+        self._unread.clear()
+        text = "The response that asked for this call failed; what it gave was discarded."
+        return [result_event(_failed(call, text)) for call in calls]
 
-    def _over(self, task: asyncio.Task[None]) -> None:
-        """A task has ended; each is looked at once, however many there are."""
-        if task in self._running:  # else its response failed
-            self._running.discard(task)
-            if not task.cancelled() and (error := task.exception()) is not None:
-                self._failures.append(error)
-        self._news.set()
+    async def _gate(self, call: ToolCall) -> Verdict:
+        """The agent's verdict; a call that continues a sub-agent has had its own."""
+        if call.id in self._continued:
+            return Run(call)
+        verdict = await self._judge.judge(call, self._runner.tools, self._ask)
+        if isinstance(verdict, Settled):
+            self.stop = self.stop or verdict.stop
+        elif isinstance(verdict, Run) and self.stop is not None:
+            return Settled(verdict.call, _failed(verdict.call, f"The call was not run: {self.stop}."))
+        return verdict
 
-    async def _one(self, call: ToolCall, continued: Continuation | None) -> None:
-        async with AsyncExitStack() as turn:
-            if call.name in self._turns:
-                await turn.enter_async_context(self._turns[call.name])
-            status = await (self._judged(call) if continued is None else self._ran(call, continued))
-        if status is not None:
-            await self._journal.result(self._step, self.calls[call.id], status.result)
-            self.statuses[call.id] = status
-            await self._say(result_event(status))
-
-    async def _judged(self, call: ToolCall) -> ToolCallStatus | None:
-        """The end of a call; None where it waits."""
-        verdict = await self._judge.judge(call, self._tools, self._ask)
-        self.calls[call.id] = verdict.call
-        match verdict:
-            case Wait(_, pending):
-                self.waiting[call.id] = pending
+    async def _around(self, call: ToolCall, run: Execution) -> ToolCallStatus | None:
+        """Runs a call; None where it asked a sub-agent that waits."""
+        found = self._runner.tools.find(call.name)
+        if found is not None:
+            await self._journal.call(self._step, call, repeatable=found.idempotent)
+        continued = self._continued.pop(call.id, None)
+        while True:
+            running = run(continued)
+            if self._watch is not None:
+                running = self._watch.tool(call, self._step, found, running)
+            status = await running
+            inner = self._suspended.pop(call.id, None)
+            if inner is None:
+                return await self._reviewed(call, status, found)
+            continued = Continuation(inner, await self._judge.asked(inner.pending))
+            if not continued.decisions:
+                self.inner[call.id] = inner
                 return None
-            case Settled(_, status, stop):
-                self.stop = self.stop or stop
-                return status
-            case Run(call, note):
-                if self.stop is not None:
-                    return _failed(call, f"The call was not run: {self.stop}.")
-                return await self._ran(call, note=note)
 
-    async def _ran(
-        self, call: ToolCall, continued: Continuation | None = None, *, note: str = ""
-    ) -> ToolCallStatus | None:
-        """Runs a call; None where it asked a sub-agent that waits.
-
-        note: what the person who approved it tells the tool
-        """
-        async with self._limit:
-            found = find_tool(call.name, self._tools)
-            if found is not None:
-                await self._journal.call(self._step, call, repeatable=found.idempotent)
-            while True:
-                context = self._context(call, continued) if found and found.takes_context else None
-                if context is not None and note:
-                    context = replace(context, note=note)
-                running = run_call(
-                    call,
-                    self._tools,
-                    on_progress=self._progress,
-                    context=context,
-                    timeout_s=self._timeout_s,
-                )
-                if self._watch is not None:
-                    running = self._watch.tool(call, self._step, found, running)
-                status = await running
-                inner = self._told_to_wait.pop(call.id, None)
-                if inner is None:
-                    break
-                continued = Continuation(inner, await self._judge.asked(inner.pending))
-                if not continued.decisions:
-                    self.inner[call.id] = inner
-                    return None
+    async def _reviewed(self, call: ToolCall, status: ToolCallStatus, found: Tool | None) -> ToolCallStatus:
+        """The status as the hook after the call wants it."""
         if status.stop:
             self.stop = self.stop or f"the tool {call.name} ended the run"
-        match said := await answered(self._after, self._state, call, status):
+        match decision := await answered(self._after, self._state, call, status):
             case None | Proceed():
                 pass
             case Rewrite(value):
@@ -229,8 +211,15 @@ class StepCalls:
             case Stop(reason):
                 self.stop = self.stop or reason or "a hook stopped the run"
             case _:
-                raise InvalidRequest(f"after_tool gave {said!r}, which is no decision about a result")
+                raise InvalidRequest(f"after_tool gave {decision!r}, which is no decision about a result")
         return status
+
+    async def _emit(self, event: CallEvent) -> None:
+        if isinstance(event, Progress):
+            await self._progress(event.call, event.value)
+        else:
+            await self._journal.result(self._step, event.call, event.status.result)
+            await self._say(result_event(event.status))
 
     async def _ask(self, pending: PendingCall) -> None:
         await self._say(ToolApprovalRequest(pending.call_id, pending.approval_id))
@@ -240,29 +229,20 @@ class StepCalls:
             for model, usage in value.answers:
                 self._state.spend(model, usage)
         elif isinstance(value, Waits):
-            self._told_to_wait[call.id] = value.suspension
+            self._suspended[call.id] = value.suspension
         elif isinstance(value, Nested):
             await self._say(as_result(value, call))
         else:
-            shown = _fitted(ToolOutcome.of(value), find_tool(call.name, self._tools))
+            shown = _fitted(ToolOutcome.of(value), self._runner.tools.find(call.name))
             result = shown.content if shown.output is None else shown.output
             await self._say(ToolResultEvent(result, call.id, call.name, preliminary=True))
 
     async def _say(self, event: Event) -> None:
-        self._said.append(event)
-        self._news.set()
-        while len(self._said) > _MAX_UNREAD:
+        self._unread.append(event)
+        self._runner.changed.set()
+        while len(self._unread) > _MAX_UNREAD:
             self._room.clear()
             await self._room.wait()
-
-    def _lost(self) -> list[ToolCallStatus]:
-        """Calls whose task was cancelled from within: they get the result of a cancelled call."""
-        settled = self.statuses.keys() | self.waiting.keys() | self.inner.keys()
-        left = [call for call in self.calls.values() if call.id not in settled]
-        by_id = {result.tool_call_id: result for result in cancelled_results(left)}
-        for call in left:
-            self.statuses[call.id] = _failed(call, by_id[call.id].content)
-        return [self.statuses[call.id] for call in left]
 
 
 def result_event(status: ToolCallStatus) -> ToolResultEvent:
@@ -278,5 +258,5 @@ def _fitted(outcome: ToolOutcome, found: Tool | None) -> ToolOutcome:
     )
 
 
-def _failed(call: ToolCall, words: str) -> ToolCallStatus:
-    return ToolCallStatus.of(call, ToolOutcome.failed(words))
+def _failed(call: ToolCall, error: str) -> ToolCallStatus:
+    return ToolCallStatus.of(call, ToolOutcome.failed(error))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from llmstream.agent.answer import PlanMemory
@@ -14,7 +13,6 @@ from llmstream.agent.decisions import Again, Approve, Deny, Stop
 from llmstream.agent.history import SettledPart
 from llmstream.agent.ids import Ids
 from llmstream.agent.journal import RunJournal
-from llmstream.agent.resumption import Continuation
 from llmstream.agent.state import RunState
 from llmstream.agent.verdicts import Judge
 from llmstream.agent.watching import RunWatch
@@ -23,7 +21,7 @@ from llmstream.chats.copying import LateCopies
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidOutput
 from llmstream.streams.history import Repairs
-from llmstream.tools import AnyTool, ToolContext
+from llmstream.tools import ToolContext, ToolSet
 
 __all__ = ["Course"]
 
@@ -106,9 +104,7 @@ class Course:
         """Journals what is new in the conversation."""
         await self.journal.messages(self.state.step, self.state.conversation)
 
-    def calls(
-        self, tools: tuple[AnyTool, ...], decided: Mapping[str, Approve | Deny] | None = None
-    ) -> StepCalls:
+    def calls(self, tools: ToolSet, decided: Mapping[str, Approve | Deny] | None = None) -> StepCalls:
         """Where the calls of the step under way run.
 
         decided: a person's decisions from before, by the id of the call
@@ -120,7 +116,7 @@ class Course:
             approve=config.approve,
             repair=config.repair,
             decided=decided,
-            context=lambda call: self._context(call, None),
+            context=self._context,
         )
         return StepCalls(
             tools,
@@ -134,9 +130,8 @@ class Course:
             watch=self.watch,
         )
 
-    def _context(self, call: ToolCall, continued: Continuation | None) -> ToolContext:
+    def _context(self, call: ToolCall) -> ToolContext:
         state = self.state
-        context = ToolContext(
+        return ToolContext(
             call.id, call.name, state.step, LateCopies(state.conversation), self.deadline, state.context
         )
-        return context if continued is None else replace(context, continued=continued)

@@ -12,7 +12,7 @@ from llmstream.chats.content import ToolCall
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest, ToolError
 from llmstream.tools import ToolCallStatus
-from llmstream.tools.arity import check_arguments
+from llmstream.tools.signature import check_arguments
 
 if TYPE_CHECKING:
     from llmstream.agent.state import RunState

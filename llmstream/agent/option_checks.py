@@ -13,7 +13,7 @@ from llmstream.agent.journal import Journal
 from llmstream.agent.plan import Instructions
 from llmstream.errors import InvalidRequest
 from llmstream.streams.options import Options
-from llmstream.tools.arity import check_arguments
+from llmstream.tools.signature import check_arguments
 
 __all__ = [
     "MAX_STEPS",

@@ -18,7 +18,7 @@ from llmstream.streams.model import Model
 from llmstream.streams.observations import joined
 from llmstream.streams.options import Options
 from llmstream.structured import as_output
-from llmstream.tools import wrapped
+from llmstream.tools import ToolSet
 
 __all__ = ["extended", "overridden"]
 
@@ -42,7 +42,7 @@ def overridden(
     if "output" in given:
         given["output"] = as_output(given["output"])
     if "tools" in given:
-        given["tools"] = wrapped(given["tools"])
+        given["tools"] = ToolSet.of(given["tools"])
     changes: dict[str, Any] = {}
     if given:
         fields = _fields(given.get("settings"))

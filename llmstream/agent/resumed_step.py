@@ -12,7 +12,7 @@ from llmstream.agent.planning import prepared
 from llmstream.agent.resumption import Resumption
 from llmstream.agent.sub_agent import check_continuation
 from llmstream.events import Event, Finish
-from llmstream.tools import as_tools
+from llmstream.tools import ToolSet
 
 __all__ = ["ResumedStep"]
 
@@ -35,7 +35,7 @@ class ResumedStep(OpenStep):
         """
         course, found = self._course, self._found
         plan = await prepared(course.config, course.state)
-        tools = as_tools(plan.options_over(course.config.options).get("tools") or ())
+        tools = ToolSet.of(plan.options_over(course.config.options).get("tools") or ()).current()
         found.check_edits(tools)
         for call, continuation in found.continued_calls:
             check_continuation(call, tools, continuation)

@@ -15,9 +15,8 @@ from llmstream.agent.history import open_calls
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.errors import InvalidRequest
-from llmstream.tools import AnyTool, PendingCall, ToolCallStatus, ToolOutcome, as_tools
+from llmstream.tools import PendingCall, ToolCallStatus, ToolOutcome, ToolSet
 from llmstream.tools.approval import as_decision
-from llmstream.tools.running import as_approved, find_tool
 
 __all__ = ["Continuation", "Results", "Resumption"]
 
@@ -123,16 +122,15 @@ class Resumption:
         calls = _open_calls(self.suspension)
         return [(calls[i], continuation) for i, continuation in self.continued.items()]
 
-    def check_edits(self, tools: Iterable[AnyTool]) -> None:
+    def check_edits(self, tools: ToolSet) -> None:
         """Makes sure that arguments which a person changed fit the tools, before anything runs.
 
         raises: InvalidRequest
         """
-        known = as_tools(tools)
         for call in self.decided_calls:
             decision = self.decided[call.id]
-            if isinstance(decision, Approve) and find_tool(call.name, known) is not None:
-                as_approved(call, decision, known)
+            if isinstance(decision, Approve) and tools.find(call.name) is not None:
+                tools.approved(call, decision)
 
     def claim(self) -> None:
         """Uses the suspension up, in this process.

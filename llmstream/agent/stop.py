@@ -9,7 +9,7 @@ import msgspec
 
 from llmstream.agent.state import RunState, Step
 from llmstream.errors import InvalidRequest
-from llmstream.tools.arity import check_arguments
+from llmstream.tools.signature import check_arguments
 
 __all__ = [
     "Budget",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from llmstream.agent.nested import Nested, Spent, Waits
@@ -11,8 +10,7 @@ from llmstream.agent.unfinished import answer_of
 from llmstream.chats.content import ToolCall
 from llmstream.errors import InvalidRequest, LLMStreamError, ToolError
 from llmstream.events import Finish, Raw, StreamStart
-from llmstream.tools import AnyTool, Tool, ToolContext, ToolOutput, tool_from_function
-from llmstream.tools.running import find_tool
+from llmstream.tools import Tool, ToolContext, ToolOutput, ToolSet, tool_from_function
 
 if TYPE_CHECKING:
     from llmstream.agent.agent import Agent
@@ -32,13 +30,13 @@ def sub_agent_tool(agent: Agent, name: str, description: str, **options: Any) ->
     return tool_from_function(_Asking(agent, name), name=name, description=words, **options)
 
 
-def check_continuation(call: ToolCall, tools: Iterable[AnyTool], continuation: Continuation) -> None:
+def check_continuation(call: ToolCall, tools: ToolSet, continuation: Continuation) -> None:
     """Makes sure that the sub-agent which a call asked can go on.
 
     raises: InvalidRequest where it is no tool any more, or its run is not genuine, has expired or was
             resumed before
     """
-    found = find_tool(call.name, tools)
+    found = tools.find(call.name)
     if found is None or not isinstance(found.function, _Asking):
         raise InvalidRequest(f"the agent {call.name!r} whose call waits is no tool of this agent")
     found.function.agent.check(continuation.suspension, continuation.decisions, results=continuation.results)
@@ -80,10 +78,10 @@ class _Asking:
         found = context.continued
         if isinstance(found, Continuation):
             run = self.agent.resume(
-                found.suspension, found.decisions, results=found.results, context=context.app
+                found.suspension, found.decisions, results=found.results, context=context.deps
             )
         else:
-            run = self.agent.stream(prompt, context=context.app)
+            run = self.agent.stream(prompt, context=context.deps)
         run._limit(context.remaining_s)
         return run
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
@@ -14,49 +13,25 @@ from llmstream.agent.hooks import Hooks, Repair, answered
 from llmstream.agent.state import RunState
 from llmstream.chats.content import ToolCall
 from llmstream.errors import InvalidRequest, ToolError
-from llmstream.request import ProviderTool, ToolSpec
+from llmstream.request import ToolSpec
 from llmstream.tools import (
-    AnyTool,
     Approver,
+    ContextOf,
     PendingCall,
-    Tool,
+    Run,
+    Settled,
     ToolCallStatus,
-    ToolContext,
     ToolOutcome,
-    as_tools,
+    ToolSet,
+    Verdict,
+    Wait,
 )
 from llmstream.tools.approval import as_decision, asked, denied
-from llmstream.tools.running import approval_needed, as_approved, call_error, unreadable_input
+from llmstream.tools.toolset import unreadable_input
 
-__all__ = ["Judge", "Run", "Settled", "Verdict", "Wait"]
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """The call may run, as it stands here. `note` is what the person who approved it tells the tool."""
-
-    call: ToolCall
-    note: str = ""
+__all__ = ["Judge"]
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """The call does not run; its result is known. `stop` is why the run has to end, if it has to."""
-
-    call: ToolCall
-    status: ToolCallStatus
-    stop: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """The call waits: for a decision, or for a result from elsewhere."""
-
-    call: ToolCall
-    pending: PendingCall
-
-
-Verdict: TypeAlias = Run | Settled | Wait
 Ask: TypeAlias = Callable[[PendingCall], Awaitable[None]]
 """Told that a person is asked, before the approver is."""
 
@@ -77,7 +52,7 @@ class Judge:
         approve: Approver | None,
         repair: Repair | None,
         decided: Mapping[str, Approve | Deny] | None = None,
-        context: Callable[[ToolCall], ToolContext] | None = None,
+        context: ContextOf | None = None,
     ) -> None:
         self._state = state
         self._hooks = hooks
@@ -86,32 +61,31 @@ class Judge:
         self._decided = dict(decided or {})
         self._context = context
 
-    async def judge(self, call: ToolCall, tools: Iterable[AnyTool], ask: Ask) -> Verdict:
+    async def judge(self, call: ToolCall, tools: ToolSet, ask: Ask) -> Verdict:
         """What becomes of a call."""
-        known = as_tools(tools)
-        if call.name in _declared(known):
-            return await self._elsewhere(call, known)
+        if tools.declaration(call.name) is not None:
+            return await self._elsewhere(call, tools)
         decision = self._decided.pop(call.id, None)
         if decision is not None:  # mended and rewritten before it was shown
-            return await self._decided_before(call, decision, known)
-        call = await self._mended(call, call_error(call, known) if self._repair is not None else None)
+            return await self._decided_before(call, decision, tools)
+        call = await self._mended(call, tools.error_of(call) if self._repair is not None else None)
         said = await answered(self._hooks.before_tool, self._state, call)
         match said:
             case Rewrite(arguments):
                 call = msgspec.structs.replace(call, arguments=_as_text(arguments), metadata=None)
             case Approve():
-                return self._by_person(call, said, known)
+                return self._by_person(call, said, tools)
             case None | Proceed():
                 pass
             case _:
                 return _by_hook(call, said)
-        if not await approval_needed(call, known, self._context):
+        if not await tools.approval_needed(call, self._context):
             return Run(call)
-        return await self._asked(call, known, ask)
+        return await self._asked(call, tools, ask)
 
-    async def _elsewhere(self, call: ToolCall, known: tuple[Any, ...]) -> Verdict:
+    async def _elsewhere(self, call: ToolCall, tools: ToolSet) -> Verdict:
         """A call of a tool that is only declared waits for its result, unless nobody could read it."""
-        spec = any(isinstance(tool, ToolSpec) and tool.name == call.name for tool in known)
+        spec = isinstance(tools.declaration(call.name), ToolSpec)
         if spec and (error := unreadable_input(call)) is not None:
             call = await self._mended(call, error)
             error = unreadable_input(call)
@@ -119,13 +93,11 @@ class Judge:
                 return Settled(call, ToolCallStatus.of(call, ToolOutcome.raised(error)))
         return Wait(call, PendingCall(call.id, call.name, call.arguments))
 
-    async def _decided_before(
-        self, call: ToolCall, decision: Approve | Deny, known: tuple[Any, ...]
-    ) -> Verdict:
+    async def _decided_before(self, call: ToolCall, decision: Approve | Deny, tools: ToolSet) -> Verdict:
         """A call that a person decided about while the run was suspended: the hook may have changed."""
         if isinstance(decision, Deny):
             return Settled(call, denied(call, decision))
-        call = as_approved(call, decision, known)
+        call = tools.approved(call, decision)
         said = await answered(self._hooks.before_tool, self._state, call)
         match said:
             case Rewrite(arguments) if not _same_json(_as_text(arguments), call.arguments):
@@ -136,11 +108,11 @@ class Judge:
             case _:
                 return _by_hook(call, said)
 
-    async def _asked(self, call: ToolCall, known: tuple[Any, ...], ask: Ask) -> Verdict:
+    async def _asked(self, call: ToolCall, tools: ToolSet, ask: Ask) -> Verdict:
         pending = PendingCall(call.id, call.name, call.arguments, f"approval_{secrets.token_hex(8)}")
         await ask(pending)
         said = await asked(self._approve, pending)
-        return Wait(call, pending) if said is None else self._by_person(call, said, known)
+        return Wait(call, pending) if said is None else self._by_person(call, said, tools)
 
     async def asked(self, waiting: Iterable[PendingCall]) -> dict[str, Approve | Deny]:
         """What the approver decides about calls of a sub-agent, by their `approval_id`."""
@@ -151,11 +123,11 @@ class Judge:
                 found[pending.approval_id] = said
         return found
 
-    def _by_person(self, call: ToolCall, said: Any, known: tuple[Any, ...]) -> Verdict:
+    def _by_person(self, call: ToolCall, said: Any, tools: ToolSet) -> Verdict:
         decision = as_decision(said)
         if isinstance(decision, Deny):
             return Settled(call, denied(call, decision))
-        return Run(as_approved(call, decision, known), decision.note)
+        return Run(tools.approved(call, decision), decision.note)
 
     async def _mended(self, call: ToolCall, error: ToolError | None) -> ToolCall:
         """The call, or what the repair hook makes of it where it cannot run. Its id stays.
@@ -203,11 +175,6 @@ def _as_text(arguments: Any) -> str:
         return msgspec.json.encode(arguments).decode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidRequest(f"before_tool rewrote arguments to what JSON cannot hold: {error}") from error
-
-
-def _declared(known: Iterable[Any]) -> set[str]:
-    names = {t.name for t in known if not isinstance(t, Tool)}
-    return names | {t.type for t in known if isinstance(t, ProviderTool)}
 
 
 def _refused(call: ToolCall, words: str) -> ToolCallStatus:

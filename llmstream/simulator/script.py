@@ -19,7 +19,7 @@ import msgspec
 from llmstream.errors import InvalidRequest
 from llmstream.events import Event, FinishReason, Usage
 from llmstream.request import Request
-from llmstream.tools.arity import takes
+from llmstream.tools.signature import takes
 
 __all__ = [
     "Break",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -15,12 +15,12 @@ from llmstream.chats.message import Message, Role
 from llmstream.events import Event, OtherWarning, StreamStart, TextStart
 from llmstream.request import Request
 from llmstream.streams.history import Growing, Repairs
-from llmstream.streams.options import Options, make_request, with_system
+from llmstream.streams.options import Options, make_request, tool_set, with_system
 
 if TYPE_CHECKING:
     from llmstream.chats.content import ToolCall
     from llmstream.structured import Output
-    from llmstream.tools import AnyTool, CallTasks, ToolContext
+    from llmstream.tools import CallRunner, ToolContext
     from llmstream.transport.deadlines import Deadlines
 
 __all__ = ["CONTINUE_NOTE", "Continuation", "Conversation", "going_on"]
@@ -47,7 +47,7 @@ class Conversation:
         self.options = cast(Options, given)
         self.output = given["output"] = _as_output(options.get("output"))
         if "tools" in given:
-            given["tools"] = _wrapped(given["tools"])
+            given["tools"] = tool_set(given["tools"])
         self.deadline: float | None = None
         self._repairs = repairs or Repairs()
         self._turn = -1
@@ -78,20 +78,18 @@ class Conversation:
         """Whether errors are only events."""
         return self.options.get("errors") == "events"
 
-    def outfit(self) -> tuple[Accumulator | None, CallTasks | None]:
+    def outfit(self) -> tuple[Accumulator | None, CallRunner | None]:
         """For the answer to come: a fold that knows the tools as they are now, and what runs eager ones.
 
         None where there are no tools, and where none is eager.
         """
         self._turn += 1
-        given = self.options.get("tools")
+        given = tool_set(self.options.get("tools"))
         if not given:
             return None, None
-        from llmstream.tools import CallTasks, Tool, as_tools  # loaded by those who use tools
-
-        tools = as_tools(given)
-        eager = any(isinstance(tool, Tool) and tool.eager for tool in tools)
-        return Accumulator(tools=tools), CallTasks(tools, context=self.tool_context) if eager else None
+        tools = given.current()
+        fold = Accumulator(tools=tools)
+        return fold, fold.runner(context=self.tool_context) if tools.eager else None
 
     def limit(self, deadlines: Deadlines, started: float) -> None:
         """Takes the total deadline: the option's, or else the model's.
@@ -108,16 +106,8 @@ class Conversation:
         return ToolContext(call.id, call.name, self._turn, LateCopies(self.messages), self.deadline)
 
 
-def _wrapped(tools: Iterable[Any] | None) -> Sequence[AnyTool]:
-    if not tools:
-        return ()
-    from llmstream.tools import wrapped
-
-    return wrapped(tools)
-
-
 def _as_output(value: Any) -> Output | None:
-    """What the answer is to be; None where no form was asked for."""
+    """The form of the response; None where no form was requested."""
     if value is None:
         return None
     from llmstream.structured import as_output  # loaded by those who ask for a form

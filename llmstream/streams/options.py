@@ -32,7 +32,7 @@ from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.retry import Retry
 
 if TYPE_CHECKING:
-    from llmstream.tools import AnyTool
+    from llmstream.tools import AnyTool, ToolSet
 
 __all__ = [
     "CallOptions",
@@ -48,6 +48,7 @@ __all__ = [
     "check_transport",
     "checked_defaults",
     "make_request",
+    "tool_set",
     "with_defaults",
     "with_output",
     "with_system",
@@ -220,10 +221,8 @@ def checked_defaults(model: str, options: Options) -> Options:
     given = {name: value for name, value in options.items() if value is not None}
     if not options:
         return options
-    if given.get("tools"):
-        from llmstream.tools import wrapped  # loaded by those who use tools
-
-        given["tools"] = wrapped(cast(Any, given["tools"]))
+    if "tools" in given:
+        given["tools"] = tool_set(cast(Any, given["tools"])) or ()
     if "output" in given:
         from llmstream.structured.output import as_output  # loaded by those who ask for a form
 
@@ -274,10 +273,11 @@ def _unknown(name: str) -> InvalidRequest:
 def _asked(given: dict[str, Any]) -> dict[str, Any]:
     """The fields of a request that the options give; what is not for the wire is checked only."""
     check_options(given)
-    tools = _tool_specs(given.get("tools") or ())
+    tools = tool_set(given.get("tools"))
+    specs = () if tools is None else tools.current().specs
     return {
-        "tools": tools,
-        "tool_choice": _tool_choice(given.get("tool_choice"), tools),
+        "tools": specs,
+        "tool_choice": _tool_choice(given.get("tool_choice"), specs),
         "settings": _settings(given),
         "response_format": _response_format(given.get("output")),
         "reasoning": _reasoning(given.get("reasoning")),
@@ -287,12 +287,16 @@ def _asked(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _tool_specs(tools: Iterable[AnyTool]) -> tuple[ToolSpec | ProviderTool, ...]:
-    if not tools:
-        return ()
-    from llmstream.tools import tool_specs  # loaded by those who use tools
+def tool_set(tools: Iterable[AnyTool] | None) -> ToolSet | None:
+    """The tools that an option gives; None where there are none.
 
-    return tool_specs(tools)
+    raises: InvalidRequest where one is no tool, or two have the same name
+    """
+    if tools is None or (type(tools) in (list, tuple) and not tools):
+        return None
+    from llmstream.tools import ToolSet  # loaded by those who use tools
+
+    return ToolSet.of(tools)
 
 
 def _settings(given: dict[str, Any]) -> Settings:

@@ -29,7 +29,7 @@ _TURN_COST: Final = 200_000
 class Growth:
     """Events of one response in, values out: each time the value so far, or the elements of a list.
 
-    Elements of a list come once, when they are whole and fit their type. Everything else comes as
+    Elements of a list come once, when they are complete and fit their type. Everything else comes as
     it grows, see `PartialValues`, and again only when it has changed; a large value not after every
     fragment, since each time is a copy. What stands before the first brace is passed over.
 
@@ -107,7 +107,7 @@ class Growth:
             try:
                 out.append(self._output.item(item))
             except (msgspec.MsgspecError, ValueError, TypeError):
-                continue  # what is wrong with it is said at the end
+                continue  # the error is raised at the end
         return out
 
     def _whole(self, raw: Any) -> Any:

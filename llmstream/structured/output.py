@@ -11,6 +11,7 @@ import msgspec
 
 from llmstream.errors import InvalidOutput, InvalidRequest
 from llmstream.json_numbers import with_whole_numbers
+from llmstream.json_types import convert, decoder, readable, without_empty_nulls
 from llmstream.request import ResponseFormat
 from llmstream.structured.schema import fitted, output_schema, wrapped
 
@@ -157,7 +158,7 @@ class Output(Generic[T]):
             value = msgspec.json.decode(text)
             if wrapper is not None and not (isinstance(value, dict) and wrapper in value):
                 value = {wrapper: value}  # it gave the value itself
-            value = with_whole_numbers(_without_empty_nulls(value, self.schema))
+            value = with_whole_numbers(without_empty_nulls(value, self.schema))
             found = self._decoder.decode(msgspec.json.encode(value))
         return found if wrapper is None else getattr(found, wrapper)
 
@@ -200,10 +201,9 @@ def _given_schema(value: Any) -> dict[str, Any] | None:
 
 def _converted(raw: Any, output_type: Any, schema: dict[str, Any]) -> Any:
     try:
-        return msgspec.convert(raw, output_type, str_keys=True)
+        return convert(raw, output_type)
     except msgspec.ValidationError:
-        value = with_whole_numbers(_without_empty_nulls(raw, schema))
-        return msgspec.convert(value, output_type, str_keys=True)
+        return convert(with_whole_numbers(without_empty_nulls(raw, schema)), output_type)
 
 
 def _candidates(text: str) -> typing.Iterator[str]:
@@ -227,8 +227,8 @@ def _fenced(text: str) -> typing.Iterator[str]:
 
 def _decoder(output_type: Any, wrapper: str | None) -> msgspec.json.Decoder[Any]:
     if wrapper is None:
-        return msgspec.json.Decoder(output_type)
-    return msgspec.json.Decoder(msgspec.defstruct("Answer", [(wrapper, output_type)]))
+        return decoder(output_type)
+    return decoder(msgspec.defstruct("Answer", [(wrapper, readable(output_type))]))
 
 
 def _item_type(output_type: Any) -> Any:
@@ -264,9 +264,3 @@ def _shortened(message: str) -> str:
     if len(message) <= _ERROR_CHARS:
         return message
     return f"{message[: _ERROR_CHARS // 2]}...{message[-_ERROR_CHARS // 2 :]}"
-
-
-def _without_empty_nulls(value: Any, schema: dict[str, Any]) -> Any:
-    from llmstream.tools.empty_nulls import without_empty_nulls  # brings all of tools
-
-    return without_empty_nulls(value, schema)

@@ -1,8 +1,9 @@
 """A value that is still coming, in the shape of its type.
 
-Structs and dataclasses become instances in which a field that has not come is `msgspec.UNSET`;
-typed dicts become dicts without the key; arrays become lists. Text grows. Numbers, enums,
-literals, dates and the like appear when they are whole, since half of one is another one.
+Structs, dataclasses and pydantic models become instances in which a field that has not come is
+`msgspec.UNSET`, and nothing is validated; typed dicts become dicts without the key; arrays become
+lists. Text grows. Numbers, enums, literals, dates and the like appear when they are complete, since
+half of one is another one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec import inspect as shapes
 
+from llmstream.json_types import Choice, is_model, readable
 from llmstream.partial_json import PartialJSON
 
 __all__ = ["PartialValues"]
@@ -45,22 +47,34 @@ _ARRAYS: Final = (
     shapes.VarTupleType,
     shapes.CollectionType,
 )
-_OBJECTS: Final = (shapes.StructType, shapes.DataclassType, shapes.TypedDictType)
 
+
+class _ModelType(shapes.Type):
+    """The shape of a pydantic model, as msgspec has those of its own."""
+
+    cls: type
+    fields: tuple[shapes.Field, ...]
+
+
+_UNKNOWN: Final = (shapes.CustomType, shapes.UnionType, shapes.Metadata)
+"""Shapes that may have a pydantic model in them, which msgspec does not look into."""
+
+_OBJECTS: Final = (shapes.StructType, shapes.DataclassType, shapes.TypedDictType, _ModelType)
 
 _VISITED: Final = 16
 _CHARS_PER_UNIT: Final = 32
 
 
 class PartialValues:
-    """Snapshots of a growing value; what is whole is converted once and shared by them.
+    """Snapshots of a growing value; what is complete is converted once and shared by them.
 
     cost: of all snapshots so far, in members that were copied; one that is converted counts as 16
           of them, 32 characters of a string that grows as one
     """
 
     def __init__(self, output_type: Any) -> None:
-        self._root = shapes.type_info(output_type)
+        self._root = shapes.type_info(readable(output_type))
+        self._known: dict[int, tuple[Any, Any]] = {}  # by the ids of shapes, which are kept beside
         self.cost = 0
         self._makers: dict[type, Callable[[dict[str, Any]], Any]] = {}
         # By the ids of the parser's containers, which are kept beside, so that no id comes twice:
@@ -76,6 +90,8 @@ class PartialValues:
 
     def _value(self, raw: Any, shape: Any, parser: PartialJSON, last: bool) -> Any:
         """`last`: whether this is what came last, so that it may still be open."""
+        if isinstance(shape, _UNKNOWN):
+            shape = self._known_shape(shape)
         if not isinstance(raw, dict | list):
             if last and isinstance(raw, str):
                 self.cost += len(raw) // _CHARS_PER_UNIT
@@ -93,6 +109,32 @@ class PartialValues:
             self._before_last.pop(id(raw), None)  # `_whole` has the container still
             self._members.pop(id(raw), None)
         return value
+
+    def _known_shape(self, shape: Any) -> Any:
+        """The shape, with what msgspec knows by its name only spelled out."""
+        found = self._known.get(id(shape))
+        if found is None:
+            found = self._known[id(shape)] = shape, self._spelled_out(shape)
+        return found[1]
+
+    def _spelled_out(self, shape: Any) -> Any:
+        if isinstance(shape, shapes.Metadata):
+            return self._spelled_out(shape.type)
+        if isinstance(shape, shapes.UnionType):
+            known = map(self._spelled_out, shape.types)
+            # A union in a union is one.
+            flat = [each.types if isinstance(each, shapes.UnionType) else (each,) for each in known]
+            return shapes.UnionType(tuple(itertools.chain.from_iterable(flat)))
+        if not isinstance(shape, shapes.CustomType):
+            return shape
+        if issubclass(shape.cls, Choice):
+            return self._spelled_out(shapes.UnionType(tuple(map(shapes.type_info, shape.cls.options))))
+        if not is_model(shape.cls):
+            return shape
+        fields = _model_fields(shape.cls)
+        if getattr(shape.cls, "__pydantic_root_model__", False):
+            return self._spelled_out(fields[0].type)
+        return _ModelType(shape.cls, fields)
 
     def _array(self, raw: list[Any], shape: Any, parser: PartialJSON, is_open: bool) -> Any:
         chosen = _chosen(raw, shape, None)
@@ -147,13 +189,12 @@ class PartialValues:
             known[name] = value
 
     def _made(self, shape: Any, known: dict[str, Any]) -> Any:
-        if not isinstance(shape, shapes.StructType | shapes.DataclassType):
+        make = _MAKERS.get(type(shape))
+        if make is None:
             return known
         maker = self._makers.get(shape.cls)
         if maker is None:
-            struct = isinstance(shape, shapes.StructType)
-            maker = _struct_maker(shape) if struct else _dataclass_maker(shape)
-            self._makers[shape.cls] = maker
+            maker = self._makers[shape.cls] = make(shape)
         return maker(known)
 
 
@@ -207,6 +248,43 @@ def _dataclass_maker(shape: Any) -> Callable[[dict[str, Any]], Any]:
     return make
 
 
+def _model_maker(shape: Any) -> Callable[[dict[str, Any]], Any]:
+    """Makes instances of a subclass past validation; dicts where the class has no way to do so."""
+    cls: Any = shape.cls
+    if not callable(getattr(cls, "model_construct", None)):
+        return lambda known: known
+    body = {
+        "__module__": cls.__module__,
+        "__doc__": cls.__doc__,
+        "__qualname__": cls.__qualname__,
+        "model_post_init": lambda self, context: None,  # it would want what has not come
+    }
+    made: Any = type(cls)(cls.__name__, (cls,), body)
+    absent = dict.fromkeys([field.name for field in shape.fields], UNSET)
+    return lambda known: made.model_construct(set(known), **{**absent, **known})
+
+
+_MAKERS: Final[dict[Any, Callable[[Any], Callable[[dict[str, Any]], Any]]]] = {
+    shapes.StructType: _struct_maker,
+    shapes.DataclassType: _dataclass_maker,
+    _ModelType: _model_maker,
+}
+
+
+def _model_fields(cls: Any) -> tuple[shapes.Field, ...]:
+    """The fields of a model, each by every name that it may have in JSON."""
+    found: list[shapes.Field] = []
+    for name, field in getattr(cls, "model_fields", {}).items():
+        try:
+            shape = shapes.type_info(readable(field.annotation))
+        except (TypeError, ValueError, NameError):
+            shape = shapes.AnyType()  # a type that pydantic alone knows
+        aliases = (field.validation_alias, field.alias, name)
+        names = dict.fromkeys([alias for alias in aliases if isinstance(alias, str)])
+        found += [shapes.Field(name, alias, shape) for alias in names]
+    return tuple(found)
+
+
 def _fields(shape: Any) -> dict[str, tuple[str, Any]]:
     """By their names in JSON: the fields' own names and shapes."""
     if not isinstance(shape, _OBJECTS):
@@ -223,9 +301,7 @@ def _item_shape(shape: Any, index: int) -> Any:
 
 
 def _chosen(raw: dict[str, Any] | list[Any], shape: Any, growing_key: str | None) -> Any:
-    """Of a union the member that a container belongs to; None while its tag has not come whole."""
-    if isinstance(shape, shapes.Metadata):
-        return _chosen(raw, shape.type, growing_key)
+    """Of a union the member that a container belongs to; None while its tag is incomplete."""
     if not isinstance(shape, shapes.UnionType):
         return shape
     if isinstance(raw, list):
@@ -235,11 +311,18 @@ def _chosen(raw: dict[str, Any] | list[Any], shape: Any, growing_key: str | None
         return shapes.AnyType()
     if len(objects) == 1:
         return objects[0]
-    for option in objects:
+    return next((option for option in objects if _is_tagged(raw, option, growing_key)), None)
+
+
+def _is_tagged(raw: dict[str, Any], option: Any, growing_key: str | None) -> bool:
+    """Whether the tag of an object has come, and is that of the option: of a model, its literals."""
+    if isinstance(option, _ModelType):
+        tags = {f.encode_name: f.type.values for f in option.fields if isinstance(f.type, shapes.LiteralType)}
+    else:
         field = getattr(option, "tag_field", None)
-        if field not in (None, growing_key) and raw.get(field) == getattr(option, "tag", None):
-            return option
-    return None
+        tags = {} if field is None else {field: (getattr(option, "tag", None),)}
+    come = {name: values for name, values in tags.items() if name in raw and name != growing_key}
+    return bool(come) and all(raw[name] in values for name, values in come.items())
 
 
 def _leaf(raw: Any, shape: Any, *, growing: bool) -> Any:
@@ -262,6 +345,8 @@ def _leaf(raw: Any, shape: Any, *, growing: bool) -> Any:
 
 
 def _whole_leaf(raw: Any, option: Any) -> Any:
+    if isinstance(option, shapes.CustomType):
+        return raw  # a type that pydantic alone knows
     if isinstance(option, shapes.LiteralType):
         return raw if any(type(v) is type(raw) and v == raw for v in option.values) else UNSET
     target = option.cls if isinstance(option, shapes.EnumType) else _WHOLE.get(type(option))

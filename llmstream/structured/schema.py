@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
-
-import msgspec
+from typing import Any, Final, cast
 
 from llmstream.errors import InvalidRequest
+from llmstream.json_types import schemas
 
 __all__ = ["fitted", "output_schema", "wrapped"]
 
@@ -25,18 +24,19 @@ def output_schema(output_type: Any) -> dict[str, Any]:
     raises: InvalidRequest where the type has no JSON form
     """
     try:
-        schema = msgspec.json.schema(output_type)
+        (schema,), components = schemas([output_type])
     except (TypeError, NameError, ValueError, RecursionError) as error:
         raise InvalidRequest(f"output: no JSON schema can be made of {output_type!r}: {error}") from None
-    found: dict[str, Any] = _plain(schema)
-    root, defs = found.get("$ref"), found.get("$defs", {})
+    found, defs = _plain(schema), {name: _plain(each) for name, each in components.items()}
+    root = found.get("$ref")
     if isinstance(root, str):
         name = root.rpartition("/")[2]
         found = {**defs[name]}
-        kept = {key: value for key, value in defs.items() if key != name or _refers(defs, root)}
-        if kept:
-            found["$defs"] = kept
-    return found
+        if not _refers(defs, root):
+            del defs[name]
+    if defs:
+        found["$defs"] = defs
+    return cast(dict[str, Any], found)
 
 
 def wrapped(schema: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
@@ -75,12 +75,6 @@ def _plain(schema: Any) -> Any:
             out[key] = {name: _plain(inner) for name, inner in value.items()}
         elif key not in _DROPPED:
             out[key] = value if key in _NOT_SCHEMAS else _plain(value)
-    kinds = {type(value) for value in out["enum"]} if "enum" in out else set()
-    if "type" not in out and kinds in ({str}, {int}):
-        out["type"] = "string" if kinds == {str} else "integer"
     if "properties" in out:
         out.setdefault("additionalProperties", False)
-    if "$ref" in out and len(out.keys() - {"$defs"}) > 1:  # strict modes refuse words beside a $ref
-        ref = out.pop("$ref")
-        out["anyOf"] = [{"$ref": ref}]
     return out

@@ -1,40 +1,57 @@
 """Tools: functions that the model may call, and the running of its calls.
 
-Read `function.py` for `@tool`, `tool.py` for what a Tool does with a call, `running.py` for
-how a call runs, and `call_tasks.py` for several of them.
+Read `function.py` for `@tool`, `toolset.py` for the tools of a conversation, `tool.py` for how one
+call is executed, and `runner.py` for how the calls of a response run, and end when the run is cancelled.
 """
 
 from llmstream.tools.approval import Approve, Approver, Deny, PendingCall
-from llmstream.tools.call_tasks import CallTasks
 from llmstream.tools.context import ToolContext
-from llmstream.tools.function import AnyTool, as_tools, tool, tool_from_function, tool_specs, wrapped
-from llmstream.tools.live import LiveTools
-from llmstream.tools.outcome import ToolOutcome, ToolOutput
-from llmstream.tools.running import cancelled_results, run_call
-from llmstream.tools.side_by_side import run_calls
-from llmstream.tools.status import ToolCallStatus, render_statuses
+from llmstream.tools.function import tool, tool_from_function
+from llmstream.tools.outcome import ToolCallStatus, ToolOutcome, ToolOutput, render_statuses
+from llmstream.tools.runner import (
+    ApprovalGate,
+    CallEvent,
+    CallRunner,
+    Ended,
+    Progress,
+    Run,
+    Settled,
+    Verdict,
+    Wait,
+    cancelled_results,
+    run_call,
+    run_calls,
+)
 from llmstream.tools.tool import Tool
+from llmstream.tools.toolset import AnyTool, ContextOf, LiveTools, ToolSet
 
 __all__ = [
     "AnyTool",
+    "ApprovalGate",
     "Approve",
     "Approver",
-    "CallTasks",
+    "CallEvent",
+    "CallRunner",
+    "ContextOf",
     "Deny",
+    "Ended",
     "LiveTools",
     "PendingCall",
+    "Progress",
+    "Run",
+    "Settled",
     "Tool",
     "ToolCallStatus",
     "ToolContext",
     "ToolOutcome",
     "ToolOutput",
-    "as_tools",
+    "ToolSet",
+    "Verdict",
+    "Wait",
     "cancelled_results",
     "render_statuses",
     "run_call",
     "run_calls",
     "tool",
     "tool_from_function",
-    "tool_specs",
-    "wrapped",
 ]

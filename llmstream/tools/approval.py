@@ -1,4 +1,4 @@
-"""Calls that a person has to agree to: the call as it is shown, and what may be decided about it."""
+"""Approval of calls by a person: the call as it is shown, and the decisions about it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import msgspec
 
 from llmstream.chats.content import ToolCall
 from llmstream.errors import InvalidRequest
-from llmstream.tools.outcome import ToolOutcome
-from llmstream.tools.status import ToolCallStatus
+from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
 
 __all__ = ["Approve", "Approver", "Deny", "PendingCall", "as_decision", "asked", "denied"]
 
@@ -46,7 +45,7 @@ class Approve:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """The call may not run; the model is told why."""
+    """The call may not run; the model reads why."""
 
     reason: str = ""
 
@@ -84,31 +83,31 @@ class PendingCall(msgspec.Struct, frozen=True, omit_defaults=True):
 Approver: TypeAlias = Callable[
     [PendingCall], Approve | Deny | bool | Awaitable[Approve | Deny | bool | None] | None
 ]
-"""Asked for a person's decision while everything else goes on; None leaves the call waiting."""
+"""Asked for a person's decision while other calls run; None leaves the call waiting."""
 
 
 async def asked(approve: Approver | None, pending: PendingCall) -> Approve | Deny | None:
-    """What the approver decides; None where there is none, or it leaves the call waiting.
+    """What the approver decides; None where there is no approver, or it leaves the call waiting.
 
-    raises: InvalidRequest where what it gives is no decision; what it raises itself
+    raises: InvalidRequest where it gives no decision; what it raises itself
     """
     if approve is None:
         return None
-    said = approve(pending)
-    found = await said if inspect.isawaitable(said) else said
-    return None if found is None else as_decision(found)
+    answer = approve(pending)
+    decision = await answer if inspect.isawaitable(answer) else answer
+    return None if decision is None else as_decision(decision)
 
 
-def as_decision(said: object) -> Approve | Deny:
+def as_decision(given: object) -> Approve | Deny:
     """The decision that a caller gave, True and False among them.
 
     raises: InvalidRequest where it is none
     """
-    if isinstance(said, bool):
-        return Approve() if said else Deny()
-    if isinstance(said, Approve | Deny):
-        return said
-    raise InvalidRequest(f"{said!r} decides nothing about a call; give Approve() or Deny(reason)")
+    if isinstance(given, bool):
+        return Approve() if given else Deny()
+    if isinstance(given, Approve | Deny):
+        return given
+    raise InvalidRequest(f"{given!r} is no decision about a call. Give Approve() or Deny(reason).")
 
 
 def denied(call: ToolCall, decision: Deny) -> ToolCallStatus:

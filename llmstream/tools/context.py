@@ -15,11 +15,11 @@ from llmstream.chats.message import Message
 if TYPE_CHECKING:  # a default (PEP 696) is what type checkers know, and Python from 3.13 on
     from typing_extensions import TypeVar
 
-    App = TypeVar("App", default=Any)
+    Deps = TypeVar("Deps", default=Any)
 else:
     from typing import TypeVar
 
-    App = TypeVar("App")
+    Deps = TypeVar("Deps")
 
 __all__ = ["ToolContext", "is_context"]
 
@@ -29,19 +29,19 @@ async def _nowhere(value: Any) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolContext(Generic[App]):
+class ToolContext(Generic[Deps]):
     """Given to the parameter of a tool that is annotated with it; the model never sees that parameter.
 
-    `ToolContext[Shop]` tells a type checker what `app` is; nothing is checked when the tool runs.
+    `ToolContext[Shop]` tells a type checker what `deps` is; nothing is checked when the tool runs.
 
     call_id:   the id of the call
     tool_name: what the model called
     step:      the step of the run, from 0
     messages:  the conversation as it was when the call began; copies, made when they are looked at
-    deadline:  when the whole run has to be over, in the event loop's time; None where it need not
-    note:      what the person who approved the call said to the tool; "" where nobody did
-    app:       the application's own object, as given to `Agent(context=...)` or `stream(context=...)`
-    continued: where a call that asks a sub-agent goes on from; of all others None
+    deadline:  when the run ends at the latest, in the event loop's time; None for no deadline
+    note:      the note of the person who approved the call; "" where nobody did
+    deps:      the application's own object, as given to `Agent(context=...)` or `stream(context=...)`
+    continued: where the run of a sub-agent resumes; None for all other calls
     """
 
     call_id: str = ""
@@ -49,13 +49,13 @@ class ToolContext(Generic[App]):
     step: int = 0
     messages: Sequence[Message] = ()
     deadline: float | None = None
-    app: App = None  # type: ignore[assignment]  # where no agent gave one
+    deps: Deps = None  # type: ignore[assignment]  # where no agent gave one
     note: str = ""
     continued: Any = field(default=None, repr=False, compare=False)
     reporter: Callable[[Any], Awaitable[None]] = field(default=_nowhere, repr=False, compare=False)
 
     async def report(self, value: Any) -> None:
-        """Tells of progress: a preliminary result, as an async generator's `yield` is one.
+        """Reports progress: a preliminary result, as an async generator's `yield` is one.
 
         Waits where the reader of the run is slower than the tool.
         """

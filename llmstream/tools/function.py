@@ -1,4 +1,4 @@
-"""`@tool`: a typed function becomes a tool; and the forms in which tools are given."""
+"""`@tool`: makes a tool of a typed function or method."""
 
 from __future__ import annotations
 
@@ -6,21 +6,16 @@ import functools
 import inspect
 import logging
 import re
-from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeAlias, overload
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Self, overload
 
 from llmstream.errors import InvalidRequest
-from llmstream.request import ProviderTool, ToolSpec
-from llmstream.tools.docstring import describe
-from llmstream.tools.live import LiveTools
+from llmstream.request import ToolSpec
 from llmstream.tools.outcome import MAX_RESULT_BYTES, MAX_RESULT_CHARS
-from llmstream.tools.signature import Signature
-from llmstream.tools.tool import NeedsApproval, Tool
+from llmstream.tools.signature import Signature, describe
+from llmstream.tools.tool import NeedsApproval, P, R, Tool
 
-__all__ = ["AnyTool", "as_tools", "tool", "tool_from_function", "tool_specs", "wrapped"]
-
-AnyTool: TypeAlias = Tool | ToolSpec | ProviderTool | LiveTools | Callable[..., Any]
-"""A tool that runs here, as a Tool or a plain function; one that is only declared; or a list that changes."""
+__all__ = ["MethodTool", "tool", "tool_from_function"]
 
 _log = logging.getLogger("llmstream")
 
@@ -28,8 +23,31 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """What all vendors take (the strictest: Gemini starts with a letter or _, OpenAI has 64 characters)."""
 
 
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec
+
+    _Rest = ParamSpec("_Rest")
+
+    class FunctionTool(Tool[P, R]):
+        """A decorated function as type checkers see it: a Tool that is bound to an object as a method is.
+
+        When the program runs there is a `Tool`, or in a class a `MethodTool`. A Tool that is merely an
+        attribute of an object is not bound, so `Tool` itself has no `__get__`.
+        """
+
+        @overload
+        def __get__(self, instance: None, owner: type) -> Self: ...
+
+        @overload
+        def __get__(
+            self: FunctionTool[Concatenate[Any, _Rest], R], instance: object, owner: type | None = None
+        ) -> Tool[_Rest, R]: ...
+
+        def __get__(self, instance: object, owner: type | None = None) -> Any: ...
+
+
 @overload
-def tool(function: Callable[..., Any], /) -> Tool: ...
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 
 
 @overload
@@ -46,7 +64,7 @@ def tool(
     needs_approval: NeedsApproval = False,
     max_result_chars: int = MAX_RESULT_CHARS,
     max_result_bytes: int = MAX_RESULT_BYTES,
-) -> Callable[[Callable[..., Any]], Tool]: ...
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -65,7 +83,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
             f"unknown option {unknown[0]!r} of a tool. Options: {', '.join(sorted(_OPTIONS))}."
         )
 
-    def made(function: Callable[..., Any]) -> Tool | MethodTool:
+    def made(function: Callable[..., Any]) -> Any:
         return (
             MethodTool(function, options) if _is_method(function) else tool_from_function(function, **options)
         )
@@ -74,7 +92,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def tool_from_function(
-    function: Callable[..., Any],
+    function: Callable[P, R],
     *,
     name: str | None = None,
     description: str | None = None,
@@ -87,7 +105,7 @@ def tool_from_function(
     needs_approval: NeedsApproval = False,
     max_result_chars: int = MAX_RESULT_CHARS,
     max_result_bytes: int = MAX_RESULT_BYTES,
-) -> Tool:
+) -> Tool[P, R]:
     """The Tool of a function, a bound method, a partial or a callable object; see `tool`."""
     if isinstance(function, Tool):
         raise InvalidRequest(f"{function.name} is a tool already")
@@ -157,57 +175,3 @@ def _is_method(function: Callable[..., Any]) -> bool:
         return False
     first = next(iter(inspect.signature(function).parameters.values()), None)
     return first is not None and first.name == "self" and first.annotation is first.empty
-
-
-def as_tools(tools: Iterable[AnyTool]) -> tuple[Tool | ToolSpec | ProviderTool, ...]:
-    """The tools with plain functions wrapped, and of each live list those that are in it now.
-
-    raises: InvalidRequest where one is no tool, or two have the same name
-    """
-    found: list[Tool | ToolSpec | ProviderTool] = []
-    names: set[str] = set()
-    for given in wrapped(tools):
-        for each in given if isinstance(given, LiveTools) else (given,):
-            name = each.name or each.type if isinstance(each, ProviderTool) else each.name
-            if name in names:
-                raise InvalidRequest(f"two tools are called {name!r}. Pass name= to one of them.")
-            names.add(name)
-            found.append(each)
-    return tuple(found)
-
-
-def wrapped(tools: Iterable[AnyTool]) -> tuple[Tool | ToolSpec | ProviderTool | LiveTools, ...]:
-    """The tools with plain functions wrapped; live lists stay.
-
-    raises: InvalidRequest where one is no tool
-    """
-    if isinstance(tools, LiveTools):
-        return (tools,)
-    if not isinstance(tools, Iterable):
-        raise InvalidRequest(f"tools is a list of tools, got {tools!r}")
-    found: list[Tool | ToolSpec | ProviderTool | LiveTools] = []
-    for given in tools:
-        if isinstance(given, Tool | ToolSpec | ProviderTool | LiveTools):
-            found.append(given)
-        elif isinstance(given, MethodTool):
-            raise InvalidRequest(
-                f"{given!r} is a method without its object. Give that of an object: obj.method."
-            )
-        elif callable(given):
-            found.append(tool_from_function(given))
-        else:
-            raise InvalidRequest(f"{given!r} is no tool. {_remedy(given)}")
-    return tuple(found)
-
-
-def _remedy(given: object) -> str:
-    if hasattr(given, "as_tool"):
-        return "Give an agent as agent.as_tool()."
-    if isinstance(given, dict):
-        return "Write ToolSpec(name, description, input_schema), or ProviderTool for one of a vendor's own."
-    return "Give a function, a Tool, a ToolSpec or a ProviderTool."
-
-
-def tool_specs(tools: Iterable[AnyTool]) -> tuple[ToolSpec | ProviderTool, ...]:
-    """What the tools are to the model, as `Request.tools` takes them."""
-    return tuple([t.spec if isinstance(t, Tool) else t for t in as_tools(tools)])

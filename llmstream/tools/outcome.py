@@ -1,19 +1,32 @@
-"""What a tool gave: text, parts or an error for the model, and a value for the application."""
+"""What a call gave: the outcome of the function, and the status of the call that ran it.
+
+`ToolOutput` is what a function returns to give the model one thing and the application another.
+`ToolOutcome` is the result with its texts and parts. `ToolCallStatus` is the end of one call: a
+value that can be saved, with the `ToolResult` that stands in the history.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PurePath
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from llmstream.chats.content import Audio, Document, File, Image, Text
+from llmstream.chats.content import Audio, Document, File, Image, Text, ToolCall, ToolResult
+from llmstream.chats.transcript import ran_tool_line
 from llmstream.dialects.json_text import without_lone_surrogates
 from llmstream.errors import ToolError
+from llmstream.json_types import encode
 
-__all__ = ["MAX_RESULT_BYTES", "MAX_RESULT_CHARS", "ToolOutcome", "ToolOutput"]
+__all__ = [
+    "MAX_RESULT_BYTES",
+    "MAX_RESULT_CHARS",
+    "ToolCallStatus",
+    "ToolOutcome",
+    "ToolOutput",
+    "render_statuses",
+]
 
 MAX_RESULT_CHARS = 200_000
 """Some 50 000 tokens: more than a result is ever worth, less than most context windows."""
@@ -23,15 +36,6 @@ MAX_RESULT_BYTES = 20 * 1024 * 1024
 
 ResultPart: TypeAlias = Image | Document | Audio
 
-
-def _plain(value: object) -> str:
-    """The text of a value that JSON has no form for, where everybody means that."""
-    if isinstance(value, PurePath):
-        return str(value)
-    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
-
-
-_encode = msgspec.json.Encoder(enc_hook=_plain).encode
 _decode = msgspec.json.Decoder().decode
 
 _MAGIC: tuple[tuple[bytes, int, type[ResultPart], str], ...] = (
@@ -50,14 +54,14 @@ _BY_MEDIA: Final[dict[str, type[ResultPart]]] = {"image": Image, "audio": Audio}
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """A tool's result whose two readers get different things.
+    """A tool's result that is one thing for the model and another for the application.
 
-    model: what the model sees: any value that a tool may return
-    value: what the application keeps (`run.values`, `status.value`); it is never sent
-    stop:  the run ends after this step; the result is kept
+    content: what the model sees: any value that a tool may return
+    value:   what the application keeps (`run.values`, `status.value`); it is never sent
+    stop:    the run ends after this step; the result stays in the history
     """
 
-    model: Any = None
+    content: Any = None
     value: Any = None
     stop: bool = False
 
@@ -68,7 +72,7 @@ class ToolOutcome:
 
     content:   what the model sees
     parts:     images and documents that belong to it
-    error:     what failed, in words; None where nothing did
+    error:     what failed, as text; None where nothing did
     exception: what was raised; no part of equality
     value:     what the application keeps: what the tool returned, or `ToolOutput.value`
     output:    the JSON value that `content` is the text of; None where it is plain text
@@ -85,14 +89,14 @@ class ToolOutcome:
 
     @classmethod
     def failed(cls, error: str, exception: Exception | None = None) -> ToolOutcome:
-        """A failure whose words are all that the model sees."""
+        """A failure whose text is all that the model sees."""
         return cls(error, error=error, exception=exception)
 
     @classmethod
     def raised(cls, exception: Exception) -> ToolOutcome:
-        """The failure that an exception means: a ToolError in its own words, others with their type."""
-        words = _words(exception) if isinstance(exception, ToolError) else _named_words(exception)
-        return cls.failed(words, exception)
+        """The failure of an exception: its message, behind its type unless it is a ToolError."""
+        text = _message(exception) if isinstance(exception, ToolError) else _named_message(exception)
+        return cls.failed(text, exception)
 
     @classmethod
     def of(cls, value: Any) -> ToolOutcome:
@@ -104,7 +108,7 @@ class ToolOutcome:
         if isinstance(value, ToolOutcome):
             return replace(value, content=value.content or value.error or "")
         if isinstance(value, ToolOutput):
-            return replace(cls.of(value.model), value=value.value, stop=value.stop)
+            return replace(cls.of(value.content), value=value.value, stop=value.stop)
         if isinstance(value, list | tuple) and any(isinstance(item, _IN_LISTS) for item in value):
             return cls._of_items(value)
         part = _part(value)
@@ -117,7 +121,7 @@ class ToolOutcome:
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             return cls.failed(
                 f"The tool's result cannot be sent: {error}. A tool returns str, values that JSON can "
-                "express, dataclasses, msgspec Structs, bytes, or parts such as Image.",
+                "express, dataclasses, msgspec Structs, pydantic models, bytes, or parts such as Image.",
                 error,
             )
 
@@ -147,9 +151,70 @@ class ToolOutcome:
             text = without_lone_surrogates(text)
         if len(text) > max_chars:
             text = f"{text[:max_chars]}\n[cut: the first {max_chars} of {len(text)} characters]"
-        kept, notes = _parts_within(self.parts, max_bytes)
+        parts, notes = _parts_within(self.parts, max_bytes)
         text = "\n".join(filter(None, (text, *notes)))
-        return self if text == self.content else replace(self, content=text, parts=kept, output=None)
+        return self if text == self.content else replace(self, content=text, parts=parts, output=None)
+
+
+_NOTHING = ToolOutcome()
+"""The outcome of a status that was saved and loaded: what lived in the process is gone."""
+
+
+class ToolCallStatus(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
+    """The end of one call. A value: it can be saved and compared.
+
+    error:  what failed, as text; None where nothing did
+    result: what stands in the history
+    """
+
+    name: str
+    error: str | None = None
+    tool_call_id: str = ""
+    result: ToolResult = ToolResult("")
+
+    @classmethod
+    def of(cls, call: ToolCall, outcome: ToolOutcome) -> ToolCallStatus:
+        """The status of a call that had this outcome."""
+        result = ToolResult(
+            call.id, outcome.content, outcome.error is not None, call.name, parts=outcome.parts
+        )
+        status = cls(call.name, outcome.error, call.id, result)
+        status.__dict__["outcome"] = outcome
+        return status
+
+    @property
+    def exception(self) -> Exception | None:
+        """What the tool raised. It lives in this process only: neither saved nor compared."""
+        return self._outcome.exception
+
+    @property
+    def value(self) -> Any:
+        """What the tool returned, or the `value` of its `ToolOutput`. It lives in this process only."""
+        return self._outcome.value
+
+    @property
+    def output(self) -> Any:
+        """What the model sees as a JSON value, or as text where it is text or was cut."""
+        found = self._outcome.output
+        return self.result.content if found is None else found
+
+    @property
+    def stop(self) -> bool:
+        """Whether the tool asked the run to end after this step."""
+        return self._outcome.stop
+
+    @property
+    def _outcome(self) -> ToolOutcome:
+        found: ToolOutcome = self.__dict__.get("outcome", _NOTHING)
+        return found
+
+    def __str__(self) -> str:
+        return ran_tool_line(self.name, self.error)
+
+
+def render_statuses(statuses: Iterable[ToolCallStatus]) -> str:
+    """One line for each call, in order; "" for no calls."""
+    return "".join([str(status) for status in statuses])
 
 
 def _parts_within(parts: tuple[ResultPart, ...], max_bytes: int) -> tuple[tuple[ResultPart, ...], list[str]]:
@@ -196,21 +261,21 @@ def _text(value: object) -> str:
         return ""
     if isinstance(value, Text):
         return value.text
-    return _encode(value).decode()
+    return encode(value).decode()
 
 
-def _words(exception: BaseException) -> str:
-    """What an exception says; some cannot even say that."""
+def _message(exception: BaseException) -> str:
+    """The message of an exception; "" where its `__str__` fails too."""
     try:
         return str(exception)
     except Exception:
         return ""
 
 
-def _named_words(exception: BaseException) -> str:
+def _named_message(exception: BaseException) -> str:
     """The same behind the name of its type; of a group those of all its exceptions."""
     name = type(exception).__name__
     if isinstance(exception, BaseExceptionGroup):
-        return f"{name}: " + "; ".join(map(_named_words, exception.exceptions))
-    words = _words(exception)
-    return f"{name}: {words}" if words else name
+        return f"{name}: " + "; ".join(map(_named_message, exception.exceptions))
+    text = _message(exception)
+    return f"{name}: {text}" if text else name

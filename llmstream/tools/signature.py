@@ -1,4 +1,7 @@
-"""A function's signature as a JSON schema, and JSON arguments as the function's arguments."""
+"""Reads a function's signature and docstring: the schema and the descriptions for the model.
+
+`Signature` also reads the JSON arguments of a call into those of the function.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,20 @@ import msgspec
 
 from llmstream.errors import InvalidRequest, InvalidToolInput
 from llmstream.json_numbers import with_whole_numbers
+from llmstream.json_types import (
+    decoder,
+    field_default,
+    is_field,
+    readable,
+    resolved,
+    schemas,
+    without_empty_nulls,
+)
 from llmstream.tools.context import is_context
-from llmstream.tools.empty_nulls import resolved, without_empty_nulls
 
-__all__ = ["Signature", "object_text"]
+__all__ = ["Described", "Signature", "check_arguments", "describe", "object_text", "takes"]
 
-_UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+_UNREADABLE: Final = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
 _SCHEMA_EXCERPT_CHARS: Final = 600
 _EXPECTED: Final = re.compile(r"Expected (?P<wanted>.+?)(?:, got (?P<got>.+))?")
 _AT: Final = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
@@ -27,7 +38,7 @@ _NO_ARGUMENTS: Final = ("", "null")
 
 
 def object_text(arguments: str) -> str:
-    """The JSON text of a call's arguments; models say "no arguments" in several ways."""
+    """The JSON text of a call's arguments; "" and `null` are models' forms of no arguments."""
     text = arguments.strip()
     return "{}" if text in _NO_ARGUMENTS else text
 
@@ -57,6 +68,7 @@ class Signature:
         self._parameters = {key: found[key] for key in found if key not in bound}
         types = self._types(function)
         self.context_key = self._take_context(types)
+        self._take_fields(types)
         fields: list[Any] = []
         for key, parameter in self._parameters.items():
             self._refuse_unfillable(key, parameter, types)
@@ -65,11 +77,11 @@ class Signature:
                 if parameter.default is parameter.empty
                 else (msgspec.field(default_factory=lambda: _ABSENT),)
             )
-            fields.append((key, types[key], *absent))
+            fields.append((key, readable(types[key]), *absent))
         fields.sort(key=len)  # a Struct wants required fields first
         try:
             struct = msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True)
-            self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(struct)
+            self._decoder = decoder(struct)
             self.schema = self._schema(struct, descriptions)
         except (TypeError, ValueError) as error:
             raise InvalidRequest(f"tool {name}: {error}. Give the parameters types that JSON has.") from error
@@ -77,7 +89,7 @@ class Signature:
     def read(self, arguments: str) -> tuple[list[Any], dict[str, Any]]:
         """Positional and keyword arguments out of JSON; "" and `null` are the same as `{}`.
 
-        raises: InvalidToolInput, in words that help the model to mend the call
+        raises: InvalidToolInput, with what the model needs to repair the call
         """
         try:
             values = self._decoded(object_text(arguments))
@@ -117,19 +129,27 @@ class Signature:
             )
         return keys[0]
 
+    def _take_fields(self, types: dict[str, Any]) -> None:
+        """Takes pydantic's `Field(...)` as a default apart: into the default, and details of the type."""
+        for key, parameter in self._parameters.items():
+            field = parameter.default
+            if is_field(field) and key in types:
+                types[key] = Annotated[types[key], field]
+                default = field_default(field, parameter.empty)
+                self._parameters[key] = parameter.replace(default=default)
+
     def _types(self, function: Callable[..., Any]) -> dict[str, Any]:
         target: Any = function.func if isinstance(function, functools.partial) else function
         target = inspect.unwrap(target)
         if not inspect.isroutine(target):
             target = type(target).__call__
         try:
-            found = typing.get_type_hints(target, include_extras=True)
+            return typing.get_type_hints(target, include_extras=True)
         except (NameError, TypeError) as error:
             raise InvalidRequest(
                 f"tool {self._name}: its annotations cannot be read: {error}. "
                 "Types of parameters must be importable from the function's module."
             ) from error
-        return {key: _described(annotation) for key, annotation in found.items()}
 
     def _refuse_unfillable(self, key: str, parameter: inspect.Parameter, types: dict[str, Any]) -> None:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -145,19 +165,18 @@ class Signature:
             )
 
     def _schema(self, struct: type, descriptions: dict[str, str]) -> dict[str, Any]:
-        _, components = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
-        components = _with_enum_types(components)
-        found = components.pop("Arguments")
+        (root,), components = schemas([struct])
+        found = components.pop(root["$ref"].rpartition("/")[2])
         properties: dict[str, Any] = {}
         for key in self._parameters:  # in the function's order
             entry = dict(found["properties"][key])
-            words = entry.pop("description", None) or descriptions.get(key)
+            text = entry.pop("description", None) or descriptions.get(key)
             default = self._default(key)
-            if "$ref" in entry and (words or default is not _ABSENT):
-                entry = {"anyOf": [entry]}  # strict modes refuse words beside a $ref
+            if "$ref" in entry and (text or default is not _ABSENT):
+                entry = {"anyOf": [entry]}  # strict modes refuse keywords beside a $ref
             if default is not _ABSENT:
                 entry["default"] = default
-            properties[key] = {"description": words, **entry} if words else entry
+            properties[key] = {"description": text, **entry} if text else entry
         schema: dict[str, Any] = {"type": "object", "properties": properties}
         if found.get("required"):
             schema["required"] = [key for key in self._parameters if key in found["required"]]
@@ -192,29 +211,6 @@ class Signature:
         return f"{names}; `{key}` is {wanted}" if len(wanted) <= _SCHEMA_EXCERPT_CHARS else names
 
 
-def _described(annotation: Any) -> Any:
-    """The annotation with a plain text in `Annotated[str, "the city"]` as its description."""
-    if typing.get_origin(annotation) is not Annotated:
-        return annotation
-    extras = [msgspec.Meta(description=e) if isinstance(e, str) else e for e in annotation.__metadata__]
-    return Annotated[(annotation.__origin__, *extras)]
-
-
-def _with_enum_types(schema: Any) -> Any:
-    """The schema with a type beside each enum of one type: some vendors refuse one without."""
-    if isinstance(schema, list):
-        return [_with_enum_types(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    values = schema.get("enum")
-    kinds = {type(value) for value in values} if isinstance(values, list) else set()
-    if "type" not in schema and kinds in ({str}, {int}):
-        schema = {"type": "string" if kinds == {str} else "integer", **schema}
-    return {
-        key: value if key in ("enum", "default") else _with_enum_types(value) for key, value in schema.items()
-    }
-
-
 def _words(error: Exception) -> str:
     """`expected X at Y; got Z` out of msgspec's sentence."""
     if isinstance(error, RecursionError):
@@ -230,3 +226,64 @@ def _words(error: Exception) -> str:
         return text[:1].lower() + text[1:] + where
     got = f"; got {found['got']}" if found["got"] else ""
     return f"expected {found['wanted']}{where}{got}"
+
+
+class Described(msgspec.Struct, frozen=True):
+    """A description, and one for each argument that has one."""
+
+    description: str
+    arguments: dict[str, str]
+
+
+def describe(function: Callable[..., Any]) -> Described:
+    """Reads a docstring in the Google, NumPy, Sphinx or Epydoc style.
+
+    Without the package docstring_parser, the first paragraph is the description and the
+    arguments have none.
+    """
+    text = inspect.getdoc(function) or ""
+    try:
+        import docstring_parser
+    except ImportError:
+        return Described(text.partition("\n\n")[0].strip(), {})
+    try:
+        found = docstring_parser.parse(text)
+    except docstring_parser.ParseError:
+        return Described(text.partition("\n\n")[0].strip(), {})
+    description = "\n\n".join(filter(None, (found.short_description, found.long_description)))
+    arguments = {p.arg_name: " ".join(p.description.split()) for p in found.params if p.description}
+    return Described(description.strip(), arguments)
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def takes(function: Callable[..., Any], count: int) -> bool:
+    """Whether a function requires at least so many positional arguments.
+
+    Only parameters without a default count: a default is a setting of the function's own, which
+    no caller fills by accident. Names do not matter. False where Python knows no signature.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    required = [p for p in parameters if p.kind in _POSITIONAL and p.default is p.empty]
+    return len(required) >= count
+
+
+def check_arguments(what: str, function: Callable[..., Any], *names: str) -> None:
+    """Refuses a function that cannot be called with these arguments, before a run is in the middle.
+
+    what:   the option, for the message
+    names:  of the arguments that it will be given, for the message
+    raises: InvalidRequest; nothing where Python knows no signature
+    """
+    try:
+        inspect.signature(function).bind(*names)
+    except ValueError:
+        return
+    except TypeError as error:
+        raise InvalidRequest(
+            f"{what} is called with ({', '.join(names)}); {function!r} is not: {error}"
+        ) from None

@@ -1,4 +1,7 @@
-"""A tool: what the model is told about it, and what happens when it is called."""
+"""A tool: its definition for the model, its options, and the execution of one call.
+
+How several calls run side by side, and what happens to them on cancellation, is in `runner.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,42 @@ import asyncio
 import functools
 import inspect
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+import math
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias
 
 import anyio.to_thread
 import msgspec
 
-from llmstream.errors import InvalidToolInput, ToolTimeout
+from llmstream.errors import InvalidRequest, InvalidToolInput, ToolTimeout
 from llmstream.request import ToolSpec
-from llmstream.tools.arity import takes
-from llmstream.tools.blocking import Watched
 from llmstream.tools.context import ToolContext
-from llmstream.tools.option_checks import check_tool_options
 from llmstream.tools.outcome import MAX_RESULT_BYTES, MAX_RESULT_CHARS, ToolOutcome
-from llmstream.tools.signature import object_text
+from llmstream.tools.signature import object_text, takes
 
-__all__ = ["ArgumentReader", "JSONObject", "NeedsApproval", "Tool"]
+if TYPE_CHECKING:  # a default (PEP 696) is what type checkers know, and Python from 3.13 on
+    from typing_extensions import ParamSpec, TypeVar
+
+    P = ParamSpec("P", default=...)
+    R = TypeVar("R", default=Any)
+else:
+    from typing import ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
+
+__all__ = ["ArgumentReader", "JSONObject", "NeedsApproval", "Tool", "Watched"]
+
+T = TypeVar("T")
 
 _log = logging.getLogger("llmstream")
+
+_HELD_S: Final = 0.8
+"""Every other stream of the process stands still for that long: far above what a slice of work takes, also
+on a machine that is busy with other things."""
 
 Progress: TypeAlias = Callable[[Any], object]
 """Told of progress; where it gives an awaitable, the tool waits for that."""
@@ -49,8 +68,10 @@ class ArgumentReader(Protocol):
         ...
 
 
-class Tool:
+class Tool(Generic[P, R]):
     """A function the model may call; calling the Tool itself calls the function.
+
+    `Tool[P, R]` has the parameters and the result of the function; `Tool` alone is any tool.
 
     function:         sync (runs in a worker thread), async, or an async generator whose last
                       value is the result
@@ -65,7 +86,7 @@ class Tool:
     concurrency:      how many of its calls run at once; None for no limit of its own
     needs_approval:   True, or a predicate over the parsed arguments, and the `ToolContext` if it takes
                       two: a person has to agree first. Nobody is asked about arguments that do not fit
-    max_result_chars: longer text is cut, with a note that says so
+    max_result_chars: longer text is cut, and ends with a note of that
     max_result_bytes: of its images and files together; more are left out, with a note
 
     raises: InvalidRequest for an option that cannot mean anything
@@ -74,7 +95,7 @@ class Tool:
     def __init__(
         self,
         spec: ToolSpec,
-        function: Callable[..., Any],
+        function: Callable[P, R],
         *,
         reader: ArgumentReader | None = None,
         timeout_s: float | None = None,
@@ -86,7 +107,7 @@ class Tool:
         max_result_chars: int = MAX_RESULT_CHARS,
         max_result_bytes: int = MAX_RESULT_BYTES,
     ) -> None:
-        check_tool_options(
+        _check_options(
             spec.name,
             timeout_s=timeout_s,
             flags={"eager": eager, "idempotent": idempotent, "sequential": sequential},
@@ -117,7 +138,7 @@ class Tool:
         """Whether a parameter of the function takes the `ToolContext`."""
         return self._context_key is not None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """The function itself."""
         return self.function(*args, **kwargs)
 
@@ -180,8 +201,8 @@ class Tool:
                 value = await self._call(args, kwargs, on_progress)
         except Exception as error:
             if timeout.expired():
-                words = f"The tool {self.name} was stopped after {limit_s:g} s."
-                return ToolOutcome.raised(ToolTimeout(words))
+                text = f"The tool {self.name} was stopped after {limit_s:g} s."
+                return ToolOutcome.raised(ToolTimeout(text))
             return ToolOutcome.raised(error).fitted(self.max_result_chars, self.max_result_bytes)
         outcome = ToolOutcome.of(value)
         if outcome.exception is not None and not isinstance(value, ToolOutcome):
@@ -190,7 +211,7 @@ class Tool:
         return outcome.fitted(self.max_result_chars, self.max_result_bytes)
 
     async def _call(self, args: list[Any], kwargs: dict[str, Any], on_progress: Progress | None) -> Any:
-        call = functools.partial(self.function, *args, **kwargs)
+        call: Callable[[], Any] = functools.partial(self.function, *args, **kwargs)
         code = _code_of(self.function)
         generator = inspect.isasyncgenfunction(code)
         if generator or inspect.iscoroutinefunction(code):
@@ -247,3 +268,85 @@ class JSONObject:
             return [], msgspec.json.decode(object_text(arguments), type=dict[str, Any])
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise InvalidToolInput(f"Invalid arguments for {self._name}: no JSON object ({error})") from None
+
+
+class Watched(Generic[T]):
+    """Awaits a coroutine; logs each of its steps between two awaits that took too long.
+
+    name: of the tool
+    """
+
+    def __init__(
+        self, coroutine: Coroutine[Any, Any, T], name: str, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._coroutine = coroutine
+        self._name = name
+        self._clock = clock
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        value: Any = None
+        thrown: BaseException | None = None
+        while True:
+            began = self._clock()
+            try:
+                waits_for = self._coroutine.send(value) if thrown is None else self._coroutine.throw(thrown)
+            except StopIteration as over:
+                return over.value  # type: ignore[no-any-return]  # of a Coroutine[Any, Any, T]
+            finally:
+                self._note(self._clock() - began)
+            value = thrown = None
+            try:
+                value = yield waits_for
+            except BaseException as error:  # a cancellation is the coroutine's to handle
+                thrown = error
+
+    def _note(self, held_s: float) -> None:
+        if held_s >= _HELD_S:
+            _log.warning(
+                "the tool %s blocked the event loop for %.1f s. Write it as a plain `def`, which runs in a "
+                "thread, or await asyncio.to_thread(...).",
+                self._name,
+                held_s,
+            )
+
+
+def _check_options(
+    name: str,
+    *,
+    timeout_s: object,
+    flags: Mapping[str, object],
+    concurrency: object,
+    needs_approval: object,
+    limits: Mapping[str, object],
+) -> None:
+    """Whether the options of a tool mean something; see `Tool` for what.
+
+    raises: InvalidRequest
+    """
+    where = f"tool {name}"
+    if timeout_s is not None and not _is_time(timeout_s):
+        raise InvalidRequest(f"{where}: timeout_s is a number of seconds above 0, got {timeout_s!r}")
+    for option, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise InvalidRequest(f"{where}: {option} is True or False, got {flag!r}")
+    if concurrency is not None and not _is_count(concurrency, 1):
+        raise InvalidRequest(f"{where}: concurrency is at least 1, got {concurrency!r}")
+    if flags.get("sequential") and concurrency not in (None, 1):
+        raise InvalidRequest(f"{where}: sequential calls run one by one; leave out concurrency={concurrency}")
+    if not isinstance(needs_approval, bool) and not callable(needs_approval):
+        raise InvalidRequest(
+            f"{where}: needs_approval is True, False or a function of the arguments; got {needs_approval!r}"
+        )
+    for option, limit in limits.items():
+        if not _is_count(limit, 0):
+            raise InvalidRequest(f"{where}: {option} is a whole number, at least 0; got {limit!r}")
+
+
+def _is_count(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _is_time(value: Any) -> bool:
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value) and value > 0
+    )

@@ -200,7 +200,7 @@ async def test_a_tool_may_ask_for_its_context() -> None:
     @ls.tool
     async def who(name: str, context: ls.ToolContext) -> str:
         seen.append(context)
-        return f"{context.app['user']} asked for {name}"
+        return f"{context.deps['user']} asked for {name}"
 
     assert list(who.spec.input_schema["properties"]) == ["name"]
     model = ScriptedModel(Turn(calls=(Call("who", {"name": "Ada"}),)), "Done.")
@@ -215,7 +215,7 @@ async def test_a_tool_may_ask_for_its_context() -> None:
     assert 0 < (context.remaining_s or 0) <= 60
     other = ls.Agent(ScriptedModel(Turn(calls=(Call("who", {"name": "Ada"}),)), "Done."), tools=[who])
     await other.stream("Go", context={"user": "Cy"}).collect()
-    assert seen[-1].app == {"user": "Cy"}
+    assert seen[-1].deps == {"user": "Cy"}
 
 
 async def test_the_total_deadline_holds_for_tools(llm_virtual_clock) -> None:

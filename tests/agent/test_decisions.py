@@ -205,8 +205,8 @@ async def test_a_predicate_may_take_the_context() -> None:
     seen: list[Any] = []
 
     def needed(arguments: Mapping[str, Any], context: ls.ToolContext) -> bool:
-        seen.append((context.app, context.tool_name, context.step, len(context.messages)))
-        return arguments["euros"] > context.app
+        seen.append((context.deps, context.tool_name, context.step, len(context.messages)))
+        return arguments["euros"] > context.deps
 
     @ls.tool(needs_approval=needed)
     async def pay(euros: int) -> str:

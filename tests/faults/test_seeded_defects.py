@@ -36,7 +36,7 @@ from llmstream.streams import answer, http_call
 from llmstream.streams.attempts import AttemptClock
 from llmstream.streams.event_stream import EventStream
 from llmstream.testing import FaultServer, no_leaks
-from llmstream.tools import running
+from llmstream.tools import ToolSet
 from llmstream.tools.outcome import ToolOutcome
 from llmstream.tools.tool import Tool
 from llmstream.transport import http, sessions
@@ -333,7 +333,7 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         "openai-chat",
     ),
     "the nearest tool runs": (
-        put(running, "find_tool", lambda name, tools: next(iter(tools))),
+        put(ToolSet, "find", lambda self, name: next(iter(self))),
         34,
         "a tool that nobody offered",
         "gemini",

@@ -53,9 +53,9 @@ async def test_it_may_be_optional(annotation: Any) -> None:
 async def test_a_sync_function_gets_it_in_its_thread() -> None:
     @tool
     def act(context: ToolContext) -> Any:
-        return context.app
+        return context.deps
 
-    assert (await act.run("", context=ToolContext(app=[1, 2]))).content == "[1,2]"
+    assert (await act.run("", context=ToolContext(deps=[1, 2]))).content == "[1,2]"
 
 
 async def test_progress_goes_where_the_caller_listens() -> None:
@@ -99,11 +99,11 @@ class Shop:
 async def test_a_context_may_say_what_the_application_is() -> None:
     async def name(context: ls.ToolContext[Shop], greet: str = "Hi") -> str:
         """Name the shop."""
-        return f"{greet}, {context.app.name}"
+        return f"{greet}, {context.deps.name}"
 
     def maybe(context: ls.ToolContext[dict[str, int]] | None = None) -> str:
         """Maybe."""
-        return str(context and context.app)
+        return str(context and context.deps)
 
     assert list(ls.tool(name).spec.input_schema["properties"]) == ["greet"]
     assert ls.tool(maybe).takes_context

@@ -10,8 +10,8 @@ import pytest
 
 from llmstream.agent import Agent
 from llmstream.errors import InvalidRequest
-from llmstream.request import ProviderTool, ToolSpec
-from llmstream.tools import Tool, as_tools, tool, tool_from_function, tool_specs
+from llmstream.request import ToolSpec
+from llmstream.tools import ToolSet, tool, tool_from_function
 
 
 def search(query: str) -> str:
@@ -70,33 +70,6 @@ def test_what_cannot_be_a_tool_is_refused(function: Callable[..., Any], words: s
         tool_from_function(function)
 
 
-def test_tools_are_given_in_any_form() -> None:
-    declared, vendor, made = ToolSpec("ask"), ProviderTool("web_search"), tool(name="made")(search)
-    found = as_tools([search, made, declared, vendor])
-    assert isinstance(found[0], Tool)
-    assert found[1:] == (made, declared, vendor)
-    assert [t.name for t in tool_specs([search, made, declared])] == ["search", "made", "ask"]
-    assert tool_specs([vendor]) == (vendor,)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        [search, ToolSpec("search")],
-        [ProviderTool("x"), ProviderTool("x")],
-        [ProviderTool("x", "search"), search],
-    ],
-)
-def test_one_name_for_two_tools_is_refused(given: list[Any]) -> None:
-    with pytest.raises(InvalidRequest, match="two tools are called"):
-        as_tools(given)
-
-
-def test_what_is_no_tool_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="is no tool"):
-        as_tools(["search"])  # type: ignore[list-item]  # on purpose
-
-
 class Shop:
     def __init__(self, stock: int) -> None:
         self._stock = stock
@@ -120,7 +93,7 @@ async def test_a_method_is_the_tool_of_its_object() -> None:
 
 def test_a_method_without_its_object_is_no_tool() -> None:
     with pytest.raises(InvalidRequest, match=r"obj\.method"):
-        as_tools([Shop.count])
+        ToolSet([Shop.count])
 
 
 def test_no_description_is_noted_once(caplog) -> None:
@@ -145,4 +118,4 @@ def test_no_description_is_noted_once(caplog) -> None:
 )
 def test_what_is_no_tool_has_a_remedy(given, remedy) -> None:
     with pytest.raises(InvalidRequest, match=remedy):
-        as_tools([given])
+        ToolSet([given])

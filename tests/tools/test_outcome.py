@@ -1,4 +1,4 @@
-"""What a tool returned, as the model sees it."""
+"""What a tool gave, and the status of its call as a value and as a line for people."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pytest
 
 import llmstream as ls
 from llmstream.agent import Hooks, Rewrite
-from llmstream.chats.content import Audio, Document, File, Image, Text
+from llmstream.chats.content import Audio, Document, File, Image, Text, ToolCall, ToolResult
 from llmstream.errors import ToolError
 from llmstream.simulator import Call, Turn
 from llmstream.testing import ScriptedModel
-from llmstream.tools import ToolOutcome, ToolOutput
+from llmstream.tools import ToolCallStatus, ToolOutcome, ToolOutput, render_statuses
 
 PNG = b"\x89PNG\r\n\x1a\n-"
 
@@ -216,3 +216,31 @@ def test_a_path_in_a_result_is_its_text() -> None:
     outcome = ToolOutcome.of({"file": PurePosixPath("/a/b")})
     assert (outcome.content, outcome.output) == ('{"file":"/a/b"}', {"file": "/a/b"})
     assert ToolOutcome.of(PurePosixPath("/a")).content == '"/a"'
+
+
+def test_lines_are_joined_in_call_order() -> None:  # S0.8
+    statuses = [ToolCallStatus("one"), ToolCallStatus("two", "boom"), ToolCallStatus("three")]
+    assert render_statuses(statuses) == (
+        "> Ran tool: `one`\n> Ran tool: `two` - failed: `boom`\n> Ran tool: `three`\n"
+    )
+    assert render_statuses([]) == ""
+    assert str(statuses[0]) == "> Ran tool: `one`\n"
+
+
+def test_an_error_of_several_lines_with_backticks_stays_one_line_of_code() -> None:  # S0.8
+    line = str(ToolCallStatus("t", "first `x`\nsecond"))
+    assert line.count("\n") == 1
+    assert line.startswith("> Ran tool: `t` - failed: ``")
+
+
+def test_a_status_can_be_saved_and_compared_without_its_exception() -> None:  # S0.7
+    call = ToolCall("a", "t")
+    error = ValueError("boom")
+    status = ToolCallStatus.of(call, ToolOutcome.raised(error))
+    assert status.exception is error
+    saved = msgspec.json.encode(status)
+    assert b"exception" not in saved
+    loaded = msgspec.json.decode(saved, type=ToolCallStatus)
+    assert loaded == status
+    assert loaded.exception is None
+    assert loaded.result == ToolResult("a", "ValueError: boom", True, "t")

@@ -1,19 +1,21 @@
-"""Schemas out of signatures, and arguments checked against them."""
+"""Signatures as schemas, docstrings as descriptions, JSON as arguments."""
 
 from __future__ import annotations
 
 import datetime
 import functools
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
 
 from llmstream.errors import InvalidRequest, InvalidToolInput
-from llmstream.tools.signature import Signature
+from llmstream.tools.signature import Signature, describe, takes
 
 
 class Place(msgspec.Struct):
@@ -270,3 +272,92 @@ def test_a_text_beside_a_type_describes_it() -> None:
 def test_a_type_without_a_signature_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="Wrap it in a function with typed parameters"):
         signature(int)
+
+
+def google(query: str, limit: int) -> None:
+    """Search the index.
+
+    Slow on Mondays.
+
+    Args:
+        query: what to
+            look for
+        limit (int): how many
+
+    Returns:
+        nothing
+    """
+
+
+def numpy(query: str, limit: int) -> None:
+    """Search the index.
+
+    Slow on Mondays.
+
+    Parameters
+    ----------
+    query : str
+        what to look for
+    limit : int
+        how many
+    """
+
+
+def sphinx(query: str, limit: int) -> None:
+    """Search the index.
+
+    Slow on Mondays.
+
+    :param query: what to look for
+    :param int limit: how many
+    """
+
+
+@pytest.mark.parametrize("function", [google, numpy, sphinx])
+def test_google_numpy_and_sphinx_styles_are_read(function: Callable[..., Any]) -> None:
+    pytest.importorskip("docstring_parser")
+    found = describe(function)
+    assert found.description == "Search the index.\n\nSlow on Mondays."
+    assert found.arguments == {"query": "what to look for", "limit": "how many"}
+
+
+def test_without_the_parser_the_first_paragraph_is_the_description(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "docstring_parser", None)
+    found = describe(google)
+    assert (found.description, found.arguments) == ("Search the index.", {})
+
+
+def test_no_docstring_is_no_description() -> None:
+    assert describe(lambda: None).description == ""
+
+
+class Caller:
+    def __call__(self, a: int, b: int) -> None: ...
+
+    def method(self, a: int) -> None: ...
+
+
+def two(a: int, b: int) -> None: ...
+
+
+def with_a_default(a: int, b: int = 1) -> None: ...
+
+
+def any_number(*args: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (two, True),
+        (with_a_default, False),
+        (any_number, False),
+        (Caller(), True),
+        (Caller().method, False),
+        (partial(two, 1), False),
+        (lambda a, /, b: None, True),
+        (print, False),
+    ],
+)
+def test_only_required_parameters_count(function: Callable[..., Any], expected: bool) -> None:
+    assert takes(function, 2) is expected

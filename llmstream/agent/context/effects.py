@@ -13,7 +13,7 @@ from llmstream.chats.copying import RepeatedCopies
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 from llmstream.streams.history import Repairs
-from llmstream.tools.arity import takes
+from llmstream.tools.signature import takes
 from llmstream.usage import Usage
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import os
 import tempfile
@@ -23,9 +22,8 @@ from llmstream.framing.sse import SSEDecoder
 from llmstream.providers.bedrock.clock import Clock
 from llmstream.simulator import server
 from llmstream.streams import attempts
-from llmstream.tools import side_by_side
+from llmstream.tools import CallRunner, ToolSet
 from llmstream.tools.approval import PendingCall
-from llmstream.tools.call_tasks import CallTasks
 from llmstream.transport import download, http
 
 WIDE = "openai-chat"
@@ -78,8 +76,14 @@ def kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SSEDecoder, "feed_data", feed_data)
 
 
-def started_again(self: CallTasks, wanted: ToolCall, **options: Any) -> None:
-    self._tasks[wanted.id] = asyncio.create_task(self._one(wanted, None, None))
+def started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = CallRunner.start
+
+    def start(self: CallRunner, wanted: ToolCall) -> None:
+        self._started.discard(wanted.id)
+        original(self, wanted)
+
+    monkeypatch.setattr(CallRunner, "start", start)
 
 
 async def unwritten(self: Journal, line: object) -> None:
@@ -118,11 +122,11 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
     ),
     "a call runs as often as it is named": defect(
         both(
-            put(side_by_side, "_ours", lambda calls, known: list(calls)),
-            put(CallTasks, "start", started_again),
+            put(ToolSet, "runnable", lambda self, calls: list(calls)),
+            started_again,
         ),
         "36",
-        "tools/test_running.py::test_a_call_id_that_occurs_twice_runs_once",
+        "tools/test_runner.py::test_a_call_id_that_occurs_twice_runs_once",
     ),
     "calls are not written down": defect(
         put(Journal, "write", unwritten),

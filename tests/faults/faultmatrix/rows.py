@@ -85,7 +85,7 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
     "29": [("faults/test_memory.py", "test_a_flood_costs_at_most_64_mb")],
     "30": [("faults/test_memory.py", "test_a_flood_costs_at_most_64_mb")],
     "32": [("faults/test_memory.py", "test_a_flood_costs_at_most_64_mb")],
-    "36": [("tools/test_running.py", "test_a_call_id_that_occurs_twice_runs_once")],
+    "36": [("tools/test_runner.py", "test_a_call_id_that_occurs_twice_runs_once")],
     "37": [
         ("faults/test_every_byte.py", "test_a_cancel_at_every_await_leaves_nothing_behind"),
         ("faults/test_every_byte.py", "test_a_scope_that_ends_at_any_await_leaves_nothing_behind"),
@@ -94,7 +94,7 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
             "test_a_run_cancelled_at_any_await_leaves_nothing_behind_and_a_whole_history",
         ),
     ],
-    "43": [("tools/test_running.py", "test_a_base_exception_is_raised_as_itself")],
+    "43": [("tools/test_runner.py", "test_a_base_exception_is_raised_as_itself")],
     "45": [
         ("agent/test_journal.py", "test_the_run_goes_on_and_what_was_done_is_not_done_again"),
         ("agent/test_journal.py", "test_nothing_runs_that_cannot_be_written_down"),

@@ -1,4 +1,4 @@
-"""Several calls: order, limits, one result each, cancellation."""
+"""Several calls: order, limits, one result each, cancellation; calls that start early."""
 
 from __future__ import annotations
 
@@ -11,17 +11,26 @@ import pytest
 
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.errors import InvalidRequest, UnknownTool
+from llmstream.events import Event, RetryNotice
+from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.request import ProviderTool, ToolSpec
 from llmstream.tools import (
+    ApprovalGate,
     Approve,
+    CallEvent,
+    CallRunner,
+    Ended,
+    Run,
     ToolCallStatus,
+    ToolSet,
+    Verdict,
     cancelled_results,
     render_statuses,
     run_call,
     run_calls,
     tool,
 )
-from llmstream.tools.running import call_error
+from llmstream.tools.runner import Execution
 
 
 async def echo(text: str) -> str:
@@ -263,8 +272,160 @@ async def test_a_tool_may_limit_how_many_of_its_calls_run_at_once() -> None:
 
 
 def test_why_a_call_cannot_run_is_known_before_it_would() -> None:
-    assert call_error(say("a", "x"), [echo]) is None
-    assert isinstance(call_error(ToolCall("a", "nothing"), [echo]), UnknownTool)
-    assert "text" in str(call_error(ToolCall("a", "echo", '{"txt":1}'), [echo]))
+    tools = ToolSet([echo])
+    assert tools.error_of(say("a", "x")) is None
+    assert isinstance(tools.error_of(ToolCall("a", "nothing")), UnknownTool)
+    assert "text" in str(tools.error_of(ToolCall("a", "echo", '{"txt":1}')))
     marked = ToolCall("a", "echo", '{"text":"x"}', metadata={"llmstream": {"invalid": True}})
-    assert "arrived broken" in str(call_error(marked, [echo]))
+    assert "arrived broken" in str(tools.error_of(marked))
+
+
+log: list[str] = []
+
+
+@tool(eager=True)
+async def look(n: int) -> str:
+    log.append(f"begin {n}")
+    try:
+        await asyncio.sleep(0.001)
+        return f"seen {n}"
+    finally:
+        await asyncio.sleep(0)
+        log.append(f"end {n}")
+
+
+def eager_runner() -> CallRunner:
+    tools = ToolSet([look])
+    return CallRunner(tools, gate=ApprovalGate(tools))
+
+
+def event(call_id: str, n: object) -> Event:
+    return ToolCallEvent("look", f'{{"n":{n}}}', call_id)
+
+
+async def test_what_was_begun_before_a_retry_belongs_to_nothing() -> None:
+    log.clear()
+    runner = eager_runner()
+    runner.see([event("a", 1)])
+    while not log:
+        await asyncio.sleep(0)
+    runner.see([RetryNotice("the model failed", 0, 1, 0.0), event("a", 2)])
+    found = await runner.run([ToolCall("a", "look", '{"n":2}')])
+    assert [status.result.content for status in found] == ["seen 2"]
+    assert sorted(log) == ["begin 1", "begin 2", "end 1", "end 2"]
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_calls_that_were_begun_are_told_of_as_they_end_like_others() -> None:
+    log.clear()
+    runner = eager_runner()
+    runner.see([event("a", 1)])
+    while "end 1" not in log:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    calls = [ToolCall("b", "look", '{"n":2}'), ToolCall("a", "look", '{"n":1}')]
+    found = await runner.run(calls)
+    assert [status.tool_call_id for status in found] == ["b", "a"]
+    assert list(runner.statuses) == ["a", "b"]
+    assert log.count("begin 1") == 1
+
+
+async def test_a_call_that_arrived_broken_is_not_begun() -> None:
+    log.clear()
+    runner = eager_runner()
+    runner.see([ToolCallEvent("look", '{"n":1}', "a", invalid=True), ToolCallEvent("other", "{}", "b")])
+    await asyncio.sleep(0.01)
+    await runner.aclose()
+    assert log == []
+
+
+async def test_a_call_that_the_vendor_runs_is_not_begun() -> None:
+    log.clear()
+    runner = eager_runner()
+    runner.see([ToolCallEvent("look", '{"n":1}', "a", provider_executed=True)])
+    await runner.aclose()
+    assert (log, runner.calls) == ([], {})
+
+
+async def test_closing_twice_waits_for_one_cleanup() -> None:
+    log.clear()
+    runner = eager_runner()
+    runner.see([event("a", 1)])
+    while not log:
+        await asyncio.sleep(0)
+    await asyncio.gather(runner.aclose(), runner.aclose())
+    assert log == ["begin 1", "end 1"]
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_late_result_of_a_discarded_call_is_lost() -> None:
+    """A tool that survives its cancellation gives its result to nobody."""
+    begun = asyncio.Event()
+
+    async def stubborn() -> str:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "late"
+        return ""
+
+    told: list[CallEvent] = []
+
+    async def emit(event: CallEvent) -> None:
+        told.append(event)
+
+    tools = ToolSet([stubborn])
+    runner = CallRunner(tools, gate=ApprovalGate(tools), emit=emit)
+    runner.start(ToolCall("a", "stubborn"))
+    await begun.wait()
+    runner.discard()
+    await runner.aclose()
+    assert (runner.statuses, told) == ({}, [])
+
+
+async def test_hooks_stand_around_a_call() -> None:
+    tools = ToolSet([echo])
+    seen: list[object] = []
+
+    async def gate(call: ToolCall) -> Verdict:
+        seen.append(("gate", call.id))
+        return Run(say(call.id, "changed")) if call.id == "a" else await ApprovalGate(tools)(call)
+
+    async def around(call: ToolCall, run: Execution) -> ToolCallStatus:
+        seen.append(("around", call.arguments))
+        return await run()
+
+    async def emit(event: CallEvent) -> None:
+        assert isinstance(event, Ended)
+        seen.append(("ended", event.call.id, event.status.result.content))
+
+    runner = CallRunner(tools, gate=gate, around=around, emit=emit)
+    (status,) = await runner.run([say("a", "x")])
+    assert status.result.content == runner.statuses["a"].result.content == "changed"
+    assert seen == [("gate", "a"), ("around", '{"text":"changed"}'), ("ended", "a", "changed")]
+
+
+async def test_call_that_waits_is_gated_again() -> None:
+    @tool(needs_approval=True)
+    async def act() -> str:
+        return "acted"
+
+    tools = ToolSet([act])
+    runner = CallRunner(tools, gate=ApprovalGate(tools))
+    assert await runner.run([ToolCall("a", "act")]) == []
+    assert list(runner.waiting) == ["a"]
+    runner.gate = ApprovalGate(tools, {"a": Approve()})
+    (status,) = await runner.run([ToolCall("a", "act")])
+    assert (status.result.content, runner.waiting) == ("acted", {})
+
+
+async def test_a_tool_that_cancels_its_task_has_a_result() -> None:
+    async def end() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(1)
+
+    found = await run_calls([ToolCall("a", "end"), say("b", "x")], [end, echo])
+    assert ["cancelled" in status.result.content for status in found] == [True, False]

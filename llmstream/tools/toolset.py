@@ -1,0 +1,233 @@
+"""The tools of a conversation as one set: unique names, found by name, declared to the model.
+
+A `ToolSet` is made once, where tools come in: in the options of a stream, a model or an agent, in
+the plan of a step, in an `Accumulator`. Functions become tools and names are checked there, and
+whatever runs below takes the set as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
+
+import msgspec
+
+from llmstream.chats.content import ToolCall
+from llmstream.errors import InvalidRequest, InvalidToolInput, ToolError, UnknownTool
+from llmstream.request import ProviderTool, ToolSpec
+from llmstream.tools.approval import Approve
+from llmstream.tools.context import ToolContext
+from llmstream.tools.function import MethodTool, tool_from_function
+from llmstream.tools.signature import object_text, takes
+from llmstream.tools.tool import Tool
+
+__all__ = ["AnyTool", "ContextOf", "LiveTools", "ToolSet", "unreadable_input"]
+
+
+class LiveTools(list[Tool]):
+    """A list of tools that its owner may change, such as those of a server; a reader sees the change.
+
+    `tools=[*mine, live]` or `tools=live` offers what is in it at the time of each request;
+    `tools=[*mine, *live]` what is in it now, for ever.
+    """
+
+
+AnyTool: TypeAlias = Tool | ToolSpec | ProviderTool | LiveTools | Callable[..., Any]
+"""A tool that runs here, as a Tool or a plain function; one that is only declared; or a list that changes."""
+
+ContextOf: TypeAlias = Callable[[ToolCall], ToolContext]
+"""Gives the context of a call; asked only for tools and predicates that take one."""
+
+
+class ToolSet:
+    """Tools with unique names, in the order given.
+
+    Of a `LiveTools` list it has what was in it when the set was made; `current()` gives the set with
+    what is in it now.
+
+    specs: the definitions for the model, as `Request.tools` takes them
+    eager: names of the tools whose calls may start before the response is over
+
+    raises: InvalidRequest for what is no tool, and where two tools have the same name
+    """
+
+    def __init__(self, tools: Iterable[AnyTool] = ()) -> None:
+        self._sources = _wrapped(tools)
+        self._changes = any(isinstance(source, LiveTools) for source in self._sources)
+        self._here: dict[str, Tool] = {}
+        self._elsewhere: dict[str, ToolSpec | ProviderTool] = {}
+        self._tools = self._taken()
+        self.specs = tuple([t.spec if isinstance(t, Tool) else t for t in self._tools])
+        self.eager = frozenset([name for name, tool in self._here.items() if tool.eager])
+        self._declared: ToolSet | None = None if self._here else self
+
+    @classmethod
+    def of(cls, tools: Iterable[AnyTool]) -> ToolSet:
+        """The set of these tools; a ToolSet is given back as it is."""
+        return tools if isinstance(tools, ToolSet) else cls(tools)
+
+    def current(self) -> ToolSet:
+        """The set with what is in its live lists now; itself where it has none."""
+        return ToolSet(self._sources) if self._changes else self
+
+    def declared(self) -> ToolSet:
+        """The same definitions for the model, with nothing that runs here."""
+        if self._declared is None:
+            self._declared = ToolSet(self.specs)
+        return self._declared
+
+    def __iter__(self) -> Iterator[Tool | ToolSpec | ProviderTool]:
+        return iter(self._tools)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __bool__(self) -> bool:
+        return bool(self._sources)  # a live list that is empty by now may fill
+
+    def __repr__(self) -> str:
+        return f"ToolSet({list(self._tools)!r})"
+
+    def _taken(self) -> tuple[Tool | ToolSpec | ProviderTool, ...]:
+        """The tools now, entered by their names."""
+        found: list[Tool | ToolSpec | ProviderTool] = []
+        names: set[str] = set()
+        for source in self._sources:
+            for each in source if isinstance(source, LiveTools) else (source,):
+                name = each.name or each.type if isinstance(each, ProviderTool) else each.name
+                if name in names:
+                    raise InvalidRequest(f"two tools are called {name!r}. Pass name= to one of them.")
+                names.add(name)
+                found.append(each)
+                if isinstance(each, Tool):
+                    self._here[name] = each
+                    continue
+                self._elsewhere[name] = each
+                if isinstance(each, ProviderTool):
+                    self._elsewhere[each.type] = each  # some vendors call it by its type
+        return tuple(found)
+
+    def find(self, name: str) -> Tool | None:
+        """The tool of that name that runs here, or None."""
+        return self._here.get(name)
+
+    def declaration(self, name: str) -> ToolSpec | ProviderTool | None:
+        """The tool of that name, or of that type, that is only declared, so that its calls run elsewhere."""
+        return self._elsewhere.get(name)
+
+    def runnable(self, calls: Iterable[ToolCall]) -> list[ToolCall]:
+        """The calls that are ours to run, each id once: not those of the vendor or of declared tools."""
+        found: dict[str, ToolCall] = {}
+        for call in calls:
+            if not call.provider_executed and call.name not in self._elsewhere:
+                found.setdefault(call.id, call)
+        return list(found.values())
+
+    def error_of(self, call: ToolCall) -> ToolError | None:
+        """Why a call cannot run: an unknown tool, arguments that do not fit; None where it can."""
+        found = self.refusal(call)
+        if found is None:
+            try:
+                self._here[call.name].named_arguments(call.arguments)
+            except InvalidToolInput as error:
+                return error
+        return found
+
+    def refusal(self, call: ToolCall) -> ToolError | None:
+        """Why a call cannot run, without a look at its arguments: no such tool, or it arrived broken."""
+        if self.find(call.name) is None:
+            names = ", ".join([t.name for t in self._tools if t.name])
+            return UnknownTool(f"There is no tool {call.name!r}. The tools are: {names or 'none'}.")
+        return _broken_error(call) if _is_broken(call) else None
+
+    async def approval_needed(self, call: ToolCall, context: ContextOf | None = None) -> bool:
+        """Whether a person has to agree to a call; yes where the tool's predicate fails.
+
+        Nobody is asked about a call that cannot run: the model reads why.
+        """
+        found = self._here.get(call.name)
+        if found is None or found.needs_approval is False or _is_broken(call):
+            return False
+        predicate = found.needs_approval
+        wanted = context is not None and callable(predicate) and takes(predicate, 2)
+        known = context(call) if wanted and context is not None else ToolContext(call.id, call.name)
+        try:
+            return await found.approval_needed(call.arguments, known)
+        except Exception:
+            return True
+
+    def approved(self, call: ToolCall, decision: Approve) -> ToolCall:
+        """The call that a person approved: with other arguments, where the decision has them.
+
+        raises: InvalidRequest where those do not fit the tool: the model cannot repair what a person wrote
+        """
+        if decision.arguments is None:
+            return call
+        arguments = msgspec.json.encode(dict(decision.arguments)).decode()
+        changed = msgspec.structs.replace(call, arguments=arguments, metadata=None)
+        error = self.error_of(changed)
+        if error is not None:
+            raise InvalidRequest(f"the arguments that were approved do not fit: {error.message}")
+        return changed
+
+
+def unreadable_input(call: ToolCall) -> InvalidToolInput | None:
+    """What is wrong with a call that runs elsewhere: its arguments are no JSON object.
+
+    Nothing here knows more of a `ToolSpec` than its schema, so this is all that is checked.
+    """
+    try:
+        msgspec.json.decode(object_text(call.arguments), type=dict[str, Any])
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        return InvalidToolInput(f"Invalid arguments for {call.name}: no JSON object ({error})")
+    return _broken_error(call) if _is_broken(call) else None
+
+
+def _wrapped(tools: Iterable[AnyTool]) -> tuple[Tool | ToolSpec | ProviderTool | LiveTools, ...]:
+    """The tools with plain functions wrapped; live lists stay.
+
+    raises: InvalidRequest where one is no tool
+    """
+    if isinstance(tools, LiveTools):
+        return (tools,)
+    if not isinstance(tools, Iterable):
+        raise InvalidRequest(f"tools is a list of tools, got {tools!r}")
+    found: list[Tool | ToolSpec | ProviderTool | LiveTools] = []
+    for given in tools:
+        if isinstance(given, Tool | ToolSpec | ProviderTool | LiveTools):
+            found.append(given)
+        elif isinstance(given, MethodTool):
+            raise InvalidRequest(
+                f"{given!r} is a method without its object. Give that of an object: obj.method."
+            )
+        elif callable(given):
+            found.append(tool_from_function(given))
+        else:
+            raise InvalidRequest(f"{given!r} is no tool. {_remedy(given)}")
+    return tuple(found)
+
+
+def _remedy(given: object) -> str:
+    if hasattr(given, "as_tool"):
+        return "Give an agent as agent.as_tool()."
+    if isinstance(given, dict):
+        return "Write ToolSpec(name, description, input_schema), or ProviderTool for one of a vendor's own."
+    return "Give a function, a Tool, a ToolSpec or a ProviderTool."
+
+
+def _is_broken(call: ToolCall) -> bool:
+    """Whether the vendor marked the call as broken although its arguments are complete JSON.
+
+    Arguments that are no JSON are left to the tool, whose error has the details.
+    """
+    if not (call.metadata or {}).get("llmstream", {}).get("invalid"):
+        return False
+    try:
+        msgspec.json.decode(call.arguments.strip() or "{}")
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _broken_error(call: ToolCall) -> InvalidToolInput:
+    return InvalidToolInput(f"The call of {call.name} arrived broken and was not run. Call it again.")

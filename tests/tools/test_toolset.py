@@ -1,0 +1,72 @@
+"""Tools come in once: unique names, found by name, declared to the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from llmstream.chats.content import ToolCall
+from llmstream.errors import InvalidRequest
+from llmstream.request import ProviderTool, ToolSpec
+from llmstream.tools import LiveTools, Tool, ToolSet, tool
+
+
+async def search(query: str) -> str:
+    """Searches."""
+    return query
+
+
+def test_tools_are_given_in_any_form() -> None:
+    declared, vendor, made = ToolSpec("ask"), ProviderTool("web_search"), tool(name="made")(search)
+    found = list(ToolSet([search, made, declared, vendor]))
+    assert isinstance(found[0], Tool)
+    assert found[1:] == [made, declared, vendor]
+    assert [t.name for t in ToolSet([search, made, declared]).specs] == ["search", "made", "ask"]
+    assert ToolSet([vendor]).specs == (vendor,)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [search, ToolSpec("search")],
+        [ProviderTool("x"), ProviderTool("x")],
+        [ProviderTool("x", "search"), search],
+    ],
+)
+def test_one_name_for_two_tools_is_refused(given: list[Any]) -> None:
+    with pytest.raises(InvalidRequest, match="two tools are called"):
+        ToolSet(given)
+
+
+def test_what_is_no_tool_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="is no tool"):
+        ToolSet(["search"])  # type: ignore[list-item]  # on purpose
+
+
+def test_a_set_is_made_once() -> None:
+    tools = ToolSet([search])
+    assert ToolSet.of(tools) is tools
+    assert tools.current() is tools
+    assert tools.declared() is tools.declared()
+    assert tools.declared().specs == tools.specs
+    assert tools.declared().find("search") is None
+
+
+def test_a_live_list_is_read_again_when_asked() -> None:
+    live = LiveTools()
+    tools = ToolSet([search, live])
+    live.append(tool(name="late", eager=True)(search))
+    assert tools.find("late") is None
+    now = tools.current()
+    assert [spec.name for spec in now.specs] == ["search", "late"]
+    assert now.eager == {"late"}
+    assert ToolSet(LiveTools())  # it may fill
+
+
+def test_calls_of_declared_tools_run_elsewhere() -> None:
+    tools = ToolSet([search, ToolSpec("ask"), ProviderTool("bash_20250124", "bash")])
+    calls = [ToolCall(str(n), name) for n, name in enumerate(["ask", "bash", "bash_20250124", "search"])]
+    assert [call.name for call in tools.runnable(calls)] == ["search"]
+    assert tools.find("ask") is None
+    assert tools.declaration("search") is None
