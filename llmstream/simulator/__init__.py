@@ -1,6 +1,6 @@
-"""A server on loopback that speaks every dialect: from scripts, from recordings, or by itself.
+"""A server on loopback that speaks all dialects and answers from scripts, recordings or a demo script.
 
-It is the embedded default (`Model("sim:...")`, `llmstream demo`) and what tests talk to.
+It serves `Model("sim:...")`, `llmstream demo`, `llmstream simulate` and tests.
 """
 
 from llmstream.simulator.demo import Demo

@@ -1,4 +1,4 @@
-"""The small pages beside the models: what real clients look up before they ask."""
+"""Pages that clients look up before a request: lists of models, versions, token counts."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _CAPABILITIES: Final = ("completion", "tools", "thinking", "vision")
 
 
 def lookup(http: HttpRequest, models: Sequence[str]) -> HttpResponse | None:
-    """The answer to a request for models or version, or None for any other request.
+    """Answers a request for models or a version; returns None for any other request.
 
-    `/v1/models` serves clients of OpenAI, Anthropic and Cohere alike; who brings a key of Google's or
-    comes with Mistral's client is answered in their words; `/api/...` is Ollama's. A name behind
-    `/models/` is found whatever it is, for the simulator answers under any.
+    `/v1/models` serves clients of OpenAI, Anthropic and Cohere. A request with a Google key or from
+    Mistral's client gets that vendor's format; `/api/...` is Ollama's. Any name after `/models/` is
+    found, because the simulator accepts all names.
     """
     path, _, query = http.url.partition("?")
     if http.method == "POST" and path.endswith("/api/show"):
@@ -58,7 +58,7 @@ def lookup(http: HttpRequest, models: Sequence[str]) -> HttpResponse | None:
 
 
 def is_public(http: HttpRequest) -> bool:
-    """Whether a page is shown to everybody; lists of models want a key, as the vendors' do."""
+    """Whether a page needs no key; lists of models need one, as those of the vendors."""
     path = http.url.partition("?")[0]
     return path == "/" or path.endswith("/api/version")
 
@@ -81,7 +81,7 @@ def _mistral_model(name: str) -> dict[str, Any]:
 
 
 def _shown() -> dict[str, Any]:
-    """What clients ask of each model on Ollama's list: llm-ollama offers none that does not say this."""
+    """Describes a model of Ollama's list; llm-ollama ignores models without this page."""
     details = _tag("sim")["details"]
     return {"details": details, "model_info": {}, "capabilities": list(_CAPABILITIES), "modified_at": _EPOCH}
 
@@ -105,7 +105,8 @@ def _tag(name: str) -> dict[str, Any]:
         "model": name,
         "modified_at": _EPOCH,
         "size": 0,
-        "digest": hashlib.sha256(name.encode()).hexdigest(),  # names of one digest are one model to clients
+        # Clients take names with the same digest for one model.
+        "digest": hashlib.sha256(name.encode()).hexdigest(),
         "details": details,
     }
 
@@ -115,16 +116,22 @@ def _json(value: object) -> HttpResponse:
 
 
 class _Page(msgspec.Struct, frozen=True):
-    """One vendor's path, the path of the answer, the request inside the body, and the message."""
+    """A vendor's path for token counts.
+
+    answer_path: path of the request to count, in place of `path`
+    request_of:  extracts that request from the body
+    response_of: builds the response for a number of tokens
+    """
 
     path: re.Pattern[str]
     answer_path: str
-    asked: Callable[[dict[str, Any]], dict[str, Any]]
-    said: Callable[[int], dict[str, Any]]
+    request_of: Callable[[dict[str, Any]], dict[str, Any]]
+    response_of: Callable[[int], dict[str, Any]]
 
 
 _PAGES: Final = (
-    _Page(  # Anthropic: no max_tokens, which the answer needs
+    _Page(
+        # Anthropic's body has no max_tokens, which a request needs.
         re.compile(r"/messages/count_tokens$"),
         "/messages",
         lambda body: {"max_tokens": 1, **body},
@@ -155,7 +162,7 @@ _PAGES: Final = (
 
 
 def count_tokens(http: HttpRequest, sides: Iterable[ServerSide]) -> HttpResponse | None:
-    """The answer to a request for a count, or None for any other request.
+    """Answers a request for a token count; returns None for any other request.
 
     raises: BadRequest with the vendor's message
     """
@@ -168,15 +175,14 @@ def count_tokens(http: HttpRequest, sides: Iterable[ServerSide]) -> HttpResponse
     except (msgspec.MsgspecError, ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
-        raise BadRequest("the body is no JSON object", status=400)
-    asked = msgspec.structs.replace(
-        http, url=page.path.sub(page.answer_path, path), body=msgspec.json.encode(page.asked(body))
+        raise BadRequest("the body is not a JSON object", status=400)
+    counted = msgspec.structs.replace(
+        http, url=page.path.sub(page.answer_path, path), body=msgspec.json.encode(page.request_of(body))
     )
-    side = next((side for side in sides if side.accepts(asked)), None)
+    side = next((side for side in sides if side.accepts(counted)), None)
     if side is None:
         return None
-    said = page.said(tokens_of(side.decode_request(asked)))
-    return HttpResponse(200, msgspec.json.encode(said), {"content-type": "application/json"})
+    return _json(page.response_of(tokens_of(side.decode_request(counted))))
 
 
 def _inside(body: dict[str, Any], name: str) -> dict[str, Any]:

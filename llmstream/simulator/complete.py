@@ -1,4 +1,4 @@
-"""Responses without a stream: which requests ask for one, and how the simulator gives it."""
+"""Responses without a stream: detects requests for them and builds their bodies."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _STREAMED: Final = {
     re.compile(r"(?<=/)converse(?=/?$)"): "converse-stream",
     re.compile(r"(?<=/)invoke(?=/?$)"): "invoke-with-response-stream",
 }
-"""Paths of a response without a stream, and what their vendors call the same with one."""
+"""Paths of responses without a stream, and the corresponding paths with one."""
 
 
 def as_streamed(http: HttpRequest) -> HttpRequest | None:
-    """The request for a stream whose path asks for none; None for any other path."""
+    """Returns the corresponding request for a stream; None if the path does not exclude one."""
     path, mark, query = http.url.partition("?")
     for pattern, streamed in _STREAMED.items():
         replaced, count = pattern.subn(streamed, path)
@@ -46,7 +46,7 @@ def as_streamed(http: HttpRequest) -> HttpRequest | None:
 
 
 def complete_asked(side: ServerSide, http: HttpRequest) -> bool:
-    """Whether the body asks for a response without a stream, at a path that has both."""
+    """Whether the request is for a response without a stream, at a path that serves both."""
     try:
         body = http.json()
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -59,13 +59,13 @@ def complete_asked(side: ServerSide, http: HttpRequest) -> bool:
 
 
 def complete_body(side: ServerSide, request: Request, beats: Sequence[Beat]) -> bytes:
-    """The JSON of a response.
+    """Builds the JSON of a response.
 
-    raises: BadRequest where the dialect only streams
+    raises: BadRequest if the dialect only streams
     """
     if side.complete_response is None:
         raise BadRequest(
-            f'the simulator only streams {side.name}: ask with "stream": true',
+            f'the simulator only streams {side.name}. Set "stream": true.',
             status=400,
             reason="invalid_request",
         )
@@ -75,7 +75,7 @@ def complete_body(side: ServerSide, request: Request, beats: Sequence[Beat]) -> 
 
 
 def failure_of(beats: Sequence[Beat]) -> ErrorInfo | None:
-    """The error that takes the place of a response; None where its finish reason tells the failure."""
+    """Returns the error to send in place of a response; None if the finish reason reports the failure."""
     events = [beat.event for beat in beats]
     finish = next((event for event in reversed(events) if isinstance(event, Finish)), None)
     if finish is None or finish.finish_reason != "error" or finish.raw_finish_reason is not None:
@@ -85,7 +85,7 @@ def failure_of(beats: Sequence[Beat]) -> ErrorInfo | None:
 
 
 def shown_share(turn: Turn, beats: Sequence[Beat]) -> float:
-    """How much of a response is written before a fault of the way stops it; 1.0 without one."""
+    """Returns the share of a response to write before a fault of the connection; 1.0 without one."""
     if not isinstance(turn.fault, Cut | Stall):
         return 1.0
     return min(1.0, turn.fault.after_events / max(1, len(beats)))

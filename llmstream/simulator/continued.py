@@ -1,4 +1,4 @@
-"""Answers that are cut into several responses: the first of them, and the rest for whoever has its token."""
+"""Answers in several responses: cuts a turn, and stores the rest under a token."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from llmstream.simulator.utterance import estimated_tokens, sentence_of, tokens_
 
 __all__ = ["ContinuedAnswers"]
 
-_MOST: Final = 256
+_MAX_STORED: Final = 256
 _OPENING: Final = (TextStart, ReasoningStart, ToolInputStart)
 _DELTAS: Final = (TextDelta, ReasoningDelta, ToolInputDelta)
 
 
 class _Rest(msgspec.Struct):
-    """What follows a cut. A token is good as often as it is sent.
+    """The rest of an answer after a cut. A token can be used repeatedly.
 
-    request: the first one, which the vendor counts each time
-    owner:   the id of the response that gave the token
-    faults:  still to come
+    request: the first request, whose tokens the vendor counts each time
+    owner:   id of the response that has the token
+    faults:  faults of the next requests for it
     """
 
     turn: Turn
@@ -50,16 +50,16 @@ class _Rest(msgspec.Struct):
 
 
 class ContinuedAnswers:
-    """The rests that a simulator has in store: the latest 256."""
+    """Stores the rests of answers, the latest 256."""
 
     def __init__(self) -> None:
         self._rests: dict[str, _Rest] = {}
         self._count = 0
 
     def rest(self, place: Place) -> tuple[Turn, Request]:
-        """What is answered to a request that names a place, and what was asked first.
+        """Returns the turn for a continuation token, and the first request.
 
-        raises: BadRequest for a token that is no such place
+        raises: BadRequest for an invalid token
         """
         rest = self._rests.get(place.token)
         if rest is None or place.response_id not in (None, rest.owner):
@@ -77,7 +77,7 @@ class ContinuedAnswers:
         number: int,
         now: datetime.datetime | None,
     ) -> Turn:
-        """The turn up to its first cut; itself where it has none."""
+        """Returns the turn up to its first cut, or the complete turn without one."""
         if not turn.continues:
             return turn
         events = sentence_of(turn, request, number=number, now=now)
@@ -91,8 +91,9 @@ class ContinuedAnswers:
         opened = _still_open(before)
         another = msgspec.structs.replace(name, id=f"{name.id}-{self._count}")
         rest = [another, *opened, *(e for e in after if not isinstance(e, ResponseMetadata))]
-        gone = len(before) - 1 - len(opened)  # in `rest`, the name and what opens again come first
-        self._keep(
+        # In `rest`, the metadata and the reopened blocks come first.
+        gone = len(before) - 1 - len(opened)
+        self._store(
             place.token,
             _Rest(
                 msgspec.structs.replace(
@@ -113,9 +114,9 @@ class ContinuedAnswers:
         said = (*before, *ends, dialect.cut_off(place, usage))
         return msgspec.structs.replace(turn, events=said, continues=())
 
-    def _keep(self, token: str, rest: _Rest) -> None:
+    def _store(self, token: str, rest: _Rest) -> None:
         self._rests[token] = rest
-        if len(self._rests) > _MOST:
+        if len(self._rests) > _MAX_STORED:
             del self._rests[next(iter(self._rests))]
 
 
@@ -139,7 +140,7 @@ def _end(opened: Event) -> Event:
 
 
 def _counted(events: list[Event], turn: Turn, request: Request) -> list[Event]:
-    """The same events; the finish counts this response alone."""
+    """Sets the usage of the finish to that of this response alone."""
     usage = turn.usage or _usage(events, request)
     return [msgspec.structs.replace(e, usage=usage) if isinstance(e, Finish) else e for e in events]
 

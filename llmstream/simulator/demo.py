@@ -1,4 +1,4 @@
-"""The script for no script: it uses the tools it is offered, and answers from what it is told."""
+"""The default script: calls the offered tools with sample input, and answers from their results."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _EXCERPT_CHARS = 400
 
 
 class Demo(msgspec.Struct, frozen=True):
-    """Decides from the request alone, and always the same.
+    """Answers from the request alone, deterministically.
 
-    With tools and no results yet: a sentence and a call; the call alone where it was forced, as the
-    vendors do it. With results: an answer that quotes them. Else: an answer that takes up the prompt,
-    or JSON where a schema asks for it. Reasoning comes before it only where it was asked for.
+    With tools and no results: a sentence and a tool call; a forced call has no sentence, as at the
+    vendors. With results: an answer that quotes them. Otherwise: an answer that quotes the prompt, or
+    JSON for a schema. Reasoning is included only if requested.
     """
 
     def turn(self, request: Request, number: int) -> Turn:
-        """The answer to a request."""
+        """Returns the answer to a request."""
         results = _results(request)
         tool = _tool(request)
         if tool is not None and not results:
@@ -58,9 +58,9 @@ class Demo(msgspec.Struct, frozen=True):
 
 
 def _tool(request: Request) -> ToolSpec | str | None:
-    """The tool to call: the one that is asked for, else the first that a caller can run.
+    """Returns the tool to call: the chosen one, else the first that the client can run.
 
-    A name alone is a tool that takes plain text.
+    A name stands for a tool with plain text input.
     """
     choice = request.tool_choice
     tools = [t for t in request.tools if not isinstance(t, ProviderTool)]
@@ -74,7 +74,7 @@ def _tool(request: Request) -> ToolSpec | str | None:
 
 
 def _results(request: Request) -> list[ToolResult]:
-    """The results that came since the last thing a person said."""
+    """Returns the tool results after the last user message."""
     out: list[ToolResult] = []
     for message in reversed(request.messages):
         results = [p for p in message.parts if isinstance(p, ToolResult)]
@@ -85,7 +85,7 @@ def _results(request: Request) -> list[ToolResult]:
 
 
 def _prompt(request: Request) -> str:
-    """What the user said last."""
+    """Returns the text of the last user message."""
     for message in reversed(request.messages):
         if message.role == Role.USER:
             return "\n".join(p.text for p in message.parts if isinstance(p, Text))
@@ -109,11 +109,12 @@ def _thought(request: Request, words: str) -> str:
 
 
 def _is_thinking_asked(request: Request) -> bool:
-    """By an effort or a budget, or by a vendor's own option, which leaves the effort to the model."""
+    """Whether reasoning is requested: by effort, by budget, or by a vendor's own option."""
     if request.reasoning is not None:
         return request.reasoning.effort != "none"
     for own in request.provider_options.values():
-        beside = own.get("additionalModelRequestFields")  # where Bedrock has what is a model's own
+        # Bedrock's field for options of the model.
+        beside = own.get("additionalModelRequestFields")
         own = beside if isinstance(beside, dict) else own
         thinking = own.get("thinking")
         kind = thinking.get("type") if isinstance(thinking, dict) else None
@@ -133,7 +134,7 @@ def _json(value: object) -> str:
 
 _MAX_DEPTH: Final = 12
 _DEEP: Final = 3
-"""From here on arrays are empty where they may be, so that types that hold themselves come to an end."""
+"""Depth from which arrays are empty if possible, so that recursive types end."""
 
 _STRINGS: Final = (
     ("city|town|place|location", "Paris"),
@@ -149,10 +150,10 @@ _STRINGS: Final = (
     ("expression|formula", "6 * 7"),
     ("name", "Ada"),
 )
-"""What a string of that name might be."""
+"""Pattern of a property name to a plausible string."""
 
 _PROPER: Final = ("Paris", "France", "Ada")
-"""Of these the prompt may hold a better one: its last word with a capital inside a sentence."""
+"""Strings that the last capitalized word inside a sentence of the prompt replaces."""
 
 _FORMATS: Final = {
     "date": "2026-01-31",
@@ -166,9 +167,9 @@ _FORMATS: Final = {
 
 
 def sample_value(schema: Any, *, prompt: str = "") -> Any:
-    """A value that fits a schema, as far as the usual keywords say.
+    """Returns a value that fits a schema, by the common keywords.
 
-    prompt: what free text is taken from, where a string's name tells nothing
+    prompt: source of free text for strings with unknown names
     """
     root = schema if isinstance(schema, Mapping) else {}
     return _Sampler(root, " ".join(prompt.split())[:80]).value(schema, "", 0)
@@ -215,7 +216,7 @@ class _Sampler:
         return {key: self.value(properties.get(key, {"type": "string"}), key, depth + 1) for key in wanted}
 
     def resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The schema with its reference followed and its `allOf` laid together."""
+        """Resolves the reference of a schema and merges its `allOf`."""
         for _ in range(_MAX_DEPTH):
             ref = schema.get("$ref")
             if not isinstance(ref, str) or not ref.startswith("#/"):

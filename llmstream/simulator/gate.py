@@ -1,4 +1,4 @@
-"""Request admission: API key, Host header, a path that some vendor has."""
+"""Request admission: API key, Host and Origin headers, known paths."""
 
 from __future__ import annotations
 
@@ -32,19 +32,18 @@ _AWS_CREDENTIAL: Final = re.compile(r"AWS4-HMAC-SHA256\s+Credential=([^/,\s]+)/"
 
 
 def check_bind(host: str, *, allow_remote: bool) -> None:
-    """Refuses an address that others can reach, unless that is wanted.
+    """Checks the address to listen on.
 
-    raises: InvalidRequest
+    raises: InvalidRequest if other machines can reach it and allow_remote is off
     """
     if not allow_remote and not _is_loopback(host):
         raise InvalidRequest(
-            f"the simulator would listen on {host!r}, where others can reach it. "
-            "Use 127.0.0.1, or pass allow_remote=True."
+            f"other machines could reach the simulator on {host!r}. Use 127.0.0.1, or pass allow_remote=True."
         )
 
 
 def host_is_local(header: str | None) -> bool:
-    """Whether a Host header names this machine: a web page elsewhere cannot make it do that."""
+    """Whether a Host header names this machine; a web page from elsewhere cannot send that."""
     if not header:
         return False
     match = re.fullmatch(r"(\[[^\]]+\]|[^:]+)(?::\d+)?", header.strip())
@@ -52,9 +51,9 @@ def host_is_local(header: str | None) -> bool:
 
 
 def is_foreign_page(headers: Mapping[str, str]) -> bool:
-    """Whether a web page of another place sends this: browsers say so, and programs say nothing.
+    """Whether a web page from elsewhere sent the request: browsers report it, programs send no such header.
 
-    A page of this machine may ask, whatever its port; "null" is a page that hides where it is from.
+    Pages of this machine are accepted on any port. "null" is a page that hides its origin.
     """
     origin = headers.get("origin")
     if origin is None:
@@ -64,9 +63,9 @@ def is_foreign_page(headers: Mapping[str, str]) -> bool:
 
 
 def check_key(headers: Mapping[str, str], keys: Collection[str] | None) -> None:
-    """Whether one of the keys was sent, in any vendor's header; None takes everything.
+    """Checks that any vendor's header has one of the keys; None accepts all requests.
 
-    Of a request signed for AWS the access key id is the key; the signature is not looked at.
+    For a request signed for AWS, the key is the access key id; the signature is not checked.
 
     raises: AuthenticationError
     """
@@ -80,26 +79,32 @@ def check_key(headers: Mapping[str, str], keys: Collection[str] | None) -> None:
     elif signed := _AWS_CREDENTIAL.match(authorization):
         given.append(signed[1])
     for one in given:
-        sent = one.encode("utf-8", "surrogateescape")  # a header may hold any bytes
+        # A header may have any bytes.
+        sent = one.encode("utf-8", "surrogateescape")
         if any(hmac.compare_digest(sent, key.encode()) for key in keys):
             return
-    words = "the API key is not valid" if given else "no API key was sent"
+    problem = "the API key is not valid" if given else "no API key was sent"
     raise AuthenticationError(
-        f"{words}; the simulator wants one of its own", status=401, reason="invalid_api_key"
+        f"{problem}. Send the key that the simulator was started with.",
+        status=401,
+        reason="invalid_api_key",
     )
 
 
 def no_such_path(http: HttpRequest, usual: str | None) -> NotFound:
-    """The refusal of a path that no vendor has; `usual` is the one that was probably meant."""
+    """Returns the error for a path that no vendor has.
+
+    usual: the likely path, or None
+    """
     path = http.url.partition("?")[0]
-    meant = ""
+    remedy = ""
     if usual:
-        meant = f" Did you mean {usual}? Check base_url, or leave out strict_paths (simulate --any-path)."
-    return NotFound(f"Invalid URL ({http.method} {path}).{meant}", status=404, reason=UNKNOWN_PATH)
+        remedy = f" Did you mean {usual}? Check base_url, or turn strict_paths off (simulate --any-path)."
+    return NotFound(f"Invalid URL ({http.method} {path}).{remedy}", status=404, reason=UNKNOWN_PATH)
 
 
 def masked(http: HttpRequest) -> HttpRequest:
-    """The request without its secrets."""
+    """Returns the request without its secrets."""
     path, mark, query = http.url.partition("?")
     url = f"{path}{mark}{'&'.join(map(_masked_parameter, query.split('&')))}"
     return msgspec.structs.replace(http, url=url, headers=redact_headers(http.headers))
@@ -132,7 +137,7 @@ _OPENAI: Final = "|".join(
         "/serving-endpoints",
     )
 )
-"""Where OpenAI's paths begin: at OpenAI, on Azure, and at the vendors that imitate it."""
+"""Prefixes of OpenAI's paths: of OpenAI, Azure and vendors with compatible APIs."""
 
 _ANTHROPIC: Final = "(/(api/)?anthropic|/coding|/zen)?/v1"
 _GOOGLE: Final = "/v1(beta|alpha|beta1)?(/projects/[^/]+/locations/[^/]+)?(/publishers/[^/]+)?"
@@ -165,12 +170,12 @@ _USUAL: Final = {
 
 
 def is_known_path(url: str) -> bool:
-    """Whether some vendor has a path; the name of a dialect may stand before it."""
+    """Whether some vendor has the path, with or without the name of a dialect before it."""
     path = url.partition("?")[0].rstrip("/")
     first, _, rest = path[1:].partition("/")
     return _KNOWN.fullmatch(f"/{rest}" if first in _USUAL else path) is not None
 
 
 def usual_path(dialect: str) -> str | None:
-    """Where the simulator serves a dialect."""
+    """Returns the path at which the simulator serves a dialect."""
     return _USUAL.get(dialect)

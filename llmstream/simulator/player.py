@@ -1,4 +1,4 @@
-"""Bytes written when they are due."""
+"""Writes the pieces of a body when they are due."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ __all__ = ["Player", "Writer"]
 
 
 class Writer(Protocol):
-    """Where the bytes go."""
+    """The destination of the bytes."""
 
     async def write(self, data: bytes) -> None:
-        """Writes, and waits while the reader is slow."""
+        """Writes, and waits for a slow reader."""
         ...
 
 
 class Player:
     """Plays pieces of a body by a clock.
 
-    block_bytes: write what is due at once in blocks of this size; 0 is one write a piece
+    block_bytes: size of the writes for pieces that are due together; 0 for one write per piece
     """
 
     def __init__(
@@ -48,7 +48,8 @@ class Player:
                 continue
             if not self._block_bytes:
                 await to.write(data)
-                await asyncio.sleep(0)  # a reader in the same loop gets its turn, and may leave
+                # Lets a reader in the same loop run, which may disconnect.
+                await asyncio.sleep(0)
                 continue
             block += data
             while len(block) >= self._block_bytes:

@@ -1,4 +1,4 @@
-"""What the simulator has seen: requests, and whether their senders stayed to the end."""
+"""The requests that the simulator received, and whether their clients stayed to the end."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from llmstream.request import Request
 
 __all__ = ["KeptRequests", "Received"]
 
-_MOST_REQUESTS: Final = 100_000
-"""Without their bodies; some 100 MB."""
+_MAX_REQUESTS: Final = 100_000
+"""Without bodies these take some 100 MB."""
 
 
 class Received:
-    """A request as it came, and what became of its answer.
+    """A received request and the state of its response.
 
     http:         without the values of secrets; the URL is the path
-    request_id:   what the answer's headers call it
-    dialect:      name of the dialect that took it, "" where none did
-    request:      None where it was refused, or answered from a recording
-    disconnected: the client left before the answer was over
-    dropped:      body and request are not kept: those that came later take the room
-    done:         set when the server is through with it
+    request_id:   id in the headers of the response
+    dialect:      name of the dialect that handled it, "" for none
+    request:      None if it was refused, or answered from a recording
+    disconnected: whether the client disconnected early
+    dropped:      whether body and request were removed to make room for newer ones
+    done:         set when the response has ended
     """
 
     def __init__(self, http: HttpRequest, request_id: str) -> None:
@@ -44,10 +44,10 @@ class Received:
 
 
 class KeptRequests:
-    """Bounds the list of what was received: anybody on this machine can send, and bodies are large.
+    """Bounds the list of received requests: any program on this machine can send large bodies.
 
     log:       the list; the oldest requests lose first their bodies, then their places
-    max_bytes: of all bodies together; the newest one always stays
+    max_bytes: limit for all bodies together; the newest one is always stored
     """
 
     def __init__(self, log: list[Received], max_bytes: int) -> None:
@@ -57,13 +57,14 @@ class KeptRequests:
         self._with_body: deque[Received] = deque()
 
     def enter(self, received: Received) -> None:
-        """A request came; of its body nothing is known yet."""
-        if len(self._log) >= _MOST_REQUESTS:
-            del self._log[: _MOST_REQUESTS // 10]  # many at once, as each removal moves the rest
+        """Adds a request, before its body is read."""
+        if len(self._log) >= _MAX_REQUESTS:
+            # Many at once, because each removal moves the rest.
+            del self._log[: _MAX_REQUESTS // 10]
         self._log.append(received)
 
     def body(self, received: Received, http: HttpRequest) -> None:
-        """Its body is here; those of older ones make room for it."""
+        """Stores the body of a request, and drops those of older ones if necessary."""
         received.http = http
         self._with_body.append(received)
         self._bytes += len(http.body)

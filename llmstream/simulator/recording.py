@@ -1,4 +1,4 @@
-"""Recorded answers: bytes, and the moments at which they came."""
+"""Recorded responses: their bytes and when they arrived."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ class _Meta(msgspec.Struct):
 
     def __post_init__(self) -> None:
         if not self.content_type.isprintable():
-            raise ValueError("its content type holds a control character")
+            raise ValueError("the content type has a control character")
         if self.version != _VERSION:
-            raise ValueError(f"it is of version {self.version}; this llmstream reads {_VERSION}")
+            raise ValueError(f"it has version {self.version}; this llmstream reads version {_VERSION}")
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer as it was recorded.
+    """One recorded response.
 
-    timing: pairs of seconds since the answer began and bytes that had newly come by then; the rest
-            of the body, or all of it where there are none, comes with the last
+    timing: pairs of seconds since the start and number of bytes that arrived then; the rest of the
+            body arrives with the last pair
     """
 
     body: bytes
@@ -57,12 +57,12 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if any(count < 0 or seconds < 0 for seconds, count in self.timing):
-            raise InvalidRequest("the timing of a recording holds a negative number")
+            raise InvalidRequest("the timing of a recording has a negative number.")
 
     def pieces(self, speed: float | None = 1.0) -> Iterator[tuple[float, bytes]]:
-        """The body in the pieces in which it came, each with the second at which it is due.
+        """Yields the pieces of the body with the seconds at which they are due.
 
-        speed: 2.0 is twice as fast as it was; None is without waiting
+        speed: factor of the original speed; None does not wait
         """
         start, due_s = 0, 0.0
         for seconds, count in self.timing:
@@ -75,13 +75,13 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def load(cls, path: str | Path) -> Recording:
-        """The recording of a file, or of a folder with `response.bin`.
+        """Loads a recording from a file, or from a folder with `response.bin`.
 
-        Beside the body may stand its timing, a JSON array `[seconds, bytes]` a line (`timing.jsonl`
-        in a folder, `NAME.timing.jsonl` beside a file), and in a folder `meta.json` with
-        `content_type` and `status`.
+        Optional files are the timing, one JSON array `[seconds, bytes]` per line (`timing.jsonl` in a
+        folder, `NAME.timing.jsonl` beside a file), and in a folder `meta.json` with `content_type` and
+        `status`.
 
-        raises: InvalidRequest where there is no body, or timing or meta cannot be read
+        raises: InvalidRequest if a file is missing or invalid
         """
         place = Path(path)
         folder = place.is_dir()
@@ -97,13 +97,13 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
             if timing_file.exists():
                 timing = msgspec.json.Decoder(tuple[float, int]).decode_lines(read_whole(timing_file))
             if any(seconds > _DAY_S for seconds, _ in timing):
-                raise ValueError("its timing is longer than a day")
+                raise ValueError("the timing is longer than a day")
         except OSError as error:
             raise InvalidRequest(
                 f"cannot read the recording {str(path)!r}: {error.strerror or error}"
             ) from None
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise InvalidRequest(f"{str(path)!r} is no recording: {error}") from None
+            raise InvalidRequest(f"{str(path)!r} is not a recording: {error}") from None
         content_type = meta.content_type or _TYPES.get(body_file.suffix) or _guess(body)
         return cls(body=body, content_type=content_type, status=meta.status, timing=tuple(timing))
 

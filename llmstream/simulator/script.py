@@ -1,4 +1,4 @@
-"""What the simulator says: scripts of turns, as data.
+"""Scripts of the simulator: turns, their pace and their faults, as data.
 
 {"turns": [
     {"fault": {"kind": "refuse", "status": 429, "retry_after_s": 2}},
@@ -39,7 +39,7 @@ __all__ = [
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How fast a turn is said.
+    """The speed of a turn.
 
     first_s:      seconds before the first event
     delta_s:      seconds before each further delta
@@ -56,25 +56,25 @@ class _Fault(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid
 
 
 class Refuse(_Fault, frozen=True, kw_only=True, tag="refuse"):
-    """An error answer in place of the stream, in the dialect's own form."""
+    """An error response in place of the stream, in the form of the dialect."""
 
     status: int
-    message: str = "the simulator refuses, as its script says"
+    message: str = "refused, as scripted"
     retry_after_s: float | None = None
 
 
 class Break(_Fault, frozen=True, kw_only=True, tag="error"):
-    """An error of the vendor's inside the stream, after so many events."""
+    """An error of the vendor inside the stream, after a number of events."""
 
     after_events: int = 0
     status: int = 500
-    message: str = "the simulator fails, as its script says"
+    message: str = "failed, as scripted"
 
 
 class Cut(_Fault, frozen=True, kw_only=True, tag="cut"):
-    """The stream breaks off after so many events.
+    """Truncates the stream after a number of events.
 
-    clean: the body ends as if it were whole; else the connection drops in the middle of it
+    clean: whether the HTTP body ends properly; otherwise the connection drops
     """
 
     after_events: int = 0
@@ -82,7 +82,7 @@ class Cut(_Fault, frozen=True, kw_only=True, tag="cut"):
 
 
 class Stall(_Fault, frozen=True, kw_only=True, tag="stall"):
-    """Nothing more comes after so many events: for some seconds, or until the client leaves."""
+    """Pauses the stream after a number of events, for some seconds or until the client disconnects."""
 
     after_events: int = 0
     stall_s: float | None = None
@@ -92,16 +92,16 @@ Fault: TypeAlias = Refuse | Break | Cut | Stall
 
 
 class Call(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A call of a tool. `arguments` is a JSON value, or a string that goes to the wire as it is."""
+    """A tool call. `arguments` is a JSON value, or a string that is sent unchanged."""
 
     name: str
     arguments: Any = msgspec.field(default_factory=dict)
 
 
 class Continue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The response ends after so many events of the turn, with a token for the rest of it.
+    """Ends the response after a number of events of the turn, with a token for the rest.
 
-    faults: of the first requests for the rest, one each; the next one gets it
+    faults: faults of the first requests for the rest, one each; the next request gets it
     """
 
     after_events: int
@@ -109,13 +109,13 @@ class Continue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One answer: reasoning, then text, then calls.
+    """One answer: reasoning, then text, then tool calls.
 
-    finish_reason: "tool-calls" where there are calls, else "stop"
-    usage:         counted from the words where it is not given
-    events:        the events themselves, in place of the short form
-    continues:     where the vendor cuts the answer into several responses, if its dialect has such a
-                   thing; a request for the rest takes no turn of the script
+    finish_reason: by default "tool-calls" with calls, else "stop"
+    usage:         by default estimated from the texts
+    events:        exact events, in place of reasoning, text and calls
+    continues:     cuts into several responses, for dialects that support them; requests for the rest
+                   do not use up turns
     """
 
     reasoning: str = ""
@@ -130,53 +130,54 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
 
 
 class ScriptLike(Protocol):
-    """Anything that knows what to say; `number` counts the requests from 0."""
+    """An object that answers requests."""
 
     def turn(self, request: Request, number: int) -> Turn:
-        """The answer to a request."""
+        """Returns the answer to a request; `number` counts the requests from 0."""
         ...
 
 
 ScriptFunction: TypeAlias = Callable[[Request], Turn | str] | Callable[[Request, int], Turn | str]
-"""What `ScriptLike.turn` does, as a plain function; one with a second parameter is given the number."""
+"""A function in place of `ScriptLike.turn`; a second parameter gets the number of the request."""
 
 
 class _Function:
-    """A function as a script."""
+    """Adapts a function to a script."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self._counts = takes(function, 2)
 
     def turn(self, request: Request, number: int) -> Turn:
-        """What the function gives; a text is a turn that says it.
+        """Returns the function's turn; a text becomes a turn.
 
-        raises: InvalidRequest where it gives something else
+        raises: InvalidRequest for any other value
         """
-        given = self._function(request, number) if self._counts else self._function(request)
-        if isinstance(given, str):
-            return Turn(text=given)
-        if not isinstance(given, Turn):
-            raise InvalidRequest(f"a script gives a Turn or a str, got {given!r}")
-        return given
+        answer = self._function(request, number) if self._counts else self._function(request)
+        if isinstance(answer, str):
+            return Turn(text=answer)
+        if not isinstance(answer, Turn):
+            raise InvalidRequest(f"a script returns a Turn or a str, got {answer!r}")
+        return answer
 
 
 def as_script(given: ScriptLike | ScriptFunction) -> ScriptLike:
-    """A script, or a function that decides by the request.
+    """Returns a script as it is, and adapts a function.
 
-    raises: InvalidRequest where it is neither
+    raises: InvalidRequest for any other value
     """
+    # The Protocol is not checked at runtime.
     if callable(getattr(given, "turn", None)):
-        return given  # type: ignore[return-value]  # a Protocol that is not checked at runtime
+        return given  # type: ignore[return-value]
     if not callable(given):
-        raise InvalidRequest(f"a script has a method turn(request, number), or is a function; got {given!r}")
+        raise InvalidRequest(f"a script is a function or has a method turn(request, number); got {given!r}")
     return _Function(given)
 
 
 class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Turns, said in order whatever is asked; after the last, the last again.
+    """Turns that answer the requests in order, whatever they ask; the last one is repeated.
 
-    pace: of the turns that have none of their own
+    pace: of turns without their own
     """
 
     turns: tuple[Turn, ...]
@@ -187,7 +188,7 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("a script needs at least one turn")
 
     def turn(self, request: Request, number: int) -> Turn:
-        """The turn of that number."""
+        """Returns the turn of that number."""
         turn = self.turns[min(number, len(self.turns) - 1)]
         if turn.pace is None and self.pace is not None:
             return msgspec.structs.replace(turn, pace=self.pace)
@@ -195,13 +196,13 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def load(cls, path: str | Path) -> Script:
-        """The script that a JSON file holds.
+        """Loads a script from a JSON file.
 
-        raises: InvalidRequest where the file cannot be read or is no script
+        raises: InvalidRequest if the file cannot be read or is not a script
         """
         try:
             return msgspec.json.decode(Path(path).read_bytes(), type=cls)
         except OSError as error:
             raise InvalidRequest(f"cannot read the script {str(path)!r}: {error.strerror or error}") from None
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise InvalidRequest(f"{str(path)!r} is no script: {error}") from None
+            raise InvalidRequest(f"{str(path)!r} is not a script: {error}") from None

@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that answers in every dialect it is given."""
+"""The simulator: an HTTP server on loopback that answers in several dialects."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ _VENDOR = "openai"
 _JSON = "application/json"
 
 _FOREIGN_HOST = (
-    "the simulator is for this machine only; the Host header names another. Send Host: localhost "
+    "the simulator only serves this machine, but the Host header names another. Send Host: localhost "
     "(nginx: proxy_set_header Host localhost), or serve others: allow_remote=True, simulate --host 0.0.0.0"
 )
 
 _CLOSE_S = 1.0
-"""How long open connections may take to go down; handlers are cancelled before that."""
+"""Limit for closing connections; handlers are cancelled before."""
 
 
 def default_dialects() -> list[Dialect]:
-    """The dialects the simulator speaks unless told otherwise.
+    """Returns the default dialects.
 
-    Mistral's has the path of Chat Completions, so it is asked for below `/mistral`. Claude's on the
-    clouds have paths of their own.
+    Mistral's uses the path of Chat Completions, so it is served below `/mistral`. Claude's dialects on
+    the clouds have their own paths.
     """
     from llmstream.dialects.anthropic import BEDROCK_INVOKE, VERTEX, Anthropic
     from llmstream.dialects.bedrock_converse import BedrockConverse
@@ -97,23 +97,23 @@ def default_dialects() -> list[Dialect]:
 
 
 class Simulator:
-    """A vendor of all dialects, for demonstrations and tests. Use it with `async with`.
+    """Simulates vendors of all dialects, for demonstrations and tests. Use it with `async with`.
 
-    script:      what it says, or a function of the request; the default uses the tools it is offered
-    recordings:  answers of any request in order, the last one again and again, in place of a script
-    speed:       of recordings; 1.0 is as it was, None without waiting
-    dialects:    asked in order who takes a request; one whose name the path begins with goes first
-    api_keys:    keys it accepts; None lets everybody in
-    pace:        of turns that have none
-    block_bytes: write in blocks of this size in place of one write an event
-    max_log_bytes: bodies of requests that are kept in `requests`
-    models:      names on its lists of models; it answers under any name
-    strict_paths: paths that no vendor has, such as `/v1/v1/messages`, are not found; else any path that
-                  ends as a vendor's does is answered
+    script:       answers, or a function of the request; by default a demo that calls the offered tools
+    recordings:   responses to all requests in order, the last one repeatedly, in place of a script
+    speed:        of recordings; 1.0 is the original speed, None does not wait
+    dialects:     the first that accepts a request handles it, or one whose name begins the path
+    api_keys:     accepted keys; None accepts all requests
+    pace:         of turns without their own
+    block_bytes:  size of writes; by default one write per event
+    max_log_bytes: total size of the bodies stored in `requests`
+    models:       names in the lists of models; requests may use any name
+    strict_paths: answers paths that no vendor has, such as `/v1/v1/messages`, with not found; otherwise
+                  any path that ends like a vendor's is accepted
 
-    url:      where it listens, such as "http://127.0.0.1:40123"
-    requests: what it has received, in order; the oldest bodies make room for new ones. Of a WebSocket
-              the handshake, then each message that asks for an answer, under the method WEBSOCKET
+    url:      base URL, such as "http://127.0.0.1:40123"
+    requests: received requests in order; the oldest bodies are dropped for new ones. For a WebSocket,
+              the handshake and each message that requests an answer, with the method WEBSOCKET
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Simulator:
 
     @property
     def url(self) -> str:
-        """Where it listens, without a path."""
+        """Base URL without a path."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}"
 
@@ -197,7 +197,7 @@ class Simulator:
         self._port = runner.addresses[0][1]
 
     async def close(self) -> None:
-        """Breaks off what is being said, frees the port and waits until all of it is gone."""
+        """Stops running answers, closes the port, and waits until all connections are closed."""
         runner, self._runner = self._runner, None
         if runner is None:
             return
@@ -284,9 +284,9 @@ class Simulator:
             return _whole(_refusal(side or self._likely(http), error.info, received))
 
     def _check_path(self, http: HttpRequest, side: ServerSide | None, received: Received) -> None:
-        """Refuses a path that no vendor has, where that is asked for.
+        """Checks the path if strict_paths is on.
 
-        raises: NotFound
+        raises: NotFound for a path that no vendor has
         """
         if self._strict_paths and not self._recordings and not is_known_path(http.url):
             received.dialect = ""

@@ -164,7 +164,7 @@ def test_a_port_in_use_is_status_2(capsys):
         (["--pace", "0"], "a positive number"),
         (["--pace", "nan"], "a positive number"),
         (["--script", "/no/such"], "cannot read the script"),
-        (["--script", __file__], "is no script"),
+        (["--script", __file__], "is not a script"),
         (["--recording", "/no/such"], "cannot read the recording"),
         (["--script", "a", "--recording", "b"], "not allowed with"),
     ],

@@ -69,7 +69,7 @@ def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
         Recording.load(tmp_path)
     (tmp_path / "response.bin").write_bytes(b"x")
     (tmp_path / "timing.jsonl").write_text("nonsense")
-    with pytest.raises(InvalidRequest, match="no recording"):
+    with pytest.raises(InvalidRequest, match="is not a recording"):
         Recording.load(tmp_path)
     with pytest.raises(InvalidRequest, match="negative"):
         Recording(body=b"", timing=((-1.0, 3),))
