@@ -308,8 +308,8 @@ def test_no_pattern_is_missed() -> None:
 
 
 DATA = {
-    "cli/remedies.py: re.compile(pattern)": "a table with bounds, in one message of ours",
-    "cli/sniffing.py: re.compile(sign, re.DOTALL)": "a table, matched once in the first few KiB",
+    "cli/errors.py: re.compile(pattern)": "a table with bounds, in one message of ours",
+    "cli/replay.py: re.compile(sign, re.DOTALL)": "a table, matched once in the first few KiB",
     "dialects/anthropic/quirks.py: re.search(pattern + '/?$', url.split('?', 1)[0].split('#', 1)[0])": (
         "a path of a table, in the address of a request"
     ),
@@ -318,7 +318,7 @@ DATA = {
     "dialects/errors.py: re.fullmatch(numbers, said.reason or '')": "a table of four digits",
     "model_rules/table.py: re.search(row.models, model, re.IGNORECASE)": "the caller's name of a model",
     "testing/recorder.py: re.compile(b''.join(map(_spellings, secret)))": "a key, byte for byte",
-    "simulator/sample_input.py: re.search(pattern, name.lower())": "a table of plain words",
+    "simulator/demo.py: re.search(pattern, name.lower())": "a table of plain words",
 }
 """Calls whose pattern is data, and what is known of it."""
 

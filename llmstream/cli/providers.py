@@ -147,7 +147,7 @@ def _print_short(found: list[Provider]) -> None:
     for line in _aligned(rows):
         print(safe(line if len(line) <= columns else line[: columns - 1] + "…"))
     print(f"\n{', '.join(f'{sign} {state}' for state, sign in mark.items())}")
-    print("llmstream providers NAME shows details, --set lists those whose key is set.")
+    print(wrapped("llmstream providers NAME shows details, --set lists those whose key is set."))
 
 
 def _row(provider: Provider) -> _Row:
