@@ -142,7 +142,7 @@ def test_other_damage_is_named(died: Path) -> None:
     with pytest.raises(ls.DecodeError, match="line 2"):
         clerk("-").recover(died)
     died.write_bytes(b"".join([lines[0], *lines[2:]]))
-    with pytest.raises(ls.DecodeError, match="missing"):
+    with pytest.raises(ls.DecodeError, match="left out"):
         clerk("-").recover(died)
 
 
