@@ -15,7 +15,7 @@ from llmstream.framing.aws_event_stream import encode_message
 from llmstream.request import Request
 from llmstream.serving.wires import server_side
 from llmstream.simulator import Break, Call, Turn
-from llmstream.simulator.utterance import utter
+from llmstream.simulator.timeline import timeline_of
 
 ROOT = Path(__file__).resolve().parents[1]
 _RECORDINGS = ROOT / "tests" / "dialects"
@@ -102,7 +102,7 @@ def _written(name: str) -> Iterator[bytes]:
     request = Request(model="m")
     for turn in _TURNS:
         encoder = server_side(dialect).event_encoder(request)
-        yield b"".join([encoder.feed(beat.event) for beat in utter(turn, request)]) + encoder.close()
+        yield b"".join([encoder.feed(beat.event) for beat in timeline_of(turn, request)]) + encoder.close()
 
 
 def _recorded(name: str, outside: bool) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ from llmstream.dialects.names import DIALECTS
 from llmstream.request import Request
 from llmstream.serving.wires import server_side
 from llmstream.simulator import Turn
-from llmstream.simulator.utterance import utter
+from llmstream.simulator.timeline import timeline_of
 from llmstream.testing import Do, Step, answered, chaos, head
 
 WIRES = tuple(name for name in DIALECTS if name != "bedrock-converse")
@@ -125,7 +125,7 @@ class Answers:
 def _pieces(case: Case, dialect: Dialect) -> list[bytes]:
     request = Request(model="m")
     encoder = server_side(dialect).event_encoder(request)
-    pieces = [encoder.feed(beat.event) for beat in utter(Turn(text=case.text), request)]
+    pieces = [encoder.feed(beat.event) for beat in timeline_of(Turn(text=case.text), request)]
     return [piece for piece in [*pieces, encoder.close()] if piece]
 
 

@@ -13,8 +13,19 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.chats.content import Audio, Document, Image, Part, Reasoning, Text, ToolCall, ToolResult
-from llmstream.chats.data_urls import data_url, read_base64, read_data_url
+from llmstream.chats.content import (
+    Audio,
+    Document,
+    Image,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    data_url,
+    read_base64,
+    read_data_url,
+)
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 

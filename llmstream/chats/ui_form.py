@@ -26,8 +26,9 @@ from llmstream.chats.content import (
     Text,
     ToolCall,
     ToolResult,
+    data_url,
+    read_data_url,
 )
-from llmstream.chats.data_urls import data_url, read_data_url
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 

@@ -8,7 +8,7 @@ conversion of results, and `server_tools.py` resources and prompts.
 """
 
 from llmstream.mcp.connecting import mcp_tools
-from llmstream.mcp.eliciting import Elicitation
 from llmstream.mcp.server_tools import Prompt, PromptArgument, Resource, ServerTools
+from llmstream.mcp.session import Elicitation
 
 __all__ = ["Elicitation", "Prompt", "PromptArgument", "Resource", "ServerTools", "mcp_tools"]

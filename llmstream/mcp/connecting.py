@@ -8,14 +8,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from llmstream.errors import InvalidRequest, Unsupported
-from llmstream.mcp.bounded_http import bounded_client
-from llmstream.mcp.bounded_stream import bounded
-from llmstream.mcp.eliciting import Elicit, eliciting
-from llmstream.mcp.names import valid_names
-from llmstream.mcp.results import outcome_of
-from llmstream.mcp.server_tools import ServerTools
-from llmstream.mcp.session import Session
-from llmstream.mcp.tasks import ended
+from llmstream.mcp.limits import bounded, bounded_client
+from llmstream.mcp.server_tools import ServerTools, outcome_of, valid_names
+from llmstream.mcp.session import Elicit, Session, eliciting, ended
 from llmstream.request import ToolSpec
 from llmstream.shown_address import shown_address
 from llmstream.tools import Tool, ToolContext, ToolOutcome

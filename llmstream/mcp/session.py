@@ -7,14 +7,17 @@ a separate task enters and leaves them; callers of tools only send requests and 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from llmstream.errors import ConnectionFailed, ToolError, ToolTimeout
-from llmstream.mcp.tasks import ended
+import anyio
+
+from llmstream.errors import ConnectionFailed, InvalidRequest, ToolError, ToolTimeout
 from llmstream.shown_address import shown_address
 
 if TYPE_CHECKING:
@@ -22,7 +25,37 @@ if TYPE_CHECKING:
     from mcp.shared.dispatcher import ProgressFnT
     from mcp.types import CallToolResult, Tool
 
-__all__ = ["Session", "all_pages"]
+__all__ = ["Elicit", "Elicitation", "Session", "all_pages", "eliciting", "ended"]
+
+
+# Waits for the end of a task, so that none is left behind.
+
+
+async def ended(task: asyncio.Task[Any], *, at_once: bool = False, within_s: float | None = None) -> None:
+    """Waits for the end of a task and its cleanup, even if the waiting task is cancelled.
+
+    at_once:  cancels it now
+    within_s: cancels it after this time
+    """
+    if at_once:
+        task.cancel()
+    interrupted: BaseException | None = None
+    while not task.done():
+        try:
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait({task}, timeout=within_s)
+            if not task.done():
+                within_s = None
+                task.cancel()
+        except asyncio.CancelledError as error:
+            interrupted = error
+            task.cancel()
+    if not task.cancelled():
+        # Retrieved, so that asyncio does not log it as never retrieved.
+        task.exception()
+    if interrupted is not None:
+        raise interrupted
+
 
 _T = TypeVar("_T")
 
@@ -247,3 +280,51 @@ def _message(error: BaseException | None) -> str:
         return "the connection ended"
     # An HTTP client puts the complete URL into its errors, and its path may be secret.
     return _ADDRESS.sub(lambda found: shown_address(found[0]).strip("'"), str(error)) or type(error).__name__
+
+
+# Elicitation: passes questions of a server to the user, asked while a tool runs, to the application.
+
+
+@dataclass(frozen=True, slots=True)
+class Elicitation:
+    """A question to the user. The server asks it, not the model.
+
+    message: text for the user
+    schema:  JSON schema of the answer; empty if none is expected
+    url:     a page for the user to visit instead; "" for none
+    """
+
+    message: str
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    url: str = ""
+
+
+Elicit: TypeAlias = Callable[
+    [Elicitation], Mapping[str, Any] | bool | Awaitable[Mapping[str, Any] | bool | None] | None
+]
+"""Returns the answer as a dict; True to accept without one; None or False to decline. Sync or async."""
+
+
+def eliciting(elicit: Elicit) -> Any:
+    """Adapts the function to the callback of the mcp package.
+
+    raises: when called, InvalidRequest for an invalid answer, which fails the tool call
+    """
+    from mcp.types import ElicitResult
+
+    async def callback(context: Any, params: Any) -> ElicitResult:
+        answer = elicit(
+            Elicitation(
+                params.message, getattr(params, "requested_schema", None) or {}, getattr(params, "url", "")
+            )
+        )
+        found = await answer if inspect.isawaitable(answer) else answer
+        if found is None or found is False:
+            return ElicitResult(action="decline")
+        if found is True:
+            return ElicitResult(action="accept", content={})
+        if not isinstance(found, Mapping):
+            raise InvalidRequest(f"elicit returns a dict, True, False or None; got {found!r}")
+        return ElicitResult(action="accept", content=dict(found))
+
+    return callback

@@ -9,13 +9,12 @@
 Read `asking.py` for what a middleware is and gets, `wrapping.py` for what is made of it.
 """
 
-from llmstream.middleware.asking import Ask, Middleware, Reply
 from llmstream.middleware.caching import cache
 from llmstream.middleware.fallback import fallback
 from llmstream.middleware.log import log_calls
 from llmstream.middleware.smoothing import LINE, WORD, smooth
 from llmstream.middleware.thinking import extract_thinking
-from llmstream.middleware.wrapping import wrap
+from llmstream.middleware.wrapping import Ask, Middleware, Reply, wrap
 
 __all__ = [
     "LINE",

@@ -23,7 +23,7 @@ from llmstream.events import (
     TextStart,
     Warning,
 )
-from llmstream.middleware.asking import Ask, Middleware
+from llmstream.middleware.wrapping import Ask, Middleware
 from llmstream.request import Request
 from llmstream.streams.model import Model
 

@@ -10,7 +10,7 @@ from contextlib import aclosing
 
 from llmstream.errors import LLMStreamError
 from llmstream.events import Event, Finish, ReasoningDelta, TextDelta, ToolCall
-from llmstream.middleware.asking import Ask, Middleware
+from llmstream.middleware.wrapping import Ask, Middleware
 from llmstream.request import Request
 
 __all__ = ["log_calls"]

@@ -12,7 +12,7 @@ import msgspec
 
 from llmstream.errors import InvalidRequest
 from llmstream.events import Event, ReasoningDelta, TextDelta
-from llmstream.middleware.asking import Ask, Middleware
+from llmstream.middleware.wrapping import Ask, Middleware
 from llmstream.request import Request
 
 __all__ = ["LINE", "WORD", "smooth"]

@@ -4,8 +4,7 @@ It serves `Model("sim:...")`, `llmstream demo`, `llmstream simulate` and tests.
 """
 
 from llmstream.simulator.demo import Demo
-from llmstream.simulator.received import Received
-from llmstream.simulator.recording import Recording
+from llmstream.simulator.recording import Received, Recording
 from llmstream.simulator.script import (
     Break,
     Call,

@@ -13,7 +13,7 @@ import msgspec
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.serving.wires import ServerSide
-from llmstream.simulator.utterance import tokens_of
+from llmstream.simulator.timeline import tokens_of
 
 __all__ = ["count_tokens", "is_public", "lookup"]
 

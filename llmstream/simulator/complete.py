@@ -14,7 +14,7 @@ from llmstream.exchange import HttpRequest
 from llmstream.request import Request
 from llmstream.serving.wires import ServerSide
 from llmstream.simulator.script import Cut, Stall, Turn
-from llmstream.simulator.utterance import Beat
+from llmstream.simulator.timeline import TimedEvent
 
 __all__ = ["as_streamed", "complete_asked", "complete_body", "failure_of", "shown_share"]
 
@@ -58,7 +58,7 @@ def complete_asked(side: ServerSide, http: HttpRequest) -> bool:
     return not wanted
 
 
-def complete_body(side: ServerSide, request: Request, beats: Sequence[Beat]) -> bytes:
+def complete_body(side: ServerSide, request: Request, beats: Sequence[TimedEvent]) -> bytes:
     """Builds the JSON of a response.
 
     raises: BadRequest if the dialect only streams
@@ -74,7 +74,7 @@ def complete_body(side: ServerSide, request: Request, beats: Sequence[Beat]) -> 
     return side.complete_response(b"".join((*streamed, encoder.close())))
 
 
-def failure_of(beats: Sequence[Beat]) -> ErrorInfo | None:
+def failure_of(beats: Sequence[TimedEvent]) -> ErrorInfo | None:
     """Returns the error to send in place of a response; None if the finish reason reports the failure."""
     events = [beat.event for beat in beats]
     finish = next((event for event in reversed(events) if isinstance(event, Finish)), None)
@@ -84,7 +84,7 @@ def failure_of(beats: Sequence[Beat]) -> ErrorInfo | None:
     return next((event.error for event in events if isinstance(event, ErrorEvent)), failed)
 
 
-def shown_share(turn: Turn, beats: Sequence[Beat]) -> float:
+def shown_share(turn: Turn, beats: Sequence[TimedEvent]) -> float:
     """Returns the share of a response to write before a fault of the connection; 1.0 without one."""
     if not isinstance(turn.fault, Cut | Stall):
         return 1.0

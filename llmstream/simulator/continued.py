@@ -26,7 +26,7 @@ from llmstream.events import (
 )
 from llmstream.request import Request
 from llmstream.simulator.script import Fault, Turn
-from llmstream.simulator.utterance import estimated_tokens, sentence_of, tokens_of
+from llmstream.simulator.timeline import estimated_tokens, sentence_of, tokens_of
 
 __all__ = ["ContinuedAnswers"]
 

@@ -12,7 +12,7 @@ from llmstream.chats.content import Text, ToolResult
 from llmstream.chats.message import Role
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 from llmstream.simulator.script import Call, Turn
-from llmstream.simulator.utterance import custom_tools
+from llmstream.simulator.timeline import custom_tools
 
 __all__ = ["Demo", "sample_value"]
 

@@ -19,6 +19,17 @@ from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
 from llmstream.request import Request
 from llmstream.serving.wires import EventEncoder, ServerSide, server_side
 from llmstream.serving.wires.openai_responses.kept_requests import KeptRequest
+from llmstream.simulator.admission import (
+    check_bind,
+    check_key,
+    host_is_local,
+    is_foreign_page,
+    is_known_path,
+    masked,
+    no_such_path,
+    usual_path,
+)
+from llmstream.simulator.background import BackgroundResponses, uncut
 from llmstream.simulator.catalogue import count_tokens, is_public, lookup
 from llmstream.simulator.complete import (
     as_streamed,
@@ -29,23 +40,10 @@ from llmstream.simulator.complete import (
 )
 from llmstream.simulator.continued import ContinuedAnswers
 from llmstream.simulator.demo import Demo
-from llmstream.simulator.gate import (
-    check_bind,
-    check_key,
-    host_is_local,
-    is_foreign_page,
-    is_known_path,
-    masked,
-    no_such_path,
-    usual_path,
-)
-from llmstream.simulator.kept import KeptAnswers, uncut
-from llmstream.simulator.player import Player
-from llmstream.simulator.received import KeptRequests, Received
-from llmstream.simulator.recording import Recording
+from llmstream.simulator.recording import KeptRequests, Received, Recording
 from llmstream.simulator.script import Cut, Pace, Refuse, ScriptFunction, ScriptLike, Stall, Turn, as_script
 from llmstream.simulator.socket_server import SocketServer, wants_socket
-from llmstream.simulator.utterance import Beat, utter
+from llmstream.simulator.timeline import Player, TimedEvent, timeline_of
 
 __all__ = ["Simulator", "default_dialects"]
 
@@ -153,7 +151,7 @@ class Simulator:
         self._max_body_bytes = max_body_bytes
         self._models = models
         self._player = Player(clock, sleep, block_bytes)
-        self._kept = KeptAnswers(clock)
+        self._kept = BackgroundResponses(clock)
         self._continued = ContinuedAnswers()
         self._now = now or (lambda: datetime.datetime.now(datetime.UTC).replace(microsecond=0))
         self._answered = 0
@@ -314,7 +312,7 @@ class Simulator:
             turn, number = self._turn(side, request)
             kept = isinstance(side.dialect, KeepsAnswers) and side.dialect.is_kept(request, provider=_VENDOR)
             said = uncut(turn) if kept or complete else turn  # what is kept is made to its end
-            beats = utter(said, request, number=number, pace=self._pace, now=self._now())
+            beats = timeline_of(said, request, number=number, pace=self._pace, now=self._now())
             encoder = side.event_encoder(request)
             body = complete_body(side, request, beats) if complete and not kept else b""
         except LLMStreamError:
@@ -338,7 +336,7 @@ class Simulator:
         incoming: web.Request,
         side: ServerSide,
         body: bytes,
-        beats: list[Beat],
+        beats: list[TimedEvent],
         turn: Turn,
         received: Received,
     ) -> web.StreamResponse:
@@ -389,9 +387,9 @@ class Simulator:
         except LLMStreamError as error:
             return _whole(_refusal(side, error.info, received))
 
-        def speak(request: Request) -> tuple[Turn, list[Beat]]:
+        def speak(request: Request) -> tuple[Turn, list[TimedEvent]]:
             turn, number = self._turn(side, request)
-            return turn, utter(turn, request, number=number, pace=self._pace, now=self._now())
+            return turn, timeline_of(turn, request, number=number, pace=self._pace, now=self._now())
 
         server = SocketServer(
             side, http, self._player, speak, self._note, max_message_bytes=self._max_body_bytes
@@ -501,7 +499,7 @@ def _refused(fault: Refuse) -> ErrorInfo:
     ).info
 
 
-def _pieces(beats: Iterable[Beat], encoder: EventEncoder, turn: Turn) -> Iterator[tuple[float, bytes]]:
+def _pieces(beats: Iterable[TimedEvent], encoder: EventEncoder, turn: Turn) -> Iterator[tuple[float, bytes]]:
     """The bytes of each event, b"" for some; the end of the body only where no fault comes before it."""
     due_s = 0.0
     for beat in beats:

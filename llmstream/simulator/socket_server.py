@@ -29,15 +29,14 @@ from llmstream.exchange import HttpRequest, redact_headers
 from llmstream.framing.sse import SSEDecoder
 from llmstream.request import Request
 from llmstream.serving.wires import ServerSide
-from llmstream.simulator.gate import masked
-from llmstream.simulator.player import Player
-from llmstream.simulator.received import Received
+from llmstream.simulator.admission import masked
+from llmstream.simulator.recording import Received
 from llmstream.simulator.script import Cut, Stall, Turn
-from llmstream.simulator.utterance import Beat
+from llmstream.simulator.timeline import Player, TimedEvent
 
 __all__ = ["SocketServer", "Speak", "wants_socket"]
 
-Speak = Callable[[Request], tuple[Turn, list[Beat]]]
+Speak = Callable[[Request], tuple[Turn, list[TimedEvent]]]
 """What is said to a request, and when."""
 
 _METHOD: Final = "WEBSOCKET"
@@ -170,8 +169,8 @@ class SocketServer:
         """One response; False where the socket closes behind it."""
         self._output, self._completed = [], False
         if silent:
-            names = Beat(ResponseMetadata(request.model, "sim-warm"))
-            turn, beats = Turn(), [names, Beat(Finish("stop", Usage()))]
+            names = TimedEvent(ResponseMetadata(request.model, "sim-warm"))
+            turn, beats = Turn(), [names, TimedEvent(Finish("stop", Usage()))]
         else:
             turn, beats = self._speak(request)
         encoder = self._side.event_encoder(request)
@@ -238,7 +237,7 @@ class SocketServer:
         steer["input"] = message.get("input")
         await self._send({"type": "response.steer.failed", "steer": steer, "error": error})
 
-    def _until_steered(self, beats: Iterable[Beat]) -> Iterator[Beat]:
+    def _until_steered(self, beats: Iterable[TimedEvent]) -> Iterator[TimedEvent]:
         """The answer, or what is said of it until there is input for a successor; one with calls is whole."""
         texts: dict[str, type[TextEnd | ReasoningEnd]] = {}
         called = False
@@ -246,8 +245,8 @@ class SocketServer:
         for beat in beats:
             event = beat.event
             if self._steered and not called and not isinstance(event, Finish):
-                yield from (Beat(end(name), due_s) for name, end in texts.items())
-                yield Beat(Finish("other", usage, "steered"), due_s)
+                yield from (TimedEvent(end(name), due_s) for name, end in texts.items())
+                yield TimedEvent(Finish("other", usage, "steered"), due_s)
                 return
             match event:
                 case TextStart(name):

@@ -23,7 +23,7 @@ from llmstream.events import UnsupportedSetting, Warning
 from llmstream.request import Request
 from llmstream.streams.attempts import Attempts, Reporter
 from llmstream.streams.call import Continued, KeptAnswer, Plan, Prepared, ResumeToken
-from llmstream.structured.output_tool import OutputToolDecoder
+from llmstream.structured.modes import OutputToolDecoder
 from llmstream.transport.deadlines import Deadlines, Watchdog
 from llmstream.transport.retry import budget_of, wait_before_retry_s
 

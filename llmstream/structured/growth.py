@@ -9,8 +9,8 @@ import msgspec
 from llmstream import events as ev
 from llmstream.errors import LLMStreamError
 from llmstream.partial_json import PartialJSON
+from llmstream.structured.modes import ANSWER_KEY
 from llmstream.structured.output import Output
-from llmstream.structured.output_tool import ANSWER_KEY
 from llmstream.structured.partial_value import PartialValues
 
 __all__ = ["Growth"]

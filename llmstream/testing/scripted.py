@@ -28,7 +28,7 @@ from llmstream.providers.base import Provider
 from llmstream.request import Request
 from llmstream.simulator import Cut, Refuse, Script, ScriptFunction, ScriptLike, Stall, Turn
 from llmstream.simulator.script import as_script
-from llmstream.simulator.utterance import PromptTokens, estimated_tokens, usage_of, utter
+from llmstream.simulator.timeline import PromptTokens, estimated_tokens, timeline_of, usage_of
 from llmstream.streams.call import Call
 from llmstream.streams.history import is_plain, mended
 from llmstream.streams.model import Model
@@ -214,7 +214,7 @@ class _ScriptedCall:
             yield StreamStart([*warnings]) if warnings and isinstance(event, StreamStart) else event
         failure = _failure(turn)
         if not isinstance(turn.fault, Refuse):
-            for beat in utter(turn, request, number=number):
+            for beat in timeline_of(turn, request, number=number):
                 yield from self._noted(guard.feed([_flagged(beat.event)]))
         ending = self._noted(guard.close(self._usage, failure.info))
         if guard.errors:

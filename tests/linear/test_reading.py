@@ -30,7 +30,7 @@ from llmstream.framing.aws_event_stream import EventStreamDecoder, encode_messag
 from llmstream.framing.ndjson import NDJSONDecoder
 from llmstream.framing.sse import SSEDecoder
 from llmstream.grammar import Guard, check
-from llmstream.mcp.names import valid_names
+from llmstream.mcp.server_tools import valid_names
 from llmstream.partial_json import PartialJSON
 
 N = 150

@@ -11,7 +11,7 @@ from aiohttp import web
 
 import llmstream as ls
 from llmstream.mcp import connecting, mcp_tools
-from llmstream.mcp.bounded_http import bounded_client
+from llmstream.mcp.limits import bounded_client
 
 httpx2 = pytest.importorskip("httpx2", reason="mcp is not installed (extra: test)")
 

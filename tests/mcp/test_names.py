@@ -7,8 +7,8 @@ import re
 import pytest
 
 import llmstream as ls
-from llmstream.mcp import names as naming
-from llmstream.mcp.names import valid_names
+from llmstream.mcp import server_tools as naming
+from llmstream.mcp.server_tools import valid_names
 
 
 def test_what_no_vendor_takes_is_replaced() -> None:

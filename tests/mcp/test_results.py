@@ -8,7 +8,7 @@ import pytest
 
 import llmstream as ls
 from llmstream.chats import Audio, Document, Image
-from llmstream.mcp.results import outcome_of
+from llmstream.mcp.server_tools import outcome_of
 
 types = pytest.importorskip("mcp.types", reason="the extra mcp is not installed")
 

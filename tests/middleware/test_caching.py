@@ -14,7 +14,7 @@ import pytest
 import llmstream as ls
 from llmstream.grammar import check
 from llmstream.middleware import cache, wrap
-from llmstream.middleware.cache_key import cache_key
+from llmstream.middleware.caching import cache_key
 from llmstream.simulator import Call, Turn
 from llmstream.testing import Cut, Refuse, ScriptedModel, no_leaks
 

@@ -12,7 +12,7 @@ import llmstream as ls
 from llmstream.events import ReasoningDelta, ReasoningEnd, ReasoningStart, TextDelta, TextEnd, TextStart
 from llmstream.grammar import check
 from llmstream.middleware import extract_thinking, wrap
-from llmstream.middleware.tagged_text import TaggedText
+from llmstream.middleware.thinking import TaggedText
 from llmstream.simulator import Call, Turn
 from llmstream.testing import Cut, ScriptedModel
 

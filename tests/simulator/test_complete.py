@@ -17,7 +17,7 @@ from llmstream.request import Request
 from llmstream.serving.wires import server_side
 from llmstream.simulator import Break, Call, Cut, Pace, Script, Simulator, Stall, Turn
 from llmstream.simulator.complete import as_streamed, complete_asked, complete_body
-from llmstream.simulator.utterance import utter
+from llmstream.simulator.timeline import timeline_of
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 CLAUDE = {"max_tokens": 9, "messages": MESSAGES}
@@ -152,7 +152,7 @@ def test_input_that_is_no_object_is_wrapped() -> None:
     """Vendors whose calls hold objects cannot say `[1`."""
     request = Request(model="m")
     turn = Turn(calls=(Call("f", "[1"),))
-    body = msgspec.json.decode(complete_body(server_side(Anthropic()), request, utter(turn, request)))
+    body = msgspec.json.decode(complete_body(server_side(Anthropic()), request, timeline_of(turn, request)))
     assert body["content"][0]["input"] == {"INVALID_JSON": "[1"}
 
 

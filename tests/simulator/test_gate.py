@@ -13,7 +13,7 @@ from llmstream.errors import AuthenticationError, InvalidRequest
 from llmstream.exchange import HttpRequest
 from llmstream.providers.registry import all_providers
 from llmstream.simulator import Simulator
-from llmstream.simulator.gate import check_bind, check_key, host_is_local, is_known_path, masked
+from llmstream.simulator.admission import check_bind, check_key, host_is_local, is_known_path, masked
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8080", "localhost", "LOCALHOST:1", "[::1]:99"])

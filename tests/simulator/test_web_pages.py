@@ -7,7 +7,7 @@ import pytest
 
 from llmstream.exchange import HttpRequest
 from llmstream.simulator import Simulator
-from llmstream.simulator.gate import is_foreign_page, masked
+from llmstream.simulator.admission import is_foreign_page, masked
 
 BODY = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}'
 PATH = "/v1/chat/completions"

@@ -21,14 +21,14 @@ from llmstream.events import (
 )
 from llmstream.request import ProviderTool, Request, ToolSpec
 from llmstream.simulator import Break, Call, Cut, Pace, Stall, Turn
-from llmstream.simulator.utterance import estimated_tokens, utter
+from llmstream.simulator.timeline import estimated_tokens, timeline_of
 
 ASKED = Request(model="m", messages=(Message.user("12345678"),))
 FULL = Turn(reasoning="so so", text="one two\nthree ", calls=(Call("f", {"a": "x" * 20}), Call("g")))
 
 
 def test_a_turn_is_a_sentence_in_words() -> None:
-    events = [beat.event for beat in utter(FULL, ASKED, number=3)]
+    events = [beat.event for beat in timeline_of(FULL, ASKED, number=3)]
     assert not grammar.check([StreamStart(), *events])
     assert [e.delta for e in events if isinstance(e, ReasoningDelta)] == ["so", " so"]
     assert [e.delta for e in events if isinstance(e, TextDelta)] == ["one", " two", "\nthree", " "]
@@ -44,7 +44,7 @@ def test_a_turn_is_a_sentence_in_words() -> None:
 
 
 def test_thoughts_are_signed_or_encrypted() -> None:
-    (end,) = [b.event for b in utter(FULL, ASKED, number=3) if isinstance(b.event, ReasoningEnd)]
+    (end,) = [b.event for b in timeline_of(FULL, ASKED, number=3) if isinstance(b.event, ReasoningEnd)]
     signature = end.provider_metadata["anthropic"]["signature"]
     assert signature
     assert end.provider_metadata["bedrock"]["signature"] == signature
@@ -52,7 +52,7 @@ def test_thoughts_are_signed_or_encrypted() -> None:
 
 
 def test_the_first_call_is_signed_as_geminis_are() -> None:
-    calls = [b.event for b in utter(FULL, ASKED, number=3) if isinstance(b.event, ToolCall)]
+    calls = [b.event for b in timeline_of(FULL, ASKED, number=3) if isinstance(b.event, ToolCall)]
     assert calls[0].provider_metadata["google"]["thought_signature"]
     assert calls[1].provider_metadata is None
 
@@ -63,7 +63,7 @@ def test_the_first_call_is_signed_as_geminis_are() -> None:
 )
 def test_calls_of_custom_tools_are_plain_text(tool: ProviderTool) -> None:
     turn = Turn(calls=(Call("g"), Call("f", "ls -la"), Call("f", "")))
-    events = [b.event for b in utter(turn, Request(model="m", tools=(tool,)))]
+    events = [b.event for b in timeline_of(turn, Request(model="m", tools=(tool,)))]
     told = {"openai": {"type": "custom_tool_call"}}
     assert [(e.input, e.provider_metadata) for e in events if isinstance(e, ToolCall)][1:] == [
         ("ls -la", told),
@@ -73,40 +73,40 @@ def test_calls_of_custom_tools_are_plain_text(tool: ProviderTool) -> None:
 
 
 def test_usage_is_counted_from_the_words() -> None:
-    finish = utter(Turn(reasoning="12345", text="1234"), ASKED)[-1].event
+    finish = timeline_of(Turn(reasoning="12345", text="1234"), ASKED)[-1].event
     assert isinstance(finish, Finish)
     assert finish.usage == Usage(2, 3, 5, reasoning_tokens=2)
     with_tool = Request(model="m", tools=(ToolSpec("abcd", "efgh"),))
-    finish = utter(Turn(text=""), with_tool)[-1].event
+    finish = timeline_of(Turn(text=""), with_tool)[-1].event
     assert isinstance(finish, Finish)
     assert finish.usage.input_tokens == estimated_tokens("abcdefgh{}")
-    finish = utter(Turn(usage=Usage(1, 2)), ASKED)[-1].event
+    finish = timeline_of(Turn(usage=Usage(1, 2)), ASKED)[-1].event
     assert isinstance(finish, Finish)
     assert finish.usage == Usage(1, 2)
 
 
 def test_arguments_as_a_string_go_out_as_they_are() -> None:
-    events = [b.event for b in utter(Turn(calls=(Call("f", '{"a": '), Call("g", ""))), ASKED)]
+    events = [b.event for b in timeline_of(Turn(calls=(Call("f", '{"a": '), Call("g", ""))), ASKED)]
     assert [e.input for e in events if isinstance(e, ToolCall)] == ['{"a": ', "{}"]
 
 
 def test_pace_sets_the_moments() -> None:
-    beats = utter(Turn(text="a b c"), ASKED, pace=Pace(first_s=1.0, delta_s=0.25))
+    beats = timeline_of(Turn(text="a b c"), ASKED, pace=Pace(first_s=1.0, delta_s=0.25))
     assert [b.due_s for b in beats if isinstance(b.event, TextDelta)] == [1.0, 1.25, 1.5]
     assert beats[0].due_s == 1.0
     assert beats[-1].due_s == 1.5
-    beats = utter(Turn(text="a 1234567", pace=Pace(tokens_per_s=4)), ASKED, pace=Pace(first_s=9))
+    beats = timeline_of(Turn(text="a 1234567", pace=Pace(tokens_per_s=4)), ASKED, pace=Pace(first_s=9))
     assert [b.due_s for b in beats if isinstance(b.event, TextDelta)] == [0.0, 0.5]
 
 
 @pytest.mark.parametrize("fault", [Cut(after_events=3), Stall(after_events=3)])
 def test_a_fault_ends_the_events(fault: Cut | Stall) -> None:
-    beats = utter(Turn(text="a b c", fault=fault), ASKED)
+    beats = timeline_of(Turn(text="a b c", fault=fault), ASKED)
     assert [type(b.event).__name__ for b in beats] == ["ResponseMetadata", "TextStart", "TextDelta"]
 
 
 def test_an_error_inside_closes_what_is_open() -> None:
-    beats = utter(Turn(text="a b c", fault=Break(after_events=3, status=529, message="busy")), ASKED)
+    beats = timeline_of(Turn(text="a b c", fault=Break(after_events=3, status=529, message="busy")), ASKED)
     events = [StreamStart(), *[b.event for b in beats]]
     assert not grammar.check(events)
     error = events[-2]
@@ -116,4 +116,4 @@ def test_an_error_inside_closes_what_is_open() -> None:
 
 def test_exact_events_are_said_as_they_are() -> None:
     events = (StreamStart(), TextStart("7"), TextDelta("x", "7"))
-    assert [b.event for b in utter(Turn(events=events), ASKED)] == list(events[1:])
+    assert [b.event for b in timeline_of(Turn(events=events), ASKED)] == list(events[1:])

@@ -1,21 +1,75 @@
-"""Shortens the lists in messages of an MCP server before the mcp package validates each item.
-
-The package creates an object for every part of a result, and tries all kinds for an invalid part: some
-hundred thousand parts in one message blocked the event loop for seconds (mcp 2.3, seen 2026-11).
-"""
+"""Limits on what an MCP server may send: the size of its responses, and the length of lists in messages."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    import httpx2
     from mcp.client._transport import ReadStream, TransportStreams
 
-__all__ = ["MAX_ITEMS", "bounded", "within_cap"]
+__all__ = ["MAX_ITEMS", "bounded", "bounded_client", "within_cap"]
+
+
+# The HTTP client of MCP sessions, which limits the size of responses.
+#
+# The mcp package buffers a response that is not an event stream, without a limit. For event streams it
+# limits the length of lines and buffers nothing else.
+
+MAX_BODY_BYTES: Final = 64 * 1024 * 1024
+"""Several times the limit for files in a result, in base64."""
+
+
+def bounded_client(
+    headers: dict[str, str], timeout: httpx2.Timeout, max_bytes: int = MAX_BODY_BYTES
+) -> httpx2.AsyncClient:
+    """Creates a client that refuses compressed responses and those longer than max_bytes.
+
+    raises: ReadError of httpx2, in a request
+    """
+    import httpx2
+
+    class Counted(httpx2.AsyncByteStream):
+        """The body of a response."""
+
+        def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+            self._inner = inner
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            left = max_bytes
+            async for piece in self._inner:
+                left -= len(piece)
+                if left < 0:
+                    raise httpx2.ReadError(f"the response is longer than {max_bytes} bytes")
+                yield piece
+
+        async def aclose(self) -> None:
+            await self._inner.aclose()
+
+    async def check(response: httpx2.Response) -> None:
+        # The request accepts no compression; decompressed, a small body could exhaust the memory.
+        if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            await response.aclose()
+            raise httpx2.ReadError("the response is compressed although the request forbids it")
+        media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type != "text/event-stream" and isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = Counted(response.stream)
+
+    return httpx2.AsyncClient(
+        headers={**headers, "accept-encoding": "identity"},
+        timeout=timeout,
+        event_hooks={"response": [check]},
+    )
+
+
+# Shortens the lists in messages of an MCP server before the mcp package validates each item.
+#
+# The package creates an object for every part of a result, and tries all kinds for an invalid part: some
+# hundred thousand parts in one message blocked the event loop for seconds (mcp 2.3, seen 2026-11).
 
 MAX_ITEMS: Final = 2000
 """Maximum length of a list in a message, such as tools or parts; validating that many takes 10 ms."""

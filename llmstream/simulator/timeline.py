@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import datetime
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from operator import attrgetter, is_
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -40,15 +41,17 @@ from llmstream.request import ProviderTool, Request, ToolSpec
 from llmstream.simulator.script import Break, Call, Cut, Pace, Stall, Turn
 
 __all__ = [
-    "Beat",
+    "Player",
     "PromptTokens",
+    "TimedEvent",
     "custom_tools",
     "estimated_tokens",
     "sentence_of",
+    "timeline_of",
     "tokens_of",
     "usage_of",
-    "utter",
 ]
+
 
 _WORDS: Final = re.compile(r"\s*\S+|\s+\Z")
 _INPUT_CHARS: Final = 12
@@ -57,21 +60,21 @@ _CUSTOM: Final[Metadata] = {"openai": {"type": CUSTOM_CALL}}
 _DELTAS: Final = (TextDelta, ReasoningDelta, ToolInputDelta)
 
 
-class Beat(msgspec.Struct, frozen=True):
+class TimedEvent(msgspec.Struct, frozen=True):
     """One event and when it is due, in seconds from the start of the answer."""
 
     event: Event
     due_s: float = 0.0
 
 
-def utter(
+def timeline_of(
     turn: Turn,
     request: Request,
     *,
     number: int = 0,
     pace: Pace | None = None,
     now: datetime.datetime | None = None,
-) -> list[Beat]:
+) -> list[TimedEvent]:
     """The whole answer that a turn means, up to where its fault ends it.
 
     number: of the request; ids are made of it
@@ -202,7 +205,7 @@ def _up_to_fault(turn: Turn, events: list[Event]) -> list[Event]:
     return events
 
 
-def _timed(events: Iterable[Event], pace: Pace) -> Iterator[Beat]:
+def _timed(events: Iterable[Event], pace: Pace) -> Iterator[TimedEvent]:
     due_s = pace.first_s
     spoken = False
     for event in events:
@@ -212,7 +215,7 @@ def _timed(events: Iterable[Event], pace: Pace) -> Iterator[Beat]:
             elif spoken:
                 due_s += pace.delta_s
             spoken = True
-        yield Beat(event, due_s)
+        yield TimedEvent(event, due_s)
 
 
 def usage_of(turn: Turn, given: int) -> Usage:
@@ -242,3 +245,56 @@ def _prompt_texts(messages: Iterable[Message]) -> Iterator[str]:
                     yield part.content
                 case _:
                     pass
+
+
+# Writes the pieces of a body when they are due.
+
+
+class Writer(Protocol):
+    """The destination of the bytes."""
+
+    async def write(self, data: bytes) -> None:
+        """Writes, and waits for a slow reader."""
+        ...
+
+
+class Player:
+    """Plays pieces of a body by a clock.
+
+    block_bytes: size of the writes for pieces that are due together; 0 for one write per piece
+    """
+
+    def __init__(
+        self, clock: Callable[[], float], sleep: Callable[[float], Awaitable[object]], block_bytes: int = 0
+    ) -> None:
+        self.sleep = sleep
+        self._clock = clock
+        self._block_bytes = block_bytes
+
+    async def play(self, to: Writer, pieces: Iterable[tuple[float, bytes]]) -> None:
+        """Writes each piece when it is due.
+
+        pieces: seconds from now, and bytes; in order of time
+        """
+        start = self._clock()
+        block = bytearray()
+        for due_s, data in pieces:
+            wait_s = start + due_s - self._clock() if due_s else 0.0
+            if wait_s > 0:
+                if block:
+                    await to.write(bytes(block))
+                    block.clear()
+                await self.sleep(wait_s)
+            if not data:
+                continue
+            if not self._block_bytes:
+                await to.write(data)
+                # Lets a reader in the same loop run, which may disconnect.
+                await asyncio.sleep(0)
+                continue
+            block += data
+            while len(block) >= self._block_bytes:
+                await to.write(bytes(block[: self._block_bytes]))
+                del block[: self._block_bytes]
+        if block:
+            await to.write(bytes(block))

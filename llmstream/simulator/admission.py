@@ -26,6 +26,7 @@ __all__ = [
     "usual_path",
 ]
 
+
 _KEY_HEADERS: Final = ("x-api-key", "api-key", "x-goog-api-key")
 _AWS_CREDENTIAL: Final = re.compile(r"AWS4-HMAC-SHA256\s+Credential=([^/,\s]+)/")
 """The access key id of a request signed for AWS."""

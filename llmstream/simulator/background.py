@@ -16,7 +16,8 @@ from llmstream.serving.wires import ServerSide
 from llmstream.serving.wires.openai_responses.kept_requests import KeptRequest, read_kept_request
 from llmstream.simulator.script import Cut, Stall, Turn
 
-__all__ = ["KeptAnswer", "KeptAnswers", "uncut"]
+__all__ = ["BackgroundResponses", "uncut"]
+
 
 _MOST: Final = 256
 
@@ -31,7 +32,7 @@ class _Numbered(msgspec.Struct):
     response: dict[str, Any] | None = None
 
 
-class KeptAnswer:
+class BackgroundResponse:
     """One answer: its frames, each with its number and the moment at which it is made.
 
     pieces: seconds from now and bytes, any number of frames in each
@@ -93,12 +94,12 @@ class KeptAnswer:
         return b"event: response.cancelled\ndata: " + msgspec.json.encode(said) + b"\n\n"
 
 
-class KeptAnswers:
+class BackgroundResponses:
     """The answers that a simulator keeps: the latest 256."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._answers: dict[str, KeptAnswer] = {}
+        self._answers: dict[str, BackgroundResponse] = {}
 
     def begin(self, pieces: list[tuple[float, bytes]], turn: Turn) -> Iterator[tuple[float, bytes]]:
         """Keeps an answer, and gives what its first reader gets of it.
@@ -114,14 +115,14 @@ class KeptAnswers:
         """Keeps an answer that nobody reads as a stream, and gives what there is of it at once."""
         return _page(self._keep(pieces).whole())
 
-    def _keep(self, pieces: list[tuple[float, bytes]]) -> KeptAnswer:
-        answer = KeptAnswer(pieces, self._clock)
+    def _keep(self, pieces: list[tuple[float, bytes]]) -> BackgroundResponse:
+        answer = BackgroundResponse(pieces, self._clock)
         self._answers[answer.response_id] = answer
         if len(self._answers) > _MOST:
             del self._answers[next(iter(self._answers))]
         return answer
 
-    def find(self, wish: KeptRequest) -> KeptAnswer:
+    def find(self, wish: KeptRequest) -> BackgroundResponse:
         """The answer that is asked for.
 
         raises: NotFound in the vendor's words
