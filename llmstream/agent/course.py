@@ -88,7 +88,7 @@ class Course:
         self._rejected += 1
         if self._rejected > self.config.hooks.max_again:
             error = InvalidOutput(
-                f"after_model rejected {self._rejected} answers; of the last it says: {asked.text_content}",
+                f"after_model rejected {self._rejected} answers; of the last it says: {asked.text}",
                 reason="again",
             )
             error.partial, error.usage = message, self.state.total_usage
@@ -133,5 +133,5 @@ class Course:
     def _context(self, call: ToolCall) -> ToolContext:
         state = self.state
         return ToolContext(
-            call.id, call.name, state.step, LateCopies(state.conversation), self.deadline, state.context
+            call.id, call.name, state.step, LateCopies(state.conversation), self.deadline, state.deps
         )

@@ -204,7 +204,7 @@ async def test_a_tool_may_ask_for_its_context() -> None:
 
     assert list(who.spec.input_schema["properties"]) == ["name"]
     model = ScriptedModel(Turn(calls=(Call("who", {"name": "Ada"}),)), "Done.")
-    agent = ls.Agent(model, tools=[who], context={"user": "Bo"}, deadlines=ls.Deadlines(total_s=60))
+    agent = ls.Agent(model, tools=[who], deps={"user": "Bo"}, deadlines=ls.Deadlines(total_s=60))
     run = agent.stream("Go")
     await run.collect()
     (context,) = seen
@@ -214,7 +214,7 @@ async def test_a_tool_may_ask_for_its_context() -> None:
     assert context.deadline is not None
     assert 0 < (context.remaining_s or 0) <= 60
     other = ls.Agent(ScriptedModel(Turn(calls=(Call("who", {"name": "Ada"}),)), "Done."), tools=[who])
-    await other.stream("Go", context={"user": "Cy"}).collect()
+    await other.stream("Go", deps={"user": "Cy"}).collect()
     assert seen[-1].deps == {"user": "Cy"}
 
 
@@ -270,7 +270,7 @@ async def test_a_tool_that_raises_is_a_failed_result_and_the_loop_goes_on(
 
     calls = tuple(Call("fail", {"n": n}) for n in range(3))
     run = ls.Agent(ScriptedModel(Turn(calls=calls), "Recovered."), tools=[fail]).stream("Go")
-    assert (await run.collect()).text_content == "Recovered."  # case 51
+    assert (await run.collect()).text == "Recovered."  # case 51
     assert [s.error for s in run.statuses] == [None, "ZeroDivisionError", None]
 
 
@@ -339,7 +339,7 @@ async def test_a_message_sent_meanwhile_steers_the_next_step() -> None:
     async for event in run:
         if isinstance(event, StepFinish) and event.step == 0:
             run.send("And now?")
-    assert [m.text_content for m in run.messages()] == ["Go", "First.", "And now?", "Second."]
+    assert [m.text for m in run.messages()] == ["Go", "First.", "And now?", "Second."]
     with pytest.raises(ls.InvalidRequest):
         run.send("Too late")
 
