@@ -8,7 +8,6 @@ from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, Generic, Unpack, overload
 
-from llmstream.agent import option_checks as checks
 from llmstream.agent.config import AgentConfig
 from llmstream.agent.context.effects import ContextEffect
 from llmstream.agent.decisions import Approve, Deny
@@ -17,7 +16,21 @@ from llmstream.agent.hooks import Hooks, Repair
 from llmstream.agent.journal import Journal
 from llmstream.agent.loop import Loop
 from llmstream.agent.misses import MAX_INVALID_CALLS
-from llmstream.agent.option_checks import MAX_STEPS, TOOL_LIMIT
+from llmstream.agent.option_checks import (
+    MAX_STEPS,
+    TOOL_LIMIT,
+    at_least_one,
+    check_names,
+    effects_of,
+    function_or_none,
+    hooks_of,
+    instructions_of,
+    journal_of,
+    key_or_none,
+    seconds_or_none,
+    text_or_none,
+    whole_number,
+)
 from llmstream.agent.overriding import extended, overridden
 from llmstream.agent.plan import Instructions, PrepareStep
 from llmstream.agent.recovery import recovered
@@ -210,16 +223,16 @@ class Agent(Generic[Deps, T]):
         observe: ObserveRun | None = None,
         **arguments: Unpack[CallOptions],
     ) -> None:
-        checks.check_names(arguments.keys(), _OWN_OPTIONS)
+        check_names(arguments.keys(), _OWN_OPTIONS)
         self.model = model if isinstance(model, Model) else Model(model)
-        self.name = checks.text_or_none("name", name) or ""
-        self.max_steps = checks.at_least_one("max_steps", max_steps, MAX_STEPS)
+        self.name = text_or_none("name", name) or ""
+        self.max_steps = at_least_one("max_steps", max_steps, MAX_STEPS)
         self.deps = deps
         options = with_defaults(self.model.options, with_output(output, arguments))
         options["output"] = as_output(options.get("output"))
         inherited = options.get("instructions")
         options["instructions"] = ""  # it is in the instructions, and the model's own is not put before them
-        given = checks.instructions_of(inherited if instructions is None else instructions)
+        given = instructions_of(inherited if instructions is None else instructions)
         self._instructions = given if isinstance(given, str) else None
         options["tools"] = ToolSet.of(options.get("tools") or ())
         self._config = AgentConfig(
@@ -231,21 +244,21 @@ class Agent(Generic[Deps, T]):
             max_steps=self.max_steps,
             max_invalid_calls=None
             if max_invalid_calls is None
-            else checks.at_least_one("max_invalid_calls", max_invalid_calls, MAX_INVALID_CALLS),
-            empty_retries=checks.whole_number("empty_retries", empty_retries),
+            else at_least_one("max_invalid_calls", max_invalid_calls, MAX_INVALID_CALLS),
+            empty_retries=whole_number("empty_retries", empty_retries),
             stop_when=as_conditions(stop_when),
-            prepare_step=checks.function_or_none("prepare_step", prepare_step, "state"),
-            context_effects=checks.effects_of(context_effects),
-            hooks=checks.hooks_of(hooks),
-            approve=checks.function_or_none("approve", approve),
-            repair=checks.function_or_none("repair", repair, "call", "error"),
-            price=checks.function_or_none("price", price, "model", "usage"),
-            approval_key=checks.key_or_none(approval_key),
-            approval_ttl_s=checks.seconds_or_none("approval_ttl_s", approval_ttl_s),
-            tool_limit=checks.at_least_one("tool_limit", tool_limit, TOOL_LIMIT),
-            tool_timeout_s=checks.seconds_or_none("tool_timeout_s", tool_timeout_s),
-            journal=checks.journal_of(journal),
-            observe=checks.function_or_none("observe", observe, "observation"),
+            prepare_step=function_or_none("prepare_step", prepare_step, "state"),
+            context_effects=effects_of(context_effects),
+            hooks=hooks_of(hooks),
+            approve=function_or_none("approve", approve),
+            repair=function_or_none("repair", repair, "call", "error"),
+            price=function_or_none("price", price, "model", "usage"),
+            approval_key=key_or_none(approval_key),
+            approval_ttl_s=seconds_or_none("approval_ttl_s", approval_ttl_s),
+            tool_limit=at_least_one("tool_limit", tool_limit, TOOL_LIMIT),
+            tool_timeout_s=seconds_or_none("tool_timeout_s", tool_timeout_s),
+            journal=journal_of(journal),
+            observe=function_or_none("observe", observe, "observation"),
         )
         make_request(self.model.name, [Message.user("?")], options)  # wrong options fail here and now
 
@@ -316,9 +329,9 @@ class Agent(Generic[Deps, T]):
         config = overridden(
             self._config, changed, model=model, max_steps=max_steps, stop_when=stop_when, observe=observe
         )
-        given = checks.instructions_of(instructions)
+        given = instructions_of(instructions)
         given = config.instructions or config.system if given is None else given
-        given = extended(given, checks.text_or_none("extra_instructions", extra_instructions))
+        given = extended(given, text_or_none("extra_instructions", extra_instructions))
         own = given if isinstance(given, str) else ""
         config = replace(config, instructions=None if isinstance(given, str) else given, system=own)
         conversation = settled(with_system(own, as_messages(prompt)))

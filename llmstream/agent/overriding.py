@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from llmstream.agent import option_checks as checks
 from llmstream.agent.config import AgentConfig
 from llmstream.agent.hooks import answered
+from llmstream.agent.option_checks import at_least_one, function_or_none
 from llmstream.agent.plan import Instructions
 from llmstream.agent.state import RunState
 from llmstream.agent.stop import StopCondition, as_conditions
@@ -51,11 +51,11 @@ def overridden(
     if model is not None:
         changes["model"] = model if isinstance(model, Model) else Model(model)
     if max_steps is not None:
-        changes["max_steps"] = checks.at_least_one("max_steps", max_steps, config.max_steps)
+        changes["max_steps"] = at_least_one("max_steps", max_steps, config.max_steps)
     if stop_when is not None:
         changes["stop_when"] = as_conditions(stop_when)
     if observe is not None:
-        changes["observe"] = joined(config.observe, checks.function_or_none("observe", observe))
+        changes["observe"] = joined(config.observe, function_or_none("observe", observe))
     return replace(config, **changes) if changes else config
 
 
