@@ -43,8 +43,9 @@ _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, TypeError, RecursionErro
 class Output(Generic[T]):
     """What the answer is to be, with its details: the value of `output=` where a type alone is too little.
 
-    type:        a msgspec Struct, dataclass, TypedDict, a list of them, a union, Literal or scalar; or a
-                 JSON schema, or "json" for any JSON object, whose answers are plain JSON values
+    type:        a msgspec Struct, dataclass, TypedDict or pydantic model, a list of them, a union, Literal
+                 or scalar; or a JSON schema, or "json" for any JSON object, whose answers are plain JSON
+                 values
     mode:        how the vendor is asked: "json_schema" (its own mode), "tool" (a tool whose input
                  is the answer) or "prompt" (a system message); by default what the provider does best
     name:        of the schema or tool; by default the type's

@@ -138,7 +138,7 @@ def tool_from_function(
 
 @functools.lru_cache(maxsize=1024)
 def _note_undescribed(name: str) -> None:
-    """Logs once for each name: plain functions are wrapped anew for each request."""
+    """Logs once for each name: a plain function is wrapped anew by each stream that it is given to."""
     _log.info(
         "the tool %s has no description: the model goes by its name and parameters alone. "
         "Write a docstring, or pass description=.",

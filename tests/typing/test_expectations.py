@@ -1,4 +1,4 @@
-"""mypy and pyright conclude the same types of the public API, see `expectations.py`."""
+"""mypy and pyright conclude the same types of the public API, see the files of expectations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-EXPECTATIONS = HERE / "expectations.py"
+EXPECTATIONS = [str(HERE / "expectations.py"), str(HERE / "tool_expectations.py")]
 
 
 def checked(*command: str) -> None:
@@ -22,7 +22,7 @@ def checked(*command: str) -> None:
 
 def test_mypy_concludes_the_types() -> None:
     pytest.importorskip("mypy", reason="mypy comes with the extra `dev`")
-    checked(sys.executable, "-m", "mypy", "--strict", str(EXPECTATIONS))
+    checked(sys.executable, "-m", "mypy", "--strict", *EXPECTATIONS)
 
 
 def test_pyright_concludes_the_types() -> None:
@@ -31,4 +31,4 @@ def test_pyright_concludes_the_types() -> None:
     pyright, node = modules / "pyright" / "index.js", shutil.which("node")
     if node is None or not pyright.exists():
         pytest.skip("pyright is not installed: npm install --prefix tests/peers")
-    checked(node, str(pyright), "--pythonpath", sys.executable, str(EXPECTATIONS))
+    checked(node, str(pyright), "--pythonpath", sys.executable, *EXPECTATIONS)

@@ -1,4 +1,4 @@
-"""What type checkers have to conclude of tools. Not run: `test_tool_expectations.py` gives it to both."""
+"""What type checkers have to conclude of tools. Not run: `test_expectations.py` gives it to both."""
 
 from __future__ import annotations
 
