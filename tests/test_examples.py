@@ -49,7 +49,7 @@ SAID = {
         "broke off (connection-lost) after 'This answer is cut'",
         "too slow (idle) after 'This answer stops and'",
         "sim refused with 401 authentication, retryable: False",
-        "StreamStart Error Finish and the error is kept: sim: ",
+        "StreamStart ErrorEvent Finish and the error is kept: sim: ",
     ],
     "kernel_loop.py": [
         "6 fragments of 2 calls\n   Oslo: -2 °C, light snow\n   LookupError: no such city on the map\n",
@@ -89,7 +89,7 @@ SAID = {
         "1 answer kept",
     ],
     "pattern_matching.py": [
-        "ToolInputEnd     input breaks off\nError            failed: overloaded: too much to do\nFinish  ",
+        "ToolInputEnd     input breaks off\nErrorEvent       failed: overloaded: too much to do\nFinish  ",
     ],
     "replay.py": ['"toolCallId":"toolu_example_1"}\n{"type":"finish"', "15 events, the same byte by byte"],
     "save_and_resume.py": ["saved 2 messages", "assistant: You said: And another one?"],

@@ -5,11 +5,10 @@ becomes of a call, and `suspension.py` for a run that waits.
 """
 
 from llmstream.agent.agent import Agent
-from llmstream.agent.decisions import Again, Approve, Deny, Proceed, Rewrite, Skip, Stop
-from llmstream.agent.hooks import Hooks
+from llmstream.agent.hooks import Again, Approve, Deny, Hooks, Proceed, Rewrite, Skip, StepPlan, Stop
 from llmstream.agent.journal import Journal
 from llmstream.agent.nested import NestedEvent, nested_event
-from llmstream.agent.observations import (
+from llmstream.agent.observing import (
     AgentObservation,
     CallObserved,
     RunFinished,
@@ -18,7 +17,6 @@ from llmstream.agent.observations import (
     ToolFinished,
     ToolStarted,
 )
-from llmstream.agent.plan import StepPlan
 from llmstream.agent.run import AgentRun
 from llmstream.agent.state import RunState, Step
 from llmstream.agent.stop import (

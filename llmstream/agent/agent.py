@@ -8,41 +8,36 @@ from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, Generic, Unpack, overload
 
-from llmstream.agent.config import AgentConfig
-from llmstream.agent.context.effects import ContextEffect
-from llmstream.agent.decisions import Approve, Deny
-from llmstream.agent.history import settled
-from llmstream.agent.hooks import Hooks, Repair
-from llmstream.agent.journal import Journal
-from llmstream.agent.loop import Loop
-from llmstream.agent.misses import MAX_INVALID_CALLS
-from llmstream.agent.option_checks import (
+from llmstream.agent.config import (
     MAX_STEPS,
     TOOL_LIMIT,
+    AgentConfig,
     at_least_one,
     check_names,
     effects_of,
+    extended,
     function_or_none,
     hooks_of,
     instructions_of,
     journal_of,
     key_or_none,
+    overridden,
     seconds_or_none,
     text_or_none,
     whole_number,
 )
-from llmstream.agent.overriding import extended, overridden
-from llmstream.agent.plan import Instructions, PrepareStep
-from llmstream.agent.recovery import recovered
+from llmstream.agent.context.effects import ContextEffect
+from llmstream.agent.history import settled
+from llmstream.agent.hooks import Approve, Deny, Hooks, Instructions, PrepareStep, Repair
+from llmstream.agent.journal import Journal, recovered
+from llmstream.agent.loop import Loop
+from llmstream.agent.observing import ObserveRun
 from llmstream.agent.resumption import Results, Resumption
-from llmstream.agent.run import AgentRun
-from llmstream.agent.sharing import own_view, shared_message
+from llmstream.agent.run import AgentRun, answer_of, check_finished
 from llmstream.agent.state import Price, RunState
-from llmstream.agent.stop import StopCondition, as_conditions
-from llmstream.agent.sub_agent import sub_agent_tool
+from llmstream.agent.stop import MAX_INVALID_CALLS, StopCondition, as_conditions
+from llmstream.agent.sub_agents import own_view, shared_message, sub_agent_tool
 from llmstream.agent.suspension import Suspension
-from llmstream.agent.unfinished import answer_of, check_finished
-from llmstream.agent.watching import ObserveRun
 from llmstream.chats.chat import Chat
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest

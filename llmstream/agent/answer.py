@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Final
 
+from llmstream.agent.hooks import StepPlan
 from llmstream.agent.nested import OWN_KEY
-from llmstream.agent.plan import StepPlan
 from llmstream.chats.copying import RepeatedCopies
 from llmstream.chats.message import Message
 from llmstream.events import (

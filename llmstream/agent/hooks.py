@@ -3,21 +3,82 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
-from llmstream.agent.decisions import Decision
 from llmstream.chats.content import ToolCall
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest, ToolError
-from llmstream.tools import ToolCallStatus
+from llmstream.request import NamedTool, Settings
+from llmstream.streams.model import Model
+from llmstream.streams.options import Options
+from llmstream.tools import AnyTool, ToolCallStatus
+from llmstream.tools.approval import Approve, Deny
 from llmstream.tools.signature import check_arguments
 
 if TYPE_CHECKING:
     from llmstream.agent.state import RunState
 
-__all__ = ["Hooks", "Repair", "answered"]
+__all__ = [
+    "AfterTool",
+    "Again",
+    "Approve",
+    "Deny",
+    "Hooks",
+    "Instructions",
+    "PrepareStep",
+    "Proceed",
+    "Repair",
+    "Rewrite",
+    "Skip",
+    "StepPlan",
+    "Stop",
+    "answered",
+]
+
+
+# What a hook or a person may decide: values, one type each.
+
+
+@dataclass(frozen=True, slots=True)
+class Proceed:
+    """Go on as if nobody had been asked; the same as None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Go on with this in place of what was there; what it is depends on the hook, see `Hooks`."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Do not do it; this stands as what it gave: a tool's result, or the model's answer."""
+
+    result: Any = "Skipped."
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The run ends as soon as its history is whole. What has not run gets a result that says so."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The answer will not do: it stands in the history, this behind it, and the model answers again.
+
+    feedback: what is wrong, as the model reads it; a user message
+    """
+
+    feedback: str | Message
+
+
+Decision: TypeAlias = Proceed | Rewrite | Skip | Again | Approve | Deny | Stop | None
+
 
 _T = TypeVar("_T")
 
@@ -82,3 +143,52 @@ async def answered(hook: Callable[..., _T | Awaitable[_T]] | None, *args: Any) -
     said: Any = hook(*args)
     found: _T | None = await said if inspect.isawaitable(said) else said
     return found
+
+
+# What may differ from step to step: the plan of one.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPlan:
+    """Changes for one step; what is None stays as the agent has it.
+
+    model:       a `Model` or "provider:model"
+    tools:       all tools of the step; only these are offered, and only these run
+    tool_choice: as in the options of `stream`
+    instructions: the system prompt of the step, in place of the agent's
+    messages:    what the model is shown; the run's own history stays as it is
+    settings:    in place of the agent's
+    options:     any other option of `stream`, by name
+    """
+
+    model: str | Model | None = None
+    tools: Iterable[AnyTool] | None = None
+    tool_choice: str | NamedTool | None = None
+    instructions: str | None = None
+    messages: Iterable[Message] | None = None
+    settings: Settings | Mapping[str, Any] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def options_over(self, options: Options) -> Options:
+        """The options of the step: the agent's with the changes."""
+        changed: dict[str, Any] = {**options, **self.options}
+        for name in ("tools", "tool_choice", "settings"):
+            value = getattr(self, name)
+            if value is not None:
+                changed[name] = value
+        return cast(Options, changed)
+
+    def model_over(self, model: Model) -> Model:
+        """The model of the step."""
+        if self.model is None:
+            return model
+        return self.model if isinstance(self.model, Model) else Model(self.model)
+
+
+PrepareStep: TypeAlias = "Callable[[RunState], StepPlan | Awaitable[StepPlan | None] | None]"
+"""Asked before each step; sync or async."""
+
+_Text: TypeAlias = str | Awaitable[str | None] | None
+
+Instructions: TypeAlias = "Callable[[RunState], _Text] | Callable[[], _Text]"
+"""Asked for the system prompt of each step; sync or async; None or "" for none."""

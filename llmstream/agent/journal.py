@@ -10,13 +10,14 @@ from operator import is_not
 import anyio.to_thread
 
 from llmstream.agent.journal_file import JournalFile
-from llmstream.agent.journal_lines import Line
+from llmstream.agent.journal_lines import Line, RunRecord, read_lines
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages
 from llmstream.errors import InvalidRequest
 
-__all__ = ["Journal", "RunJournal"]
+__all__ = ["Journal", "RunJournal", "recovered"]
+
 
 COMPACT_AFTER = 1000
 """Lines: some hundred steps, and less than a second of reading."""
@@ -116,3 +117,24 @@ class RunJournal:
         """The calls of the step so far belong to an answer that failed."""
         if self._journal is not None and self._written is not None:
             await self._journal.write(Line("discard", self._run, step=step))
+
+
+# A run that a crash ended, as a history: what a journal says of its calls.
+
+
+def recovered(journal: Journal | str | os.PathLike[str], agent: str) -> list[Message]:
+    """The history of the agent's last run in the journal, every call with its result.
+
+    raises: InvalidRequest where it holds no run of that agent; DecodeError where it is damaged in
+            other ways than by a crash; OSError where it cannot be read
+    """
+    path = journal.path if isinstance(journal, Journal) else os.fspath(journal)
+    lines = list(read_lines(path))
+    run = next((line.run for line in reversed(lines) if line.type == "run" and line.agent == agent), None)
+    if run is None:
+        raise InvalidRequest(f"the journal {path} holds no run of the agent {agent!r}")
+    record = RunRecord()
+    for line in lines:
+        if line.run == run:
+            record.read(line)
+    return record.history()

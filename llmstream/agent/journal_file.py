@@ -12,9 +12,8 @@ import time
 from typing import ClassVar
 from weakref import WeakValueDictionary
 
-from llmstream.agent.compaction import compacted
 from llmstream.agent.file_lock import is_at, lock
-from llmstream.agent.journal_lines import Line, encode_line, sum_of
+from llmstream.agent.journal_lines import Line, compacted, encode_line, sum_of
 from llmstream.chats.content import write_whole
 from llmstream.errors import DecodeError, InvalidRequest
 

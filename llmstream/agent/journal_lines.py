@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Final
 
 import msgspec
@@ -14,7 +14,8 @@ from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError
 
-__all__ = ["Line", "RunRecord", "encode_line", "read_lines", "sum_of"]
+__all__ = ["Line", "RunRecord", "compacted", "encode_line", "read_lines", "sum_of"]
+
 
 _CHAIN: Final = b'{"chain":"'
 """How a line begins: its checksum goes on from that of the line before, so that none can be left out,
@@ -212,3 +213,36 @@ def _checked(data: bytes, kind: int, after: int) -> bytes:
     if data[len(start) : at + 2] != b'%08x",' % zlib.crc32(body, after if kind == 2 else 0):
         raise ValueError("its checksum is another: a line was altered, left out, doubled or moved")
     return body
+
+
+# A journal without what nobody will ask for any more.
+
+
+def compacted(path: str, left: Container[str]) -> bytes:
+    """What a journal has to hold: of each run the conversation and the calls that are not in it.
+
+    Runs that came to their end are dropped, but for the last of each agent, which `recover` may be
+    asked for. Runs that were cut off stay, however old: somebody may have to look into them.
+
+    left:   ids of runs that have no end in it and that nothing will be added to, such as cancelled ones
+    raises: DecodeError where the file is damaged; OSError where it cannot be read
+    """
+    records: dict[str, RunRecord] = {}
+    last: dict[str, str] = {}
+    for line in read_lines(path):
+        record = records.setdefault(line.run, RunRecord())
+        record.read(line)
+        if line.type == "run":
+            last[line.agent] = line.run
+    kept = [
+        (run, record)
+        for run, record in records.items()
+        if last.get(record.agent) == run or not (record.ended or run in left)
+    ]
+    lines: list[bytes] = []
+    after = 0
+    for run, record in kept:
+        for line in record.lines(run):
+            lines.append(encode_line(line, after))
+            after = sum_of(lines[-1])
+    return b"".join(lines)

@@ -11,20 +11,16 @@ from typing import Final
 import msgspec
 
 from llmstream.agent.answer import Answer, GivenAnswer
-from llmstream.agent.asked_step import AskedStep
+from llmstream.agent.calls import is_empty
 from llmstream.agent.config import AgentConfig
-from llmstream.agent.course import Course
-from llmstream.agent.decisions import Stop
 from llmstream.agent.history import settled
-from llmstream.agent.hooks import answered
-from llmstream.agent.misses import Misses
-from llmstream.agent.open_step import GivenStep, OpenStep
+from llmstream.agent.hooks import Stop, answered
 from llmstream.agent.planning import StepEffects, planned
-from llmstream.agent.records import is_empty
-from llmstream.agent.resumed_step import ResumedStep
 from llmstream.agent.resumption import Resumption
+from llmstream.agent.run_context import RunContext
 from llmstream.agent.state import RunState
-from llmstream.agent.stop import Budget
+from llmstream.agent.steps import ModelStep, ResumedStep, RunStep, StaticStep
+from llmstream.agent.stop import Budget, Misses
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidOutput, LLMStreamError
@@ -60,7 +56,7 @@ class Loop:
         resumption: Resumption | None = None,
     ) -> None:
         self.state = state
-        self.course = Course(config, state, total_s)
+        self.course = RunContext(config, state, total_s)
         self.finish_reason: FinishReason | None = None
         self.error: LLMStreamError | None = None
         self.suspended: Suspension | None = None
@@ -75,7 +71,7 @@ class Loop:
         self._prompt = list(state.conversation)
         self._resumption = resumption
         self._effects = StepEffects(config.context_effects)
-        self._step: OpenStep | None = None
+        self._step: RunStep | None = None
         self._finish = Finish("unknown")
 
     @property
@@ -147,7 +143,7 @@ class Loop:
             if await self._is_over(step):
                 return
 
-    async def _next_step(self) -> OpenStep | None:
+    async def _next_step(self) -> RunStep | None:
         """The step to come; None where a hook stops the run before it."""
         course, resumption = self.course, self._resumption
         if resumption is not None:
@@ -160,12 +156,12 @@ class Loop:
             course.stop(plan)
             return None
         if isinstance(plan, GivenAnswer):
-            return GivenStep(course, plan)
-        step = AskedStep(course, plan)
+            return StaticStep(course, plan)
+        step = ModelStep(course, plan)
         self.answer = step.answer
         return step
 
-    async def _is_over(self, step: OpenStep) -> bool:
+    async def _is_over(self, step: RunStep) -> bool:
         """Whether no further step follows."""
         course = self.course
         if self.suspended is not None or course.stopped_by is not None:
@@ -187,7 +183,7 @@ class Loop:
             course.cut_short(f"step_count({limit})", "max_steps")
         return self.cut_short
 
-    def _ask_again(self, step: OpenStep) -> None:
+    def _ask_again(self, step: RunStep) -> None:
         """Shows the model what is wrong with its answer, if anything is, it may try again and there is time.
 
         An answer that was cut off would be cut off again.

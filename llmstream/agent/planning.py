@@ -9,9 +9,7 @@ from dataclasses import replace
 from llmstream.agent.answer import GivenAnswer
 from llmstream.agent.config import AgentConfig
 from llmstream.agent.context.effects import ContextEffect, RunEffects, replaces
-from llmstream.agent.decisions import Again, Proceed, Rewrite, Skip, Stop
-from llmstream.agent.hooks import answered
-from llmstream.agent.plan import Instructions, StepPlan
+from llmstream.agent.hooks import Again, Instructions, Proceed, Rewrite, Skip, StepPlan, Stop, answered
 from llmstream.agent.state import RunState
 from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message, Role

@@ -10,8 +10,8 @@ from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
-from llmstream.agent.decisions import Approve, Deny
 from llmstream.agent.history import open_calls
+from llmstream.agent.hooks import Approve, Deny
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.errors import InvalidRequest

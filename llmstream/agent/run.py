@@ -7,12 +7,19 @@ from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, overload
 
+from llmstream.agent.calls import is_empty
 from llmstream.agent.loop import Loop
-from llmstream.agent.records import is_empty
 from llmstream.agent.state import Price, RunState, Step
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
-from llmstream.errors import InvalidOutput, InvalidRequest, LLMStreamError
+from llmstream.errors import (
+    ContentFiltered,
+    InvalidOutput,
+    InvalidRequest,
+    LimitExceeded,
+    LLMStreamError,
+    RunSuspended,
+)
 from llmstream.events import Event, FinishReason, Usage, Warning
 from llmstream.streams.call import ResponseInfo
 from llmstream.streams.model import Model
@@ -27,6 +34,9 @@ from llmstream.streams.reading import (
 )
 from llmstream.tools import ToolCallStatus
 
+__all__ = ["AgentRun", "answer_of", "check_finished"]
+
+
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know
 
@@ -37,7 +47,6 @@ else:
 
     T = TypeVar("T")
 
-__all__ = ["AgentRun"]
 
 _LEAST_S: Final = 1e-6
 """A run whose time is over already ends with its first step; deadlines are positive."""
@@ -376,3 +385,94 @@ class AgentRun(AsyncOnly, Generic[T]):
     def error(self) -> LLMStreamError | None:
         """Why the run failed, or None."""
         return self._loop.error
+
+
+# Runs that ended without an answer, as errors for those who see only the answer.
+
+
+def answer_of(run: AgentRun) -> Any:
+    """What a run that was read to its end has come to: of an answer of a type its value, else the message.
+
+    raises: as `check_finished`; InvalidOutput where the answer is not of the type
+    """
+    check_finished(run)
+    return run.object if run.typed else run.message
+
+
+def check_finished(run: AgentRun) -> None:
+    """Makes sure that a run that was read to its end has come to an answer.
+
+    What the application itself ends, by a hook, a tool or a stop condition of its own, is an end like
+    any other, unless nothing at all was said and called.
+
+    raises: the run's own error, however it was read; RunSuspended where it waits; LimitExceeded where a
+            limit cut it short: `reason` names it;
+            ContentFiltered where the vendor's filter did; InvalidOutput where the answer is empty or none
+    """
+    if run.error is not None:  # also where `errors="events"` keeps the run's own reader from it
+        raise run.error
+    error = _suspended(run) or _over_limit(run)
+    if error is None:
+        error = _no_answer(run) if run.stopped_by is None else _stopped(run)
+    if error is not None:
+        error.partial, error.usage = run.message, run.total_usage
+        raise error
+
+
+def _suspended(run: AgentRun) -> LLMStreamError | None:
+    if run.suspended is None:
+        return None
+    waiting = ", ".join(map(str, run.suspended.pending))
+    error = RunSuspended(
+        f"the run waits for {waiting}, which nobody here decides. Give the agent approve=, or use "
+        "stream() and its `suspended`; this error has that in `suspension`.",
+        reason="suspended",
+    )
+    error.suspension = run.suspended
+    return error
+
+
+def _over_limit(run: AgentRun) -> LLMStreamError | None:
+    match run.limit_reached:
+        case None:
+            return None
+        case "max_steps":
+            what = (
+                f"the run was cut short at its limit of {len(run.steps)} steps, and the model was not done."
+            )
+            remedy = "Raise max_steps, or use stream() and its messages() to go on."
+        case "invalid_calls":
+            what = "the model made the same invalid calls again and again, although it could read why."
+            remedy = "See the results in `partial` and messages(); max_invalid_calls= allows more of them."
+        case _:
+            what = f"the run was stopped by {run.stopped_by} before the model was done."
+            remedy = "Raise the limit, or use stream() and its messages() to go on."
+    return LimitExceeded(f"{what} {remedy}", reason=run.limit_reached)
+
+
+def _stopped(run: AgentRun) -> LLMStreamError | None:
+    message = run.message
+    if message.tool_calls or not is_empty(message):
+        return None
+    return InvalidOutput(
+        f"the run was ended before the model answered: {run.stopped_by}.",
+        provider=run.model.provider.name,
+        reason="stopped",
+    )
+
+
+def _no_answer(run: AgentRun) -> LLMStreamError | None:
+    provider = run.model.provider.name
+    if run.finish_reason == "content-filter":
+        return ContentFiltered(
+            "the vendor's filter withheld the answer; what came before is in `partial`.",
+            provider=provider,
+            reason="content-filter",
+        )
+    if is_empty(run.message):
+        return InvalidOutput(
+            "the answer is empty: the model gave neither text nor a file. empty_retries= asks again.",
+            provider=provider,
+            reason="empty",
+        )
+    return None

@@ -11,7 +11,7 @@ from typing import Self
 
 import msgspec
 
-from llmstream.agent.approval import digest_of
+from llmstream.agent.approvals import digest_of
 from llmstream.agent.file_lock import taking
 from llmstream.chats.content import ToolResult, read_whole, write_whole
 from llmstream.chats.message import Message

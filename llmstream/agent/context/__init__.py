@@ -6,8 +6,8 @@ something out, what remains begins with a user's message. Order stays.
 
 from llmstream.agent.context.budget import approximate_tokens, token_budget
 from llmstream.agent.context.effects import ContextEffect, Effect, applied
-from llmstream.agent.context.results import cut_tool_results
 from llmstream.agent.context.summary import summarise
+from llmstream.agent.context.turns import cut_tool_results
 from llmstream.agent.context.window import sliding_window
 
 __all__ = [

@@ -6,8 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from llmstream.agent.context.effects import ContextEffect, Effect, is_count
-from llmstream.agent.context.scan import Scan
+from llmstream.agent.context.effects import ContextEffect, Effect, Scan, is_count
 from llmstream.agent.context.turns import from_place, step_starts, system_of, turn_starts
 from llmstream.chats.content import Audio, Document, File, Image, Part, Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message, Role

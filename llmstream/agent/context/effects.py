@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 from llmstream.chats.copying import RepeatedCopies
 from llmstream.chats.message import Message, Role
@@ -19,17 +20,8 @@ from llmstream.usage import Usage
 if TYPE_CHECKING:
     from llmstream.agent.state import RunState
 
-__all__ = [
-    "ContextEffect",
-    "Effect",
-    "RunEffects",
-    "Spend",
-    "applied",
-    "counted",
-    "is_count",
-    "replaces",
-    "spend",
-]
+__all__ = ["ContextEffect", "Effect", "RunEffects", "Scan", "applied", "is_count", "replaces", "spend"]
+
 
 _Shown: TypeAlias = Iterable[Message] | Awaitable[Iterable[Message]]
 
@@ -172,3 +164,40 @@ def _messages(effect: ContextEffect, given: Iterable[Message]) -> Sequence[Messa
     if not all(issubclass(kind, Message) for kind in set(map(type, found))):
         raise InvalidRequest(f"the context effect {effect!r} gave something that is no list of messages")
     return found
+
+
+# Values along a conversation that grows, each found once.
+
+V = TypeVar("V")
+
+_content = attrgetter("sender", "role", "parts", "metadata")
+
+
+class Scan(Generic[V]):
+    """Gives a value for each message, which follows from the one before it.
+
+    An effect is given the whole conversation at each step of a run; without this it would look
+    through all of it again. Messages of before are compared with today's, in C and mostly by
+    identity: where one was exchanged or changed, the scan begins anew.
+
+    start: before the first message
+    next:  the value of a message, given that of the one before
+    """
+
+    def __init__(self, start: V, next: Callable[[V, Message], V]) -> None:
+        self._start = start
+        self._next = next
+        self._known: list[Any] = []
+        self._values = [start]
+
+    def of(self, messages: Sequence[Message]) -> list[V]:
+        """The value before each message, and that at the end: one more than there are messages."""
+        known = self._known
+        if list(map(_content, messages[: len(known)])) != known:
+            known.clear()
+            self._values = [self._start]
+        values = self._values
+        for message in messages[len(known) :]:
+            values.append(self._next(values[-1], message))
+            known.append(_content(message))
+        return values

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from llmstream.agent.context.budget import Count, approximate_tokens, tokens_of
-from llmstream.agent.context.effects import ContextEffect, Effect, is_count, spend
-from llmstream.agent.context.scan import Scan
+from llmstream.agent.context.effects import ContextEffect, Effect, Scan, is_count, spend
 from llmstream.agent.context.turns import SUMMARY, is_summary, step_starts, system_of, turn_starts
 from llmstream.chats.content import Text, ToolCall, ToolResult
 from llmstream.chats.message import Message, Role

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
 
-from llmstream.agent.decisions import Approve, Deny, Proceed, Rewrite, Skip, Stop
-from llmstream.agent.hooks import Hooks, Repair, answered
+from llmstream.agent.hooks import Approve, Deny, Hooks, Proceed, Repair, Rewrite, Skip, Stop, answered
 from llmstream.agent.state import RunState
 from llmstream.chats.content import ToolCall
 from llmstream.errors import InvalidRequest, ToolError
@@ -29,14 +30,14 @@ from llmstream.tools import (
 from llmstream.tools.approval import as_decision, asked, denied
 from llmstream.tools.toolset import unreadable_input
 
-__all__ = ["Judge"]
+__all__ = ["CallGate", "digest_of"]
 
 
 Ask: TypeAlias = Callable[[PendingCall], Awaitable[None]]
 """Told that a person is asked, before the approver is."""
 
 
-class Judge:
+class CallGate:
     """Decides about the calls of one run, by its tools, hooks, approver and repair.
 
     decided: a person's decisions from before, by the id of the call; nobody is asked about those again,
@@ -179,3 +180,19 @@ def _as_text(arguments: Any) -> str:
 
 def _refused(call: ToolCall, words: str) -> ToolCallStatus:
     return ToolCallStatus.of(call, ToolOutcome.failed(words))
+
+
+# The digest that binds a person's decision to just the arguments that were shown.
+
+_encode = msgspec.json.Encoder().encode
+
+
+def digest_of(key: bytes | None, *words: str | bytes) -> str:
+    """An HMAC-SHA256 over the words, or without a key a SHA-256, as hexadecimal digits.
+
+    Only the first proves that nobody else has written them.
+    """
+    data = _encode([w if isinstance(w, str) else hashlib.sha256(w).hexdigest() for w in words])
+    if key is None:
+        return hashlib.sha256(data).hexdigest()
+    return hmac.new(key, data, hashlib.sha256).hexdigest()

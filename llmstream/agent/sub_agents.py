@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from llmstream.agent.decisions import Approve, Deny
+from llmstream.agent.hooks import Approve, Deny
 from llmstream.agent.nested import Nested, Spent, Waits
 from llmstream.agent.resumption import Continuation, Results, Resumption
-from llmstream.agent.run import AgentRun
+from llmstream.agent.run import AgentRun, answer_of
 from llmstream.agent.suspension import Suspension
-from llmstream.agent.unfinished import answer_of
+from llmstream.chats.content import Text, ToolCall, ToolResult
+from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest, LLMStreamError, ToolError
 from llmstream.events import Finish, Raw, StreamStart
 from llmstream.tools import Tool, ToolContext, ToolOutput, tool_from_function
 
-__all__ = ["sub_agent_tool"]
+__all__ = ["own_view", "shared_message", "sub_agent_tool"]
 
 
 class AskedAgent(Protocol):
@@ -110,3 +111,38 @@ async def _tell(run: AgentRun, name: str, context: ToolContext) -> None:
     async for event in run:
         if not isinstance(event, StreamStart | Finish | Raw):
             await context.report(Nested(name, event))
+
+
+# Several agents in one chat: what each of them sees of it, and what it adds.
+
+
+def own_view(messages: Iterable[Message], name: str) -> list[Message]:
+    """The chat as the agent of this name sees it.
+
+    To a model an assistant's message is one of its own. So what other agents said is shown as a
+    user's, with the sender's name before it; their tool calls and results are left out.
+    """
+    seen: list[Message] = []
+    foreign: set[str] = set()
+    for message in messages:
+        if message.role == Role.TOOL:
+            own = [part for part in message.tool_results if part.tool_call_id not in foreign]
+            if own:
+                seen.append(Message(message.sender, message.role, tuple(own), message.metadata))
+        elif message.role != Role.ASSISTANT or message.sender == name:
+            foreign -= {call.id for call in message.tool_calls}
+            seen.append(message)
+        else:
+            foreign |= {call.id for call in message.tool_calls}
+            text = message.text
+            if text:
+                seen.append(
+                    Message(message.sender, Role.USER, (Text(f"{message.sender or 'assistant'}: {text}"),))
+                )
+    return seen
+
+
+def shared_message(said: Message, name: str) -> Message:
+    """The answer as it joins the chat: without calls, whose results stay with the agent."""
+    parts = tuple([part for part in said.parts if not isinstance(part, ToolCall | ToolResult)])
+    return Message(name, Role.ASSISTANT, parts, said.metadata)

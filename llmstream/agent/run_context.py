@@ -6,27 +6,63 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from llmstream.agent.answer import PlanMemory
+from llmstream.agent.approvals import CallGate
 from llmstream.agent.calls import StepCalls
 from llmstream.agent.config import AgentConfig
-from llmstream.agent.decisions import Again, Approve, Deny, Stop
 from llmstream.agent.history import SettledPart
-from llmstream.agent.ids import Ids
+from llmstream.agent.hooks import Again, Approve, Deny, Stop
 from llmstream.agent.journal import RunJournal
+from llmstream.agent.nested import OWN_KEY
+from llmstream.agent.observing import RunWatch
 from llmstream.agent.state import RunState
-from llmstream.agent.verdicts import Judge
-from llmstream.agent.watching import RunWatch
 from llmstream.chats.content import ToolCall
 from llmstream.chats.copying import LateCopies
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidOutput
+from llmstream.events import Event, ResponseMetadata
 from llmstream.streams.history import Repairs
 from llmstream.tools import ToolContext, ToolSet
 
-__all__ = ["Course"]
+__all__ = ["RunContext"]
 
 
-class Course:
+# Ids of a run: those that two steps, or the run before its suspension, use both are kept apart.
+
+
+class Ids:
+    """Prefixes an id with its step's number where an earlier step has used it."""
+
+    def __init__(self) -> None:
+        self._step_of: dict[str, int] = {}
+
+    def unique(self, event: Event, step: int) -> Event:
+        """The event, under an id that only its step uses."""
+        for field in ("id", "tool_call_id"):
+            block_id = getattr(event, field, None)
+            if not isinstance(block_id, str) or isinstance(event, ResponseMetadata):
+                continue
+            if self._step_of.setdefault(block_id, step) != step:
+                changes: dict[str, Any] = {field: f"{step}/{block_id}"}
+                own = (getattr(event, "provider_metadata", None) or {}).get(OWN_KEY, {})
+                if "parent_call" in own:
+                    changes["provider_metadata"] = {OWN_KEY: {**own, "parent_call": changes[field]}}
+                return msgspec.structs.replace(event, **changes)
+        return event
+
+    def shown(self, call_id: str, step: int) -> str:
+        """What the events of the run call a call of a step."""
+        return call_id if self._step_of.get(call_id, step) == step else f"{step}/{call_id}"
+
+    def original(self, shown: str, step: int) -> str:
+        """The id as the step has it, of one that `unique` may have prefixed."""
+        bare = shown.removeprefix(f"{step}/")
+        return bare if self._step_of.get(bare, step) != step else shown
+
+
+class RunContext:
     """The agent, the state and the journal of one run, and what has been said to it meanwhile.
 
     total_s:    how long the run may take; None for ever
@@ -110,7 +146,7 @@ class Course:
         decided: a person's decisions from before, by the id of the call
         """
         config = self.config
-        judge = Judge(
+        judge = CallGate(
             self.state,
             config.hooks,
             approve=config.approve,
