@@ -68,7 +68,7 @@ _FOREIGN: Final = {
 
 
 class RunOptions(CallOptions, total=False):
-    """What `Agent.stream` and `Agent.run` take by name beside `output` and `context`; see there."""
+    """What `Agent.stream` and `Agent.run` take by name beside `output` and `deps`; see there."""
 
     model: str | Model | None
     instructions: str | Instructions | None
@@ -79,7 +79,7 @@ class RunOptions(CallOptions, total=False):
 
 
 class AgentArguments(CallOptions, total=False):
-    """What `Agent` takes by name beside `output` and `context`; see there."""
+    """What `Agent` takes by name beside `output` and `deps`; see there."""
 
     name: str
     instructions: str | Instructions | None
@@ -104,7 +104,7 @@ class AgentArguments(CallOptions, total=False):
 class Agent(Generic[Deps, T]):
     """Runs a model and its tools until no calls remain, or until a stop condition holds.
 
-    `Agent[Shop, City]` is one whose `context` is a Shop and whose answers are a City (`output=City`);
+    `Agent[Shop, City]` is one whose `deps` is a Shop and whose answers are a City (`output=City`);
     without `output`, T is Message.
 
     output:       what the answer of a run is to be, a type for one; see `run`
@@ -126,7 +126,7 @@ class Agent(Generic[Deps, T]):
     approval_key: makes the digests of a suspension HMACs, so that nobody without it can forge one
     approval_ttl_s: how long a suspension may be resumed; None for ever
     repair:       given a call that cannot run, may give one that can
-    context:      the application's own object, for tools that take a `ToolContext`
+    deps:         the application's own object, for tools that take a `ToolContext`
     price:        what a model's tokens cost, for `cost_estimate` and `cost_over`
     tool_limit:   how many calls run at once
     tool_timeout_s: for each call of a tool that has no `timeout_s` of its own
@@ -145,7 +145,7 @@ class Agent(Generic[Deps, T]):
         model: Model[T],
         *,
         output: None = None,
-        context: Deps | None = None,
+        deps: Deps | None = None,
         **arguments: Unpack[AgentArguments],
     ) -> None: ...
 
@@ -155,7 +155,7 @@ class Agent(Generic[Deps, T]):
         model: str | Model,
         *,
         output: type[T] | Output[T],
-        context: Deps | None = None,
+        deps: Deps | None = None,
         **arguments: Unpack[AgentArguments],
     ) -> None: ...
 
@@ -169,7 +169,7 @@ class Agent(Generic[Deps, T]):
         self: Agent[Deps, Message],
         model: str,
         *,
-        context: Deps,
+        deps: Deps,
         output: None = None,
         **arguments: Unpack[AgentArguments],
     ) -> None: ...
@@ -180,7 +180,7 @@ class Agent(Generic[Deps, T]):
         model: str | Model,
         *,
         output: Any,
-        context: Any = None,
+        deps: Any = None,
         **arguments: Unpack[AgentArguments],
     ) -> None: ...
 
@@ -202,7 +202,7 @@ class Agent(Generic[Deps, T]):
         approval_key: bytes | None = None,
         approval_ttl_s: float | None = None,
         repair: Repair | None = None,
-        context: Deps | None = None,
+        deps: Deps | None = None,
         price: Price | None = None,
         tool_limit: int | None = TOOL_LIMIT,
         tool_timeout_s: float | None = None,
@@ -214,7 +214,7 @@ class Agent(Generic[Deps, T]):
         self.model = model if isinstance(model, Model) else Model(model)
         self.name = checks.text_or_none("name", name) or ""
         self.max_steps = checks.at_least_one("max_steps", max_steps, MAX_STEPS)
-        self.context = context
+        self.deps = deps
         options = with_defaults(self.model.options, with_output(output, arguments))
         options["output"] = as_output(options.get("output"))
         inherited = options.get("instructions")
@@ -267,7 +267,7 @@ class Agent(Generic[Deps, T]):
         prompt: Prompt,
         *,
         output: None = None,
-        context: Deps | None = None,
+        deps: Deps | None = None,
         **options: Unpack[RunOptions],
     ) -> AgentRun[T]: ...
 
@@ -277,13 +277,13 @@ class Agent(Generic[Deps, T]):
         prompt: Prompt,
         *,
         output: type[V] | Output[V],
-        context: Deps | None = None,
+        deps: Deps | None = None,
         **options: Unpack[RunOptions],
     ) -> AgentRun[V]: ...
 
     @overload
     def stream(
-        self, prompt: Prompt, *, output: Any, context: Deps | None = None, **options: Unpack[RunOptions]
+        self, prompt: Prompt, *, output: Any, deps: Deps | None = None, **options: Unpack[RunOptions]
     ) -> AgentRun[Any]: ...
 
     def stream(
@@ -291,7 +291,7 @@ class Agent(Generic[Deps, T]):
         prompt: Prompt,
         *,
         output: Any = None,
-        context: Deps | None = None,
+        deps: Deps | None = None,
         model: str | Model | None = None,
         instructions: str | Instructions | None = None,
         extra_instructions: str | None = None,
@@ -305,7 +305,7 @@ class Agent(Generic[Deps, T]):
         prompt:    as for `ls.stream`; nothing is appended to a Chat. Calls in it that nobody answered get
                    a result that says that they were cancelled
         output:    what the answer is to be, in place of the agent's
-        context:   in place of the agent's
+        deps:      in place of the agent's
         observe:   told of this run as the agent's own observer is, which it does not replace
         extra_instructions: behind the instructions, for this run
         model, instructions, max_steps, stop_when, options: in place of the agent's, for this run: tools,
@@ -323,7 +323,7 @@ class Agent(Generic[Deps, T]):
         config = replace(config, instructions=None if isinstance(given, str) else given, system=own)
         conversation = settled(with_system(own, as_messages(prompt)))
         make_request(config.model.name, conversation, config.options)  # and a wrong prompt here
-        state = self._state(conversation, context)
+        state = self._state(conversation, deps)
         return AgentRun(Loop(config, state, total_s=_total_s(config)))
 
     @overload
@@ -332,7 +332,7 @@ class Agent(Generic[Deps, T]):
         prompt: Prompt,
         *,
         output: None = None,
-        context: Deps | None = None,
+        deps: Deps | None = None,
         **options: Unpack[RunOptions],
     ) -> T: ...
 
@@ -342,13 +342,13 @@ class Agent(Generic[Deps, T]):
         prompt: Prompt,
         *,
         output: type[V] | Output[V],
-        context: Deps | None = None,
+        deps: Deps | None = None,
         **options: Unpack[RunOptions],
     ) -> V: ...
 
     @overload
     async def run(
-        self, prompt: Prompt, *, output: Any, context: Deps | None = None, **options: Unpack[RunOptions]
+        self, prompt: Prompt, *, output: Any, deps: Deps | None = None, **options: Unpack[RunOptions]
     ) -> Any: ...
 
     async def run(
@@ -356,7 +356,7 @@ class Agent(Generic[Deps, T]):
         prompt: Prompt,
         *,
         output: Any = None,
-        context: Deps | None = None,
+        deps: Deps | None = None,
         **options: Unpack[RunOptions],
     ) -> Any:
         """Runs to the end and gives the answer: the last message that says something, as a `Message`.
@@ -374,7 +374,7 @@ class Agent(Generic[Deps, T]):
                 ContentFiltered; InvalidOutput where the answer is empty or not of the type;
                 RunSuspended, with the `.suspension`
         """
-        run = self.stream(prompt, output=output, context=context, **options)
+        run = self.stream(prompt, output=output, deps=deps, **options)
         async with run:
             await run.collect()
         return answer_of(run)
@@ -386,7 +386,7 @@ class Agent(Generic[Deps, T]):
         *,
         results: Results = (),
         output: Any = None,
-        context: Deps | None = None,
+        deps: Deps | None = None,
         model: str | Model | None = None,
         max_steps: int | None = None,
         stop_when: StopCondition | Iterable[StopCondition] | None = None,
@@ -412,7 +412,7 @@ class Agent(Generic[Deps, T]):
             self._config, changed, model=model, max_steps=max_steps, stop_when=stop_when, observe=observe
         )
         resumption = self.check(suspension, decisions, results=results)
-        state = self._state(suspension.messages, context)
+        state = self._state(suspension.messages, deps)
         state.step = suspension.step
         state.usage_by_model = dict(suspension.usage_by_model)
         state.cost_estimate = suspension.cost_estimate
@@ -448,7 +448,7 @@ class Agent(Generic[Deps, T]):
         """
         return recovered(journal, self.name)
 
-    async def respond(self, chat: Chat, *, context: Deps | None = None) -> Message:
+    async def respond(self, chat: Chat, *, deps: Deps | None = None) -> Message:
         """Answers in a conversation of several: its message is appended, with its name as the sender.
 
         It sees what other agents said as users' messages with their names before them. Its tool
@@ -459,7 +459,7 @@ class Agent(Generic[Deps, T]):
         """
         if not self.name:
             raise InvalidRequest("an agent in a chat needs a name: Agent(model, name='critic')")
-        async with self.stream(own_view(chat.messages(), self.name), context=context) as run:
+        async with self.stream(own_view(chat.messages(), self.name), deps=deps) as run:
             await run.collect()
         check_finished(run)
         message = shared_message(run.message, self.name)
@@ -483,10 +483,10 @@ class Agent(Generic[Deps, T]):
             hint = _FOREIGN.get(name, "")
             raise AttributeError(f"an Agent has no attribute {name!r}{hint and '. Write ' + hint}")
 
-    def _state(self, conversation: list[Message], context: Any) -> RunState:
+    def _state(self, conversation: list[Message], deps: Any) -> RunState:
         config = self._config
-        app = self.context if context is None else context
-        return RunState(app, config.clock, config.price, conversation=conversation)
+        given = self.deps if deps is None else deps
+        return RunState(given, config.clock, config.price, conversation=conversation)
 
 
 def _total_s(config: AgentConfig) -> float | None:

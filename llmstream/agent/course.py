@@ -133,5 +133,5 @@ class Course:
     def _context(self, call: ToolCall) -> ToolContext:
         state = self.state
         return ToolContext(
-            call.id, call.name, state.step, LateCopies(state.conversation), self.deadline, state.context
+            call.id, call.name, state.step, LateCopies(state.conversation), self.deadline, state.deps
         )

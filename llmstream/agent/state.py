@@ -49,10 +49,10 @@ class RunState:
     tool_calls:     how many calls were run or refused in this process
     cost_estimate:  the sum of the prices of all answers that are known: an estimate, and at least that;
                     None where none is
-    context:        the application's own object
+    deps:           the application's own object
     """
 
-    context: Any
+    deps: Any
     clock: Callable[[], float]
     price: Price | None = None
     step: int = 0

@@ -78,10 +78,10 @@ class _Asking:
         found = context.continued
         if isinstance(found, Continuation):
             run = self.agent.resume(
-                found.suspension, found.decisions, results=found.results, context=context.deps
+                found.suspension, found.decisions, results=found.results, deps=context.deps
             )
         else:
-            run = self.agent.stream(prompt, context=context.deps)
+            run = self.agent.stream(prompt, deps=context.deps)
         run._limit(context.remaining_s)
         return run
 

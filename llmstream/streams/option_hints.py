@@ -54,8 +54,15 @@ pydantic-ai, instructor and Vercel's SDK, read 2026-11."""
 
 _AGENTS_OWN: Final = {
     "max_steps=": ("max_turns", "max_iterations", "max_iter", "max_loops", "recursion_limit", "maxSteps"),
-    "instructions=": ("system_prompt", "system_message", "system_instruction", "developer", "prompt"),
-    "context=": ("deps", "dependencies", "deps_type", "state", "app", "run_context"),
+    "instructions=": (
+        "system",
+        "system_prompt",
+        "system_message",
+        "system_instruction",
+        "developer",
+        "prompt",
+    ),
+    "deps=": ("context", "dependencies", "deps_type", "state", "app", "run_context"),
     "tool_timeout_s=": ("tool_timeout", "tool_timeout_seconds"),
     "context_effects=": ("history_processors", "memory", "compaction", "trim_messages"),
     "stop_when=": ("stop_condition", "termination_condition", "usage_limits", "stopWhen"),

@@ -40,7 +40,7 @@ class ToolContext(Generic[Deps]):
     messages:  the conversation as it was when the call began; copies, made when they are looked at
     deadline:  when the run ends at the latest, in the event loop's time; None for no deadline
     note:      the note of the person who approved the call; "" where nobody did
-    deps:      the application's own object, as given to `Agent(context=...)` or `stream(context=...)`
+    deps:      the application's own object, as given to `Agent(deps=...)` or `stream(deps=...)`
     continued: where the run of a sub-agent resumes; None for all other calls
     """
 

@@ -204,7 +204,7 @@ async def test_a_tool_may_ask_for_its_context() -> None:
 
     assert list(who.spec.input_schema["properties"]) == ["name"]
     model = ScriptedModel(Turn(calls=(Call("who", {"name": "Ada"}),)), "Done.")
-    agent = ls.Agent(model, tools=[who], context={"user": "Bo"}, deadlines=ls.Deadlines(total_s=60))
+    agent = ls.Agent(model, tools=[who], deps={"user": "Bo"}, deadlines=ls.Deadlines(total_s=60))
     run = agent.stream("Go")
     await run.collect()
     (context,) = seen
@@ -214,7 +214,7 @@ async def test_a_tool_may_ask_for_its_context() -> None:
     assert context.deadline is not None
     assert 0 < (context.remaining_s or 0) <= 60
     other = ls.Agent(ScriptedModel(Turn(calls=(Call("who", {"name": "Ada"}),)), "Done."), tools=[who])
-    await other.stream("Go", context={"user": "Cy"}).collect()
+    await other.stream("Go", deps={"user": "Cy"}).collect()
     assert seen[-1].deps == {"user": "Cy"}
 
 

@@ -214,8 +214,8 @@ async def test_a_predicate_may_take_the_context() -> None:
         return "paid"
 
     agent = ls.Agent(ScriptedModel(PAYS, "Done.", PAYS), tools=[pay])
-    assert (await agent.run("Go", context=10)).text_content == "Done."
-    run = agent.stream("Go", context=1)
+    assert (await agent.run("Go", deps=10)).text_content == "Done."
+    run = agent.stream("Go", deps=1)
     await run.collect()
     assert run.suspended is not None
     assert seen == [(10, "pay", 0, 2), (1, "pay", 0, 2)]
@@ -239,10 +239,10 @@ async def test_instructions_are_asked_for_at_each_step() -> None:
         return "seen"
 
     async def instructions(state: RunState) -> str:
-        return f"{state.context}, step {state.step}."
+        return f"{state.deps}, step {state.step}."
 
     model = ScriptedModel(Turn(calls=(Call("look"),)), "Done.")
-    run = ls.Agent(model, tools=[look], instructions=instructions).stream("Go", context="Be kind")
+    run = ls.Agent(model, tools=[look], instructions=instructions).stream("Go", deps="Be kind")
     await run.collect()
     assert [r.messages[0].text_content for r in model.requests] == ["Be kind, step 0.", "Be kind, step 1."]
     assert [m.role for r in model.requests for m in r.messages].count("system") == 2
@@ -259,13 +259,13 @@ async def test_instructions_may_be_none_and_have_to_be_text() -> None:
 
 async def test_a_context_effect_may_take_the_state() -> None:
     def last(messages: list[ls.Message], state: RunState) -> list[ls.Message]:
-        return messages[-state.context :]
+        return messages[-state.deps :]
 
     model = ScriptedModel("Done.")
     prompt = [ls.Message.user("a"), ls.Message.assistant("b"), ls.Message.user("c")]
-    await ls.Agent(model, context_effects=last, context=1).run(prompt)
+    await ls.Agent(model, context_effects=last, deps=1).run(prompt)
     await ls.Agent(
-        model := ScriptedModel("Done."), context_effects=ls.agent.context.Effect(last), context=1
+        model := ScriptedModel("Done."), context_effects=ls.agent.context.Effect(last), deps=1
     ).run(prompt)
     assert [m.text_content for m in model.requests[0].messages] == ["c"]
     with pytest.raises(ls.InvalidRequest, match="state of a run"):

@@ -123,7 +123,7 @@ async def test_context_and_deadline_reach_a_sub_agent() -> None:
     inner = ls.Agent(ScriptedModel(Turn(calls=(Call("note"),)), "Done."), name="r", tools=[note])
     turn = Turn(calls=(Call("r", {"prompt": "?"}),))
     outer = ls.Agent(ScriptedModel(turn, "Done."), tools=[inner.as_tool()], deadlines=ls.Deadlines(total_s=9))
-    await outer.stream("Go", context="app").collect()
+    await outer.stream("Go", deps="app").collect()
     assert seen[0].deps == "app"
     assert 0 < (seen[0].remaining_s or 0) <= 9
 

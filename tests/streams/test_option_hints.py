@@ -105,7 +105,7 @@ def test_bytes_that_do_not_say_what_they_are_are_refused(make) -> None:
     ("option", "hint"),
     [
         ("max_turns", "max_steps="),
-        ("deps", "context="),
+        ("context", "deps="),
         ("system_prompt", "instructions="),
         ("history_processors", "context_effects="),
         ("max_step", "max_steps="),

@@ -107,7 +107,7 @@ async def test_a_context_may_say_what_the_application_is() -> None:
 
     assert list(ls.tool(name).spec.input_schema["properties"]) == ["greet"]
     assert ls.tool(maybe).takes_context
-    agent = ls.Agent(ScriptedModel(Turn(calls=(Call("name"),)), "Done."), tools=[name], context=Shop())
+    agent = ls.Agent(ScriptedModel(Turn(calls=(Call("name"),)), "Done."), tools=[name], deps=Shop())
     run = agent.stream("Go")
     await run.collect()
     assert run.statuses[0].result.content == "Hi, Corner"
