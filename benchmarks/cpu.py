@@ -49,7 +49,7 @@ def readers(family: str, url: str, session: aiohttp.ClientSession) -> dict[str, 
         async with model.stream("Hi") as stream:
             async for _ in stream:
                 pass
-            return stream.message.text_content
+            return stream.message.text
 
     async def agent() -> str:
         async with ls.Agent(model).stream("Hi") as run:

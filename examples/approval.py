@@ -52,7 +52,7 @@ async def decide(spec: str, path: Path) -> None:
         decisions[pending.approval_id] = ls.Approve()
     async with clerk(spec).resume(suspension, decisions) as run:
         message = await run.collect()
-    print(f"process 2: {message.text_content}")
+    print(f"process 2: {message.text}")
     print([f"{m.role}" for m in run.messages()])
 
 

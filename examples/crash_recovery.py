@@ -48,7 +48,7 @@ async def go_on(spec: str, path: Path) -> None:
     for result in (result for message in history for result in message.tool_results):
         print(f"{result.name}: {result.content}")
     run = agent.stream([*history, ls.Message.user("Go on.")])
-    print((await run.collect()).text_content)
+    print((await run.collect()).text)
 
 
 if __name__ == "__main__":

@@ -28,12 +28,12 @@ async def ask(spec: str, prompt: str) -> str:
     try:
         message = await ls.stream(spec, prompt, retry=retry, deadlines=deadlines).collect()
     except (ls.IncompleteStream, ls.ConnectionLost) as error:
-        return f"broke off ({error.code}) after {error.partial.text_content!r}"
+        return f"broke off ({error.code}) after {error.partial.text!r}"
     except ls.DeadlineExceeded as error:
-        return f"too slow ({error.reason}) after {error.partial.text_content!r}"
+        return f"too slow ({error.reason}) after {error.partial.text!r}"
     except ls.ProviderError as error:
         return f"{error.provider} refused with {error.status} {error.code}, retryable: {error.retryable}"
-    return message.text_content
+    return message.text
 
 
 async def main(spec: str) -> None:

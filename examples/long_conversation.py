@@ -52,7 +52,7 @@ async def main(spec: str) -> None:
     shown = await applied(chat.messages(), effects)
     told("summarised", shown)
     answer = await agent.respond(chat)
-    print("answer:", answer.text_content[:40])
+    print("answer:", answer.text[:40])
     print("the chat keeps", len(chat), "messages")
 
 

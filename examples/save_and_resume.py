@@ -34,7 +34,7 @@ async def main(first: str, second: str) -> None:
         assert resumed.messages() == chat.messages()
         await ask(second, resumed, "And another one?")
         for message in resumed:
-            print(f"{message.role}: {message.text_content.splitlines()[0]}")
+            print(f"{message.role}: {message.text.splitlines()[0]}")
 
 
 if __name__ == "__main__":

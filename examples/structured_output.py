@@ -35,11 +35,11 @@ async def main(spec: str) -> None:
             async for recipe in stream.objects():
                 print(recipe)
         except ls.InvalidOutput as error:
-            print(f"no recipe: {error}\nit said: {error.partial.text_content}")
+            print(f"no recipe: {error}\nit said: {error.partial.text}")
             return
         for message in stream.messages()[1:-1]:
             if message.role == "user":
-                print("told:", message.text_content)
+                print("told:", message.text)
         found: Recipe = stream.object
         print(f"{found.title}, {found.minutes} minutes, {len(found.steps)} steps")
 

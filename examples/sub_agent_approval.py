@@ -57,7 +57,7 @@ async def decide(path: Path, specs: list[str]) -> None:
     suspension = ls.Suspension.take(path)
     decisions = {pending.approval_id: ls.Approve() for pending in suspension.pending}
     run = assistant(*specs).resume(suspension, decisions)
-    print((await run.collect()).text_content)
+    print((await run.collect()).text)
 
 
 if __name__ == "__main__":

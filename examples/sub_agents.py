@@ -41,7 +41,7 @@ async def talk_in_one_chat(spec: str) -> None:
     for name in ("writer", "critic"):
         await ls.Agent(spec, name=name, instructions=f"You are the {name}.").respond(chat)
     for message in chat:
-        print(f"{message.sender:7} {message.text_content.splitlines()[0]}")
+        print(f"{message.sender:7} {message.text.splitlines()[0]}")
 
 
 async def main(spec: str) -> None:

@@ -21,7 +21,7 @@ def clock(city: str) -> str:
 async def ask_an_agent(connected: ls.Model) -> None:
     run = ls.Agent(connected, tools=[clock]).stream("What time is it in Oslo?")
     answer = await run.collect()
-    print(f"{len(run.steps)} steps: {answer.text_content}")
+    print(f"{len(run.steps)} steps: {answer.text}")
 
 
 async def interrupt(connected: ls.Model) -> None:

@@ -309,7 +309,7 @@ class LimitExceeded(StreamError, code="limit-exceeded"):
 
 
 class InvalidOutput(StreamError, code="invalid-output"):
-    """The answer is not of the type that was asked for; `partial.text_content` has its text."""
+    """The answer is not of the type that was asked for; `partial.text` has its text."""
 
 
 class ProtocolError(StreamError, code="protocol-error"):

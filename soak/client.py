@@ -48,7 +48,7 @@ class Client:
             return _failed(case, error)
         if case.kind in _WANTED:
             return "it was taken for whole"
-        return None if answer.text_content == case.text else f"it said {answer.text_content!r}"
+        return None if answer.text == case.text else f"it said {answer.text!r}"
 
     def _model(self, wire: str) -> ls.Model:
         if wire not in self._models:
@@ -58,7 +58,7 @@ class Client:
 
 
 def _failed(case: Case, error: ls.LLMStreamError) -> str | None:
-    text = error.partial.text_content if error.partial is not None else ""
+    text = error.partial.text if error.partial is not None else ""
     if not case.text.startswith(text):
         return f"what is kept of it is {text!r}"
     if case.kind == "refused" and isinstance(error, ls.RateLimited | ls.Overloaded | ls.ProviderError):
@@ -75,7 +75,7 @@ async def _left(stream: ls.EventStream, case: Case) -> str | None:
             count += 1
             if count > case.words * case.place / 3:
                 break
-    text = stream.message.text_content
+    text = stream.message.text
     return None if case.text.startswith(text) else f"what is kept of it is {text!r}"
 
 

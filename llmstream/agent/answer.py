@@ -130,5 +130,5 @@ class GivenAnswer:
 
     def events(self) -> list[Event]:
         """Its text as one block."""
-        text = self.message.text_content
+        text = self.message.text
         return [TextStart("given"), TextDelta(text, "given"), TextEnd("given")] if text else []

@@ -88,7 +88,7 @@ class Course:
         self._rejected += 1
         if self._rejected > self.config.hooks.max_again:
             error = InvalidOutput(
-                f"after_model rejected {self._rejected} answers; of the last it says: {asked.text_content}",
+                f"after_model rejected {self._rejected} answers; of the last it says: {asked.text}",
                 reason="again",
             )
             error.partial, error.usage = message, self.state.total_usage

@@ -97,7 +97,7 @@ async def _instructed(config: AgentConfig, state: RunState, plan: StepPlan) -> S
         return plan
     shown = list(state.conversation if plan.messages is None else plan.messages)
     own = shown[0] if shown else None
-    if own is not None and own.role == Role.SYSTEM and own.text_content == config.system:
+    if own is not None and own.role == Role.SYSTEM and own.text == config.system:
         del shown[0]  # the agent's own, in whose place these are
     return replace(plan, messages=(Message.system(text), *shown))
 

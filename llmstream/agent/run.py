@@ -299,12 +299,12 @@ class AgentRun(AsyncOnly, Generic[T]):
     @property
     def text(self) -> str:
         """The text of `message`."""
-        return self.message.text_content
+        return self.message.text
 
     @property
     def reasoning(self) -> str:
         """The text of the reasoning of `message`."""
-        return self.message.reasoning_content
+        return self.message.reasoning
 
     @property
     def warnings(self) -> list[Warning]:

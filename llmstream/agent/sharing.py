@@ -28,7 +28,7 @@ def own_view(messages: Iterable[Message], name: str) -> list[Message]:
             seen.append(message)
         else:
             foreign |= {call.id for call in message.tool_calls}
-            text = message.text_content
+            text = message.text
             if text:
                 seen.append(
                     Message(message.sender, Role.USER, (Text(f"{message.sender or 'assistant'}: {text}"),))

@@ -136,7 +136,7 @@ class Chat:
         """The text of the first system message, wherever it stands; "" where there is none."""
         for message in self._history.snapshot():
             if message.role == Role.SYSTEM:
-                return message.text_content
+                return message.text
         return ""
 
     def since(self, offset: int) -> list[Message] | None:

@@ -69,7 +69,7 @@ class Message(msgspec.Struct):
             )
 
     def __str__(self) -> str:
-        return self.text_content
+        return self.text
 
     @classmethod
     def new(cls, sender: str, role: str, *parts: Part) -> Message:
@@ -108,12 +108,12 @@ class Message(msgspec.Struct):
         return cls("", Role.TOOL, tuple(results))
 
     @property
-    def text_content(self) -> str:
+    def text(self) -> str:
         """The text parts, joined without a separator."""
         return "".join(p.text for p in self.parts if isinstance(p, Text))
 
     @property
-    def reasoning_content(self) -> str:
+    def reasoning(self) -> str:
         """The text of the reasoning parts, joined without a separator."""
         return "".join(p.text for p in self.parts if isinstance(p, Reasoning))
 

@@ -213,7 +213,7 @@ def _written(message: Message, reasoning: bool) -> list[dict[str, Any]]:
                 _written_result(result) for result in message.tool_results if not result.provider_executed
             ]
         case Role.SYSTEM:
-            return [{"role": "system", "content": message.text_content, **sender}]
+            return [{"role": "system", "content": message.text, **sender}]
         case Role.USER:
             return [{"role": "user", "content": _written_content(message.parts), **sender}]
         case Role.ASSISTANT:
@@ -229,10 +229,10 @@ def _written_answer(message: Message, reasoning: bool) -> dict[str, Any]:
         for call in message.tool_calls
         if not call.provider_executed
     ]
-    text = message.text_content
+    text = message.text
     answer: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else "")}
-    if reasoning and message.reasoning_content:
-        answer["reasoning_content"] = message.reasoning_content
+    if reasoning and message.reasoning:
+        answer["reasoning_content"] = message.reasoning
     if calls:
         answer["tool_calls"] = calls
     return answer

@@ -162,7 +162,7 @@ class Conversation:
         last = prompts[-1]
         self._chat.replace(*messages[:last])
         self._save()
-        print(f"Removed: {one_line(messages[last].text_content, _UNDONE_CHARS)}")
+        print(f"Removed: {one_line(messages[last].text, _UNDONE_CHARS)}")
 
     def _start_over(self, _: str) -> None:
         system = self._chat.system_prompt()

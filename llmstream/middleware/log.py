@@ -35,7 +35,7 @@ def log_calls(
         name, began = f"{ask.model.provider.name}:{ask.model.name}", clock()
         log.log(level, "%s: asked, %d messages, %d tools", name, len(request.messages), len(request.tools))
         if content and request.messages:
-            log.log(level, "%s: the last message is %r", name, request.messages[-1].text_content)
+            log.log(level, "%s: the last message is %r", name, request.messages[-1].text)
         said = _Said(keep=content)
         how = "left"
         try:

@@ -126,7 +126,7 @@ def going_on(messages: Sequence[Message], *, takes_prefix: bool, note: str = CON
     if not messages or messages[-1].role != Role.ASSISTANT:
         return list(messages)
     *before, last = messages
-    begun = Message(last.sender, last.role, (Text(last.text_content),))
+    begun = Message(last.sender, last.role, (Text(last.text),))
     return [*before, begun] if takes_prefix else [*before, begun, Message.user(note)]
 
 

@@ -243,13 +243,13 @@ def _ending(request: Request) -> str:
     """Describes the last message of a request."""
     last = request.messages[-1]
     calls = [result.name or result.tool_call_id for result in last.tool_results]
-    content = f"results of {', '.join(calls)}" if calls else repr(last.text_content[:200])
+    content = f"results of {', '.join(calls)}" if calls else repr(last.text[:200])
     return f"{last.role}: {content}"
 
 
 def _asked_tokens(request: Request) -> float:
     """Estimates the tokens of a request for the limiter."""
-    prompt = sum(estimated_tokens(message.text_content) for message in request.messages)
+    prompt = sum(estimated_tokens(message.text) for message in request.messages)
     return prompt + (request.settings.max_output_tokens or 0)
 
 

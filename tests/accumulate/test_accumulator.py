@@ -165,7 +165,7 @@ async def test_collect_refuses_a_stream_without_a_finish_unless_told() -> None:
     events = [ev.StreamStart(), ev.TextStart("0"), ev.TextDelta("half", "0")]
     with pytest.raises(IncompleteStream) as raised:
         await collect(stream(*events))
-    assert raised.value.partial.text_content == "half"
+    assert raised.value.partial.text == "half"
     assert (await collect(stream(*events), require_terminal=False)).text == "half"
 
 

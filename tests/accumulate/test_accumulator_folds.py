@@ -248,7 +248,7 @@ def test_partial_may_be_read_at_every_event_without_disturbing_the_fold() -> Non
     texts = []
     for event in events:
         read.feed(event)
-        texts.append(read.partial.text_content)
+        texts.append(read.partial.text)
     assert texts == sorted(texts, key=len)
     assert read.message == accumulate(events).message
 
@@ -352,7 +352,7 @@ def test_no_order_of_events_breaks_the_fold() -> None:
         found = Accumulator()
         for event in rng.choices(kinds, k=30):
             found.feed(event)
-            assert found.partial.text_content == found.text
+            assert found.partial.text == found.text
         ids = [c.id for c in found.tool_calls]
         assert len(ids) == len(set(ids))
 

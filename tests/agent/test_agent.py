@@ -69,7 +69,7 @@ async def test_every_step_says_what_its_request_leaves_out() -> None:
 
 async def test_run_gives_the_last_message() -> None:
     message = await ls.Agent("sim:demo", tools=[weather]).run("How is the weather in Oslo?")
-    assert "Rain in Oslo" in message.text_content
+    assert "Rain in Oslo" in message.text
 
 
 async def test_steps_are_limited() -> None:

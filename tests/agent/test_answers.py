@@ -48,7 +48,7 @@ async def test_run_gives_the_value() -> None:
 async def test_run_has_a_wrong_answer_repaired() -> None:
     model = ScriptedModel('{"x": "one"}', '{"x": 1}')
     assert await ls.Agent(model, output=Point).run("Go") == Point(1)
-    assert "Expected `int`" in model.requests[1].messages[-1].text_content
+    assert "Expected `int`" in model.requests[1].messages[-1].text
 
 
 async def test_run_raises_what_repair_did_not_help() -> None:
@@ -56,7 +56,7 @@ async def test_run_raises_what_repair_did_not_help() -> None:
     with pytest.raises(ls.InvalidOutput) as caught:
         await ls.Agent(model, output=Point).run("Go")
     assert len(model.requests) == 2
-    assert caught.value.partial.text_content == "nor this"
+    assert caught.value.partial.text == "nor this"
     assert caught.value.usage is not None
 
 
@@ -108,7 +108,7 @@ async def test_a_typed_sub_agent_repairs_its_answer() -> None:
 async def test_a_typed_member_of_a_chat_speaks_text() -> None:
     chat = ls.Chat(ls.Message.user("Hi"))
     await ls.Agent(ScriptedModel('{"x": 6}'), name="clerk", output=Point).respond(chat)
-    assert chat.messages()[-1].text_content == '{"x": 6}'
+    assert chat.messages()[-1].text == '{"x": 6}'
 
 
 # -- no answer
@@ -126,7 +126,7 @@ async def test_an_empty_answer_is_an_error(turn: Turn) -> None:
 
 async def test_an_empty_answer_is_asked_for_again() -> None:
     model = ScriptedModel(Turn(reasoning="Hm."), "Here.")
-    assert (await ls.Agent(model, empty_retries=1).run("Go")).text_content == "Here."
+    assert (await ls.Agent(model, empty_retries=1).run("Go")).text == "Here."
     model = ScriptedModel(Turn(), Turn())
     with pytest.raises(ls.InvalidOutput):
         await ls.Agent(model, empty_retries=1).run("Go")
@@ -140,7 +140,7 @@ async def test_the_stream_of_an_empty_answer_is_no_error() -> None:
 
 async def test_text_beside_the_last_calls_stands_where_nothing_follows() -> None:
     message = await ls.Agent(ScriptedModel(LOOKS, Turn()), tools=[look]).run("Go")
-    assert message.text_content == "Let me look."
+    assert message.text == "Let me look."
 
 
 async def test_a_file_is_an_answer() -> None:
@@ -159,7 +159,7 @@ async def test_a_filtered_answer_is_an_error(text: str, typed: bool) -> None:
     with pytest.raises(ls.ContentFiltered) as caught:
         await ls.Agent(model, **options).run("Go")
     assert caught.value.reason == "content-filter"
-    assert caught.value.partial.text_content == text
+    assert caught.value.partial.text == text
     assert len(model.requests) == 1
 
 
@@ -188,7 +188,7 @@ async def test_a_budget_is_an_error_with_its_name(condition: Any, reason: str) -
 
 
 async def test_a_budget_that_the_answer_uses_up_is_no_error() -> None:
-    assert (await ls.Agent(ScriptedModel("Done."), stop_when=tokens_over(1)).run("Go")).text_content
+    assert (await ls.Agent(ScriptedModel("Done."), stop_when=tokens_over(1)).run("Go")).text
 
 
 async def test_what_the_application_ends_is_no_error() -> None:
@@ -233,13 +233,13 @@ async def test_a_call_that_runs_begins_the_count_anew() -> None:
 
     bad, good = Turn(calls=(Call("square", {"x": "a"}),)), Turn(calls=(Call("square", {"x": 2}),))
     model = ScriptedModel(bad, bad, good, bad, bad, good, "Done.")
-    assert (await ls.Agent(model, tools=[square]).run("Go")).text_content == "Done."
+    assert (await ls.Agent(model, tools=[square]).run("Go")).text == "Done."
 
 
 async def test_the_bound_may_be_lifted() -> None:
     turns = [Turn(calls=(Call("nothing"),))] * 5
     agent = ls.Agent(ScriptedModel(*turns, "Done."), tools=[look], max_invalid_calls=None)
-    assert (await agent.run("Go")).text_content == "Done."
+    assert (await agent.run("Go")).text == "Done."
 
 
 async def test_errors_of_tools_do_not_count_as_invalid() -> None:
@@ -248,7 +248,7 @@ async def test_errors_of_tools_do_not_count_as_invalid() -> None:
         raise ValueError("no")
 
     model = ScriptedModel(*[Turn(calls=(Call("fail"),))] * 4, "Done.")
-    assert (await ls.Agent(model, tools=[fail]).run("Go")).text_content == "Done."
+    assert (await ls.Agent(model, tools=[fail]).run("Go")).text == "Done."
 
 
 # -- once more
@@ -256,12 +256,12 @@ async def test_errors_of_tools_do_not_count_as_invalid() -> None:
 
 async def test_a_hook_has_the_model_answer_again() -> None:
     def judged(state: RunState, message: ls.Message) -> Again | None:
-        return Again("Shorter.") if len(message.text_content) > 5 else None
+        return Again("Shorter.") if len(message.text) > 5 else None
 
     model = ScriptedModel("A long answer.", "Short")
     run = ls.Agent(model, hooks=Hooks(after_model=judged)).stream("Go")
-    assert (await run.collect()).text_content == "Short"
-    assert [m.text_content for m in run.messages()] == ["Go", "A long answer.", "Shorter.", "Short"]
+    assert (await run.collect()).text == "Short"
+    assert [m.text for m in run.messages()] == ["Go", "A long answer.", "Shorter.", "Short"]
 
 
 async def test_calls_of_a_rejected_answer_do_not_run() -> None:
@@ -276,11 +276,11 @@ async def test_calls_of_a_rejected_answer_do_not_run() -> None:
         return Again("Do not pay.") if message.tool_calls else None
 
     model = ScriptedModel(Turn(calls=(Call("pay"),)), "Fine.")
-    assert (await ls.Agent(model, tools=[pay], hooks=Hooks(after_model=judged)).run("Go")).text_content
+    assert (await ls.Agent(model, tools=[pay], hooks=Hooks(after_model=judged)).run("Go")).text
     assert ran == []
     result, feedback = model.requests[1].messages[-2:]
     assert result.tool_results[0].is_error
-    assert feedback.text_content == "Do not pay."
+    assert feedback.text == "Do not pay."
 
 
 async def test_again_is_bounded() -> None:
@@ -289,7 +289,7 @@ async def test_again_is_bounded() -> None:
     with pytest.raises(ls.InvalidOutput, match="Worse") as caught:
         await ls.Agent(model, hooks=hooks).run("Go")
     assert (caught.value.reason, len(model.requests)) == ("again", 3)
-    assert caught.value.partial.text_content == "c"
+    assert caught.value.partial.text == "c"
 
 
 # -- what a run may have of its own
@@ -307,7 +307,7 @@ async def test_a_run_has_its_own_options() -> None:
     first, _, last = model.requests
     assert [t.name for t in first.tools] == ["other"]
     assert (first.settings.temperature, last.settings.temperature) == (0.9, 0.1)
-    assert [r.messages[0].text_content for r in (first, last)] == ["Be brief.", "Be kind."]
+    assert [r.messages[0].text for r in (first, last)] == ["Be brief.", "Be kind."]
     assert [t.name for t in last.tools] == ["look"]
 
 
@@ -361,7 +361,7 @@ async def test_extra_instructions_stand_behind() -> None:
         agent = ls.Agent(model, instructions=instructions)
         await agent.run("Go", extra_instructions="Be short.")
         await agent.run("Go")
-        heads = [request.messages[0].text_content for request in model.requests]
+        heads = [request.messages[0].text for request in model.requests]
         assert heads == ["Be kind.\n\nBe short.", "Be kind."]
 
 
@@ -381,10 +381,10 @@ async def test_every_tool_has_the_timeout_of_the_agent() -> None:
 async def test_a_run_has_its_own_model_and_instructions() -> None:
     agent = ls.Agent(ScriptedModel("Mine."), instructions="Be kind.")
     other = ScriptedModel("Other.", "Other.")
-    assert (await agent.run("Go", model=other, instructions="Be brief.")).text_content == "Other."
+    assert (await agent.run("Go", model=other, instructions="Be brief.")).text == "Other."
     await agent.run("Go", model=other, instructions=lambda state: f"Step {state.step}.")
-    assert [r.messages[0].text_content for r in other.requests] == ["Be brief.", "Step 0."]
-    assert (await agent.run("Go")).text_content == "Mine."
+    assert [r.messages[0].text for r in other.requests] == ["Be brief.", "Step 0."]
+    assert (await agent.run("Go")).text == "Mine."
 
 
 async def test_a_run_has_its_own_conditions() -> None:
@@ -444,7 +444,7 @@ SAYS = (ev.TextStart("0"), ev.TextDelta("Let me", "0"), ev.TextEnd("0"))
 async def test_an_answer_cut_in_its_only_call_is_an_error() -> None:
     with pytest.raises(ls.IncompleteStream, match="amid a tool call") as caught:
         await ls.Agent(ScriptedModel(Turn(events=(*SAYS, *CUT_CALL))), tools=[look]).run("Go")
-    assert caught.value.partial.text_content == "Let me"
+    assert caught.value.partial.text == "Let me"
 
 
 async def test_whole_calls_before_a_cut_one_run() -> None:
@@ -455,4 +455,4 @@ async def test_whole_calls_before_a_cut_one_run() -> None:
         ev.ToolCall("look", "{}", "c1"),
     )
     model = ScriptedModel(Turn(events=(*whole, *CUT_CALL)), "Done.")
-    assert (await ls.Agent(model, tools=[look]).run("Go")).text_content == "Done."
+    assert (await ls.Agent(model, tools=[look]).run("Go")).text == "Done."

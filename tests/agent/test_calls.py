@@ -270,7 +270,7 @@ async def test_a_tool_that_raises_is_a_failed_result_and_the_loop_goes_on(
 
     calls = tuple(Call("fail", {"n": n}) for n in range(3))
     run = ls.Agent(ScriptedModel(Turn(calls=calls), "Recovered."), tools=[fail]).stream("Go")
-    assert (await run.collect()).text_content == "Recovered."  # case 51
+    assert (await run.collect()).text == "Recovered."  # case 51
     assert [s.error for s in run.statuses] == [None, "ZeroDivisionError", None]
 
 
@@ -339,7 +339,7 @@ async def test_a_message_sent_meanwhile_steers_the_next_step() -> None:
     async for event in run:
         if isinstance(event, StepFinish) and event.step == 0:
             run.send("And now?")
-    assert [m.text_content for m in run.messages()] == ["Go", "First.", "And now?", "Second."]
+    assert [m.text for m in run.messages()] == ["Go", "First.", "And now?", "Second."]
     with pytest.raises(ls.InvalidRequest):
         run.send("Too late")
 

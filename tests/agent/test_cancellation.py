@@ -192,7 +192,7 @@ async def test_a_run_cancelled_at_any_await_leaves_nothing_behind_and_a_whole_hi
     assert len(seen) > 5
     for messages in seen:
         again = ls.Agent(ScriptedModel("Here I am."))
-        assert (await again.run(messages)).text_content == "Here I am."
+        assert (await again.run(messages)).text == "Here I am."
 
 
 async def test_a_run_cancelled_twice_leaves_nothing_behind() -> None:  # RELIABILITY 37
@@ -232,7 +232,7 @@ async def test_a_tool_may_end_badly_at_any_await_and_the_next_step_works(how: st
     workshop = Workshop()
     model = ScriptedModel(Turn(calls=(Call("odd"), Call("plain", {"n": 1}), Call("odd"))), "Done.")
     run = ls.Agent(model, tools=[odd, *workshop.tools()]).stream("Go")
-    assert (await run.collect()).text_content == "Done."
+    assert (await run.collect()).text == "Done."
     assert_whole(run.messages())
     assert [r.is_error for r in run.messages()[2].tool_results] == [True, False, True]
     assert len(asyncio.all_tasks()) == 1
@@ -274,5 +274,5 @@ async def test_a_run_cancelled_over_http_is_taken_up_again(spec: str) -> None:
             await asyncio.create_task(read())
         assert_whole(run.messages())
         again = ls.Agent(spec, tools=tools).stream([*run.messages(), ls.Message.user("Again.")])
-        assert (await again.collect()).text_content
+        assert (await again.collect()).text
         assert again.error is None

@@ -171,7 +171,7 @@ async def test_nobody_is_asked_about_a_call_that_cannot_run(needed: Any, argumen
 
     model = ScriptedModel(Turn(calls=(Call("pay", arguments),)), "Sorry.")
     run = ls.Agent(model, tools=[pay]).stream("Go")
-    assert (await run.collect()).text_content == "Sorry."
+    assert (await run.collect()).text == "Sorry."
     assert "Invalid arguments for pay" in run.statuses[0].result.content
     stream = ScriptedModel(Turn(calls=(Call("pay", arguments),)), "Sorry.").stream("Go", tools=[pay])
     (status,) = await stream.call_tools()
@@ -214,7 +214,7 @@ async def test_a_predicate_may_take_the_context() -> None:
         return "paid"
 
     agent = ls.Agent(ScriptedModel(PAYS, "Done.", PAYS), tools=[pay])
-    assert (await agent.run("Go", deps=10)).text_content == "Done."
+    assert (await agent.run("Go", deps=10)).text == "Done."
     run = agent.stream("Go", deps=1)
     await run.collect()
     assert run.suspended is not None
@@ -230,7 +230,7 @@ async def test_a_setting_of_a_predicate_is_no_context() -> None:
         """Pay."""
         return "paid"
 
-    assert (await ls.Agent(ScriptedModel(PAYS, "Done."), tools=[pay]).run("Go")).text_content == "Done."
+    assert (await ls.Agent(ScriptedModel(PAYS, "Done."), tools=[pay]).run("Go")).text == "Done."
 
 
 async def test_instructions_are_asked_for_at_each_step() -> None:
@@ -244,7 +244,7 @@ async def test_instructions_are_asked_for_at_each_step() -> None:
     model = ScriptedModel(Turn(calls=(Call("look"),)), "Done.")
     run = ls.Agent(model, tools=[look], instructions=instructions).stream("Go", deps="Be kind")
     await run.collect()
-    assert [r.messages[0].text_content for r in model.requests] == ["Be kind, step 0.", "Be kind, step 1."]
+    assert [r.messages[0].text for r in model.requests] == ["Be kind, step 0.", "Be kind, step 1."]
     assert [m.role for r in model.requests for m in r.messages].count("system") == 2
     assert [m.role for m in run.messages()] == ["user", "assistant", "tool", "assistant"]
 
@@ -267,7 +267,7 @@ async def test_a_context_effect_may_take_the_state() -> None:
     await ls.Agent(
         model := ScriptedModel("Done."), context_effects=ls.agent.context.Effect(last), deps=1
     ).run(prompt)
-    assert [m.text_content for m in model.requests[0].messages] == ["c"]
+    assert [m.text for m in model.requests[0].messages] == ["c"]
     with pytest.raises(ls.InvalidRequest, match="state of a run"):
         await ls.agent.context.applied(prompt, [last])
 
@@ -284,5 +284,5 @@ async def test_a_plan_has_its_own_instructions() -> None:
         model = ScriptedModel(Turn(calls=(Call("look"),)), "Done.")
         agent = ls.Agent(model, tools=[look], instructions=instructions, prepare_step=plan)
         await agent.run([ls.Message.system("You are Bo."), ls.Message.user("Go")])
-        shown = [[m.text_content for m in r.messages if m.role == "system"] for r in model.requests]
+        shown = [[m.text for m in r.messages if m.role == "system"] for r in model.requests]
         assert shown == [["Be kind.", "You are Bo."], ["Sum up.", "You are Bo."]]

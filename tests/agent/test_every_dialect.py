@@ -41,7 +41,7 @@ class ThreeSteps:
     """Asks for four calls, then for two, then says that it is done; and answers a second question."""
 
     def turn(self, request: ls.Request, number: int) -> Turn:
-        if request.messages[-1].text_content.endswith("Go on."):  # some wires join neighbours
+        if request.messages[-1].text.endswith("Go on."):  # some wires join neighbours
             return Turn(text="Here I am.")
         asked = sum(bool(message.tool_calls) for message in request.messages)
         calls = [Call("plain", {"n": 1}), Call("early", {"n": 2}), Call("steps", {"n": 3}), Call("asked")]
@@ -230,7 +230,7 @@ def assert_every_dialect_takes(messages: list[ls.Message], where: object) -> Non
 async def assert_goes_on(model: ls.Model, messages: list[ls.Message], where: object) -> None:
     """The next step works, over the wire."""
     again = ls.Agent(model).stream([*messages, ls.Message.user("Go on.")])
-    assert (await again.collect()).text_content == "Here I am.", where
+    assert (await again.collect()).text == "Here I am.", where
 
 
 def shape(messages: list[ls.Message]) -> str:
@@ -281,7 +281,7 @@ async def test_every_tool_ends_badly_at_every_await(model: Callable[[], ls.Model
                     reading.cancel()
                     await asyncio.wait([reading])
                 else:
-                    assert (await run.collect()).text_content == "Done.", where
+                    assert (await run.collect()).text == "Done.", where
                     assert any(status.error for status in run.statuses), where
                 await assert_nothing_is_left(workshop, where)
                 messages = run.messages()

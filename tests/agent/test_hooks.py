@@ -55,7 +55,7 @@ async def test_a_plan_changes_model_tools_choice_messages_and_settings_for_one_s
     run = ls.Agent(first, tools=[act], prepare_step=prepare).stream("Go")
     await run.collect()
     (asked,) = second.requests
-    assert [m.text_content for m in asked.messages] == ["Summary"]
+    assert [m.text for m in asked.messages] == ["Summary"]
     assert (asked.tools, asked.tool_choice, asked.settings.temperature) == ((), "none", 0.5)
     assert [t.name for t in first.requests[0].tools] == ["act"]
     assert [m.role for m in run.messages()] == ["user", "assistant", "tool", "assistant"]
@@ -109,7 +109,7 @@ async def test_before_model_may_answer_in_its_place() -> None:
     events = [event async for event in run]
     assert check(events) == []
     assert (model.requests, run.text) == ([], "From the cache.")
-    assert run.messages()[-1].text_content == "From the cache."
+    assert run.messages()[-1].text == "From the cache."
 
 
 async def test_before_model_may_show_other_messages_and_stop() -> None:
@@ -117,8 +117,8 @@ async def test_before_model_may_show_other_messages_and_stop() -> None:
     shown = Hooks(before_model=lambda state: Rewrite([ls.Message.user("Other")]))
     run = ls.Agent(model, hooks=shown).stream("Go")
     await run.collect()
-    assert model.requests[0].messages[0].text_content == "Other"
-    assert run.messages()[0].text_content == "Go"
+    assert model.requests[0].messages[0].text == "Other"
+    assert run.messages()[0].text == "Go"
     stopped = ls.Agent(model, hooks=Hooks(before_model=lambda state: Stop("closed"))).stream("Go")
     events = [event async for event in stopped]
     assert check(events) == []
@@ -127,11 +127,11 @@ async def test_before_model_may_show_other_messages_and_stop() -> None:
 
 async def test_after_model_may_rewrite_what_stands_in_the_history() -> None:
     def tidy(state: RunState, message: ls.Message) -> Rewrite | Proceed:
-        return Rewrite(ls.Message.assistant("[removed]")) if "secret" in message.text_content else Proceed()
+        return Rewrite(ls.Message.assistant("[removed]")) if "secret" in message.text else Proceed()
 
     run = ls.Agent(ScriptedModel("a secret"), hooks=Hooks(after_model=tidy)).stream("Go")
     await run.collect()
-    assert run.messages()[-1].text_content == "[removed]"
+    assert run.messages()[-1].text == "[removed]"
 
 
 async def test_after_model_may_stop_before_tools_run() -> None:

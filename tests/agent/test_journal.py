@@ -110,7 +110,7 @@ async def test_the_run_goes_on_and_what_was_done_is_not_done_again(died: Path) -
     journal = ls.Journal(died)
     agent = clerk("All is well.", journal=journal)
     run = agent.stream(agent.recover(journal))
-    assert (await run.collect()).text_content == "All is well."
+    assert (await run.collect()).text == "All is well."
     assert (died.parent / "paid").read_text() == "1\n2\n"
     assert agent.recover(journal) == run.messages()
     journal.close()
@@ -153,7 +153,7 @@ async def test_each_agent_finds_its_own_last_run(tmp_path: Path) -> None:
     await clerk("One.", journal=journal).run("1?")
     await clerk("Two.", journal=journal).run("2?")
     await ls.Agent(ScriptedModel("Three."), name="critic", journal=journal).run("3?")
-    assert [m.text_content for m in clerk("-").recover(journal)] == ["2?", "Two."]
+    assert [m.text for m in clerk("-").recover(journal)] == ["2?", "Two."]
     with pytest.raises(ls.InvalidRequest, match="no run"):
         ls.Agent(ScriptedModel("-"), name="nobody").recover(journal)
 

@@ -59,7 +59,7 @@ async def test_runs_that_ended_go_but_for_the_last_of_each_agent(tmp_path: Path)
         sizes.append(path.stat().st_size)
     assert max(sizes[6:]) < 2 * max(sizes[:6])
     assert len(runs_of(path)) < 10
-    assert agent(None).recover(path)[-1].text_content == "Done."
+    assert agent(None).recover(path)[-1].text == "Done."
     assert agent(None, name="b").recover(path) == last.messages()
 
 
@@ -160,7 +160,7 @@ async def test_a_run_cancelled_at_any_await_leaves_a_journal_that_can_be_gone_on
             calls = [call.id for m in found for call in m.tool_calls]
             assert [r.tool_call_id for m in found for r in m.tool_results] == calls
             again = agent(None, "Here I am.").stream([*found, ls.Message.user("And?")])
-            assert (await again.collect()).text_content == "Here I am."
+            assert (await again.collect()).text == "Here I am."
         if not task.cancelled():
             break
     assert 20 < place < 499

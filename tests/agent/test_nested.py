@@ -147,10 +147,10 @@ async def test_agents_take_turns_in_one_chat() -> None:  # seed 004, multi-agent
         ("user", "user"),
         *[(name, "assistant") for name in models],
     ]
-    assert [m.text_content for m in chat.by_sender("critic")] == ["I am the critic."]
+    assert [m.text for m in chat.by_sender("critic")] == ["I am the critic."]
     asked = models["writer"].requests[0].messages
     assert asked[-1].role == "user"
-    assert [m.text_content for m in asked[-2:]] == [
+    assert [m.text for m in asked[-2:]] == [
         "researcher: I am the researcher.",
         "critic: I am the critic.",
     ]
@@ -163,7 +163,7 @@ async def test_an_agent_knows_its_own_words_in_a_chat_and_keeps_its_tools_to_its
     await agent.respond(chat)
     chat.append(ls.Message.user("Again"))
     await agent.respond(chat)
-    assert [m.text_content for m in chat] == ["Go", "One.", "Again", "Two."]
+    assert [m.text for m in chat] == ["Go", "One.", "Again", "Two."]
     assert [m.role for m in model.requests[-1].messages] == ["user", "assistant", "user"]
 
 

@@ -169,7 +169,7 @@ async def test_it_holds_at_any_depth() -> None:
     assert (str(pending), pending.call_id.count("/")) == ('clerk: pay({"euros":5})', 2)
     loaded = ls.Suspension.from_json(run.suspended.to_json())
     again = top(middle(rest(), "Middle."), "Top.").resume(loaded, {pending.approval_id: True})
-    assert (await again.collect()).text_content == "Top."
+    assert (await again.collect()).text == "Top."
     assert ran == ["look inner", "pay 5"]
 
 

@@ -65,7 +65,7 @@ async def test_an_answer_that_does_not_fit_is_mended_within_the_run() -> None:
     run = agent(LOOKS, BAD, GOOD).stream("Go")
     values = [value async for value in run.objects()]
     assert values[-1] == run.object == Trip("Oslo or so", 3)
-    told = [m.text_content for m in run.messages() if m.role == "user"][1]
+    told = [m.text for m in run.messages() if m.role == "user"][1]
     assert "days" in told
     assert len(run.steps) == 3
     assert run.error is None
@@ -78,7 +78,7 @@ async def test_repair_is_bounded_and_the_answer_stays_in_the_error() -> None:
             pass
     assert len(run.steps) == 3
     assert raised.value.partial is not None
-    assert raised.value.partial.text_content == BAD
+    assert raised.value.partial.text == BAD
     with pytest.raises(ls.InvalidOutput):
         _ = run.object
     limited = agent(BAD, wanted=ls.Output(Trip, repair=5), max_steps=1).stream("Go")

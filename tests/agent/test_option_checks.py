@@ -74,7 +74,7 @@ async def test_one_effect_and_a_path_of_a_journal_will_do(tmp_path: Path) -> Non
     path = tmp_path / "clerk.journal"
     agent = ls.Agent(model, context_effects=lambda messages: messages[-1:], journal=path)
     await agent.run([ls.Message.user("Old"), ls.Message.user("New")])
-    assert [m.text_content for m in model.requests[0].messages] == ["New"]
+    assert [m.text for m in model.requests[0].messages] == ["New"]
     assert path.exists()
 
 

@@ -50,4 +50,4 @@ async def test_repair_gives_a_call_or_none() -> None:
 async def test_instructions_may_take_no_argument():
     model = ScriptedModel("Hi")
     await ls.Agent(model, instructions=lambda: "Be brief.").run("?")
-    assert model.requests[0].messages[0].text_content == "Be brief."
+    assert model.requests[0].messages[0].text == "Be brief."

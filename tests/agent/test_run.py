@@ -36,7 +36,7 @@ async def test_half_of_an_answer_is_not_collected(kind: str) -> None:
                 break
     with pytest.raises(ls.InvalidRequest, match="left before its end"):
         await reading.collect()
-    assert reading.messages()[-1].text_content == "One"
+    assert reading.messages()[-1].text == "One"
 
 
 @pytest.mark.parametrize("kind", ["run", "stream"])

@@ -63,7 +63,7 @@ async def test_the_limit_of_steps_keeps_a_record_and_the_results_of_each() -> No
 async def test_text_of_an_earlier_step_is_the_answer_where_the_last_has_only_calls() -> None:  # case 50
     model = ScriptedModel(Turn(text="The answer is 4.", calls=(Call("look"),)), Turn(calls=(Call("done"),)))
     run = ls.Agent(model, tools=[look, done], stop_when=[tool_called("done")]).stream("Go")
-    assert (await run.collect()).text_content == "The answer is 4."
+    assert (await run.collect()).text == "The answer is 4."
     assert run.text == "The answer is 4."
 
 

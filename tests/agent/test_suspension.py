@@ -260,7 +260,7 @@ async def test_a_message_that_was_sent_before_the_suspension_is_seen_after_it() 
         if isinstance(event, ls.StepFinish):
             run.send("Be quick.")
     assert run.suspended is not None
-    assert [m.text_content for m in run.suspended.unseen] == ["Be quick."]
+    assert [m.text for m in run.suspended.unseen] == ["Be quick."]
     again = ls.Suspension.from_json(run.suspended.to_json())
     second = agent("Done.").resume(again, {again.pending[0].approval_id: True})
     await second.collect()
@@ -333,7 +333,7 @@ async def test_results_may_be_values_by_call_id(value, content):
     run = agent.stream("Go")
     await run.collect()
     resumed = agent.resume(run.suspended, results={run.suspended.pending[0].call_id: value})
-    assert (await resumed.collect()).text_content == "Done"
+    assert (await resumed.collect()).text == "Done"
     (result,) = [r for m in resumed.messages() for r in m.tool_results]
     assert (result.content, result.is_error, result.name) == (content, False, "ext")
 

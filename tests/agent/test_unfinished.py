@@ -31,7 +31,7 @@ async def test_the_limit_of_steps_is_no_answer() -> None:
     with pytest.raises(ls.LimitExceeded, match="2 steps") as caught:
         await agent.run("Go")
     assert caught.value.reason == "max_steps"
-    assert caught.value.partial.text_content == "Let me look."
+    assert caught.value.partial.text == "Let me look."
     assert caught.value.usage is not None
 
 
@@ -46,7 +46,7 @@ async def test_the_run_itself_says_that_it_was_cut_short() -> None:
 
 async def test_a_stop_condition_of_the_application_is_an_end_like_any_other() -> None:
     agent = ls.Agent(ScriptedModel(LOOKS), tools=[look], stop_when=tool_called("look"))
-    assert (await agent.run("Go")).text_content == "Let me look."
+    assert (await agent.run("Go")).text == "Let me look."
 
 
 async def test_a_stop_condition_may_be_async() -> None:
@@ -64,7 +64,7 @@ async def test_a_run_that_waits_is_in_the_error_and_can_be_resumed() -> None:
         await agent.run("Go")
     suspension = caught.value.suspension
     run = agent.resume(suspension, {p.approval_id: True for p in suspension.pending})
-    assert (await run.collect()).text_content == "Done."
+    assert (await run.collect()).text == "Done."
 
 
 @pytest.mark.parametrize("turn", [Turn(calls=(Call("look"),)), PAYS])

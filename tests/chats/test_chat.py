@@ -20,7 +20,7 @@ def three() -> Chat:
 
 
 def texts(chat: Chat) -> list[str]:
-    return [message.text_content for message in chat]
+    return [message.text for message in chat]
 
 
 def test_a_new_chat_is_ready_before_any_loop_exists() -> None:
@@ -42,7 +42,7 @@ def test_at_on_an_empty_chat_raises(index: int) -> None:
 
 def test_at_counts_from_the_start_and_refuses_negative_indexes() -> None:
     chat = three()
-    assert chat.at(2).text_content == "yes"
+    assert chat.at(2).text == "yes"
     for index in (-1, -3, 3):
         with pytest.raises(IndexError, match=f"no message {index}"):
             chat.at(index)
@@ -56,7 +56,7 @@ def test_append_takes_none_or_many() -> None:
     assert texts(chat) == ["a", "b"]
     last = chat.last()
     assert last is not None
-    assert last.text_content == "b"
+    assert last.text == "b"
 
 
 def test_an_append_with_one_bad_message_adds_none() -> None:
@@ -80,8 +80,8 @@ def test_replace_may_shrink_and_may_empty() -> None:
 
 def test_since_gives_the_tail_and_none_out_of_range() -> None:
     chat = Chat(Message.user("a"), Message.user("b"))
-    assert [m.text_content for m in chat.since(0) or []] == ["a", "b"]
-    assert [m.text_content for m in chat.since(1) or []] == ["b"]
+    assert [m.text for m in chat.since(0) or []] == ["a", "b"]
+    assert [m.text for m in chat.since(1) or []] == ["b"]
     assert chat.since(len(chat)) is None
     assert chat.since(5) is None
     assert chat.since(-1) is None
@@ -89,7 +89,7 @@ def test_since_gives_the_tail_and_none_out_of_range() -> None:
 
 def test_by_sender_keeps_order() -> None:
     chat = Chat(*(Message.new_text(s, "user", str(i)) for i, s in enumerate("abab")))
-    assert [m.text_content for m in chat.by_sender("a")] == ["0", "2"]
+    assert [m.text for m in chat.by_sender("a")] == ["0", "2"]
     assert chat.by_sender("c") == []
 
 
@@ -103,7 +103,7 @@ def test_each_goes_in_order_and_false_stops_it() -> None:
     seen: list[tuple[int, str]] = []
 
     def fn(index: int, message: Message) -> bool:
-        seen.append((index, message.text_content))
+        seen.append((index, message.text))
         return index < 1
 
     three().each(fn)
@@ -114,7 +114,7 @@ def test_each_sees_a_snapshot_and_its_callback_may_append_and_replace() -> None:
     chat, seen = three(), []
 
     def fn(index: int, message: Message) -> bool:
-        seen.append(message.text_content)
+        seen.append(message.text)
         chat.append(Message.user("more"))
         if index == 1:
             chat.replace()

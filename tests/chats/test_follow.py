@@ -22,7 +22,7 @@ async def take(items: object, count: int) -> list[str]:
     async with asyncio.timeout(NEVER_S):
         while len(found) < count:
             item = await anext(items)  # type: ignore[call-overload]  # any async iterator
-            found.append("reset" if isinstance(item, Reset) else item.text_content)
+            found.append("reset" if isinstance(item, Reset) else item.text)
     return found
 
 
@@ -49,7 +49,7 @@ async def test_appends_inside_the_loop_are_seen_too() -> None:
     chat, seen = Chat(says("0")), []
     async for message in chat.follow():
         assert isinstance(message, Message)
-        seen.append(message.text_content)
+        seen.append(message.text)
         if len(seen) == 5:
             break
         chat.append(says(str(len(seen))))
@@ -126,7 +126,7 @@ async def test_wait_and_since_used_correctly_see_every_message_once() -> None:
     while len(seen) < 20:
         await chat.wait(cursor, timeout_s=NEVER_S)
         new = chat.since(cursor) or []
-        seen += [message.text_content for message in new]
+        seen += [message.text for message in new]
         cursor += len(new)
     await writer
     assert seen == [str(i) for i in range(20)]

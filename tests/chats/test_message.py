@@ -32,10 +32,10 @@ def test_the_short_constructors_set_role_and_parts() -> None:
     assert Message.tool([ToolResult("1"), ToolResult("2")]).tool_results == [ToolResult("1"), ToolResult("2")]
 
 
-def test_text_content_joins_texts_without_separator_and_skips_the_rest() -> None:
-    assert Message.user("hello ", Image(url="i"), "world").text_content == "hello world"
-    assert Message.user(Image(url="i")).text_content == ""
-    assert Message.user().text_content == ""
+def test_text_joins_texts_without_separator_and_skips_the_rest() -> None:
+    assert Message.user("hello ", Image(url="i"), "world").text == "hello world"
+    assert Message.user(Image(url="i")).text == ""
+    assert Message.user().text == ""
 
 
 def test_tool_calls_come_in_order_and_are_empty_where_there_are_none() -> None:

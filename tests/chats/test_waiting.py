@@ -201,7 +201,7 @@ def test_threads_append_and_replace_and_see_each_change_whole() -> None:
 
     def read() -> None:
         for _ in range(300):
-            seen = [message.text_content for message in chat.messages()]
+            seen = [message.text for message in chat.messages()]
             if seen and (len(seen) != 2 or seen[0][1:] != seen[1][1:]):
                 torn.append(seen)
 

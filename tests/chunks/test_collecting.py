@@ -65,7 +65,7 @@ async def test_an_empty_stream_is_a_stop_with_zero_usage() -> None:  # S3.9
 async def test_the_first_error_ends_it_and_carries_what_came() -> None:  # S3.5
     with pytest.raises(ConnectionLost) as raised:
         await collecting(text("half"), FINAL, error=ConnectionLost("gone")).collect()
-    assert raised.value.partial.text_content == "half"
+    assert raised.value.partial.text == "half"
     assert raised.value.usage == Usage(1, 2, 3)
     with pytest.raises(ValueError, match="foreign"):
         await collecting(error=ValueError("foreign")).collect()
@@ -133,7 +133,7 @@ async def test_arguments_stay_raw() -> None:  # S3.10
 async def test_strictly_a_stream_without_a_final_chunk_is_incomplete() -> None:  # S3.9
     with pytest.raises(IncompleteStream) as raised:
         await collecting(text("half")).collect(require_terminal=True)
-    assert raised.value.partial.text_content == "half"
+    assert raised.value.partial.text == "half"
     assert (await collecting(text("whole"), FINAL).collect(require_terminal=True)).content == "whole"
 
 

@@ -56,24 +56,24 @@ def says(text: str, **options) -> Script:
 def test_a_pipe_gets_the_answer_and_nothing_else(ask):
     done = ask(says("Blue is *short* \x1b[31m.", reasoning="Hm."), "Why", "is", "the sky blue?")
     assert (done.status, done.out, done.err) == (0, "Blue is *short* \x1b[31m.\n", "")
-    assert done.requests[0].messages[-1].text_content == "Why is the sky blue?"
+    assert done.requests[0].messages[-1].text == "Why is the sky blue?"
 
 
 def test_the_prompt_may_be_piped(ask, piped):
     piped("Why?\n")
-    assert ask(says("So."), "").requests[0].messages[-1].text_content == "Why?"
+    assert ask(says("So."), "").requests[0].messages[-1].text == "Why?"
 
 
 def test_prompt_and_input_are_put_together(ask, piped):
     piped(b"  line 1\nl\xfcne 2\n")
     done = ask(says("So."), "Explain this:")
-    assert done.requests[0].messages[-1].text_content == "Explain this:\n\n  line 1\nl\ufffdne 2"
+    assert done.requests[0].messages[-1].text == "Explain this:\n\n  line 1\nl\ufffdne 2"
 
 
 def test_arguments_that_are_no_utf_8_are_no_obstacle(ask):
     done = ask(says("So."), "--system", "a\udcff", "b\udcff")
     assert done.status == 0, done.err
-    assert [m.text_content for m in done.requests[0].messages] == ["a\ufffd", "b\ufffd"]
+    assert [m.text for m in done.requests[0].messages] == ["a\ufffd", "b\ufffd"]
 
 
 def test_options_reach_the_request(ask):
@@ -83,7 +83,7 @@ def test_options_reach_the_request(ask):
     )  # fmt: skip
     assert done.status == 0, done.err
     request = done.requests[0]
-    assert request.messages[0].text_content == "Be brief."
+    assert request.messages[0].text == "Be brief."
     assert request.settings.max_output_tokens == 9
     assert request.settings.temperature == 0.5
     assert request.reasoning.effort == "low"
@@ -111,11 +111,11 @@ def test_a_conversation_is_saved_and_continued(ask, tmp_path):
     talk = tmp_path / "talk.json"
     done = ask(says("Blue."), "--system", "Be brief.", "--save", str(talk), "Why?")
     assert done.status == 0
-    assert [m.text_content for m in Chat.load(talk)] == ["Be brief.", "Why?", "Blue."]
+    assert [m.text for m in Chat.load(talk)] == ["Be brief.", "Why?", "Blue."]
     done = ask(says("Dark."), "--continue", str(talk), "--save", str(talk), "And at night?")
     texts = ["Be brief.", "Why?", "Blue.", "And at night?"]
-    assert [m.text_content for m in done.requests[0].messages] == texts
-    assert [m.text_content for m in Chat.load(talk)] == [*texts, "Dark."]
+    assert [m.text for m in done.requests[0].messages] == texts
+    assert [m.text for m in Chat.load(talk)] == [*texts, "Dark."]
 
 
 def test_continuing_saves_in_the_same_file(ask, tmp_path):
@@ -123,7 +123,7 @@ def test_continuing_saves_in_the_same_file(ask, tmp_path):
     ask(says("Blue."), "--save", str(talk), "Why?")
     done = ask(says("Dark."), "--continue", str(talk), "And?")
     assert (done.status, done.err) == (0, "")
-    assert [m.text_content for m in Chat.load(talk)] == ["Why?", "Blue.", "And?", "Dark."]
+    assert [m.text for m in Chat.load(talk)] == ["Why?", "Blue.", "And?", "Dark."]
 
 
 def test_continuing_into_another_file_leaves_the_first(ask, tmp_path):
@@ -146,7 +146,7 @@ def test_saving_overwrites_nothing_unasked(ask, tmp_path):
     assert "--force" in done.err
     assert talk.read_bytes() == before
     assert ask(says("Red."), "--save", str(talk), "--force", "Another?").status == 0
-    assert [m.text_content for m in Chat.load(talk)] == ["Another?", "Red."]
+    assert [m.text for m in Chat.load(talk)] == ["Another?", "Red."]
 
 
 def test_a_turn_that_failed_leaves_the_saved_conversation(ask, tmp_path):
@@ -160,7 +160,7 @@ def test_a_turn_that_failed_leaves_the_saved_conversation(ask, tmp_path):
 def test_the_last_conversation_goes_on(ask, tmp_path):
     ask(says("Blue."), "--system", "Be brief.", "Why?")
     done = ask(says("Dark."), "-c", "And?")
-    assert [m.text_content for m in done.requests[0].messages] == ["Be brief.", "Why?", "Blue.", "And?"]
+    assert [m.text for m in done.requests[0].messages] == ["Be brief.", "Why?", "Blue.", "And?"]
     last = tmp_path / "state" / "llmstream" / "last.json"
     assert len(Chat.load(last)) == 5
     assert last.stat().st_mode & 0o777 == 0o600
@@ -241,7 +241,7 @@ def test_a_new_system_prompt_takes_the_place_of_the_saved_one(ask, tmp_path):
     talk = tmp_path / "talk.json"
     ask(says("Blue."), "--system", "Be brief.", "--save", str(talk), "Why?")
     done = ask(says("Dark."), "--continue", str(talk), "--system", "Be long.", "And?")
-    assert [m.text_content for m in done.requests[0].messages] == ["Be long.", "Why?", "Blue.", "And?"]
+    assert [m.text for m in done.requests[0].messages] == ["Be long.", "Why?", "Blue.", "And?"]
 
 
 def test_the_model_may_come_from_the_environment(simulate, capsys, monkeypatch):
@@ -265,7 +265,7 @@ def test_a_failure_in_the_middle_keeps_the_text_and_is_status_3(ask, tmp_path):
     assert done.out.endswith("\n")
     assert done.err.startswith("llmstream: openai: on \\x1b[2Jfire")
     assert done.err.count("\n") == 1
-    assert Chat.load(talk).last().text_content == done.out.rstrip("\n")
+    assert Chat.load(talk).last().text == done.out.rstrip("\n")
 
 
 def test_an_answer_that_breaks_off_is_status_3(ask):
@@ -373,7 +373,7 @@ def test_ctrl_c_stops_the_answer_and_keeps_what_came(simulate, spawn, tmp_path):
     assert chat.returncode == 130
     assert (first + rest).startswith(b"one")
     assert err.decode() == f"llmstream: stopped; the partial answer is stored in {talk}\n"
-    assert Chat.load(talk).last().text_content == (first + rest).decode().rstrip("\n")
+    assert Chat.load(talk).last().text == (first + rest).decode().rstrip("\n")
     assert simulator.requests[0].disconnected or simulator.requests[0].done
 
 

@@ -180,7 +180,7 @@ def talk(request, chat):
 
 
 def texts_of(request) -> list[str]:
-    return [m.text_content for m in request.request.messages]
+    return [m.text for m in request.request.messages]
 
 
 def test_a_conversation_keeps_its_history(talk, tmp_path):
@@ -216,7 +216,7 @@ def test_a_conversation_keeps_its_history(talk, tmp_path):
     texts = list(map(texts_of, requests))
     assert texts[1] == ["Be brief.", "Why?", "Blue.", "And\nat night?"]
     assert texts[2] == ["Be brief.", "Again?"]
-    assert [m.text_content for m in Chat.load(file)] == [*texts[1], "Dark."]
+    assert [m.text for m in Chat.load(file)] == [*texts[1], "Dark."]
 
 
 def test_a_pasted_text_of_several_lines_is_one_prompt(talk):
@@ -272,7 +272,7 @@ def test_ctrl_c_stops_an_answer_and_twice_leaves(talk, tmp_path):
     assert "Traceback" not in session.text
     first, kept, *_ = texts_of(requests[1])
     assert (first, kept[:3]) == ("Count", "one")
-    assert [m.text_content for m in Chat.load(file)][-2:] == ["Go on", "Done."]
+    assert [m.text for m in Chat.load(file)][-2:] == ["Go on", "Done."]
 
 
 def test_ctrl_c_twice_in_an_answer_loses_nothing(talk, tmp_path):
@@ -289,7 +289,7 @@ def test_ctrl_c_twice_in_an_answer_loses_nothing(talk, tmp_path):
     session.expect("> ")
     session.send(EOF)
     assert session.end() == 0
-    assert [m.text_content for m in Chat.load(tmp_path / "state" / "llmstream" / "last.json")][-1] == "Done."
+    assert [m.text for m in Chat.load(tmp_path / "state" / "llmstream" / "last.json")][-1] == "Done."
 
 
 def test_ctrl_c_at_the_prompt_clears_the_line(chat):
@@ -451,7 +451,7 @@ def test_a_conversation_saved_elsewhere_is_not_overwritten(talk, tmp_path):
     session.expect("> ")
     session.send(EOF)
     assert session.end() == 0
-    assert [m.text_content for m in Chat.load(other)] == ["Why?", "Blue."]
+    assert [m.text for m in Chat.load(other)] == ["Why?", "Blue."]
 
 
 def test_a_warning_comes_once_a_session(chat):

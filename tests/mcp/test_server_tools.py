@@ -46,7 +46,7 @@ async def test_prompts_are_listed_and_filled() -> None:
         assert (listed.name, listed.description) == ("review", "Review code.")
         assert listed.arguments == (PromptArgument(name="code", required=True),)
         messages = await tools.prompt("review", {"code": "x = 1"})
-        assert [(m.role, m.text_content) for m in messages] == [
+        assert [(m.role, m.text) for m in messages] == [
             ("user", "Review: x = 1"),
             ("assistant", "Which style?"),
         ]

@@ -111,7 +111,7 @@ async def test_after_content_it_fails_by_default(read: Any) -> None:
     async with FaultServer(answered(OPENING, HALF, Do.RESET)) as broken, no_leaks():
         seen = await read(wrap(claude(broken.url), fallback(spare)))
     assert isinstance(seen.error, ls.ConnectionLost)
-    assert (seen.error.partial.text_content, spare.requests) == ("Hel", [])
+    assert (seen.error.partial.text, spare.requests) == ("Hel", [])
     assert seen.error.tried[0][0] == "anthropic:first"
 
 
@@ -125,7 +125,7 @@ async def test_after_content_a_retry_event_names_what_is_void_where_the_caller_c
     at = seen.events.index(retry)
     assert "".join(e.delta for e in seen.events[:at] if isinstance(e, ls.TextDelta)) == "Hel"
     assert tried(seen) == [("anthropic:first", "connection-lost")]
-    assert [message.text_content for message in seen.stream.messages()] == ["Hi", "Hello."]
+    assert [message.text for message in seen.stream.messages()] == ["Hi", "Hello."]
 
 
 async def test_a_call_that_broke_off_never_runs_and_its_id_may_come_again(read: Any) -> None:

@@ -67,7 +67,7 @@ async def test_the_handle_works_as_ever() -> None:
                 inputs.append(stream.tool_input(event.id))
         (status,) = await stream.call_tools()
         assert status.result.content == "3"
-        assert (await stream.collect()).text_content == "IT IS THREE."
+        assert (await stream.collect()).text == "IT IS THREE."
         assert await stream.call_tools() == []
     assert inputs[-1] == {"a": 1, "b": 2}
     assert [message.role for message in stream.messages()] == ["user", "assistant", "tool", "assistant"]
@@ -93,8 +93,8 @@ async def test_a_wrapped_model_can_be_wrapped_and_the_first_is_nearest_to_the_mo
         async for event in ask(request):
             yield TextDelta(event.delta + "x", event.id) if isinstance(event, TextDelta) else event
 
-    assert (await wrap(ScriptedModel("a"), dots, shout).stream("Hi").collect()).text_content == "AX"
-    assert (await wrap(ScriptedModel("a"), shout, dots).stream("Hi").collect()).text_content == "Ax"
+    assert (await wrap(ScriptedModel("a"), dots, shout).stream("Hi").collect()).text == "AX"
+    assert (await wrap(ScriptedModel("a"), shout, dots).stream("Hi").collect()).text == "Ax"
 
 
 async def test_the_bare_events_pass_too() -> None:
@@ -204,7 +204,7 @@ async def test_whatever_a_middleware_does_the_stream_is_a_sentence(
 async def test_the_failure_of_the_model_is_that_of_the_stream(read: Any) -> None:
     seen = await read(wrap(ScriptedModel(Turn(text="one two", fault=Cut(after_events=3))), shout))
     assert isinstance(seen.error, ls.ConnectionLost)
-    assert seen.error.partial.text_content == seen.text == "ONE"
+    assert seen.error.partial.text == seen.text == "ONE"
     assert seen.events[-1].finish_reason == "error"
 
 
@@ -313,7 +313,7 @@ async def test_leaving_closes_the_socket_and_ends_the_generators_in_the_readers_
         stream = await leave(made())
         assert outer.ended == inner.ended == [asyncio.current_task()]
     if stream is not None:
-        assert stream.messages()[-1].text_content.startswith("one")
+        assert stream.messages()[-1].text.startswith("one")
 
 
 @pytest.mark.parametrize("middleware", [(), (Noted(),), (Noted(), shout, Noted())])

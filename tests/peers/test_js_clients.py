@@ -41,7 +41,7 @@ class Prompted:
 
     def turn(self, request: Request, number: int) -> Turn:
         users = [m for m in request.messages if m.role == Role.USER]
-        asked = users[-1].text_content if users else ""
+        asked = users[-1].text if users else ""
         if asked.startswith("refuse "):
             return Turn(fault=Refuse(status=int(asked.removeprefix("refuse ")), message="not today"))
         if asked == "loop" and request.messages[-1].role == Role.TOOL:

@@ -87,7 +87,7 @@ async def listening(port: int) -> None:
 async def test_every_dialect_streams_through_it(provider: str, proxy: str) -> None:
     model = ls.Model(f"{provider}:sim", base_url=proxy + ADDRESSES[provider], api_key="sim-key")
     message = await model.stream("Hello there").collect()
-    assert "Hello there" in message.text_content
+    assert "Hello there" in message.text
 
 
 async def test_a_response_without_a_stream_comes_through_it(proxy: str) -> None:

@@ -494,7 +494,7 @@ def test_more_marks_of_the_cache_than_are_taken_are_named(name: str) -> None:
         for place in range(9)
     ]
     for turn in turns[:6]:
-        turn.parts = (Text(turn.text_content, metadata=own),)
+        turn.parts = (Text(turn.text, metadata=own),)
     plain, sent = send(name, model, *turns[6:]), send(name, model, *turns)
     marks = sent.text.count('"ephemeral"') + sent.text.count('"cachePoint"')
     assert (marks == 4 and named(sent, plain, "cache")) or (marks == 0 and named(sent, plain, "cache")), sent

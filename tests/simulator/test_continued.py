@@ -131,7 +131,7 @@ async def test_other_dialects_say_it_in_one_response() -> None:
     async with Simulator(Script((turn,))) as simulator:
         model = ls.Model("openai:sim", base_url=f"{simulator.url}/openai-chat/v1", api_key="k")
         message = await model.stream("Hi").collect()
-    assert message.text_content == "It rains."
+    assert message.text == "It rains."
     assert len(simulator.requests) == 1
 
 
@@ -139,5 +139,5 @@ async def test_a_rest_takes_no_turn_of_the_script() -> None:
     turns = (Turn(text="One two three.", continues=(Continue(after_events=3),)), Turn(text="Four."))
     async with Simulator(Script(turns)) as simulator:
         model = ls.Model("google:sim", base_url=f"{simulator.url}/gemini", api_key="k")
-        said = [(await model.stream("Hi").collect()).text_content for _ in range(2)]
+        said = [(await model.stream("Hi").collect()).text for _ in range(2)]
     assert said == ["One two three.", "Four."]

@@ -75,7 +75,7 @@ async def test_it_steers() -> None:
     assert accepted.steer.previous_response_id == created.response.id
     assert first[-1].response.incomplete_details.reason == "steered"
     assert text(second) == "Deux."
-    assert request.messages[-1].text_content == "In French"
+    assert request.messages[-1].text == "In French"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ async def test_warm_up_gives_a_name_to_go_on_from() -> None:
         await connection.response.create(model="sim", input="Hi", previous_response_id=warm.id)
         assert text(await answer(connection)) == "one"
         messages = simulator.requests[-1].request.messages
-    assert [message.text_content for message in messages] == ["Be kind", "Hi"]
+    assert [message.text for message in messages] == ["Be kind", "Hi"]
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ async def test_a_stream_that_another_task_leaves_ends_for_its_reader_and_is_not_
                 await reader
         await server.left()
         assert server.connections == 1
-    said_so_far = [message.text_content for message in stream.messages()[1:]]
+    said_so_far = [message.text for message in stream.messages()[1:]]
     assert said_so_far == (["Hello"] if HELLO in b"".join(s for s in script if isinstance(s, bytes)) else [])
 
 
@@ -91,7 +91,7 @@ async def test_what_a_session_of_the_callers_would_do_otherwise_is_done_our_way(
         with pytest.raises(ls.RateLimited) as caught:
             await asked.stream("Hi").collect()
         assert caught.value.retry_after_s == 120
-        assert (await asked.stream("Hi").collect()).text_content == "Hello"
+        assert (await asked.stream("Hi").collect()).text == "Hello"
 
 
 async def test_a_deflate_that_is_cut_is_a_body_that_cannot_be_read() -> None:
@@ -101,4 +101,4 @@ async def test_a_deflate_that_is_cut_is_a_body_that_cannot_be_read() -> None:
         with pytest.raises(ls.DecodeError) as caught:
             await model(server).stream("Hi").collect()
     assert caught.value.partial is not None
-    assert caught.value.partial.text_content == "Hello"
+    assert caught.value.partial.text == "Hello"

@@ -74,7 +74,7 @@ async def test_a_call_waits_until_it_is_decided_about_and_then_the_stream_goes_o
             await answer.call_tools({"another": True})
         assert [s.name for s in await answer.call_tools({waiting.id: True})] == ["pay"]
         assert answer.pending_calls == []
-        assert (await answer.collect()).text_content == "Done."
+        assert (await answer.collect()).text == "Done."
     assert ran == ["look", "pay 5", "pay 50"]
     assert [r.content for r in answer.messages()[2].tool_results] == ["paid 50", "seen", "paid 5"]
 
@@ -92,7 +92,7 @@ async def test_a_waiting_call_is_answered_from_elsewhere_too() -> None:
         await answer.call_tools()
         (waiting,) = answer.pending_calls
         answer.add_tool_results(ls.chats.ToolResult(waiting.id, "paid by hand"))
-        assert (await answer.collect()).text_content == "Done."
+        assert (await answer.collect()).text == "Done."
 
 
 async def test_what_an_approver_raises_leaves_every_call_with_a_result() -> None:
@@ -103,7 +103,7 @@ async def test_what_an_approver_raises_leaves_every_call_with_a_result() -> None
         with pytest.raises(LookupError):
             await answer.call_tools(approve=approve)
         assert len(answer.messages()[2].tool_results) == 3
-        assert (await answer.collect()).text_content == "Done."
+        assert (await answer.collect()).text == "Done."
 
 
 async def others() -> None:
@@ -216,7 +216,7 @@ async def test_a_loop_by_hand_cancelled_within_a_tool_has_a_result_for_each_call
         assert slow.cleaned == 2
         results = answer.messages()[2].tool_results
         assert ["cancelled" in r.content for r in results] == [True, False, True]
-        assert (await answer.collect()).text_content == "Done."
+        assert (await answer.collect()).text == "Done."
 
 
 async def test_a_progressing_tool_is_closed_when_the_loop_by_hand_is_left() -> None:
@@ -274,7 +274,7 @@ async def test_a_tool_run_by_hand_knows_its_deadline_and_the_conversation(eager:
         while statuses := await stream.call_tools():
             assert [status.error for status in statuses] == [None]
     assert [context.step for context in known] == [0, 1]
-    assert [context.messages[0].text_content for context in known] == ["Go", "Go"]
+    assert [context.messages[0].text for context in known] == ["Go", "Go"]
     assert known[0].call_id == "call_0_0"
 
 

@@ -39,7 +39,7 @@ async def test_a_model_that_takes_its_beginning_goes_on_in_it() -> None:
     first = await broken_off()
     assert first.text == "One two"
     other, _, request = await went_on(first, "anthropic:claude-sonnet-4-5")
-    assert [(m.role, m.text_content) for m in request.messages] == [
+    assert [(m.role, m.text) for m in request.messages] == [
         ("system", "Be brief."),
         ("user", "Count to five."),
         ("assistant", "One two"),
@@ -58,13 +58,13 @@ async def test_a_model_that_takes_its_beginning_goes_on_in_it() -> None:
 async def test_any_other_model_is_told(name, options) -> None:
     _, _, request = await went_on(await broken_off(), name, **options)
     assert [m.role for m in request.messages[-3:]] == ["user", "assistant", "user"]
-    assert request.messages[-2].text_content == "One two"
-    assert "cut off" in request.messages[-1].text_content
+    assert request.messages[-2].text == "One two"
+    assert "cut off" in request.messages[-1].text
 
 
 async def test_what_is_told_can_be_said_otherwise() -> None:
     _, _, request = await went_on(await broken_off(), "groq:llama-4", note="Weiter.")
-    assert request.messages[-1].text_content == "Weiter."
+    assert request.messages[-1].text == "Weiter."
 
 
 async def test_the_events_say_what_they_go_on_with_and_so_does_the_conversation() -> None:

@@ -110,5 +110,5 @@ async def test_another_system_prompt_is_put_before_the_one_that_is_there(first, 
         await ls.stream(model, messages, instructions=second).collect()
         request = server.requests[-1].request
         assert request is not None
-        said = [message.text_content for message in request.messages if message.role == "system"]
+        said = [message.text for message in request.messages if message.role == "system"]
         assert said == [text for text in (second, first) if text]

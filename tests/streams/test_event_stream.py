@@ -70,7 +70,7 @@ async def test_events_views_and_conversation(serve) -> None:
     assert stream.usage.total_tokens == 5
     assert stream.error is None
     assert stream.current == events[-1]
-    assert [(m.role, m.text_content) for m in stream.messages()] == [
+    assert [(m.role, m.text) for m in stream.messages()] == [
         ("system", "Be brief."),
         ("user", "Hi"),
         ("assistant", "Hello"),
@@ -134,7 +134,7 @@ async def test_leaving_by_break_closes_the_socket_at_once(serve) -> None:
                 break
     await server.was_left()
     assert stream.text == "Hel"
-    assert stream.messages()[-1].text_content == "Hel"
+    assert stream.messages()[-1].text == "Hel"
 
 
 async def test_leaving_by_an_exception_closes_the_socket_at_once(serve) -> None:
@@ -291,9 +291,9 @@ async def test_a_body_that_stops_short_is_an_incomplete_stream(serve) -> None:
         async for event in stream:
             events.append(event)
     assert check(events) == []
-    assert caught.value.partial.text_content == "Hello"
+    assert caught.value.partial.text == "Hello"
     assert caught.value.provider == "openai"
-    assert stream.messages()[-1].text_content == "Hello"
+    assert stream.messages()[-1].text == "Hello"
 
 
 async def test_an_error_inside_the_stream_keeps_what_came(serve) -> None:
@@ -304,7 +304,7 @@ async def test_an_error_inside_the_stream_keeps_what_came(serve) -> None:
     stream = model(await serve(fail)).stream("Hi")
     with pytest.raises(ls.Overloaded) as caught:
         await stream.collect()
-    assert caught.value.partial.text_content == "Hel"
+    assert caught.value.partial.text == "Hel"
     assert caught.value.attempts == 1
     assert await stream_of_tools_ran(stream) == []
 
@@ -413,7 +413,7 @@ async def test_a_complete_answer_ends_though_the_socket_stays_open(serve) -> Non
     async with asyncio.timeout(5):
         stream = model(await serve(lingering)).stream("Hi")
         message = await stream.collect()
-    assert message.text_content == "Hello"
+    assert message.text == "Hello"
 
 
 async def test_a_connection_serves_again_after_a_whole_answer(serve) -> None:
@@ -566,7 +566,7 @@ async def test_tools_run_and_the_stream_goes_on(serve) -> None:
 
 
 async def stream_of_tools_ran_again(stream: ls.EventStream) -> str:
-    return (await stream.collect()).text_content
+    return (await stream.collect()).text
 
 
 async def test_results_of_tools_that_the_caller_runs_are_added_by_hand(serve) -> None:
@@ -585,7 +585,7 @@ async def test_results_of_tools_that_the_caller_runs_are_added_by_hand(serve) ->
     with pytest.raises(ls.InvalidRequest, match="c1"):
         stream.add_tool_results(ls.chats.content.ToolResult("c2", "no"))
     stream.add_tool_results(ls.chats.content.ToolResult(pending.id, "yes"))
-    assert (await stream.collect()).text_content == "Hello"
+    assert (await stream.collect()).text == "Hello"
     assert bodies[1]["messages"][-1] == {"role": "tool", "tool_call_id": "c1", "content": "yes"}
 
 
@@ -719,7 +719,7 @@ async def test_a_connection_that_the_server_has_closed_meanwhile_is_not_the_call
     asked = model(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     for _ in range(2):
         message = await asked.stream("Hi", retry=ls.Retry(max_retries=0)).collect()
-        assert message.text_content == "Hello"
+        assert message.text == "Hello"
     assert connections == 2
     await (await current_session()).close()
     server.close()
@@ -733,7 +733,7 @@ async def test_a_flood_after_the_answer_ends_nothing_later_than_it_may(serve, ll
         return await sse.answer(request, [sse.chunk("Hello"), sse.chunk(reason="stop"), *pings])
 
     message = await model(await serve(flood)).stream("Hi").collect()
-    assert message.text_content == "Hello"
+    assert message.text == "Hello"
     assert llm_virtual_clock.elapsed_s < 5
 
 
@@ -748,7 +748,7 @@ async def test_a_key_that_is_refused_is_asked_for_once_more(serve) -> None:
         return await sse.answer(request, sse.HELLO)
 
     asked = ls.Model("openai:m1", base_url=await serve(handler), api_key=lambda: next(keys))
-    assert (await asked.stream("Hi").collect()).text_content == "Hello"
+    assert (await asked.stream("Hi").collect()).text == "Hello"
     assert seen == ["Bearer old-key", "Bearer new-key"]
 
 

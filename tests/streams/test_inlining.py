@@ -66,7 +66,7 @@ async def test_a_url_is_fetched_once_for_a_call_and_all_its_attempts(pictures) -
         model = ls.Model("ollama:llava", base_url=simulator.url, downloads=HERE)
         retry = ls.Retry(max_retries=1)
         message = await model.stream(Message.user("These two?", image, image), retry=retry).collect()
-    assert message.text_content == "A cat."
+    assert message.text == "A cat."
     assert asked == ["/a.png"]
 
 

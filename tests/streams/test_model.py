@@ -63,9 +63,9 @@ async def test_an_agent_takes_the_defaults_of_its_model_unless_it_has_its_own() 
     await ls.Agent(inner).run("Hi")
     await ls.Agent(inner, instructions="Be kind.", temperature=1, tools=[]).run("Hi")
     first, second = inner.requests
-    assert [m.text_content for m in first.messages] == ["Be brief.", "Hi"]
+    assert [m.text for m in first.messages] == ["Be brief.", "Hi"]
     assert (first.settings.temperature, [tool.name for tool in first.tools]) == (0.2, ["look"])
-    assert [m.text_content for m in second.messages] == ["Be kind.", "Hi"]
+    assert [m.text for m in second.messages] == ["Be kind.", "Hi"]
     assert second.settings.temperature == 1
 
 

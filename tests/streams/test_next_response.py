@@ -101,9 +101,9 @@ async def test_a_stream_and_an_object_are_one_too(kind) -> None:
     async with simulated(kind, *turns) as (_, model):
         async with model().stream("Hi") as stream:
             message = await stream.collect()
-        assert (message.text_content, stream.finish_reason, stream.usage.output_tokens) == (TEXT, "stop", 10)
+        assert (message.text, stream.finish_reason, stream.usage.output_tokens) == (TEXT, "stop", 10)
         answer = await model().stream("Hi", output={"type": "object"}).collect()
-        assert json.loads(answer.text_content) == {"city": "Oslo", "degrees": 7}
+        assert json.loads(answer.text) == {"city": "Oslo", "degrees": 7}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -124,7 +124,7 @@ async def test_an_agent_calls_tools_after_a_cut(kind) -> None:
     async with simulated(kind, first, inside, cut(4)) as (simulator, model):
         agent = ls.Agent(model(), tools=[weather])
         answer = await agent.run("Weather?")
-        assert answer.text_content == TEXT
+        assert answer.text == TEXT
         assert asked == ["Oslo", "Bergen, where it rains"]
         assert len(simulator.requests) == 6
 
@@ -174,7 +174,7 @@ async def test_where_the_rest_is_refused_what_came_is_there(kind) -> None:
         events, error = await failed(stream)
     assert isinstance(error, ls.IncompleteStream)
     assert (error.status, error.reason, error.attempts) == (503, "overloaded", 4)
-    assert error.partial.text_content == text_of(events) == "It rains in"
+    assert error.partial.text == text_of(events) == "It rains in"
     assert error.usage.input_tokens == 10
     assert events[-1].provider_metadata["google"]["continuation_token"]
     assert len(simulator.requests) == 4
@@ -194,7 +194,7 @@ async def test_a_response_that_breaks_inside_is_the_end(kind, clean) -> None:
     async with simulated(kind, turn) as (simulator, model), no_leaks():
         events, error = await failed(model().stream("Hi"))
     assert isinstance(error, ls.IncompleteStream if clean else ls.ConnectionLost)
-    assert error.partial.text_content == text_of(events) == "It rains in Oslo and"
+    assert error.partial.text == text_of(events) == "It rains in Oslo and"
     told = events[-1].provider_metadata["google"]
     assert told["continuation_token"]
     assert told["continuations"] == 1

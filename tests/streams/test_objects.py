@@ -184,7 +184,7 @@ async def test_the_model_mends_an_answer_that_does_not_fit() -> None:
     assert given[-1] == stream.object == City("Oslo", 7)
     told = scripted.requests[1].messages[-1]
     assert told.role == ls.Role.USER
-    assert "Expected `int`, got `str` - at `$.people`" in told.text_content
+    assert "Expected `int`, got `str` - at `$.people`" in told.text
     assert [m.role.value for m in stream.messages()] == ["user", "assistant", "user", "assistant"]
 
 
@@ -202,7 +202,7 @@ async def test_repairs_are_bounded_and_the_text_is_kept() -> None:
             async for _ in stream.objects():
                 pass
     assert len(scripted.requests) == 3
-    assert raised.value.partial.text_content == '{"name": 1}'
+    assert raised.value.partial.text == '{"name": 1}'
     assert raised.value.reason == "schema"
     assert raised.value.provider == "scripted"
 

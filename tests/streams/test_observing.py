@@ -132,7 +132,7 @@ async def test_an_observer_that_raises_does_not_break_the_stream(serve, caplog) 
         raise RuntimeError("mine")
 
     message = await model(await serve(hello), observe=wrong).stream("Hi").collect()
-    assert message.text_content == "Hello"
+    assert message.text == "Hello"
     assert "an observer failed at CallFinished" in caplog.text
 
 

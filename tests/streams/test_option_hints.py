@@ -69,7 +69,7 @@ def test_an_empty_prompt_is_refused_in_every_form() -> None:
 async def test_dicts_of_openai_form_are_a_prompt() -> None:
     prompt = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
     stream = ls.stream("sim:demo", prompt)
-    assert (await stream.collect()).text_content.startswith("You said: Hello")
+    assert (await stream.collect()).text.startswith("You said: Hello")
     parts = [{"type": "text", "text": "x"}]
     mixed = as_messages([*prompt, ls.Message.user("And?"), {"role": "user", "content": parts}])
     assert [message.role for message in mixed] == ["system", "user", "user", "user"]

@@ -47,7 +47,7 @@ async def test_models_that_share_a_limiter_share_its_places(serve) -> None:
     models = [model(url, limiter), model(url, limiter)]
     async with asyncio.timeout(5):
         messages = await asyncio.gather(*(models[i % 2].stream("Hi").collect() for i in range(8)))
-    assert [message.text_content for message in messages] == ["Hello"] * 8
+    assert [message.text for message in messages] == ["Hello"] * 8
     assert most == 2
     assert (limiter.under_way, limiter.waiting) == (0, 0)
 
@@ -106,7 +106,7 @@ async def test_refusals_make_room_before_the_next_attempt_and_hold_everybody(ser
         await asyncio.sleep(0.005)
     await asked.stream("Hi").collect()
     assert asyncio.get_running_loop().time() - began >= 0.15
-    assert (await first).text_content == "Hello"
+    assert (await first).text == "Hello"
     assert held == [1, 1, 1]
     assert limiter.under_way == 0
 

@@ -113,7 +113,7 @@ async def test_reasoning_is_text_of_its_own_while_it_is_read() -> None:
             seen += event.delta
         assert stream.reasoning == seen
     assert seen
-    assert stream.message.reasoning_content == seen
+    assert stream.message.reasoning == seen
 
 
 async def test_the_cost_of_a_stream_is_that_of_all_its_responses() -> None:

@@ -200,7 +200,7 @@ async def test_a_refused_rest_ends_the_stream_with_why_it_broke(serve) -> None:
     assert check(events) == []
     assert [type(e) for e in events][-2:] == [ErrorEvent, Finish]
     assert KEY not in str(caught.value) + repr(events)
-    assert caught.value.partial.text_content == stream.text != ""
+    assert caught.value.partial.text == stream.text != ""
     assert len(server.asked) == 2
 
 

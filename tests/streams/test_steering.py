@@ -73,7 +73,7 @@ async def test_conversation_has_it_in_its_place() -> None:
         await over_http.stream(more).collect()
         bodies = [received.http.json() for received in sim.requests if received.request]
         seen = [received.request.messages for received in sim.requests if received.request]
-        last = [(each.role, each.text_content) for each in seen[-1]]
+        last = [(each.role, each.text) for each in seen[-1]]
     assert bodies[1]["previous_response_id"] == "sim-1"  # what was steered is known there too
     assert len(bodies[1]["input"]) == 1
     assert len(seen[1]) == len(seen[2]) == 5
@@ -120,7 +120,7 @@ async def test_another_task_may_steer() -> None:
         while "one" not in stream.text:
             await asyncio.sleep(0.01)
         await stream.steer("In French.")
-        assert (await reading).text_content.endswith("Bien.")
+        assert (await reading).text.endswith("Bien.")
 
 
 async def test_answer_that_ends_first_has_a_successor(serve) -> None:
@@ -252,7 +252,7 @@ async def test_input_waits_for_results_of_calls() -> None:
             if isinstance(event, ls.ToolInputStart):
                 await run.steer("In French.")
         last = [received for received in sim.requests if received.request][-1]
-        texts = [each.text_content for each in last.request.messages if each.role == "user"]
+        texts = [each.text for each in last.request.messages if each.role == "user"]
     assert grammar.check(events) == []
     assert run.text == "Midi."
     assert texts == ["What time is it?", "In French."]

@@ -81,9 +81,7 @@ async def test_text_over_several_lines_is_read(serve) -> None:
         for each in said("one\r\ntwo\n\nthree"):
             await ws.send_str(json.dumps(each, indent=2).replace("\n", "\r\n"))
 
-    assert (await model(await serve(Sockets(answer))).stream("?").collect()).text_content == (
-        "one\r\ntwo\n\nthree"
-    )
+    assert (await model(await serve(Sockets(answer))).stream("?").collect()).text == ("one\r\ntwo\n\nthree")
 
 
 async def test_binary_messages_are_read_as_json(serve) -> None:
@@ -91,7 +89,7 @@ async def test_binary_messages_are_read_as_json(serve) -> None:
         for each in said("binary"):
             await ws.send_bytes(json.dumps(each).encode())
 
-    assert (await model(await serve(Sockets(answer))).stream("?").collect()).text_content == "binary"
+    assert (await model(await serve(Sockets(answer))).stream("?").collect()).text == "binary"
 
 
 async def test_garbage_is_an_error_event(serve) -> None:
@@ -190,7 +188,7 @@ async def test_items_as_openai_sends_them_are_known_again(serve) -> None:
 
     sockets = Sockets(answer)
     run = ls.Agent(model(await serve(sockets)), tools=[clock]).stream("?")
-    assert (await run.collect()).text_content == "Noon."
+    assert (await run.collect()).text == "Noon."
     body = sockets.received[1][1]
     assert body["previous_response_id"] == "resp_1"
     assert [item["type"] for item in body["input"]] == ["function_call_output"]
@@ -236,7 +234,7 @@ async def test_forgotten_answer_is_asked_for_whole_once(serve) -> None:
     stream = asking.stream("Hi")
     await stream.collect()
     again = asking.stream([*stream.messages(), ls.Message.user("more")])
-    assert (await again.collect()).text_content == "3 items"
+    assert (await again.collect()).text == "3 items"
     assert ["previous_response_id" in body for _, body in sockets.received] == [False, True, False]
 
 
@@ -248,8 +246,8 @@ async def test_socket_past_its_time_is_replaced(serve) -> None:
 
     sockets = Sockets(answer)
     asking = model(await serve(sockets))
-    assert (await asking.stream("Hi").collect()).text_content == "socket 0"
-    assert (await asking.stream("Hi").collect()).text_content == "socket 1"
+    assert (await asking.stream("Hi").collect()).text == "socket 0"
+    assert (await asking.stream("Hi").collect()).text == "socket 1"
     assert sockets.opened == 2
 
 
@@ -262,7 +260,7 @@ async def test_socket_closed_at_rest_is_replaced(serve) -> None:
     attempts: list[ls.Observation] = []
     asking = model(await serve(sockets), observe=attempts.append)
     for number in range(3):
-        assert (await asking.stream("Hi").collect()).text_content == f"socket {number}"
+        assert (await asking.stream("Hi").collect()).text == f"socket {number}"
         sockets.closed.clear()
     assert sum(isinstance(seen, AttemptStarted) for seen in attempts) == 3
 
@@ -276,8 +274,8 @@ async def test_socket_cut_when_asked_again_is_replaced(serve) -> None:
 
     sockets = Sockets(answer)
     asking = model(await serve(sockets))
-    assert (await asking.stream("Hi").collect()).text_content == "socket 0"
-    assert (await asking.stream("Hi").collect()).text_content == "socket 1"
+    assert (await asking.stream("Hi").collect()).text == "socket 0"
+    assert (await asking.stream("Hi").collect()).text == "socket 1"
 
 
 async def test_twenty_at_once_open_twenty() -> None:
@@ -285,7 +283,7 @@ async def test_twenty_at_once_open_twenty() -> None:
         asking = model(sim.url)
         for _ in range(2):
             messages = await asyncio.gather(*(asking.stream("?").collect() for _ in range(20)))
-            assert {message.text_content for message in messages} == {"one two"}
+            assert {message.text for message in messages} == {"one two"}
         assert handshakes(sim) == 20
 
 
@@ -320,7 +318,7 @@ async def test_wrapped_models_connect_too() -> None:
         wrapped = ls.middleware.wrap(model(sim.url, transport="http"), plain)
         async with wrapped.connect() as connected:
             for _ in range(2):
-                assert (await connected.stream("?").collect()).text_content == "Hi"
+                assert (await connected.stream("?").collect()).text == "Hi"
         assert handshakes(sim) == 1
         await wrapped.stream("?").collect()
         assert sim.requests[-1].http.method == "POST"
@@ -383,7 +381,7 @@ async def test_cut_before_content_is_tried_again(serve) -> None:
             await send(ws, *said("second"))
 
     stream = model(await serve(Sockets(answer))).stream("?")
-    assert (await stream.collect()).text_content == "second"
+    assert (await stream.collect()).text == "second"
 
 
 async def test_stall_passes_the_idle_deadline() -> None:
@@ -464,7 +462,7 @@ async def test_error_message_is_tried_again(serve) -> None:
 
     seen: list[ls.Observation] = []
     stream = model(await serve(Sockets(answer)), observe=seen.append).stream("?")
-    assert (await stream.collect()).text_content == "second"
+    assert (await stream.collect()).text == "second"
     (failure,) = [each for each in seen if isinstance(each, AttemptFailed)]
     assert (failure.error_code, failure.status, failure.wait_s) == ("rate-limited", 429, 0)
 
@@ -492,7 +490,7 @@ async def test_socket_after_an_error_serves_no_more(serve) -> None:
     asking = model(await serve(Sockets(answer)))
     with pytest.raises(ls.BadRequest):
         await asking.stream("?").collect()
-    assert (await asking.stream("?").collect()).text_content == "Hi"
+    assert (await asking.stream("?").collect()).text == "Hi"
 
 
 # Leaving.
@@ -548,7 +546,7 @@ async def test_session_of_the_callers_carries_it() -> None:
     async with Simulator(Script((Turn(text="Hi"),))) as sim:
         async with aiohttp.ClientSession(headers={"x-team": "blue"}) as session:
             asking = model(sim.url, session=session)
-            assert (await asking.stream("?").collect()).text_content == "Hi"
+            assert (await asking.stream("?").collect()).text == "Hi"
             assert sim.requests[0].http.headers["x-team"] == "blue"
         with pytest.raises(ls.TransportError, match="closed"):
             await asking.stream("?").collect()

@@ -128,5 +128,5 @@ async def test_wrong_model_is_repaired() -> None:
     bad = json.dumps({**OSLO, "people": "many"})
     model = ScriptedModel(bad, json.dumps(OSLO))
     assert await ls.Agent(model, output=City).run("Where?") == City.model_validate(OSLO)
-    asked = model.requests[-1].messages[-1].text_content
+    asked = model.requests[-1].messages[-1].text
     assert "`people`: Input should be a valid integer" in asked

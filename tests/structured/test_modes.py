@@ -108,7 +108,7 @@ async def test_a_model_that_thinks_is_asked_in_words_for_no_tool_can_be_forced(
     _, values, request = await answered(monkeypatch, name, model, **options)
     assert values[-1] == OSLO
     assert (request.tools, request.response_format, request.tool_choice) == ((), None, None)
-    assert "JSON schema" in request.messages[0].text_content
+    assert "JSON schema" in request.messages[0].text
 
 
 async def test_the_vendors_own_mode_can_be_asked_for_all_the_same(monkeypatch) -> None:

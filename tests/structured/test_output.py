@@ -159,7 +159,7 @@ def test_the_prompt_asks_for_json_where_the_vendor_knows_it() -> None:
     output = Output(Node, mode="prompt")
     knows = asked(request(output), ("json_object",)).request
     assert knows.response_format == ResponseFormat()
-    assert '"title":"Node"' in knows.messages[0].text_content
+    assert '"title":"Node"' in knows.messages[0].text
     assert asked(request(output), ()).request.response_format is None
 
 
@@ -176,7 +176,7 @@ def test_a_schema_without_a_mode_is_asked_for_by_a_tool_or_in_words_where_the_mo
     assert by_tool.request.response_format is None
     in_words = asked(plain, ())
     assert in_words.tool is None
-    assert '{"type":"object"}' in in_words.request.messages[0].text_content
+    assert '{"type":"object"}' in in_words.request.messages[0].text
 
 
 FENCES = {

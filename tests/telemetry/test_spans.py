@@ -300,7 +300,7 @@ async def test_an_observer_that_fails_harms_nobody(caplog: pytest.LogCaptureFixt
         raise ZeroDivisionError
 
     agent = ls.Agent(ScriptedModel(TWO, "Done."), tools=[add, fail], observe=broken)
-    assert (await agent.run("Hi")).text_content == "Done."
+    assert (await agent.run("Hi")).text == "Done."
     assert "an observer failed at RunStarted" in caplog.text
 
 

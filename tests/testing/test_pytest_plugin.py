@@ -59,17 +59,17 @@ def test_fixtures_and_markers_do_what_they_say(tmp_path: Path) -> None:
 @pytest.mark.llm_simulator(Turn(fault=Refuse(status=503, retry_after_s=0)), "Here.")
 async def test_turns(llm_simulator):
     model = ls.Model("anthropic:m", base_url=llm_simulator.url, api_key="x")
-    assert (await model.stream("?").collect()).text_content == "Here."
+    assert (await model.stream("?").collect()).text == "Here."
     assert len(llm_simulator.requests) == 2
 
 async def test_without_a_script_it_is_the_demo(llm_simulator):
     model = ls.Model("ollama:m", base_url=llm_simulator.url)
-    assert (await model.stream("Hi").collect()).text_content
+    assert (await model.stream("Hi").collect()).text
 
 @pytest.mark.llm_recording("answers/hello.ndjson")
 async def test_a_recording(llm_recording):
     model = ls.Model("ollama:m", base_url=llm_recording.url)
-    assert (await model.stream("?").collect()).text_content == "Recorded."
+    assert (await model.stream("?").collect()).text == "Recorded."
 
 @pytest.mark.llm_fault_server(answered(SAYS, Do.RESET))
 async def test_faults(llm_fault_server, llm_no_leaks):
@@ -84,7 +84,7 @@ async def test_the_clock_is_everybodys(llm_virtual_clock, llm_simulator):
         "openai:m", base_url=llm_simulator.url + "/v1", api_key="x",
         deadlines=ls.Deadlines(first_event_s=1001, idle_s=201),
     )
-    assert (await model.stream("?").collect()).text_content == "a b c"
+    assert (await model.stream("?").collect()).text == "a b c"
     assert llm_virtual_clock.elapsed_s == pytest.approx(1400)
     assert time.monotonic() - began < 100
 
@@ -132,7 +132,7 @@ def test_a_test_that_is_not_async_has_its_servers_in_a_thread(tmp_path: Path) ->
 @pytest.mark.llm_simulator(lambda request: "Yes.")
 def test_it(llm_simulator):
     model = ls.Model("ollama:m", base_url=llm_simulator.url)
-    assert asyncio.run(model.stream("?").collect()).text_content == "Yes."
+    assert asyncio.run(model.stream("?").collect()).text == "Yes."
 """,
     )
     assert counts(said) == {"passed": 1}, said
@@ -176,7 +176,7 @@ def anyio_backend():
 async def test_it(llm_simulator):
     await asyncio.sleep(5000)
     model = ls.Model("anthropic:m", base_url=llm_simulator.url, api_key="x")
-    assert (await model.stream("?").collect()).text_content == "Yes."
+    assert (await model.stream("?").collect()).text == "Yes."
 """,
         mode="strict",
     )

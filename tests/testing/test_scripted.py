@@ -48,7 +48,7 @@ async def test_it_notes_what_it_was_asked() -> None:
     await model.stream("Hello", instructions="Be brief.", temperature=0.5).collect()
     (request,) = model.requests
     assert request.model == "tiny"
-    assert [message.text_content for message in request.messages] == ["Be brief.", "Hello"]
+    assert [message.text for message in request.messages] == ["Be brief.", "Hello"]
     assert request.settings.temperature == 0.5
 
 
@@ -56,7 +56,7 @@ async def test_tools_are_called_and_their_results_sent() -> None:
     model = ScriptedModel(Turn(calls=(Call("weather", {"city": "Oslo"}),)), "It is 7 degrees.")
     agent = ls.Agent(model, tools=[weather])
     message = await agent.run("How warm is it in Oslo?")
-    assert message.text_content == "It is 7 degrees."
+    assert message.text == "It is 7 degrees."
     sent = model.requests[1].messages[-1].tool_results[0]
     assert sent.content == "7 degrees in Oslo"
 
@@ -64,12 +64,12 @@ async def test_tools_are_called_and_their_results_sent() -> None:
 async def test_a_script_may_decide_by_the_request() -> None:
     class Echo:
         def turn(self, request, number):
-            return Turn(text=f"{number}: {request.messages[-1].text_content}")
+            return Turn(text=f"{number}: {request.messages[-1].text}")
 
     model = ScriptedModel(Echo())
     await model.stream("a").collect()
-    assert (await model.stream("b").collect()).text_content == "1: b"
-    assert (await ScriptedModel(Script((Turn(text="x"),))).stream("c").collect()).text_content == "x"
+    assert (await model.stream("b").collect()).text == "1: b"
+    assert (await ScriptedModel(Script((Turn(text="x"),))).stream("c").collect()).text == "x"
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ async def test_it_can_be_left_in_the_middle() -> None:
             if isinstance(event, TextDelta):
                 break
     assert stream.text == "a"
-    assert stream.messages()[-1].text_content == "a"
+    assert stream.messages()[-1].text == "a"
 
 
 async def test_others_run_while_it_speaks() -> None:
@@ -218,11 +218,11 @@ async def test_turns_that_were_not_asked_for_are_found() -> None:
 
 
 async def test_a_function_is_a_script() -> None:
-    model = ScriptedModel(lambda request: request.messages[-1].text_content.upper())
-    assert (await model.stream("hi").collect()).text_content == "HI"
+    model = ScriptedModel(lambda request: request.messages[-1].text.upper())
+    assert (await model.stream("hi").collect()).text == "HI"
     model = ScriptedModel(lambda request, number: Turn(text=str(number)))
     await model.stream("hi").collect()
-    assert (await model.stream("hi").collect()).text_content == "1"
+    assert (await model.stream("hi").collect()).text == "1"
     with pytest.raises(InvalidRequest, match="Turn or a str"):
         await ScriptedModel(lambda request: 3).stream("hi").collect()
     with pytest.raises(InvalidRequest, match="is a function"):

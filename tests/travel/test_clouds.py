@@ -123,7 +123,7 @@ def test_a_conversation_goes_on_elsewhere(first: str, second: str) -> None:
     calls = [call for message in read.messages for call in message.tool_calls]
     assert [call.name for call in calls] == ["weather", "weather"]
     assert [r.tool_call_id for m in read.messages for r in m.tool_results] == [call.id for call in calls]
-    words = "".join(message.text_content for message in read.messages)
+    words = "".join(message.text for message in read.messages)
     assert all(text in words for text in ("Be brief.", "I look it up.", "And?"))
 
 

@@ -167,10 +167,10 @@ async def test_the_server_is_told_the_same_over_every_wire(spoken) -> None:
             pass
     first, second = (received.request for received in simulator.requests)
     assert [received.dialect for received in simulator.requests] == [model.provider.dialect.name] * 2
-    assert [message.text_content for message in first.messages] == [PROMPT]
+    assert [message.text for message in first.messages] == [PROMPT]
     ((name, schema),) = [(tool.name, tool.input_schema) for tool in first.tools]
     assert (name, set(schema["properties"]), schema["required"]) == ("weather", {"city", "days"}, ["city"])
-    assert second.messages[0].text_content == PROMPT
+    assert second.messages[0].text == PROMPT
     said = [part for message in second.messages[1:] for part in message.parts]
     calls = [part for part in said if isinstance(part, ToolCall)]
     assert [(c.name, msgspec.json.decode(c.arguments)) for c in calls] == [("weather", v) for v in INPUTS]

@@ -175,7 +175,7 @@ def test_a_conversation_goes_on_with_another_vendor(first: str, second: str) -> 
     assert len(calls) == len(set(calls)) == 4
     assert results == calls
     assert [p.name for m in read.messages for p in m.tool_calls] == ["weather"] * 4
-    texts = "".join(message.text_content for message in read.messages)
+    texts = "".join(message.text for message in read.messages)
     for words in ("Be brief.", "I look it up.", "12 °C in Oslo.", "And tomorrow?"):
         assert words in texts
     assert [p.content for m in read.messages for p in m.tool_results if "12 °C" in p.content]
@@ -257,7 +257,7 @@ def test_an_item_that_comes_again_goes_without_its_id() -> None:
     ids = [item["id"] for item in http.json()["input"] if "id" in item]
     assert ids == ["rs_1", "msg_1", "fc_1"]
     read = server_side(wire.dialect).decode_request(http)
-    assert [m.text_content for m in read.messages if m.role == "assistant"] == ["Hello.", "Hello."]
+    assert [m.text for m in read.messages if m.role == "assistant"] == ["Hello.", "Hello."]
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)

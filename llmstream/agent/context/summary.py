@@ -128,7 +128,7 @@ class _Summariser:
         prompt = f"<conversation>\n{text}\n</conversation>"
         stream = self._model.stream(prompt, instructions=self._instructions)
         try:
-            said = (await stream.collect()).text_content.strip()
+            said = (await stream.collect()).text.strip()
         finally:
             spend(f"{self._model.provider.name}:{self._model.name}", stream.usage)
         return Message.user(_HEADING + said).with_meta(SUMMARY, True) if said else None

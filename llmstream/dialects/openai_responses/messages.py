@@ -414,7 +414,7 @@ class InputWriter:
             role = "developer"
         first = not self._out and self.instructions is None and self._quirks.input.system == "instructions"
         if first and role is None and message.parts:
-            self.instructions = message.text_content
+            self.instructions = message.text
         elif message.parts:
             self._message(role or self._role, message.parts)
 

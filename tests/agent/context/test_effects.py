@@ -128,15 +128,15 @@ def talk(turns: int) -> list[Message]:
 
 async def test_a_window_shows_the_last_turns() -> None:
     after = await applied(talk(5), [sliding_window(2)])
-    assert [m.text_content for m in after if m.role == Role.USER] == ["question 3", "question 4"]
-    assert after[0].text_content == "Be brief."
+    assert [m.text for m in after if m.role == Role.USER] == ["question 3", "question 4"]
+    assert after[0].text == "Be brief."
 
 
 async def test_a_budget_fits() -> None:
     count = 300
     after = await applied(talk(5), [token_budget(count)])
     assert sum(map(approximate_tokens, after)) <= count
-    assert [m.text_content for m in after if m.role == Role.USER] == ["question 3", "question 4"]
+    assert [m.text for m in after if m.role == Role.USER] == ["question 3", "question 4"]
 
 
 async def test_of_one_long_turn_the_last_steps_stay_with_the_question() -> None:
@@ -194,7 +194,7 @@ async def test_the_model_sees_less_and_the_history_keeps_everything() -> None:
     run = agent.stream([*talk(3)[1:], Message.user("And now?")])
     await run.collect()
     (request,) = model.requests
-    assert [m.text_content for m in request.messages] == ["Be kind.", "And now?"]
+    assert [m.text for m in request.messages] == ["Be kind.", "And now?"]
     assert len(run.messages()) == 15
 
 
@@ -216,14 +216,14 @@ async def test_an_effect_may_be_any_function_sync_or_async() -> None:
     for effect in (last, lambda messages: messages[-1:], Effect(last, replace=True)):
         model = ScriptedModel("Yes.")
         await ls.Agent(model, context_effects=[effect]).run([*talk(3), Message.user("And now?")])
-        assert [m.text_content for m in model.requests[0].messages] == ["And now?"]
+        assert [m.text for m in model.requests[0].messages] == ["And now?"]
 
 
 async def test_a_chat_of_several_agents_keeps_everything() -> None:
     chat = ls.Chat(*talk(4), Message.user("Well?"))
     model = ScriptedModel("I think so.")
     await ls.Agent(model, name="critic", context_effects=[sliding_window(1)]).respond(chat)
-    assert [m.text_content for m in model.requests[0].messages] == ["Be brief.", "Well?"]
+    assert [m.text for m in model.requests[0].messages] == ["Be brief.", "Well?"]
     assert len(chat) == 19
 
 
@@ -237,9 +237,9 @@ async def test_what_a_function_leaves_begins_with_a_user_where_the_conversation_
         Message.user("Three?"),
     ]
     shown = await applied(talk, [lambda messages: [messages[0], *messages[2:]]])
-    assert [m.text_content for m in shown] == ["Be brief.", "Two?", "Two.", "Three?"]
+    assert [m.text for m in shown] == ["Be brief.", "Two?", "Two.", "Three?"]
     begun = await applied(talk[2:], [lambda messages: messages])  # as the caller began it
-    assert [m.text_content for m in begun] == ["One.", "Two?", "Two.", "Three?"]
+    assert [m.text for m in begun] == ["One.", "Two?", "Two.", "Three?"]
 
 
 @pytest.mark.parametrize("wrong", [0, "2", 1.5, True])

@@ -41,11 +41,11 @@ async def test_a_short_conversation_is_left_alone() -> None:
 async def test_the_older_turns_become_a_summary() -> None:
     model = writer()
     after = await applied(talk(5), [summarise(model, when_tokens_over=300, keep_turns=2)])
-    assert after[0].text_content == "Be brief."
-    assert "They looked." in after[1].text_content
+    assert after[0].text == "Be brief."
+    assert "They looked." in after[1].text
     assert after[2:] == talk(5)[13:]
     (request,) = model.requests
-    asked = request.messages[-1].text_content
+    asked = request.messages[-1].text
     assert "question 2" in asked
     assert "question 3" not in asked
     assert "[calls look with {}]" in asked
@@ -60,8 +60,8 @@ async def test_a_summary_is_remembered_and_the_next_covers_it() -> None:
     assert len(model.requests) == 1
     after = await applied(talk(8), [effect])
     assert len(model.requests) == 2
-    assert "They looked." in model.requests[1].messages[-1].text_content
-    assert "question 0" not in model.requests[1].messages[-1].text_content
+    assert "They looked." in model.requests[1].messages[-1].text
+    assert "question 0" not in model.requests[1].messages[-1].text
     assert [m.role for m in after[:3]] == [Role.SYSTEM, Role.USER, Role.USER]
     assert sum(map(approximate_tokens, after)) <= 500
 
@@ -83,7 +83,7 @@ async def test_one_long_turn_is_summarised_by_its_steps_and_counts_in_the_run(re
     assert run.usage_by_model["scripted:writer"].input_tokens == 100
     shown = model.requests[-1].messages
     assert [m.role for m in shown] == ["user", "user", "assistant", "tool"]
-    assert shown[0].text_content == "Go on looking."
+    assert shown[0].text == "Go on looking."
     assert len(run.messages()) == (5 if replace else 8)
 
 

@@ -84,5 +84,5 @@ def held(stream: ls.EventStream, events: list[Any], error: ls.LLMStreamError | N
     assert type(error).__module__ == "llmstream.errors"
     assert error.provider
     assert error.partial is not None
-    assert error.partial.text_content == stream.text
+    assert error.partial.text == stream.text
     assert any(isinstance(event, ErrorEvent) for event in events)

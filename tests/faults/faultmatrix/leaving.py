@@ -96,7 +96,7 @@ async def reuse(wire: Wire) -> None:
     script = [*answered(wire, wire.whole), *[Do.REQUEST, *answered(wire, wire.whole)] * 4, Do.HANG]
     async with FaultServer(script) as server, no_leaks():
         for _ in range(5):
-            assert (await model(wire, server).stream("Hi").collect()).text_content == "Hello"
+            assert (await model(wire, server).stream("Hi").collect()).text == "Hello"
         assert server.connections == 1
         await close_session()
 
@@ -360,8 +360,8 @@ def left_by(way: str) -> Any:
             except (ZeroDivisionError, TimeoutError):
                 pass
             assert stream.text == "Hel"
-            assert stream.message.text_content == "Hel"
-            assert stream.messages()[-1].text_content in ("Hel", "Hi")
+            assert stream.message.text == "Hel"
+            assert stream.messages()[-1].text in ("Hel", "Hi")
 
     return run
 
@@ -496,7 +496,7 @@ async def new_loop(wire: Wire) -> None:
     async def once() -> None:
         async with FaultServer(answered(wire, wire.whole)) as server, no_leaks():
             asked.base_url = server.url
-            texts.append((await asked.stream("Hi").collect()).text_content)
+            texts.append((await asked.stream("Hi").collect()).text)
 
     def in_a_loop() -> None:
         try:
@@ -560,7 +560,7 @@ async def forked(wire: Wire) -> None:
 async def threads(wire: Wire) -> None:
     async def once() -> str:
         async with FaultServer(answered(wire, wire.whole)) as server:
-            return (await model(wire, server).stream("Hi").collect()).text_content
+            return (await model(wire, server).stream("Hi").collect()).text
 
     texts: list[str] = []
     running = [threading.Thread(target=lambda: texts.append(asyncio.run(once()))) for _ in range(4)]

@@ -260,7 +260,7 @@ def test_no_messages_are_a_400():
 
 
 def test_a_prefix_may_stand_last():
-    assert asks(USER, {"role": "assistant", "content": "x", "prefix": True}).messages[-1].text_content == "x"
+    assert asks(USER, {"role": "assistant", "content": "x", "prefix": True}).messages[-1].text == "x"
 
 
 @pytest.mark.parametrize("choice", ["any", {"type": "function", "function": {"name": "other"}}])
