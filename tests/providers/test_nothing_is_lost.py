@@ -332,16 +332,16 @@ def test_a_forced_tool_while_the_model_thinks_is_sent_or_named(name: str, model:
 @each_target
 def test_a_schema_is_sent_in_one_place_or_another(name: str, model: str) -> None:
     plain, sent = send(name, model), send(name, model, response_format=ResponseFormat(SCHEMA))
-    assert "needle" in sent.text or named(sent, plain, "response_format"), sent
+    assert "needle" in sent.text or named(sent, plain, "output"), sent
     described = ResponseFormat(SCHEMA, description="What was found.")
     sent = send(name, model, response_format=described)
-    assert "What was found." in sent.text or named(sent, plain, "response_format"), sent
+    assert "What was found." in sent.text or named(sent, plain, "output"), sent
 
 
 @each_target
 def test_json_of_any_shape_is_asked_for_with_the_word(name: str, model: str) -> None:
     plain, sent = send(name, model), send(name, model, response_format=ResponseFormat())
-    assert sent.body != plain.body or named(sent, plain, "response_format"), sent
+    assert sent.body != plain.body or named(sent, plain, "output"), sent
     if "json_object" in sent.leaves():
         said = json.dumps(sent.body.get("messages", sent.body.get("input"))).lower()
         assert "json" in said or name in {"cohere", "mistral", "ollama"}, sent
@@ -351,7 +351,7 @@ def test_json_of_any_shape_is_asked_for_with_the_word(name: str, model: str) -> 
 def test_a_schema_beside_tools_is_sent_or_named(name: str, model: str) -> None:
     plain = send(name, model, tools=(OTHER,))
     sent = send(name, model, tools=(OTHER,), response_format=ResponseFormat(SCHEMA))
-    assert "needle" in sent.text or named(sent, plain, "response_format"), sent
+    assert "needle" in sent.text or named(sent, plain, "output"), sent
 
 
 # Content

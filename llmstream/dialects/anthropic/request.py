@@ -247,7 +247,7 @@ def _output_config(request: Request, effort: str | None, warnings: list[Warning]
         out["format"] = {"type": "json_schema", "schema": claude_strict_schema(described_schema(wanted))}
     elif wanted is not None:
         words = "JSON without a schema cannot be asked for; give a schema, or say so in the prompt"
-        warnings.append(UnsupportedSetting("response_format", words))
+        warnings.append(UnsupportedSetting("output", words))
     return out
 
 

@@ -282,7 +282,7 @@ def _output(request: Request, can: Traits, warnings: list[Warning]) -> dict[str,
     if wanted.schema is None or not can.schemas:
         lacking = "JSON without a schema cannot be asked for; give a schema, or say so in the prompt"
         words = lacking if can.schemas else "this model cannot be held to a schema; say so in the prompt"
-        warnings.append(UnsupportedSetting("response_format", words))
+        warnings.append(UnsupportedSetting("output", words))
         return {}
     inner = {"schema": msgspec.json.encode(claude_strict_schema(wanted.schema)).decode(), "name": wanted.name}
     inner["description"] = wanted.description or ""

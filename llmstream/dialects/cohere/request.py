@@ -247,7 +247,7 @@ class _Writer:
             self.body["response_format"] = format_
             return
         self.instruct(in_words(wanted))
-        self.left_out("response_format", "not together with tools or documents; it went into the prompt")
+        self.left_out("output", "not together with tools or documents; it went into the prompt")
 
     def tool(self, tool: ToolSpec, *, strict: bool) -> dict[str, Any]:
         """A function; held to its schema, it takes the subset only."""

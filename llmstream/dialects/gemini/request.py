@@ -330,7 +330,7 @@ def _body(
     config = _sampling(request.settings, rules, warnings)
     if request.response_format is not None and tools.tools and rules.mixes_tools is False:
         words = "this model takes tools or a response format, not both"
-        warnings.append(UnsupportedSetting("response_format", words))
+        warnings.append(UnsupportedSetting("output", words))
     elif request.response_format is not None:
         config.update(_format(request.response_format, openapi))
     thinking = _thinking(request.reasoning, rules, warnings)

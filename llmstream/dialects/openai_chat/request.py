@@ -237,7 +237,7 @@ def encode_output(request: Request, quirks: SchemaQuirks, warnings: list[Warning
     if field is not None and wanted.schema is None:
         return OutputWish(field, None if says_json(request.messages) else ANSWER_IN_JSON)
     what = "it" if wanted.schema is None else "the schema"
-    warnings.append(UnsupportedSetting("response_format", f"{what} went into the prompt instead"))
+    warnings.append(UnsupportedSetting("output", f"{what} went into the prompt instead"))
     return OutputWish(field, in_words(wanted))
 
 

@@ -314,7 +314,7 @@ def test_models_that_do_not_reason_are_not_asked_to():
 def test_json_without_a_schema_is_warned_about():
     encoded = encode(response_format=ResponseFormat())
     assert "output_config" not in encoded.http.json()
-    assert [w.setting for w in encoded.warnings] == ["response_format"]
+    assert [w.setting for w in encoded.warnings] == ["output"]
 
 
 def test_structured_output_switches_citations_off():

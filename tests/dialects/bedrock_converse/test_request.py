@@ -268,7 +268,7 @@ def test_a_schema_stands_as_text_in_the_output_config():
 def test_what_cannot_be_held_to_a_schema_is_warned_of(model, schema):
     encoded = encode(model, response_format=ResponseFormat(schema))
     assert "outputConfig" not in encoded.http.json()
-    assert [w.setting for w in encoded.warnings] == ["response_format"]
+    assert [w.setting for w in encoded.warnings] == ["output"]
 
 
 def test_citations_are_switched_off_beside_a_schema():

@@ -278,7 +278,7 @@ def test_a_schema_goes_into_the_prompt_where_the_wire_has_no_place(known, sent):
     )
     assert body.get("response_format") == sent
     assert '{"type":"object"}' in body["messages"][0]["content"]
-    assert [w.setting for w in warnings] == ["response_format"]
+    assert [w.setting for w in warnings] == ["output"]
 
 
 def test_options_that_are_no_json_are_the_callers_fault():
