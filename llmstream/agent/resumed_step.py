@@ -9,8 +9,7 @@ from llmstream.agent.calls import result_event
 from llmstream.agent.course import Course
 from llmstream.agent.open_step import OpenStep
 from llmstream.agent.planning import prepared
-from llmstream.agent.resumption import Resumption
-from llmstream.agent.sub_agent import check_continuation
+from llmstream.agent.resumption import Resumption, check_continuation
 from llmstream.events import Event, Finish
 from llmstream.tools import ToolSet
 

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -18,7 +18,7 @@ from llmstream.errors import InvalidRequest
 from llmstream.tools import PendingCall, ToolCallStatus, ToolOutcome, ToolSet
 from llmstream.tools.approval import as_decision
 
-__all__ = ["Continuation", "Results", "Resumption"]
+__all__ = ["Continuation", "Results", "Resumption", "check_continuation"]
 
 Results: TypeAlias = Iterable[ToolResult] | Mapping[str, Any]
 """Of calls that ran elsewhere: as they are, or by the id of the call any value that a tool may return."""
@@ -43,6 +43,29 @@ class Continuation:
     suspension: Suspension
     decisions: Mapping[str, Approve | Deny]
     results: tuple[ToolResult, ...] = ()
+
+
+@runtime_checkable
+class Continues(Protocol):
+    """The function of a tool whose call a run can be suspended in: it asks a sub-agent."""
+
+    def check_continuation(self, continuation: Continuation) -> None:
+        """Makes sure that the run of the sub-agent can go on.
+
+        raises: InvalidRequest
+        """
+
+
+def check_continuation(call: ToolCall, tools: ToolSet, continuation: Continuation) -> None:
+    """Makes sure that the sub-agent which a call asked can go on.
+
+    raises: InvalidRequest where it is no tool any more, or its run is not genuine, has expired or was
+            resumed before
+    """
+    found = tools.find(call.name)
+    if found is None or not isinstance(found.function, Continues):
+        raise InvalidRequest(f"the agent {call.name!r} whose call waits is no tool of this agent")
+    found.function.check_continuation(continuation)
 
 
 @dataclass(frozen=True, slots=True)

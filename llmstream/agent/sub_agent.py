@@ -2,24 +2,51 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
+from llmstream.agent.decisions import Approve, Deny
 from llmstream.agent.nested import Nested, Spent, Waits
-from llmstream.agent.resumption import Continuation
+from llmstream.agent.resumption import Continuation, Results, Resumption
+from llmstream.agent.run import AgentRun
+from llmstream.agent.suspension import Suspension
 from llmstream.agent.unfinished import answer_of
-from llmstream.chats.content import ToolCall
 from llmstream.errors import InvalidRequest, LLMStreamError, ToolError
 from llmstream.events import Finish, Raw, StreamStart
-from llmstream.tools import Tool, ToolContext, ToolOutput, ToolSet, tool_from_function
+from llmstream.tools import Tool, ToolContext, ToolOutput, tool_from_function
 
-if TYPE_CHECKING:
-    from llmstream.agent.agent import Agent
-    from llmstream.agent.run import AgentRun
-
-__all__ = ["check_continuation", "sub_agent_tool"]
+__all__ = ["sub_agent_tool"]
 
 
-def sub_agent_tool(agent: Agent, name: str, description: str, **options: Any) -> Tool:
+class AskedAgent(Protocol):
+    """What the tool needs of an `Agent`, which makes such tools, so that they do not know it."""
+
+    name: str
+
+    def stream(self, prompt: str, *, deps: Any = None) -> AgentRun:
+        """One run."""
+
+    def resume(
+        self,
+        suspension: Suspension,
+        decisions: Mapping[str, Approve | Deny | bool] = {},
+        *,
+        results: Results = (),
+        deps: Any = None,
+    ) -> AgentRun:
+        """Goes on with a run that was suspended."""
+
+    def check(
+        self,
+        suspension: Suspension,
+        decisions: Mapping[str, Approve | Deny | bool] = {},
+        *,
+        results: Results = (),
+    ) -> Resumption:
+        """Whether `resume` would take these."""
+
+
+def sub_agent_tool(agent: AskedAgent, name: str, description: str, **options: Any) -> Tool:
     """The tool that asks the agent; see `Agent.as_tool`.
 
     raises: InvalidRequest where neither tool nor agent has a name
@@ -30,24 +57,16 @@ def sub_agent_tool(agent: Agent, name: str, description: str, **options: Any) ->
     return tool_from_function(_Asking(agent, name), name=name, description=words, **options)
 
 
-def check_continuation(call: ToolCall, tools: ToolSet, continuation: Continuation) -> None:
-    """Makes sure that the sub-agent which a call asked can go on.
-
-    raises: InvalidRequest where it is no tool any more, or its run is not genuine, has expired or was
-            resumed before
-    """
-    found = tools.find(call.name)
-    if found is None or not isinstance(found.function, _Asking):
-        raise InvalidRequest(f"the agent {call.name!r} whose call waits is no tool of this agent")
-    found.function.agent.check(continuation.suspension, continuation.decisions, results=continuation.results)
-
-
 class _Asking:
     """The function of the tool: one run of the agent, from its beginning or from where it waited."""
 
-    def __init__(self, agent: Agent, name: str) -> None:
+    def __init__(self, agent: AskedAgent, name: str) -> None:
         self.agent = agent
         self._name = name
+
+    def check_continuation(self, continuation: Continuation) -> None:
+        """See `Continues`."""
+        self.agent.check(continuation.suspension, continuation.decisions, results=continuation.results)
 
     async def __call__(self, prompt: str, context: ToolContext) -> ToolOutput:
         async with self._run(prompt, context) as run:
