@@ -113,6 +113,11 @@ class Message(msgspec.Struct):
         return "".join(p.text for p in self.parts if isinstance(p, Text))
 
     @property
+    def text_content(self) -> str:
+        """`text`, by the name it has in the data model of `chats`."""
+        return self.text
+
+    @property
     def reasoning(self) -> str:
         """The text of the reasoning parts, joined without a separator."""
         return "".join(p.text for p in self.parts if isinstance(p, Reasoning))

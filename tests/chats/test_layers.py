@@ -13,7 +13,6 @@ ROOT = Path(__file__).resolve().parents[2]
 ORDER = [
     "content",
     "message",
-    "data_urls",
     "openai_form",
     "ui_form",
     "copying",

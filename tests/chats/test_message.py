@@ -83,3 +83,7 @@ def test_a_role_that_another_system_uses_stays_what_it_is() -> None:
 def test_a_role_says_whether_it_is_valid() -> None:
     assert Role.valid("tool")
     assert not Role.valid("moderator")
+
+
+def test_text_content_is_the_text() -> None:
+    assert Message.user("a", "b").text_content == Message.user("a", "b").text == "ab"
