@@ -74,16 +74,19 @@ Heard: TypeAlias = Literal["beside", "answer", "moved"]
 
 
 class Steering(Protocol):
-    """User input that is sent into an answer.
+    """User input that is sent into a response.
 
     message: as it is sent
     settled: the server has accepted or refused it
-    error:   why it does not
     """
 
     message: bytes
     settled: bool
-    error: Exception | None
+
+    @property
+    def error(self) -> Exception | None:
+        """Why the server refused it; None otherwise."""
+        ...
 
 
 class Talk(Protocol):

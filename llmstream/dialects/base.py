@@ -13,35 +13,27 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, runtime_checkab
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
+from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.errors import LLMStreamError
 from llmstream.events import Event, Finish, Metadata, Usage, Warning
 from llmstream.exchange import HttpRequest, Talk
 from llmstream.request import Request
 
 __all__ = [
-    "ChoosesUrls",
-    "ContinuesAnswers",
+    "Background",
+    "Continuation",
     "ContinuingDecoder",
     "Decoder",
     "Dialect",
     "Encoded",
     "FollowingDecoder",
-    "KeepsAnswers",
-    "KnowsOutput",
     "OutputAbility",
     "Place",
     "Position",
+    "Sockets",
     "StreamLimits",
-    "TakesPrefix",
-    "TalksOverSockets",
-    "continues_answers",
     "goes_on",
-    "keeps_answers",
-    "output_abilities",
     "takes_more",
-    "takes_prefix",
-    "takes_url",
-    "talks_over_sockets",
 ]
 
 
@@ -59,6 +51,10 @@ class StreamLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_tool_input_bytes: int = 16 * 1024 * 1024
     max_blocks: int = 10_000
     max_held_bytes: int = 32 * 1024 * 1024
+
+
+OutputAbility: TypeAlias = Literal["json_schema", "tool", "json_object"]
+"""How a model can be held to JSON: to a schema, by a forced tool call, or to JSON of any shape."""
 
 
 class Encoded(msgspec.Struct, frozen=True):
@@ -97,87 +93,98 @@ class Decoder(Protocol):
         ...
 
 
-class Dialect(Protocol):
-    """The shape of an API. `provider` names who is spoken to: in errors and as metadata key."""
+class Dialect(msgspec.Struct, frozen=True):
+    """The client side of an API: requests out, events in, without I/O.
+
+    A dialect is a value that holds the quirks of a server. `name` to `decode_error` are every dialect's
+    own; the rest has a default for vendors without the feature. `provider` names the vendor in errors and
+    as key of metadata.
+    """
 
     @property
     def name(self) -> str:
         """As in `llmstream replay --dialect`, for example "openai-chat"."""
-        ...
+        raise NotImplementedError
 
     @property
     def content_type(self) -> str:
-        """Media type of a streamed answer, for example "text/event-stream"."""
-        ...
+        """Media type of a streamed response, for example "text/event-stream"."""
+        raise NotImplementedError
 
     def encode(self, request: Request, *, provider: str) -> Encoded:
         """The HTTP request, without address and key.
 
         raises: InvalidRequest, Unsupported
         """
-        ...
+        raise NotImplementedError
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> Decoder:
         """A decoder for one response body."""
-        ...
+        raise NotImplementedError
 
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
     ) -> LLMStreamError:
-        """The typed error of an answer that is no stream; header names are lower case."""
-        ...
-
-
-@runtime_checkable
-class ChoosesUrls(Protocol):
-    """What a dialect may have besides: a word on which URLs its vendor fetches itself."""
+        """The typed error of a response that is not a stream; header names are lower case."""
+        raise NotImplementedError
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
-        """Whether the vendor takes the part by its URL; where it does not, it gets the bytes.
+        """Whether a part may stay a URL. Where the vendor does not fetch it, it is sent as bytes.
 
-        True too where the bytes would be refused or left out just the same.
+        True as well where bytes would be refused or left out just the same.
         """
-        ...
-
-
-def takes_url(dialect: Dialect, part: Image | Audio | Document | File) -> bool:
-    """Whether a part may stay a URL: yes, unless the dialect says no."""
-    return dialect.accepts_url(part) if isinstance(dialect, ChoosesUrls) else True
-
-
-OutputAbility: TypeAlias = Literal["json_schema", "tool", "json_object"]
-"""How a model can be held to JSON: to a schema, by a call it has to make, or to JSON of any shape."""
-
-
-@runtime_checkable
-class KnowsOutput(Protocol):
-    """The optional part of a dialect: how typed answers are asked for, where not all ways are open."""
+        return True
 
     def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
-        """What the model that is asked can be held to in this request, best first; () is nothing."""
-        ...
-
-
-def output_abilities(dialect: Dialect, request: Request) -> tuple[OutputAbility, ...]:
-    """What a dialect says of a request; one that says nothing is trusted with everything."""
-    knows = getattr(dialect, "output_abilities", None)  # `isinstance` of a protocol takes 20 us
-    return ("json_schema", "tool", "json_object") if knows is None else knows(request)
-
-
-@runtime_checkable
-class TakesPrefix(Protocol):
-    """The optional part of a dialect whose models may go on with an answer that is begun for them."""
+        """How the model can be held to JSON in this request, best first; () where it cannot."""
+        return ("json_schema", "tool", "json_object")
 
     def takes_prefix(self, request: Request) -> bool:
-        """Whether the model that is asked goes on with the assistant's message at the end."""
-        ...
+        """Whether the model continues an assistant message at the end of the prompt."""
+        return False
 
+    @property
+    def counts_usage(self) -> bool:
+        """Whether a stream reports token counts."""
+        return True
 
-def takes_prefix(dialect: Dialect, request: Request) -> bool:
-    """Whether an answer may be begun for the model; no, unless the dialect says so."""
-    return isinstance(dialect, TakesPrefix) and dialect.takes_prefix(request)
+    def facts(self, model: str) -> ModelFacts:
+        """What is known of a model by its name."""
+        return ModelFacts()
+
+    def model_page(self, model: str) -> ModelPage | None:
+        """Where to look a model up; None where the server has no such page."""
+        return None
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether the vendor counts the tokens of a request without responding to it."""
+        return False
+
+    def count_request(self, http: HttpRequest) -> HttpRequest | None:
+        """The request that counts the tokens of an encoded one; None where the server counts none."""
+        return None
+
+    def repaired(self, http: HttpRequest, error: LLMStreamError) -> HttpRequest | None:
+        """The request as the vendor would accept it; None where the error is about something else."""
+        return None
+
+    @property
+    def background(self) -> Background | None:
+        """Responses that the vendor stores while it makes them; None where it stores none."""
+        return None
+
+    @property
+    def continuation(self) -> Continuation | None:
+        """Long responses in several parts; None where the vendor does not cut them."""
+        return None
+
+    @property
+    def sockets(self) -> Sockets | None:
+        """Responses over WebSockets; None where the vendor has none."""
+        return None
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -221,9 +228,8 @@ class FollowingDecoder(Decoder, Protocol):
         ...
 
 
-@runtime_checkable
-class KeepsAnswers(Protocol):
-    """The optional part of a dialect whose vendor keeps answers, so that they can be read on."""
+class Background(Protocol):
+    """Responses that a vendor stores while it makes them, so that reading can be resumed."""
 
     def keep(self, request: Request, *, provider: str) -> Request | None:
         """The request that asks the vendor to keep the answer; None where this vendor does not.
@@ -266,11 +272,6 @@ class KeepsAnswers(Protocol):
                beginning, so that the rest is told with all that it rests on
         """
         ...
-
-
-def keeps_answers(dialect: Dialect) -> TypeGuard[KeepsAnswers]:
-    """Whether a dialect is one whose vendor keeps answers. Asked for each call, so one look has to do."""
-    return hasattr(dialect, "following_decoder")
 
 
 def goes_on(decoder: Decoder) -> TypeGuard[FollowingDecoder]:
@@ -317,9 +318,8 @@ class ContinuingDecoder(Decoder, Protocol):
         ...
 
 
-@runtime_checkable
-class ContinuesAnswers(Protocol):
-    """The optional part of a dialect whose vendor cuts long answers into several responses."""
+class Continuation(Protocol):
+    """Long responses that a vendor cuts into several parts."""
 
     def continues(self, request: Request, *, provider: str) -> bool:
         """Whether the answer is to be continued without being asked; its decoder is a ContinuingDecoder."""
@@ -338,23 +338,13 @@ class ContinuesAnswers(Protocol):
         ...
 
 
-def continues_answers(dialect: Dialect) -> TypeGuard[ContinuesAnswers]:
-    """Whether a dialect's vendor cuts long answers. Asked for each call, so one look has to do."""
-    return hasattr(dialect, "cut_off")
-
-
 def takes_more(decoder: Decoder) -> TypeGuard[ContinuingDecoder]:
     """Whether a decoder takes the responses that continue an answer."""
     return hasattr(decoder, "go_on")
 
 
-@runtime_checkable
-class TalksOverSockets(Protocol):
-    """The optional part of a dialect whose vendor also answers over a WebSocket, at the same address."""
-
-    def talks(self) -> bool:
-        """Whether this vendor does."""
-        ...
+class Sockets(Protocol):
+    """Responses over WebSockets, at the address that HTTP has."""
 
     def talk(self, *, provider: str) -> Talk:
         """The messages over one socket."""
@@ -369,8 +359,3 @@ class TalksOverSockets(Protocol):
     ) -> Decoder:
         """A decoder for one answer, whose messages are framed as server-sent events."""
         ...
-
-
-def talks_over_sockets(dialect: Dialect) -> TypeGuard[TalksOverSockets]:
-    """Whether the vendor of a dialect answers over WebSockets."""
-    return isinstance(dialect, TalksOverSockets) and dialect.talks()

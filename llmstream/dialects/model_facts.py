@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import msgspec
 
 from llmstream.exchange import HttpRequest
 
 __all__ = [
-    "CountsTokens",
-    "KnowsModels",
-    "ListsModels",
     "ModelFacts",
     "ModelPage",
     "count_in",
@@ -44,33 +41,6 @@ class ModelPage(msgspec.Struct, frozen=True):
 
     http: HttpRequest
     alone: bool
-
-
-@runtime_checkable
-class KnowsModels(Protocol):
-    """The optional part of a dialect that knows what models take."""
-
-    def facts(self, model: str) -> ModelFacts:
-        """What is known of a model."""
-        ...
-
-
-@runtime_checkable
-class ListsModels(Protocol):
-    """The optional part of a dialect whose vendor tells which models it has."""
-
-    def model_page(self, model: str) -> ModelPage | None:
-        """Where to look a model up; None where this server has no such page."""
-        ...
-
-
-@runtime_checkable
-class CountsTokens(Protocol):
-    """The optional part of a dialect whose vendor counts the tokens of a request without answering it."""
-
-    def count_request(self, http: HttpRequest) -> HttpRequest | None:
-        """The request that counts those of an encoded one; None where this server counts none."""
-        ...
 
 
 class _Entry(msgspec.Struct):

@@ -13,7 +13,6 @@ import msgspec
 
 from llmstream.chats.content import Audio, Document, Image
 from llmstream.chats.message import Message
-from llmstream.dialects.base import output_abilities, takes_url
 from llmstream.errors import CallerError
 from llmstream.events import Warning
 from llmstream.providers.base import Provider
@@ -100,7 +99,7 @@ def abilities(provider: Provider) -> Abilities:
     """What a provider can do."""
     asked = _Asked(provider)
     tools = asked.takes(tools=(_TOOL,))
-    output = output_abilities(provider.dialect, asked.request(response_format=ResponseFormat(dict(_SCHEMA))))
+    output = provider.dialect.output_abilities(asked.request(response_format=ResponseFormat(dict(_SCHEMA))))
     return Abilities(
         tools=tools,
         forced_call=tools and asked.forces("required"),
@@ -153,13 +152,13 @@ class _Asked:
         ways: list[Way] = []
         if self.takes(attached):
             ways.append("bytes")
-        if takes_url(self._provider.dialect, linked) and self.takes(linked):
+        if self._provider.dialect.accepts_url(linked) and self.takes(linked):
             ways.append("url")
         return tuple(ways)
 
     def counts(self) -> bool:
         """Whether tokens are counted in the stream; a dialect that has no such option always counts."""
-        return bool(getattr(self._provider.dialect, "counts_usage", True))
+        return self._provider.dialect.counts_usage
 
     def _warnings(self, request: Request) -> list[Warning] | None:
         """The warnings of a request; None where it was refused."""

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from llmstream.dialects.base import ContinuesAnswers, Place
+from llmstream.dialects.base import Continuation, Place
 from llmstream.errors import BadRequest
 from llmstream.events import (
     Event,
@@ -70,7 +70,7 @@ class ContinuedAnswers:
 
     def first(
         self,
-        dialect: ContinuesAnswers,
+        dialect: Continuation,
         turn: Turn,
         request: Request,
         *,

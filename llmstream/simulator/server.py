@@ -11,7 +11,7 @@ from types import TracebackType
 import msgspec
 from aiohttp import HttpVersion11, web
 
-from llmstream.dialects.base import Dialect, KeepsAnswers, continues_answers
+from llmstream.dialects.base import Dialect
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.errors import BadRequest, ErrorInfo, LLMStreamError, ServerError, error_from_info
@@ -310,7 +310,8 @@ class Simulator:
             request = side.decode_request(streamed or http)
             received.request = msgspec.structs.replace(request, headers=redact_headers(request.headers))
             turn, number = self._turn(side, request)
-            kept = isinstance(side.dialect, KeepsAnswers) and side.dialect.is_kept(request, provider=_VENDOR)
+            background = side.dialect.background
+            kept = background is not None and background.is_kept(request, provider=_VENDOR)
             said = uncut(turn) if kept or complete else turn  # what is kept is made to its end
             beats = timeline_of(said, request, number=number, pace=self._pace, now=self._now())
             encoder = side.event_encoder(request)
@@ -358,7 +359,7 @@ class Simulator:
 
         raises: LLMStreamError where the script refuses
         """
-        continuing = side.dialect if continues_answers(side.dialect) else None
+        continuing = side.dialect.continuation
         place = continuing.place_of(request) if continuing is not None else None
         if place is not None:
             (turn, request), number = self._continued.rest(place), self._answered

@@ -284,7 +284,7 @@ class Adapter:
         return Encoded(http, [*encoded.warnings, *map(self._warning, gone)])
 
     def _repaired(self, http: HttpRequest, error: LLMStreamError) -> HttpRequest | None:
-        return self._dialect.repaired(http, error) if isinstance(self._dialect, RepairsRequests) else None
+        return self._dialect.repaired(http, error)
 
     def _warning(self, refused: Refused) -> Warning:
         said = self._said.get(refused.path)

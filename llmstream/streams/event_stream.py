@@ -12,7 +12,6 @@ from llmstream.accumulate import Accumulator
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message
-from llmstream.dialects.base import takes_prefix
 from llmstream.dialects.errors import request_id
 from llmstream.errors import DeadlineExceeded, InvalidOutput, InvalidRequest, LLMStreamError
 from llmstream.events import Event, FinishReason, Usage, Warning
@@ -366,7 +365,7 @@ class EventStream(AsyncOnly, Generic[T]):
         other = self.model.other(model) if isinstance(model, str) else model
         messages, length = self._conversation.messages, len(self.text)
         if length:
-            prefix = takes_prefix(other.provider.dialect, make_request(other.name, messages, given))
+            prefix = other.provider.dialect.takes_prefix(make_request(other.name, messages, given))
             messages = going_on(messages, takes_prefix=prefix, note=note)
         stream: EventStream[Message] = EventStream(other, copy_messages(messages), given)
         code = self.error.code if self.error is not None else "left"

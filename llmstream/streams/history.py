@@ -12,7 +12,7 @@ import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image, Part, Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message, Role
-from llmstream.dialects.base import Dialect, takes_url
+from llmstream.dialects.base import Dialect
 from llmstream.events import OtherWarning
 from llmstream.request import Request
 from llmstream.transport.public_addresses import DownloadLimits
@@ -300,7 +300,7 @@ class Inliner:
         if part.data or not part.url:
             return False
         schemes = ("data:",) if self._downloads is None else ("data:", "https:", "http:")
-        return part.url.lower().startswith(schemes) and not takes_url(self._dialect, part)
+        return part.url.lower().startswith(schemes) and not self._dialect.accepts_url(part)
 
     async def _fetch(self, keys: list[tuple[str, str]]) -> None:
         from llmstream.transport.download import download

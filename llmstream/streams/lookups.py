@@ -11,12 +11,8 @@ import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image, Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message
-from llmstream.dialects.base import Dialect, Encoded, keeps_answers, output_abilities, takes_prefix
+from llmstream.dialects.base import Dialect, Encoded
 from llmstream.dialects.model_facts import (
-    CountsTokens,
-    KnowsModels,
-    ListsModels,
-    ModelFacts,
     ModelPage,
     count_in,
     names_in,
@@ -90,7 +86,7 @@ class TokenCount(msgspec.Struct, frozen=True):
 async def check_model(model: Addressed) -> ModelCheck:
     """See `Model.check`."""
     dialect, name = model.provider.dialect, model.name
-    page = dialect.model_page(name) if isinstance(dialect, ListsModels) else None
+    page = dialect.model_page(name)
     if page is None:  # a missing key and a wrong address are found all the same
         await model._addressed(Encoded(HttpRequest("/", method="GET")), Request(model=name))
         return ModelCheck(provider=model.provider.name, model=name)
@@ -126,20 +122,21 @@ async def count_tokens(model: Addressed, request: Request) -> TokenCount:
     """See `Model.count_tokens`."""
     provider = model.provider
     dialect: Dialect = provider.counter() if provider.counter else provider.dialect
-    if isinstance(dialect, CountsTokens):
-        messages, _ = mended(request.messages)
-        ready = msgspec.structs.replace(request, messages=tuple(messages))
-        ready = await Inliner(dialect, model.downloads).inline(ready)
-        asked = dialect.count_request(dialect.encode(ready, provider=provider.name).http)
-        if asked is not None:
-            try:
-                counted = count_in(await _fetched(model, asked, ready))
-            except LLMStreamError as error:
-                if error.status not in (404, 405, 501):
-                    raise
-            else:
-                if counted is not None:
-                    return TokenCount(counted)
+    if not dialect.counts_tokens:
+        return TokenCount(_estimate(request), estimated=True)
+    messages, _ = mended(request.messages)
+    ready = msgspec.structs.replace(request, messages=tuple(messages))
+    ready = await Inliner(dialect, model.downloads).inline(ready)
+    asked = dialect.count_request(dialect.encode(ready, provider=provider.name).http)
+    if asked is not None:
+        try:
+            counted = count_in(await _fetched(model, asked, ready))
+        except LLMStreamError as error:
+            if error.status not in (404, 405, 501):
+                raise
+        else:
+            if counted is not None:
+                return TokenCount(counted)
     return TokenCount(_estimate(request), estimated=True)
 
 
@@ -238,18 +235,18 @@ def capabilities_of(model: str, provider: Provider) -> Capabilities:
     dialect = provider.dialect
     counter = provider.counter() if provider.counter else dialect
     request = Request(model=model)
-    abilities = output_abilities(dialect, request)
-    facts = dialect.facts(model) if isinstance(dialect, KnowsModels) else ModelFacts()
+    abilities = dialect.output_abilities(request)
+    facts = dialect.facts(model)
     return Capabilities(
         reasoning=facts.reasoning,
         efforts=facts.efforts,
         schemas="json_schema" in abilities,
         json=bool({"json_object", "json_schema"} & set(abilities)),
         forced_tools="tool" in abilities,
-        prefix=takes_prefix(dialect, request),
-        kept_answers=keeps_answers(dialect) and dialect.keep(request, provider="") is not None,
+        prefix=dialect.takes_prefix(request),
+        kept_answers=bool(dialect.background and dialect.background.keep(request, provider="")),
         counts_tokens=_counts(model, counter),
-        lists_models=isinstance(dialect, ListsModels) and dialect.model_page(model) is not None,
+        lists_models=dialect.model_page(model) is not None,
         context_tokens=facts.context_tokens,
         max_output_tokens=facts.max_output_tokens,
     )
@@ -257,7 +254,7 @@ def capabilities_of(model: str, provider: Provider) -> Capabilities:
 
 def _counts(model: str, dialect: Dialect) -> bool:
     """Whether the dialect makes a request that counts tokens of one to this model."""
-    if not isinstance(dialect, CountsTokens):
+    if not dialect.counts_tokens:
         return False
     try:
         http = dialect.encode(Request(model=model, messages=(Message.user("?"),)), provider="").http

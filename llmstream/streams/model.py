@@ -14,14 +14,10 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, Unpac
 import msgspec
 
 from llmstream.dialects.base import (
+    Background,
     Encoded,
-    KeepsAnswers,
     Position,
     StreamLimits,
-    continues_answers,
-    keeps_answers,
-    output_abilities,
-    talks_over_sockets,
 )
 from llmstream.dialects.errors import decoded_error
 from llmstream.errors import InvalidRequest, LLMStreamError
@@ -47,7 +43,7 @@ from llmstream.streams.options import (
     with_defaults,
     with_output,
 )
-from llmstream.streams.resuming import asking_to_keep, dialect_that_keeps, end_kept
+from llmstream.streams.resuming import asking_to_keep, background_of, end_kept
 from llmstream.structured.modes import Asked, asked
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.limiter import RateLimiter
@@ -303,7 +299,7 @@ class Model(Generic[T]):
         options: as it was asked with; those for the request itself do not matter any more
         raises:  InvalidRequest where the token is another provider's, Unsupported where it keeps no answers
         """
-        dialect_that_keeps(self.provider.dialect, token, provider=self.provider.name)
+        background_of(self.provider.dialect, token, provider=self.provider.name)
         given = with_output(output, options)
         return EventStream(self, as_messages(prompt), given, token=token, whole=whole)
 
@@ -312,7 +308,7 @@ class Model(Generic[T]):
 
         raises: as `reattach`; what the vendor says against it, such as NotFound for one that is forgotten
         """
-        keeping = dialect_that_keeps(self.provider.dialect, token, provider=self.provider.name)
+        keeping = background_of(self.provider.dialect, token, provider=self.provider.name)
         request = Request(model=token.model)
         prepared = await self._addressed(Encoded(keeping.cancel(token.response_id)), request)
         await end_kept(prepared, self._decode_error, self.deadlines, self._session)
@@ -422,7 +418,7 @@ class Model(Generic[T]):
         inliner = Inliner(dialect, self.downloads)
         adapts = given.get("adapt", True)
         adapter = Adapter((name, self.base_url, request.model), dialect) if adapts else None
-        keeping = dialect if keeps_answers(dialect) else None
+        keeping = dialect.background
         if keeping is not None and not keeping.is_kept(request, provider=name):
             keeping = None
         sockets = self._way() if keeping is None else None
@@ -431,8 +427,8 @@ class Model(Generic[T]):
                 OtherWarning("answers in the background do not come over WebSockets; this one goes by HTTP")
             )
         making = dialect.decoder if keeping is None else keeping.following_decoder
-        if sockets is not None and talks_over_sockets(dialect):
-            making = dialect.socket_decoder
+        if sockets is not None and dialect.sockets is not None:
+            making = dialect.sockets.socket_decoder
         plan = self._plan(
             request,
             given,
@@ -460,7 +456,7 @@ class Model(Generic[T]):
     ) -> Call:
         """One call that reads an answer which is kept; see `reattach`. `request` says how it is decoded."""
         name = self.provider.name
-        keeping = dialect_that_keeps(self.provider.dialect, token, provider=name)
+        keeping = background_of(self.provider.dialect, token, provider=name)
         request = msgspec.structs.replace(request, model=token.model)
         way = self._asked(request)
         after = None if whole else Position(token.response_id, token.sequence_number)
@@ -486,14 +482,14 @@ class Model(Generic[T]):
 
     def _way(self) -> SocketWay | None:
         """How a request goes over a socket; None where it goes by HTTP."""
-        dialect, name = self.provider.dialect, self.provider.name
-        if self.transport == "http" or not talks_over_sockets(dialect):
+        sockets, name = self.provider.dialect.sockets, self.provider.name
+        if self.transport == "http" or sockets is None:
             return None
         from llmstream.transport.socket_body import SocketWay
 
         return SocketWay(
-            functools.partial(dialect.talk, provider=name),
-            dialect.socket_request,
+            functools.partial(sockets.talk, provider=name),
+            sockets.socket_request,
             self._sockets,
             self.limits.max_event_bytes,
         )
@@ -502,7 +498,7 @@ class Model(Generic[T]):
         """The request in the mode of its response format; most have none."""
         if request.response_format is None:
             return Asked(request)
-        return asked(request, output_abilities(self.provider.dialect, request))
+        return asked(request, self.provider.dialect.output_abilities(request))
 
     def _plan(self, request: Request, given: Options, call_id: str, **ways: Any) -> Plan:
         """What every call needs; `ways`: how to prepare, decode and find this one again."""
@@ -549,7 +545,7 @@ class Model(Generic[T]):
             encoded = adapter.fit(encoded)
         return await self._addressed(encoded, request, self._call_headers(call_id))
 
-    def _kept(self, keeping: KeepsAnswers, request: Request) -> KeptAnswer:
+    def _kept(self, keeping: Background, request: Request) -> KeptAnswer:
         """How the requests for the rest of an answer are made."""
         return KeptAnswer(
             lambda position: self._addressed(Encoded(keeping.resume(position)), request),
@@ -559,12 +555,12 @@ class Model(Generic[T]):
 
     def _continued(self, request: Request, inliner: Inliner, adapter: Adapter | None) -> Continued | None:
         """How the next request is made, where long answers to this one are to be continued."""
-        dialect, name = self.provider.dialect, self.provider.name
-        if not (continues_answers(dialect) and dialect.continues(request, provider=name)):
+        continuation, name = self.provider.dialect.continuation, self.provider.name
+        if continuation is None or not continuation.continues(request, provider=name):
             return None
         # An id of its own: with that of the call, a vendor could take it for the same request.
         return lambda place: self._prepare(
-            dialect.continued(request, place, provider=name), _new_id(), inliner, adapter=adapter
+            continuation.continued(request, place, provider=name), _new_id(), inliner, adapter=adapter
         )
 
     async def _addressed(

@@ -13,7 +13,6 @@ from llmstream.chats.chat import Chat
 from llmstream.chats.content import Audio, Document, Image, Text
 from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message, Role
-from llmstream.dialects.base import talks_over_sockets
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.providers.base import Provider
 from llmstream.request import (
@@ -435,7 +434,7 @@ def check_transport(transport: str, provider: Provider) -> None:
     """
     if transport not in ("http", "websocket"):
         raise InvalidRequest(f'transport is "http" or "websocket", got {transport!r}')
-    if transport == "websocket" and not talks_over_sockets(provider.dialect):
+    if transport == "websocket" and provider.dialect.sockets is None:
         raise Unsupported(
             f'{provider.name} does not answer over WebSockets. Leave out transport="websocket", or take '
             "openai-responses, azure-responses or xai-responses.",

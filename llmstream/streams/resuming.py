@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from llmstream.dialects.base import Decoder, Dialect, FollowingDecoder, KeepsAnswers, Place, Position, goes_on
+from llmstream.dialects.base import Background, Decoder, Dialect, FollowingDecoder, Place, Position, goes_on
 from llmstream.errors import (
     BadRequest,
     ConnectionFailed,
@@ -37,8 +37,8 @@ __all__ = [
     "Reconnector",
     "ResumedBody",
     "asking_to_keep",
+    "background_of",
     "checked",
-    "dialect_that_keeps",
     "end_kept",
     "followed",
     "is_break",
@@ -64,23 +64,23 @@ _SILENCE: Final = ("first-event", "idle")
 
 def asking_to_keep(dialect: Dialect, request: Request, *, provider: str) -> tuple[Request, list[Warning]]:
     """The request for an answer that is kept; itself, with a warning, where the vendor keeps none."""
-    asked = dialect.keep(request, provider=provider) if isinstance(dialect, KeepsAnswers) else None
+    asked = dialect.background.keep(request, provider=provider) if dialect.background else None
     if asked is not None:
         return asked, []
     words = f"{provider} keeps no answers, so that this one cannot be read on after a break"
     return request, [UnsupportedSetting("background", words)]
 
 
-def dialect_that_keeps(dialect: Dialect, token: ResumeToken, *, provider: str) -> KeepsAnswers:
-    """The dialect, as one whose answers can be read on.
+def background_of(dialect: Dialect, token: ResumeToken, *, provider: str) -> Background:
+    """How a stored response is read.
 
     raises: InvalidRequest where the token is another provider's, Unsupported where answers are not kept
     """
     if token.provider != provider:
         raise InvalidRequest(f"the token is of {token.provider}, not of {provider}")
-    if not isinstance(dialect, KeepsAnswers):
+    if dialect.background is None:
         raise Unsupported(f"{provider} keeps no answers that could be read on.", provider=provider)
-    return dialect
+    return dialect.background
 
 
 def followed(decoder: Decoder) -> FollowingDecoder | None:

@@ -19,7 +19,6 @@ import pytest
 from llmstream.chats.content import Audio, Custom, Document, File, Image, Part, Text, ToolCall, ToolResult
 from llmstream.chats.content import Reasoning as Thought
 from llmstream.chats.message import Message
-from llmstream.dialects.base import takes_url
 from llmstream.errors import CallerError
 from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
 from llmstream.providers.base import Provider
@@ -365,7 +364,7 @@ def test_a_file_is_sent_or_refused_in_words(name: str, model: str, kind: str, wa
     make, media_type, data = FILES[kind]
     whole = make(data=data, media_type=media_type)
     part = whole if way == "bytes" else make(url="https://example.com/needle.bin", media_type=media_type)
-    if way == "url" and not takes_url(find_provider(name).dialect, part):
+    if way == "url" and not find_provider(name).dialect.accepts_url(part):
         part = whole  # it is downloaded on the way
     try:
         sent = _with_file(name, model, part, place)

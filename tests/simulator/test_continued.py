@@ -39,7 +39,7 @@ SIGNED = {
 def parts(turn: Turn) -> list[tuple[Event, ...]]:
     """The events of each response, as the simulator says them."""
     answers, dialect, out = ContinuedAnswers(), Gemini(), []
-    first = answers.first(dialect, turn, ASKED, number=0, now=NOW)
+    first = answers.first(dialect.continuation, turn, ASKED, number=0, now=NOW)
     while True:
         out.append(first.events)
         finish = first.events[-1]
@@ -48,7 +48,7 @@ def parts(turn: Turn) -> list[tuple[Event, ...]]:
             return out
         token = finish.provider_metadata["google"]["continuation_token"]
         turn, request = answers.rest(Place(token))
-        first = answers.first(dialect, turn, request, number=0, now=NOW)
+        first = answers.first(dialect.continuation, turn, request, number=0, now=NOW)
 
 
 def test_a_block_that_is_open_is_closed_and_opened_again() -> None:
@@ -96,13 +96,13 @@ def test_a_call_inside_is_opened_again_with_its_id() -> None:
 
 def test_a_cut_behind_the_end_is_none() -> None:
     turn = Turn(text="Hi", continues=(Continue(after_events=99),))
-    assert ContinuedAnswers().first(Gemini(), turn, ASKED, number=0, now=NOW) is turn
+    assert ContinuedAnswers().first(Gemini().continuation, turn, ASKED, number=0, now=NOW) is turn
 
 
 def test_faults_meet_the_first_requests_for_the_rest() -> None:
     answers = ContinuedAnswers()
     turn = Turn(text="a b c", continues=(Continue(after_events=3, faults=(Refuse(status=503), Cut())),))
-    finish = answers.first(Gemini(), turn, ASKED, number=0, now=NOW).events[-1]
+    finish = answers.first(Gemini().continuation, turn, ASKED, number=0, now=NOW).events[-1]
     place = Place(finish.provider_metadata["google"]["continuation_token"])
     assert [answers.rest(place)[0].fault for _ in range(4)] == [Refuse(status=503), Cut(), None, None]
 
@@ -110,7 +110,7 @@ def test_faults_meet_the_first_requests_for_the_rest() -> None:
 def test_a_token_is_good_for_its_answer_only() -> None:
     answers = ContinuedAnswers()
     turn = Turn(text="a b c", continues=(Continue(after_events=3),))
-    finish = answers.first(Gemini(), turn, ASKED, number=0, now=NOW).events[-1]
+    finish = answers.first(Gemini().continuation, turn, ASKED, number=0, now=NOW).events[-1]
     token = finish.provider_metadata["google"]["continuation_token"]
     assert answers.rest(Place(token, "sim-0"))
     for place in (Place("x"), Place(token, "sim-7")):

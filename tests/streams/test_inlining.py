@@ -11,7 +11,6 @@ from aiohttp import web
 import llmstream as ls
 from llmstream.chats import Audio, Document, Image, Message, ToolCall, ToolResult
 from llmstream.dialects.anthropic import BEDROCK_INVOKE, Anthropic
-from llmstream.dialects.base import takes_url
 from llmstream.dialects.ollama import Ollama
 from llmstream.dialects.openai_chat import MediaQuirks, OpenAIChat, Quirks
 from llmstream.simulator import Refuse, Script, Simulator, Turn
@@ -160,7 +159,7 @@ CASES = [
 
 @pytest.mark.parametrize(("dialect", "part", "taken"), CASES)
 def test_a_dialect_says_which_urls_its_vendor_takes(dialect, part, taken) -> None:
-    assert takes_url(dialect, part) is taken
+    assert dialect.accepts_url(part) is taken
 
 
 @pytest.mark.parametrize(("dialect", "part"), [(d, p) for d, p, taken in CASES if not taken])

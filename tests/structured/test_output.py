@@ -10,7 +10,6 @@ import pytest
 
 import llmstream as ls
 from llmstream.dialects.anthropic import Anthropic
-from llmstream.dialects.base import output_abilities
 from llmstream.dialects.ollama import Ollama
 from llmstream.dialects.openai_chat import OpenAIChat, Quirks, SchemaQuirks, ToolQuirks
 from llmstream.dialects.schemas import strict_problem
@@ -118,7 +117,7 @@ THINKING = ls.ReasoningOptions(effort="high")
 def way(dialect: Any, **more: Any) -> str:
     """The mode that is chosen."""
     wanted = request(Output(Node), **more)
-    found = asked(wanted, output_abilities(dialect, wanted))
+    found = asked(wanted, dialect.output_abilities(wanted))
     if found.tool is not None:
         return "tool"
     wanted_format = found.request.response_format

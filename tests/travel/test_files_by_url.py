@@ -10,7 +10,6 @@ from aiohttp import web
 import llmstream as ls
 from llmstream.chats import Audio, Document, Image, Message, ToolCall, ToolResult
 from llmstream.cli.dialects import wire_of
-from llmstream.dialects.base import takes_url
 from llmstream.dialects.names import DIALECTS
 from llmstream.request import Request, ToolSpec
 from llmstream.serving.wires import server_side
@@ -76,7 +75,7 @@ async def test_a_file_in_the_users_message(name: str, path: str, address: str) -
     request = request_of(name, Message.user("What is this?", part))
     inlined = await Inliner(wire.dialect, HERE).inline(request)
     kept = inlined.messages[0].parts[1]
-    assert bool(kept.data) is not takes_url(wire.dialect, part)
+    assert bool(kept.data) is not wire.dialect.accepts_url(part)
     if (name, path) in REFUSED:
         with pytest.raises(ls.Unsupported):
             wire.dialect.encode(inlined, provider=wire.provider)

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from typing import Final, Literal
 from urllib.parse import quote
 
-import msgspec
-
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.anthropic.decoder import AnthropicDecoder
 from llmstream.dialects.anthropic.messages import accepts_url
@@ -19,7 +17,7 @@ from llmstream.dialects.anthropic.quirks import BEDROCK_INVOKE_QUIRKS, VERTEX_QU
 from llmstream.dialects.anthropic.request import dropping_bound_thinking, encode_request
 from llmstream.dialects.anthropic.wire import InvokeFrames
 from llmstream.dialects.aws import answer_error
-from llmstream.dialects.base import Encoded, OutputAbility, StreamLimits
+from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
 from llmstream.dialects.decoder import Framing
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
@@ -40,7 +38,7 @@ _COUNTED: Final = (
 """What the endpoint takes (platform.claude.com/docs/en/api/messages/count_tokens, 2026-11)."""
 
 
-class Anthropic(msgspec.Struct, frozen=True):
+class Anthropic(Dialect, frozen=True):
     """The dialect.
 
     framing: of the answer
@@ -68,7 +66,7 @@ class Anthropic(msgspec.Struct, frozen=True):
         return encode_request(request, provider=provider, quirks=self.quirks)
 
     def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
-        """What the model can be held to; see `dialects.base.KnowsOutput`."""
+        """What the model can be held to; see `Dialect`."""
         rules = CLAUDE.find(request.model)
         thinks = request.reasoning is not None and request.reasoning.effort != "none"
         schema: tuple[OutputAbility, ...] = ("json_schema",) if self.quirks.holds_to_schemas(rules) else ()
@@ -101,6 +99,11 @@ class Anthropic(msgspec.Struct, frozen=True):
         if self.quirks.path != _PATH:
             return None
         return ModelPage(HttpRequest(f"/v1/models/{quote(model, safe='')}", method="GET"), alone=True)
+
+    @property
+    def counts_tokens(self) -> bool:
+        """By `count_request`."""
+        return True
 
     def count_request(self, http: HttpRequest) -> HttpRequest | None:
         """The request to `count_tokens`; clouds that serve Claude have it elsewhere, or not at all."""

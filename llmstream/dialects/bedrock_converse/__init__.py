@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.aws import answer_error
-from llmstream.dialects.base import Encoded, OutputAbility, StreamLimits
+from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
 from llmstream.dialects.bedrock_converse.content import accepts_url
 from llmstream.dialects.bedrock_converse.decoder import BedrockConverseDecoder
 from llmstream.dialects.bedrock_converse.quirks import traits
@@ -23,7 +21,7 @@ from llmstream.request import Request
 __all__ = ["BedrockConverse"]
 
 
-class BedrockConverse(msgspec.Struct, frozen=True):
+class BedrockConverse(Dialect, frozen=True):
     """The dialect. Paths count from `https://bedrock-runtime.{region}.amazonaws.com`.
 
     The model's id is percent-encoded in them once; whoever sends the URL has to leave it so.
@@ -47,7 +45,7 @@ class BedrockConverse(msgspec.Struct, frozen=True):
         return encode_request(request, provider=provider)
 
     def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
-        """What the model can be held to; see `dialects.base.KnowsOutput`."""
+        """What the model can be held to; see `Dialect`."""
         can = traits(request.model)
         thinks = request.reasoning is not None and request.reasoning.effort != "none"
         schema: tuple[OutputAbility, ...] = ("json_schema",) if can.schemas else ()

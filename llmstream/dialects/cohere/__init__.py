@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from urllib.parse import quote
 
-import msgspec
-
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.dialects.base import Encoded, OutputAbility, StreamLimits
+from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
 from llmstream.dialects.cohere.decoder import CohereDecoder
 from llmstream.dialects.cohere.messages import accepts_url
 from llmstream.dialects.cohere.request import encode_request
@@ -29,7 +27,7 @@ from llmstream.request import Request
 __all__ = ["Cohere", "CohereDecoder"]
 
 
-class Cohere(msgspec.Struct, frozen=True, kw_only=True):
+class Cohere(Dialect, frozen=True, kw_only=True):
     """The dialect. Paths count from the API's root ("https://api.cohere.com").
 
     new_call_id: names calls that come without an id of their own

@@ -13,7 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.dialects.base import Encoded, OutputAbility, Place, StreamLimits
+from llmstream.dialects.base import Dialect, Encoded, OutputAbility, Place, StreamLimits
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.gemini.decoder import GeminiDecoder
@@ -36,7 +36,28 @@ __all__ = ["VERTEX", "Gemini", "GeminiDecoder"]
 _COUNTING: Final = "countTokens"
 
 
-class Gemini(msgspec.Struct, frozen=True):
+class GeminiContinuation(msgspec.Struct, frozen=True):
+    """Long responses in several parts; see `dialects.base.Continuation`."""
+
+    def continues(self, request: Request, *, provider: str) -> bool:
+        """Whether long answers are continued; see `dialects.base.Continuation`."""
+        return asked_for(request, KEY, provider)
+
+    def continued(self, request: Request, place: Place, *, provider: str) -> Request:
+        """The same request with the token. `maxOutputTokens` stays: it counts over all responses."""
+        return with_options(request, provider, {"continuationToken": place.token})
+
+    def place_of(self, request: Request) -> Place | None:
+        """The place that a request names."""
+        token = options_of(request, KEY, KEY).get("continuationToken")
+        return Place(token) if isinstance(token, str) else None
+
+    def cut_off(self, place: Place, usage: Usage) -> Finish:
+        """The finish of a response that another one continues."""
+        return Finish("length", usage, CONTINUATION, {KEY: {"continuation_token": place.token}})
+
+
+class Gemini(Dialect, frozen=True):
     """The dialect; see `dialects.base.Dialect`.
 
     vertex:      the server is Vertex AI, which refuses ids of calls
@@ -69,7 +90,7 @@ class Gemini(msgspec.Struct, frozen=True):
         return encode_request(request, provider=provider, vertex=self.vertex, openapi=openapi)
 
     def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
-        """What the model can be held to; see `dialects.base.KnowsOutput`."""
+        """What the model can be held to; see `Dialect`."""
         if request.tools and GEMINI.find(request.model).mixes_tools is False:
             return ("tool",)
         return ("json_schema", "tool", "json_object")
@@ -83,6 +104,11 @@ class Gemini(msgspec.Struct, frozen=True):
         if self.vertex:
             return None
         return ModelPage(HttpRequest(path_for(model).rpartition(":")[0], method="GET"), alone=True)
+
+    @property
+    def counts_tokens(self) -> bool:
+        """By `count_request`."""
+        return True
 
     def count_request(self, http: HttpRequest) -> HttpRequest | None:
         """The request to `countTokens`. Vertex AI takes the fields themselves, AI Studio the request."""
@@ -102,6 +128,11 @@ class Gemini(msgspec.Struct, frozen=True):
             provider=provider, include_raw=include_raw, limits=limits, new_call_id=self.new_call_id
         )
 
+    @property
+    def continuation(self) -> GeminiContinuation:
+        """How a response continues that the vendor cut."""
+        return GeminiContinuation()
+
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
     ) -> LLMStreamError:
@@ -109,25 +140,8 @@ class Gemini(msgspec.Struct, frozen=True):
         return vendor_error(status, headers, body, provider=provider)
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
-        """Whether the part may stay a URL; see `dialects.base.ChoosesUrls`."""
+        """Whether the part may stay a URL; see `Dialect`."""
         return is_at_google(part.url)
-
-    def continues(self, request: Request, *, provider: str) -> bool:
-        """Whether long answers are continued; see `dialects.base.ContinuesAnswers`."""
-        return asked_for(request, KEY, provider)
-
-    def continued(self, request: Request, place: Place, *, provider: str) -> Request:
-        """The same request with the token. `maxOutputTokens` stays: it counts over all responses."""
-        return with_options(request, provider, {"continuationToken": place.token})
-
-    def place_of(self, request: Request) -> Place | None:
-        """The place that a request names."""
-        token = options_of(request, KEY, KEY).get("continuationToken")
-        return Place(token) if isinstance(token, str) else None
-
-    def cut_off(self, place: Place, usage: Usage) -> Finish:
-        """The finish of a response that another one continues."""
-        return Finish("length", usage, CONTINUATION, {KEY: {"continuation_token": place.token}})
 
 
 VERTEX: Final = Gemini(vertex=True)

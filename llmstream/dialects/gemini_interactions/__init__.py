@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.dialects.base import Encoded, Place, StreamLimits
+from llmstream.dialects.base import Dialect, Encoded, Place, StreamLimits
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.gemini_interactions.decoder import InteractionsDecoder
@@ -31,7 +31,34 @@ from llmstream.request import Request
 __all__ = ["GeminiInteractions", "InteractionsDecoder"]
 
 
-class GeminiInteractions(msgspec.Struct, frozen=True):
+class GeminiInteractionsContinuation(msgspec.Struct, frozen=True):
+    """Long responses in several parts; see `dialects.base.Continuation`."""
+
+    def continues(self, request: Request, *, provider: str) -> bool:
+        """Whether long answers are continued; those of agents and in the background Google continues."""
+        options = options_of(request, KEY, provider)
+        left_to_google = options.get("background") or "agent" in options or "agent_config" in options
+        return asked_for(request, KEY, provider) and not left_to_google
+
+    def continued(self, request: Request, place: Place, *, provider: str) -> Request:
+        """The request with the token; Google knows the conversation, unless it was not to store it."""
+        options: dict[str, object] = {"continuation_token": place.token}
+        if place.response_id and options_of(request, KEY, provider).get("store") is not False:
+            options["previous_interaction_id"] = place.response_id
+        return with_options(request, provider, options)
+
+    def place_of(self, request: Request) -> Place | None:
+        """The place that a request names."""
+        options = options_of(request, KEY, KEY)
+        token, owner = options.get("continuation_token"), options.get("previous_interaction_id")
+        return Place(token, owner) if isinstance(token, str) else None
+
+    def cut_off(self, place: Place, usage: Usage) -> Finish:
+        """The finish of an interaction that another one continues."""
+        return Finish("length", usage, CONTINUATION, {KEY: {"continuation_token": place.token}})
+
+
+class GeminiInteractions(Dialect, frozen=True):
     """The dialect; see `dialects.base.Dialect`.
 
     new_call_id: names calls that come without an id; unique across responses by default
@@ -72,6 +99,11 @@ class GeminiInteractions(msgspec.Struct, frozen=True):
             provider=provider, include_raw=include_raw, limits=limits, new_call_id=self.new_call_id
         )
 
+    @property
+    def continuation(self) -> GeminiInteractionsContinuation:
+        """How a response continues that the vendor cut."""
+        return GeminiInteractionsContinuation()
+
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
     ) -> LLMStreamError:
@@ -79,28 +111,5 @@ class GeminiInteractions(msgspec.Struct, frozen=True):
         return vendor_error(status, headers, body, provider=provider)
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
-        """Whether the part may stay a URL; see `dialects.base.ChoosesUrls`."""
+        """Whether the part may stay a URL; see `Dialect`."""
         return is_at_google(part.url)
-
-    def continues(self, request: Request, *, provider: str) -> bool:
-        """Whether long answers are continued; those of agents and in the background Google continues."""
-        options = options_of(request, KEY, provider)
-        left_to_google = options.get("background") or "agent" in options or "agent_config" in options
-        return asked_for(request, KEY, provider) and not left_to_google
-
-    def continued(self, request: Request, place: Place, *, provider: str) -> Request:
-        """The request with the token; Google knows the conversation, unless it was not to store it."""
-        options: dict[str, object] = {"continuation_token": place.token}
-        if place.response_id and options_of(request, KEY, provider).get("store") is not False:
-            options["previous_interaction_id"] = place.response_id
-        return with_options(request, provider, options)
-
-    def place_of(self, request: Request) -> Place | None:
-        """The place that a request names."""
-        options = options_of(request, KEY, KEY)
-        token, owner = options.get("continuation_token"), options.get("previous_interaction_id")
-        return Place(token, owner) if isinstance(token, str) else None
-
-    def cut_off(self, place: Place, usage: Usage) -> Finish:
-        """The finish of an interaction that another one continues."""
-        return Finish("length", usage, CONTINUATION, {KEY: {"continuation_token": place.token}})

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import msgspec
-
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.dialects.base import Encoded, StreamLimits
+from llmstream.dialects.base import Dialect, Encoded, StreamLimits
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.mistral.decoder import MistralDecoder
 from llmstream.dialects.mistral.messages import accepts_url
@@ -28,7 +26,7 @@ from llmstream.request import Request
 __all__ = ["Mistral", "MistralDecoder"]
 
 
-class Mistral(msgspec.Struct, frozen=True, kw_only=True):
+class Mistral(Dialect, frozen=True, kw_only=True):
     """The dialect. Paths count from the API's root ("https://api.mistral.ai").
 
     new_call_id: names calls that come without an id of their own

@@ -5,10 +5,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 
-import msgspec
-
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.dialects.base import Encoded, OutputAbility, StreamLimits
+from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelPage
 from llmstream.dialects.ollama.decoder import OllamaDecoder
@@ -24,7 +22,7 @@ def _new_call_id() -> str:
     return "call_" + secrets.token_hex(8)
 
 
-class Ollama(msgspec.Struct, frozen=True, kw_only=True):
+class Ollama(Dialect, frozen=True, kw_only=True):
     """The dialect. Paths count from the server's root ("http://localhost:11434").
 
     new_call_id: makes ids for calls of daemons that send none
@@ -50,7 +48,7 @@ class Ollama(msgspec.Struct, frozen=True, kw_only=True):
         return encode_request(request, provider=provider)
 
     def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
-        """What the model can be held to; see `dialects.base.KnowsOutput`."""
+        """What the model can be held to; see `Dialect`."""
         return ("json_schema", "json_object")  # tools there are, but none can be forced
 
     def model_page(self, model: str) -> ModelPage | None:

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import msgspec
-
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.dialects.base import Encoded, OutputAbility, StreamLimits
+from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.dialects.openai_chat.decoder import OpenAIChatDecoder
@@ -62,7 +60,7 @@ _VENDOR = "openai"
 _PATH = "/chat/completions"
 
 
-class OpenAIChat(msgspec.Struct, frozen=True):
+class OpenAIChat(Dialect, frozen=True):
     """The dialect, for one vendor's quirks; see `dialects.base.Dialect`.
 
     new_call_id: names calls that come without an id; unique across responses by default
@@ -89,7 +87,7 @@ class OpenAIChat(msgspec.Struct, frozen=True):
         return encode_request(request, self.quirks, provider=provider)
 
     def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
-        """What the model can be held to; see `dialects.base.KnowsOutput`."""
+        """What the model can be held to; see `Dialect`."""
         return output_abilities(request, self.quirks)
 
     @property

@@ -17,21 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
 from llmstream.chats.content import Audio, Document, File, Image
-from llmstream.dialects.base import Encoded, OutputAbility, Position, StreamLimits
+from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
-from llmstream.dialects.openai_responses.background import (
-    FollowingResponsesDecoder,
-    cancel_request,
-    is_kept,
-    is_made,
-    kept,
-    resume_request,
-    whole_request,
-)
+from llmstream.dialects.openai_responses.background import ResponsesBackground
 from llmstream.dialects.openai_responses.content import may_stay
 from llmstream.dialects.openai_responses.decoder import OpenAIResponsesDecoder
 from llmstream.dialects.openai_responses.quirks import (
@@ -46,7 +36,7 @@ from llmstream.dialects.openai_responses.quirks import (
     change,
 )
 from llmstream.dialects.openai_responses.request import encode_request
-from llmstream.dialects.openai_responses.sockets import SocketRequest, SocketResponsesDecoder, SocketTalk
+from llmstream.dialects.openai_responses.sockets import ResponsesSockets
 from llmstream.errors import LLMStreamError
 from llmstream.exchange import HttpRequest
 from llmstream.model_rules.gpt import GPT
@@ -76,7 +66,7 @@ _COUNTED = (
 """What the endpoint takes (developers.openai.com, "Get input token counts", 2026-11)."""
 
 
-class OpenAIResponses(msgspec.Struct, frozen=True):
+class OpenAIResponses(Dialect, frozen=True):
     """The dialect, for one vendor's quirks; see `dialects.base.Dialect`."""
 
     quirks: Quirks = Quirks()
@@ -128,6 +118,11 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
             return None
         return ModelPage(HttpRequest(path.removesuffix(_PATH) + "/models", method="GET"), alone=False)
 
+    @property
+    def counts_tokens(self) -> bool:
+        """By `count_request`."""
+        return True
+
     def count_request(self, http: HttpRequest) -> HttpRequest | None:
         """The request to `input_tokens`."""
         return with_fields(http, http.url + _COUNTING, _COUNTED)
@@ -138,63 +133,15 @@ class OpenAIResponses(msgspec.Struct, frozen=True):
         """A decoder for one response body."""
         return OpenAIResponsesDecoder(provider=provider, include_raw=include_raw, limits=limits)
 
-    def keep(self, request: Request, *, provider: str) -> Request | None:
-        """The request for an answer in the background; None where the vendor has none.
+    @property
+    def background(self) -> ResponsesBackground:
+        """Responses in the background, which the vendor stores."""
+        return ResponsesBackground(self.quirks)
 
-        raises: InvalidRequest where the request wants nothing stored
-        """
-        return kept(request, provider=provider) if self.quirks.delivery.background else None
-
-    def is_kept(self, request: Request, *, provider: str) -> bool:
-        """Whether a request asks for an answer in the background."""
-        return is_kept(request, provider=provider)
-
-    def resume(self, position: Position) -> HttpRequest:
-        """The request for what comes behind a position of an answer in the background."""
-        return resume_request(self.quirks.path, position)
-
-    def look_up(self, response_id: str) -> HttpRequest:
-        """The request for an answer in the background in one piece."""
-        return whole_request(self.quirks.path, response_id)
-
-    def is_made(self, body: bytes) -> bool:
-        """Whether it is over, so that the answer is whole."""
-        return is_made(body)
-
-    def cancel(self, response_id: str) -> HttpRequest:
-        """The request that ends the making of an answer in the background."""
-        return cancel_request(self.quirks.path, response_id)
-
-    def following_decoder(
-        self,
-        *,
-        provider: str,
-        include_raw: bool = False,
-        limits: StreamLimits = StreamLimits(),
-        after: Position | None = None,
-    ) -> FollowingResponsesDecoder:
-        """A decoder of an answer in the background, over any number of bodies."""
-        return FollowingResponsesDecoder(
-            provider=provider, include_raw=include_raw, limits=limits, after=after
-        )
-
-    def talks(self) -> bool:
-        """Whether the vendor answers over WebSockets."""
-        return self.quirks.delivery.websocket
-
-    def talk(self, *, provider: str) -> SocketTalk:
-        """The messages over one WebSocket."""
-        return SocketTalk(self.quirks, provider=provider)
-
-    def socket_request(self, body: bytes) -> SocketRequest:
-        """A request as its HTTP body says it, for the talk."""
-        return SocketRequest(body)
-
-    def socket_decoder(
-        self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
-    ) -> SocketResponsesDecoder:
-        """A decoder for one answer over a WebSocket, steered or not."""
-        return SocketResponsesDecoder(provider=provider, include_raw=include_raw, limits=limits)
+    @property
+    def sockets(self) -> ResponsesSockets | None:
+        """Responses over WebSockets, where the server has them."""
+        return ResponsesSockets(self.quirks) if self.quirks.delivery.websocket else None
 
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str

@@ -12,6 +12,7 @@ import msgspec
 
 from llmstream.dialects.base import Position, StreamLimits
 from llmstream.dialects.openai_responses.decoder import OpenAIResponsesDecoder
+from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.wire import KEY, OpenItem, WireEvent, extras_of
 from llmstream.dialects.requests import options_of
 from llmstream.errors import DecodeError, InvalidRequest, LLMStreamError, ProtocolError
@@ -297,3 +298,49 @@ def _segment(response_id: str) -> str:
     if response_id in ("", ".", ".."):
         raise InvalidRequest(f"{response_id!r} is no id of a response")
     return quote(response_id, safe="-_.~")
+
+
+class ResponsesBackground(msgspec.Struct, frozen=True):
+    """Responses in the background; see `dialects.base.Background`."""
+
+    quirks: Quirks
+
+    def keep(self, request: Request, *, provider: str) -> Request | None:
+        """The request for an answer in the background; None where the vendor has none.
+
+        raises: InvalidRequest where the request wants nothing stored
+        """
+        return kept(request, provider=provider) if self.quirks.delivery.background else None
+
+    def is_kept(self, request: Request, *, provider: str) -> bool:
+        """Whether a request asks for an answer in the background."""
+        return is_kept(request, provider=provider)
+
+    def resume(self, position: Position) -> HttpRequest:
+        """The request for what comes behind a position of an answer in the background."""
+        return resume_request(self.quirks.path, position)
+
+    def look_up(self, response_id: str) -> HttpRequest:
+        """The request for an answer in the background in one piece."""
+        return whole_request(self.quirks.path, response_id)
+
+    def is_made(self, body: bytes) -> bool:
+        """Whether it is over, so that the answer is whole."""
+        return is_made(body)
+
+    def cancel(self, response_id: str) -> HttpRequest:
+        """The request that ends the making of an answer in the background."""
+        return cancel_request(self.quirks.path, response_id)
+
+    def following_decoder(
+        self,
+        *,
+        provider: str,
+        include_raw: bool = False,
+        limits: StreamLimits = StreamLimits(),
+        after: Position | None = None,
+    ) -> FollowingResponsesDecoder:
+        """A decoder of an answer in the background, over any number of bodies."""
+        return FollowingResponsesDecoder(
+            provider=provider, include_raw=include_raw, limits=limits, after=after
+        )

@@ -442,3 +442,23 @@ class SocketResponsesDecoder(OpenAIResponsesDecoder):
 _ON_STEERING: Final = frozenset(
     {"response.steer", "response.steer.accepted", "response.steer.pending", "response.steer.failed"}
 )
+
+
+class ResponsesSockets(msgspec.Struct, frozen=True):
+    """Responses over WebSockets; see `dialects.base.Sockets`."""
+
+    quirks: Quirks
+
+    def talk(self, *, provider: str) -> SocketTalk:
+        """The messages over one WebSocket."""
+        return SocketTalk(self.quirks, provider=provider)
+
+    def socket_request(self, body: bytes) -> SocketRequest:
+        """A request as its HTTP body says it, for the talk."""
+        return SocketRequest(body)
+
+    def socket_decoder(
+        self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
+    ) -> SocketResponsesDecoder:
+        """A decoder for one answer over a WebSocket, steered or not."""
+        return SocketResponsesDecoder(provider=provider, include_raw=include_raw, limits=limits)

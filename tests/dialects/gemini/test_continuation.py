@@ -260,7 +260,7 @@ def asking(options=None):
 def test_the_next_request_is_the_same_with_the_token(dialect, provider) -> None:
     request = asking({provider: {"labels": {"a": "b"}, "continuationToken": "old"}})
     before = dialect.encode(request, provider=provider).http
-    after = dialect.continued(request, Place(TOKEN), provider=provider)
+    after = dialect.continuation.continued(request, Place(TOKEN), provider=provider)
     again = dialect.encode(after, provider=provider).http
     assert (again.url, again.json()) == (before.url, {**before.json(), "continuationToken": TOKEN})
     assert request.provider_options[provider]["continuationToken"] == "old"
@@ -271,26 +271,30 @@ def test_the_option_stays_here(key) -> None:
     for wish in (True, False):
         options = {key: {"automatic_continuation": wish, "labels": {}}, "openai": {"a": 1}}
         request = asking(options)
-        assert VERTEX.continues(request, provider="vertex") is wish
+        assert VERTEX.continuation.continues(request, provider="vertex") is wish
         body = VERTEX.encode(request, provider="vertex").http.json()
         assert "labels" in body
         assert "automatic_continuation" not in body
 
 
 def test_the_reverse_reads_tokens_and_writes_cuts() -> None:
-    asked = Gemini().continued(asking(), Place(TOKEN), provider="google")
+    asked = Gemini().continuation.continued(asking(), Place(TOKEN), provider="google")
     http = Gemini().encode(asked, provider="google").http
-    assert Gemini().place_of(server_side(Gemini()).decode_request(http)) == Place(TOKEN)
+    assert Gemini().continuation.place_of(server_side(Gemini()).decode_request(http)) == Place(TOKEN)
     assert (
-        Gemini().place_of(
+        Gemini().continuation.place_of(
             server_side(Gemini()).decode_request(Gemini().encode(asking(), provider="google").http)
         )
         is None
     )
     snake = HttpRequest(http.url, http.body.replace(b"continuationToken", b"continuation_token"))
-    assert Gemini().place_of(server_side(Gemini()).decode_request(snake)) == Place(TOKEN)
+    assert Gemini().continuation.place_of(server_side(Gemini()).decode_request(snake)) == Place(TOKEN)
     encoder = server_side(Gemini()).event_encoder(asking())
-    events = [TextStart("0"), TextDelta("a", "0"), Gemini().cut_off(Place(TOKEN), Usage(1, 1, 2))]
+    events = [
+        TextStart("0"),
+        TextDelta("a", "0"),
+        Gemini().continuation.cut_off(Place(TOKEN), Usage(1, 1, 2)),
+    ]
     body = b"".join(encoder.feed(event) for event in events) + encoder.close()
     assert read(body)[-1].provider_metadata == {"google": {"continuation_token": TOKEN}}
 

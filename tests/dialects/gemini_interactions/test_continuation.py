@@ -309,7 +309,7 @@ def encoded(request, provider="google"):
 
 def test_the_next_request_names_what_google_has_stored() -> None:
     before = asking(previous_interaction_id="v0")
-    after = DIALECT.continued(before, Place(TOKEN, "v1"), provider="google")
+    after = DIALECT.continuation.continued(before, Place(TOKEN, "v1"), provider="google")
     body = {**encoded(before), "continuation_token": TOKEN, "previous_interaction_id": "v1"}
     del body["input"]
     assert encoded(after) == body
@@ -317,7 +317,7 @@ def test_the_next_request_names_what_google_has_stored() -> None:
 
 def test_what_is_not_stored_is_sent_again() -> None:
     before = asking(store=False)
-    after = DIALECT.continued(before, Place(TOKEN, "v1"), provider="google")
+    after = DIALECT.continuation.continued(before, Place(TOKEN, "v1"), provider="google")
     assert encoded(after) == {**encoded(before), "continuation_token": TOKEN}
 
 
@@ -332,22 +332,22 @@ def test_what_is_not_stored_is_sent_again() -> None:
     ],
 )
 def test_google_itself_continues_in_the_background(options, yes) -> None:
-    assert DIALECT.continues(asking(**options), provider="google") is yes
+    assert DIALECT.continuation.continues(asking(**options), provider="google") is yes
     assert "automatic_continuation" not in encoded(asking(**options))
 
 
 def test_the_reverse_reads_tokens_and_writes_cuts() -> None:
-    asked = DIALECT.continued(asking(), Place(TOKEN, "v1"), provider="google")
+    asked = DIALECT.continuation.continued(asking(), Place(TOKEN, "v1"), provider="google")
     http = DIALECT.encode(asked, provider="google").http
     request = server_side(DIALECT).decode_request(http)
-    assert (DIALECT.place_of(request), request.messages) == (Place(TOKEN, "v1"), ())
-    assert DIALECT.place_of(asking()) is None
+    assert (DIALECT.continuation.place_of(request), request.messages) == (Place(TOKEN, "v1"), ())
+    assert DIALECT.continuation.place_of(asking()) is None
     encoder = server_side(DIALECT).event_encoder(asking())
     events = [
         TextStart("0"),
         TextDelta("a", "0"),
         TextEnd("0"),
-        DIALECT.cut_off(Place(TOKEN), Usage(1, 1)),
+        DIALECT.continuation.cut_off(Place(TOKEN), Usage(1, 1)),
     ]
     body = b"".join(encoder.feed(event) for event in events) + encoder.close()
     finish = read(body)[-1]

@@ -36,7 +36,7 @@ def frames_of(recording):
 
 
 def following(after=None, **options):
-    return OpenAIResponses().following_decoder(provider="openai", after=after, **options)
+    return OpenAIResponses().background.following_decoder(provider="openai", after=after, **options)
 
 
 def drained(sentence, chunk):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llmstream.chats import Message
-from llmstream.dialects.base import KeepsAnswers, Position
+from llmstream.dialects.base import Position
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.dialects.openai_responses import DeliveryQuirks, OpenAIResponses, Quirks
 from llmstream.errors import InvalidRequest
@@ -22,22 +22,22 @@ def asked(**options):
 
 
 def test_only_dialects_of_vendors_that_keep_answers_say_so():
-    assert isinstance(DIALECT, KeepsAnswers)
-    assert not isinstance(OpenAIChat(), KeepsAnswers)
+    assert DIALECT.background is not None
+    assert OpenAIChat().background is None
 
 
 def test_a_kept_answer_is_made_in_the_background_and_stored():
-    request = DIALECT.keep(
+    request = DIALECT.background.keep(
         Request(model="gpt-5", messages=(Message.user("Hi"),)), provider="openai-responses"
     )
     body = DIALECT.encode(request, provider="openai-responses").http.json()
     assert (body["background"], body["store"], "include" in body) == (True, True, False)
-    assert DIALECT.is_kept(request, provider="openai-responses")
+    assert DIALECT.background.is_kept(request, provider="openai-responses")
 
 
 def test_other_options_stay():
     request = asked(openai={"truncation": "auto"}, x={"y": 1})
-    kept = DIALECT.keep(request, provider="openai")
+    kept = DIALECT.background.keep(request, provider="openai")
     assert kept.provider_options["openai"]["truncation"] == "auto"
     assert kept.provider_options["x"] == {"y": 1}
     assert request.provider_options["openai"] == {"truncation": "auto"}
@@ -46,43 +46,46 @@ def test_other_options_stay():
 @pytest.mark.parametrize("name", ["store", "background"])
 def test_keeping_what_must_not_be_kept_is_a_contradiction(name):
     with pytest.raises(InvalidRequest, match=f"{name}=False"):
-        DIALECT.keep(asked(**{"openai-responses": {name: False}}), provider="openai-responses")
+        DIALECT.background.keep(asked(**{"openai-responses": {name: False}}), provider="openai-responses")
 
 
 def test_a_vendor_without_a_background_keeps_nothing():
     assert (
-        OpenAIResponses(Quirks(delivery=DeliveryQuirks(background=False))).keep(asked(), provider="x") is None
+        OpenAIResponses(Quirks(delivery=DeliveryQuirks(background=False))).background.keep(
+            asked(), provider="x"
+        )
+        is None
     )
 
 
 def test_a_request_in_the_background_is_known_by_its_options():
-    assert DIALECT.is_kept(asked(openai={"background": True}), provider="azure")
-    assert DIALECT.is_kept(asked(azure={"background": True}), provider="azure")
-    assert not DIALECT.is_kept(asked(), provider="azure")
+    assert DIALECT.background.is_kept(asked(openai={"background": True}), provider="azure")
+    assert DIALECT.background.is_kept(asked(azure={"background": True}), provider="azure")
+    assert not DIALECT.background.is_kept(asked(), provider="azure")
 
 
 @pytest.mark.parametrize("position", [Position("resp_1"), Position("resp_1", 0), Position("a b/ü", 41)])
 def test_what_is_asked_for_is_read_back(position):
-    http = DIALECT.resume(position)
+    http = DIALECT.background.resume(position)
     assert (http.method, http.body) == ("GET", b"")
     if "/" not in position.response_id:
         assert read_kept_request(http, DIALECT.quirks.path) == KeptRequest("stream", position)
 
 
 def test_the_first_position_asks_for_the_whole():
-    assert DIALECT.resume(Position("r")).url == "/responses/r?stream=true"
-    assert DIALECT.resume(Position("r", 7)).url == "/responses/r?stream=true&starting_after=7"
+    assert DIALECT.background.resume(Position("r")).url == "/responses/r?stream=true"
+    assert DIALECT.background.resume(Position("r", 7)).url == "/responses/r?stream=true&starting_after=7"
 
 
 def test_ending_an_answer():
-    http = DIALECT.cancel("resp_1")
+    http = DIALECT.background.cancel("resp_1")
     assert (http.method, http.url) == ("POST", "/responses/resp_1/cancel")
     assert read_kept_request(http, DIALECT.quirks.path) == KeptRequest("cancel", Position("resp_1"))
     assert not server_side(DIALECT).accepts(http)
 
 
 def test_an_answer_in_one_piece():
-    http = DIALECT.look_up("resp_1")
+    http = DIALECT.background.look_up("resp_1")
     assert (http.method, http.url) == ("GET", "/responses/resp_1")
     assert read_kept_request(http, DIALECT.quirks.path) == KeptRequest("whole", Position("resp_1"))
 
@@ -99,21 +102,21 @@ def test_an_answer_in_one_piece():
     ],
 )
 def test_an_answer_is_made_once_waiting_changes_nothing(body, made):
-    assert DIALECT.is_made(body) == made
+    assert DIALECT.background.is_made(body) == made
 
 
 @pytest.mark.parametrize("hostile", ["../files/x", "a?b=c", "a#b", "a/cancel", "a%2fb", "a\r\nx: y"])
 def test_an_id_leads_nowhere_else(hostile):
-    path = DIALECT.resume(Position(hostile, 1)).url.partition("?")[0]
+    path = DIALECT.background.resume(Position(hostile, 1)).url.partition("?")[0]
     assert path.count("/") == 2
     assert path.isprintable()
-    assert DIALECT.cancel(hostile).url.count("/") == 3
+    assert DIALECT.background.cancel(hostile).url.count("/") == 3
 
 
 @pytest.mark.parametrize("empty", ["", ".", ".."])
 def test_what_is_no_id_is_refused(empty):
     with pytest.raises(InvalidRequest):
-        DIALECT.resume(Position(empty))
+        DIALECT.background.resume(Position(empty))
 
 
 @pytest.mark.parametrize(

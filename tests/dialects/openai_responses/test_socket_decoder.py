@@ -9,7 +9,8 @@ import pytest
 
 from llmstream import grammar
 from llmstream.dialects.guarded_decoder import GuardedDecoder
-from llmstream.dialects.openai_responses import OpenAIResponses
+from llmstream.dialects.openai_responses import OpenAIResponses, Quirks
+from llmstream.dialects.openai_responses.sockets import ResponsesSockets
 from llmstream.errors import BadRequest, IncompleteStream, RateLimited
 from llmstream.events import (
     Custom,
@@ -88,7 +89,7 @@ STEERED = [
 
 
 def sentence(**options: Any) -> GuardedDecoder:
-    decoder = OpenAIResponses().socket_decoder(provider="openai-responses", **options)
+    decoder = ResponsesSockets(Quirks()).socket_decoder(provider="openai-responses", **options)
     return GuardedDecoder(decoder, provider="openai-responses")
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import llmstream as ls
-from llmstream.dialects.openai_responses import DeliveryQuirks, OpenAIResponses, Quirks
+from llmstream.dialects.openai_responses import DeliveryQuirks, Quirks
+from llmstream.dialects.openai_responses.sockets import ResponsesSockets
 from llmstream.errors import Unsupported
 
 HI = {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}
@@ -31,16 +32,14 @@ CALL = {
     "status": "completed",
 }
 
-DIALECT = OpenAIResponses()
-
 
 def talk(quirks: Quirks = Quirks()) -> Any:
-    return OpenAIResponses(quirks).talk(provider="openai-responses")
+    return ResponsesSockets(quirks).talk(provider="openai-responses")
 
 
 def request(*items: dict[str, Any], **fields: Any) -> Any:
     body = {"model": "gpt-5", "input": list(items), "store": False, "stream": True, **fields}
-    return DIALECT.socket_request(json.dumps(body).encode())
+    return ResponsesSockets(Quirks()).socket_request(json.dumps(body).encode())
 
 
 def hear(one: Any, *messages: Any) -> list[str]:
@@ -187,7 +186,9 @@ def test_a_chain_goes_on_from_link_to_link() -> None:
 def test_input_that_is_a_text_goes_as_it_is() -> None:
     one = talk()
     for _ in range(2):
-        said = json.loads(one.ask(DIALECT.socket_request(b'{"model":"gpt-5","input":"Hi"}')))
+        said = json.loads(
+            one.ask(ResponsesSockets(Quirks()).socket_request(b'{"model":"gpt-5","input":"Hi"}'))
+        )
         assert said == {"type": "response.create", "model": "gpt-5", "input": "Hi"}
         hear(one, created(), ended(ANSWER))
 
