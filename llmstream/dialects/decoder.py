@@ -178,6 +178,10 @@ class PayloadDecoder(Generic[T]):
             return
         self.out.append(ErrorEvent(DecodeError(message, provider=self.provider).info))
 
+    def encodable(self, value: Any) -> Any:
+        """A value of the wire as events may hold it: without halves of characters, once such have come."""
+        return value if self._joiner is None else encodable_value(value)
+
     def whole_payload(self) -> Any:
         """The payload that `on` reads, with the fields that the wire's types do not name.
 
