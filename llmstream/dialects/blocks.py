@@ -149,8 +149,10 @@ class Blocks(Generic[B]):
         """Opens a block, which already has its id; what is open at the index ends.
 
         held:    bytes of memory that it takes from the beginning
-        returns: False past the cap on blocks, where the stream ends
+        returns: False past the cap on blocks, where the stream ends, and once it has ended
         """
+        if self._reader.done:  # one event of the wire may hold more than one block
+            return False
         self.release()
         if index in self.opened:
             self.close(index)
@@ -199,15 +201,15 @@ class Blocks(Generic[B]):
     def input(self, block: B, fragment: str) -> None:
         """A fragment of a call's input; past the cap on one input the stream ends."""
         reader = self._reader
-        size = sys.getsizeof(fragment) + _SLOT_BYTES
-        block.parts.append(fragment)
         block.size += len(fragment) if fragment.isascii() else len(fragment.encode("utf-8", "surrogatepass"))
-        block.held += size
-        reader.hold(size)
         if block.size > reader.limits.max_tool_input_bytes:
             limit = reader.limits.max_tool_input_bytes
             reader.fail(LimitExceeded(f"the input of {block.name!r} is longer than {limit} bytes"))
             return
+        block.parts.append(fragment)
+        held = sys.getsizeof(fragment) + _SLOT_BYTES
+        block.held += held
+        reader.hold(held)
         reader.out.append(ToolInputDelta(fragment, block.id))
 
     def retain(self, block: B, size: int) -> None:

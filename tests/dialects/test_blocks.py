@@ -38,9 +38,9 @@ class Reader(PayloadDecoder[Any]):
 
 def call(reader: Reader, index: int, wire_id: str = "c", *fragments: str) -> Block:
     block = Block("tool", reader.blocks.fresh_id(wire_id), name="f", wire_id=wire_id)
-    reader.blocks.open(index, block)
-    for fragment in fragments:
-        reader.blocks.input(block, fragment)
+    if reader.blocks.open(index, block):
+        for fragment in fragments:
+            reader.blocks.input(block, fragment)
     return block
 
 
@@ -185,3 +185,11 @@ def test_what_is_retained_is_let_go_at_the_end():
     for number in range(10):
         call(reader, 0, f"c{number}", "x" * 1_000)
     assert reader.failure is None
+
+
+def test_nothing_opens_once_the_stream_has_ended():
+    """One event of the wire may hold several calls, of which the first is too long."""
+    reader = Reader(StreamLimits(max_tool_input_bytes=2))
+    call(reader, 0, "a", "{", '"x"')
+    call(reader, 0, "b", "{}")
+    assert reader.out == [ToolInputStart("f", "a"), ToolInputDelta("{", "a")]
