@@ -6,10 +6,11 @@ here: ids, caps, which calls are complete, and how an answer ends.
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Callable, Hashable
 from typing import Any, Final, Generic, TypeVar
+
+import msgspec
 
 from llmstream.dialects.decoder import PayloadDecoder, held_size
 from llmstream.dialects.json_text import is_json
@@ -40,8 +41,7 @@ _SLOT_BYTES: Final = 8  # a place in a list
 _NAME_BYTES: Final = 64  # a place in a set
 
 
-@dataclasses.dataclass(slots=True)
-class Block:
+class Block(msgspec.Struct, eq=False):
     """A block between its start and its end. A decoder that gathers more of it has a subclass.
 
     kind:     "text", "reasoning" or "tool"; any other is the vendor's own, without events of its own
@@ -61,7 +61,7 @@ class Block:
     provider_executed: bool = False
     dynamic: bool = False
     metadata: Metadata | None = None
-    parts: list[str] = dataclasses.field(default_factory=list)
+    parts: list[str] = msgspec.field(default_factory=list)
     size: int = 0
     held: int = 0
 
@@ -126,22 +126,22 @@ class Blocks(Generic[B]):
         while True:
             number = str(self._next_number)
             self._next_number += 1
-            if number not in self.ids:
-                return self.ids.fresh(number)
+            if self.ids.take(number):
+                return number
 
     def call_id(self, given: str | None, mint: Callable[[], str]) -> str:
         """The vendor's id where it tells the calls apart, else a minted one."""
-        while not given or given in self.ids:
+        while not given or not self.ids.take(given):
             given = mint()
-        return self.ids.fresh(given)
+        return given
 
     def source_id(self) -> str:
         """The id of the next source."""
         while True:
             self._sources += 1
             name = f"source-{self._sources}"
-            if name not in self.ids:
-                return self.ids.fresh(name)
+            if self.ids.take(name):
+                return name
 
     # From start to end.
 
@@ -151,18 +151,13 @@ class Blocks(Generic[B]):
         held:    bytes of memory that it takes from the beginning
         returns: False past the cap on blocks, where the stream ends, and once it has ended
         """
-        if self._reader.done:  # one event of the wire may hold more than one block
+        if not self._admit():
             return False
-        self.release()
         if index in self.opened:
             self.close(index)
-        self.count += 1
-        limit = self._reader.limits.max_blocks
-        if self.count > limit:
-            self._reader.fail(LimitExceeded(f"the answer has more than {limit} blocks and calls"))
-            return False
         self.opened[index] = block
-        self.retain(block, held)
+        if held:
+            self.retain(block, held)
         out = self._reader.out
         if block.kind == "text":
             self._prose["text"][index] = None
@@ -174,6 +169,20 @@ class Blocks(Generic[B]):
             out.append(ReasoningStart(block.id, block.metadata))
         elif block.kind == "tool":
             self._start_input(block)
+        return True
+
+    def _admit(self) -> bool:
+        """Whether one more block or call may come; the calls that were held back are over."""
+        reader = self._reader
+        if reader.done:  # one event of the wire may hold more than one block
+            return False
+        if self._held_back:
+            self.release()
+        self.count += 1
+        if self.count > reader.limits.max_blocks:
+            limit = reader.limits.max_blocks
+            reader.fail(LimitExceeded(f"the answer has more than {limit} blocks and calls"))
+            return False
         return True
 
     def _start_input(self, block: B) -> None:
@@ -203,14 +212,34 @@ class Blocks(Generic[B]):
         reader = self._reader
         block.size += len(fragment) if fragment.isascii() else len(fragment.encode("utf-8", "surrogatepass"))
         if block.size > reader.limits.max_tool_input_bytes:
-            limit = reader.limits.max_tool_input_bytes
-            reader.fail(LimitExceeded(f"the input of {block.name!r} is longer than {limit} bytes"))
+            self._refuse_input(block)
             return
         block.parts.append(fragment)
         held = sys.getsizeof(fragment) + _SLOT_BYTES
         block.held += held
         reader.hold(held)
         reader.out.append(ToolInputDelta(fragment, block.id))
+
+    def _refuse_input(self, block: B) -> None:
+        limit = self._reader.limits.max_tool_input_bytes
+        self._reader.fail(LimitExceeded(f"the input of {block.name!r} is longer than {limit} bytes"))
+
+    def complete_call(self, block: B, text: str) -> None:
+        """A call that comes in one piece and is never open; prose closes before it.
+
+        text: the input, "" for none
+        """
+        self.close_prose()
+        if not self._admit():
+            return
+        self._start_input(block)
+        if len(text.encode("utf-8", "surrogatepass")) > self._reader.limits.max_tool_input_bytes:
+            self._refuse_input(block)
+            return
+        if text:
+            block.parts.append(text)
+            self._reader.out.append(ToolInputDelta(text, block.id))
+        self._call(block)
 
     def retain(self, block: B, size: int) -> None:
         """Counts what a block takes in memory until it closes."""
@@ -267,8 +296,9 @@ class Blocks(Generic[B]):
 
     def release(self) -> None:
         """Calls that were held back are complete: the model went on behind them."""
-        for index in list(self._held_back):
-            self.close(index)
+        if self._held_back:
+            for index in list(self._held_back):
+                self.close(index)
 
     # Wires that do not mark where text and reasoning begin: the first fragment opens, the other kind closes.
 
@@ -303,8 +333,9 @@ class Blocks(Generic[B]):
     def close_prose(self, *kinds: str) -> None:
         """Closes open blocks of these kinds; of both, where none is named."""
         for kind in kinds or ("reasoning", "text"):
-            for index in list(self._prose[kind]):
-                self.close(index)
+            if self._prose[kind]:
+                for index in list(self._prose[kind]):
+                    self.close(index)
 
     def add_logprobs(self, found: object) -> None:
         """Log probabilities of the fragment that comes next."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Hashable
 from typing import Any, Final
 
@@ -49,8 +48,7 @@ _OF_DELTA: Final = ("stop_sequence", "stop_details", "container")
 _BESIDE_DELTA: Final = ("context_management", "input_transformations")
 
 
-@dataclasses.dataclass(slots=True)
-class OpenBlock(Block):
+class OpenBlock(Block, eq=False):
     """A content block. Beside text, reasoning and calls there are results and custom blocks.
 
     wire:      the block as `content_block_start` gave it, with the values that deltas set in a custom one
@@ -60,11 +58,11 @@ class OpenBlock(Block):
     grown:     what deltas add to the texts of a custom block, by field
     """
 
-    wire: dict[str, Any] = dataclasses.field(default_factory=dict)
+    wire: dict[str, Any] = msgspec.field(default_factory=dict)
     signature: str = ""
     thought: int = 0
-    citations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    grown: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    citations: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    grown: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
     @property
     def type(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import sys
 from collections.abc import Hashable
 from typing import Any, Final
@@ -37,8 +36,7 @@ _COMPACT = msgspec.json.Encoder()
 _SLOT_BYTES: Final = 8  # a place in a list
 
 
-@dataclasses.dataclass(slots=True)
-class OpenBlock(Block):
+class OpenBlock(Block, eq=False):
     """A content block. Beside text, reasoning and calls there are results and images.
 
     wire:       what `contentBlockStart` has of it
@@ -49,14 +47,14 @@ class OpenBlock(Block):
     citations:  of a text
     """
 
-    wire: dict[str, Any] = dataclasses.field(default_factory=dict)
-    pieces: list[Any] = dataclasses.field(default_factory=list)
-    data: list[str] = dataclasses.field(default_factory=list)
+    wire: dict[str, Any] = msgspec.field(default_factory=dict)
+    pieces: list[Any] = msgspec.field(default_factory=list)
+    data: list[str] = msgspec.field(default_factory=list)
     url: str = ""
     owner: Any = None
-    signatures: list[str] = dataclasses.field(default_factory=list)
+    signatures: list[str] = msgspec.field(default_factory=list)
     signature_size: int = 0
-    citations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    citations: list[dict[str, Any]] = msgspec.field(default_factory=list)
 
     def sign(self, piece: str) -> bool:
         """Takes a piece of the signature; False where it repeats all of it."""

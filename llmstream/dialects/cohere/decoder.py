@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
@@ -48,8 +47,7 @@ _NOTHING: Final = "null"
 _PLAN: Final = ("plan",)
 
 
-@dataclasses.dataclass(slots=True)
-class OpenBlock(Block):
+class OpenBlock(Block, eq=False):
     """A content block, the tool plan or a call.
 
     waiting: the beginning of an input that may still turn out to be nothing but `null`; its pieces, of
@@ -57,7 +55,7 @@ class OpenBlock(Block):
     begun:   what that is without the white space around it
     """
 
-    waiting: list[str] = dataclasses.field(default_factory=list)
+    waiting: list[str] = msgspec.field(default_factory=list)
     waiting_chars: int = 0
     begun: str = ""
 

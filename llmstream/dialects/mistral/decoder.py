@@ -144,7 +144,7 @@ class MistralDecoder(PayloadDecoder[Chunk]):
             content = delta.content
             if delta.reasoning_content:
                 self._content([{"type": "thinking", "thinking": delta.reasoning_content}])
-            if type(content) is str:
+            if isinstance(content, str):
                 # The most common chunk by far: one more fragment of the open text.
                 if content and choice.logprobs is None and (text_id := self._blocks.text_id) is not None:
                     self.out.append(TextDelta(content, text_id))

@@ -139,13 +139,7 @@ class OllamaDecoder(PayloadDecoder[Line]):
         given = "" if call.id is None else without_lone_surrogates(str(call.id))
         name = without_lone_surrogates(function.name)
         block = Block("tool", self._blocks.call_id(given, self._new_id), name=name)
-        text = _arguments(function.arguments)
-        self._blocks.close_prose()
-        if self._blocks.open("call", block):
-            if text:
-                self._blocks.input(block, text)
-            if not self.done:
-                self._blocks.close("call")
+        self._blocks.complete_call(block, _arguments(function.arguments))
 
     def _finish(self, wire: Line) -> None:
         self.usage = _usage(wire)
