@@ -1,7 +1,7 @@
 """The blocks of one answer as events: opened, grown and closed, whatever marks the wire has for them.
 
-A decoder has `Blocks` and tells it what the wire says of a block. The rules that hold on every wire are
-here: ids, caps, which calls are complete, and how an answer ends.
+A decoder has `Blocks` and maps the events of its wire to them. The rules that hold on every wire are here:
+ids, caps, which calls are complete, and how an answer ends.
 """
 
 from __future__ import annotations
@@ -272,6 +272,9 @@ class Blocks(Generic[B]):
         return block
 
     def _call(self, block: B) -> None:
+        if self._reader.done:  # past a cap: the input may not be complete
+            self._reader.out.append(ToolInputEnd(block.id, incomplete=True))
+            return
         text = block.input or "{}"
         self.client_called = self.client_called or not block.provider_executed
         self._reader.out.append(ToolInputEnd(block.id))
@@ -288,9 +291,9 @@ class Blocks(Generic[B]):
         )
 
     def hold_back(self, index: Hashable) -> None:
-        """The wire says that a call is over, but the token limit may have cut its input.
+        """The wire ends a call, but the token limit may have cut its input.
 
-        Whether it has, only the next block or the finish reason tells. Until then the call stays open.
+        Whether it has, only the next block or the finish reason shows. Until then the call stays open.
         """
         self._held_back[index] = None
 
@@ -303,7 +306,10 @@ class Blocks(Generic[B]):
     # Wires that do not mark where text and reasoning begin: the first fragment opens, the other kind closes.
 
     def prose(self, kind: str, index: Hashable = None) -> B | None:
-        """The open block of text or reasoning at an index, opened if need be. None past the cap on blocks."""
+        """The open block of text or reasoning at an index, opened if need be. None past the cap on blocks.
+
+        index: None on a wire that numbers nothing: its blocks count from "0"
+        """
         block = self.opened.get(index)
         if block is not None and block.kind == kind:
             return block
@@ -387,9 +393,9 @@ class Blocks(Generic[B]):
     def finish(self, reason: FinishReason, raw: str | None, metadata: Metadata | None = None) -> None:
         """Ends the answer, and what is still open in it.
 
-        An answer with calls to run ends in "tool-calls": servers say "stop" of it, or nothing at all.
+        An answer with calls to run ends in "tool-calls": servers report "stop" for it, or nothing at all.
 
-        raw: the vendor's own word for the reason
+        raw: the vendor's own name of the reason
         """
         self.end(reason)
         if self.client_called and reason in ("stop", "other", "unknown"):
@@ -422,11 +428,11 @@ class Logprobs:
     def __init__(self, key: str) -> None:
         self._key = key
         self._waiting: list[Any] = []
-        self._whole: list[Any] = []
+        self._of_block: list[Any] = []
         self.held = 0
 
     def add(self, found: object) -> int:
-        """Those of the tokens that come next, in any of their forms; gives what they take, in bytes."""
+        """Those of the tokens that come next, in any of their forms; returns the bytes that they take."""
         entries = _entries(found)
         self._waiting.extend(entries)
         size = sum(map(held_size, entries))
@@ -434,14 +440,14 @@ class Logprobs:
         return size
 
     def of_delta(self) -> Metadata | None:
-        """The metadata of the delta that is given now."""
+        """The metadata of the delta that is emitted now."""
         found, self._waiting = self._waiting, []
-        self._whole.extend(found)
+        self._of_block.extend(found)
         return self._metadata(found)
 
     def of_block(self) -> Metadata | None:
         """The metadata of the end of the open block."""
-        found, self._whole = self._whole, []
+        found, self._of_block = self._of_block, []
         self.held = 0
         return self._metadata(found)
 
@@ -477,7 +483,7 @@ T = TypeVar("T")
 
 
 class LazyBlocks(PayloadDecoder[T]):
-    """A decoder whose text and reasoning open as they come; reasoning closes before text.
+    """A decoder whose text and reasoning open as they come. New decoders have `Blocks` instead.
 
     Block ids count from "0" in the order of opening.
     """
@@ -494,7 +500,7 @@ class LazyBlocks(PayloadDecoder[T]):
         self.hold(self._logprobs.add(self.encodable(found)))
 
     def text(self, delta: str) -> None:
-        """A fragment of text; "" says nothing."""
+        """A fragment of text; "" opens nothing."""
         if not delta:
             return
         if self._text_id is None:
@@ -505,7 +511,7 @@ class LazyBlocks(PayloadDecoder[T]):
         self.out.append(TextDelta(delta, self._text_id, said))
 
     def reasoning(self, delta: str) -> None:
-        """A fragment of reasoning; "" says nothing."""
+        """A fragment of reasoning; "" opens nothing."""
         if not delta:
             return
         if self._reasoning_id is None:

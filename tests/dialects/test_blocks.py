@@ -193,3 +193,20 @@ def test_nothing_opens_once_the_stream_has_ended():
     call(reader, 0, "a", "{", '"x"')
     call(reader, 0, "b", "{}")
     assert reader.out == [ToolInputStart("f", "a"), ToolInputDelta("{", "a")]
+
+
+def test_an_input_past_the_limit_is_no_call():
+    reader = Reader(StreamLimits(max_tool_input_bytes=2))
+    call(reader, 0, "a", "{", '"x"')
+    reader.blocks.close(0)
+    assert reader.out[1:] == [ToolInputDelta("{", "a"), ToolInputEnd("a", incomplete=True)]
+
+
+@pytest.mark.parametrize(("text", "expected"), [("", "{}"), ('{"a":1}', '{"a":1}')])
+def test_a_call_in_one_piece_closes_the_text(text, expected):
+    reader = Reader()
+    reader.blocks.text("a")
+    reader.blocks.complete_call(Block("tool", "c", name="f"), text)
+    assert kinds(reader)[2:4] == [TextEnd, ToolInputStart]
+    assert reader.out[-1] == ToolCall("f", expected, "c")
+    assert not reader.blocks.opened
