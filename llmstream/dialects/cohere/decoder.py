@@ -327,7 +327,7 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
         self._blocks.input(block, text)
 
     def _call_end(self, index: object) -> None:
-        """The wire says that a call is over; where its input is no JSON, the token limit may have cut it."""
+        """The wire ends a call; where its input is no JSON, the token limit may have cut it."""
         key = _call_key(index)
         block = self._opened.get(key)
         if block is None:
