@@ -46,7 +46,7 @@ from llmstream.events import (
 )
 from llmstream.unique_ids import UniqueIds
 
-__all__ = ["Guard", "check"]
+__all__ = ["TRUNCATING", "Guard", "check"]
 
 Family: TypeAlias = Literal["text", "reasoning", "tool-input"]
 Move: TypeAlias = Literal["begin", "open", "delta", "close", "call", "part", "end"]
@@ -80,7 +80,7 @@ _TABLE: Final[dict[type, tuple[Move, Family | None]]] = {
 
 _DELTAS: Final = {kind: family for kind, (move, family) in _TABLE.items() if move == "delta"}
 
-_TRUNCATING: Final = frozenset({"length", "content-filter", "error"})
+TRUNCATING: Final = frozenset({"length", "content-filter", "error"})
 """Finish reasons after which a tool input may have stayed incomplete."""
 
 
@@ -195,7 +195,7 @@ class _Checker:
         for block_id, family in self.incomplete.items():
             if block_id in self.discarded:
                 continue  # a retry gives the reason
-            if family == "tool-input" and event.finish_reason in _TRUNCATING:
+            if family == "tool-input" and event.finish_reason in TRUNCATING:
                 continue
             if not self.errors:
                 self.note(position, f"{family} {block_id!r} is incomplete and no error says why")
@@ -329,7 +329,7 @@ class Guard:
 
     def _justified(self, finish: Finish, out: list[Event]) -> Finish:
         """The finish, as an error where a block broke off and the finish reason does not say why."""
-        broken = self._broken - ({"tool-input"} if finish.finish_reason in _TRUNCATING else set())
+        broken = self._broken - ({"tool-input"} if finish.finish_reason in TRUNCATING else set())
         if broken and not self.errors:
             words = f"the answer ended though its {min(broken)} was not complete"
             self.errors.append(ErrorInfo("incomplete-stream", words, retryable=True))

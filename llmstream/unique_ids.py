@@ -38,6 +38,14 @@ class UniqueIds:
         """Takes a name as it is."""
         self._taken.add(name)
 
+    def take(self, name: str) -> bool:
+        """Takes a name as it is; False where it is taken already."""
+        if name in self._taken:
+            return False
+        self._taken.add(name)
+        self._hold(sys.getsizeof(name) + _ENTRY_BYTES)
+        return True
+
     def names(self) -> frozenset[str]:
         """Those that are taken by now."""
         return frozenset(self._taken)

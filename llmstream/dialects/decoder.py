@@ -44,7 +44,7 @@ class Framing(Protocol):
 
 
 class PayloadDecoder(Generic[T]):
-    """Base of the decoders: subclasses say what a payload means in `on`, and how it ends in `end`.
+    """Base of the decoders: each vendor's maps a payload to events in `on`, and ends the answer in `end`.
 
     Events are appended to `self.out`. A payload that is no JSON, or does not fit the wire's
     types, becomes an error event, and reading goes on. `self.payload` is the one that `on` reads.
@@ -110,14 +110,14 @@ class PayloadDecoder(Generic[T]):
         if self._framing.error is not None and not self.done:
             self.fail(self._framing.error)
         if self.done:
-            self._tell_replaced()
+            self._log_replaced()
         return self._take()
 
     def close(self) -> list[Event]:
         """The body is over."""
         if not self.done:
             self.end()
-        self._tell_replaced()
+        self._log_replaced()
         return self._take(last=True)
 
     def fail(self, error: LLMStreamError) -> None:
@@ -126,11 +126,11 @@ class PayloadDecoder(Generic[T]):
         self.done = True
 
     def hold(self, size: int) -> None:
-        """Counts what is kept from now on, in bytes of memory; past the cap the stream ends."""
+        """Counts what is retained from now on, in bytes of memory; past the cap the stream ends."""
         self._held_bytes += size
         limit = self.limits.max_held_bytes
         if self._held_bytes > limit and not self._overfull:
-            self._overfull = True  # first, as what ends a stream may give out more
+            self._overfull = True  # first, as what ends a stream may emit more
             self.fail(
                 LimitExceeded(
                     f"the response makes the decoder hold more than {limit} bytes. "
@@ -140,7 +140,7 @@ class PayloadDecoder(Generic[T]):
             )
 
     def let_go(self, size: int) -> None:
-        """What was counted is kept no more."""
+        """What was counted is released."""
         self._held_bytes -= size
 
     def _are_too_full(self, payloads: list[bytes]) -> bool:
@@ -177,6 +177,10 @@ class PayloadDecoder(Generic[T]):
                 )
             return
         self.out.append(ErrorEvent(DecodeError(message, provider=self.provider).info))
+
+    def encodable(self, value: Any) -> Any:
+        """A value of the wire as events may hold it: without halves of characters, once such have come."""
+        return value if self._joiner is None else encodable_value(value)
 
     def whole_payload(self) -> Any:
         """The payload that `on` reads, with the fields that the wire's types do not name.
@@ -218,17 +222,17 @@ class PayloadDecoder(Generic[T]):
             wire: T = msgspec.convert(value, self._type)
         except _UNREADABLE as error:
             cause = first if isinstance(first, msgspec.ValidationError) else error
-            self.defect(f"an event could not be read: {_words(cause)}. It said: {text[:_EXCERPT_CHARS]!r}")
+            self.defect(f"an event could not be read: {_reason(cause)}. Its text: {text[:_EXCERPT_CHARS]!r}")
             return None
         if self._joiner is None and "\\u" in text:
             self._joiner = SurrogateJoiner()
         return wire
 
-    def _tell_replaced(self) -> None:
-        """Says once, at the end, how often bytes were replaced."""
+    def _log_replaced(self) -> None:
+        """Logs once, at the end, how often bytes were replaced."""
         if self._replaced:
-            words = "%s: %d events held bytes that are no UTF-8; U+FFFD stands for them"
-            _log.warning(words, self.provider, self._replaced)
+            message = "%s: %d events held bytes that are no UTF-8; U+FFFD stands for them"
+            _log.warning(message, self.provider, self._replaced)
             self._replaced = 0
 
     def _raw(self, payload: bytes) -> None:
@@ -253,13 +257,13 @@ def _is_utf8(payload: bytes) -> bool:
     return True
 
 
-def _words(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     return str(error) or type(error).__name__
 
 
-# How much memory a value takes that a decoder keeps of an answer.
+# How much memory a value takes that a decoder retains of an answer.
 
 
 def held_size(value: object) -> int:

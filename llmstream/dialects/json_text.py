@@ -52,6 +52,8 @@ def _pair(match: re.Match[str]) -> str:
 
 def without_lone_surrogates(text: str) -> str:
     """The text with pairs joined and lone halves as U+FFFD."""
+    if text.isascii():  # nearly all: names, ids, JSON
+        return text
     return _LONE.sub("\ufffd", _PAIR.sub(_pair, text))
 
 

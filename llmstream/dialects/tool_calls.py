@@ -21,6 +21,7 @@ from llmstream.dialects.json_text import without_lone_surrogates
 from llmstream.errors import DecodeError, LimitExceeded
 from llmstream.events import Event, Metadata, ToolCall, ToolInputDelta, ToolInputEnd, ToolInputStart
 from llmstream.events.types import merge_metadata
+from llmstream.unique_ids import UniqueIds
 
 __all__ = [
     "CUSTOM_CALL",
@@ -213,6 +214,8 @@ class ToolCallTracker:
     A call ends when the next one begins and its own input is complete JSON by then (looked at
     once, at that moment); all others end at `finish`. Each fragment costs O(1).
 
+    ids:     those of the answer, where blocks and sources have some; a call takes none of them
+
     started: how many inputs have begun to stream
     called:  how many calls have been given out
     """
@@ -223,10 +226,11 @@ class ToolCallTracker:
         limits: StreamLimits = StreamLimits(),
         new_id: Callable[[], str] = mint_call_id,
         reserved: Callable[[str], bool] = lambda call_id: False,
+        ids: UniqueIds | None = None,
     ) -> None:
         self.started = 0
         self.called = 0
-        self.ids: set[str] = set()
+        self.ids = UniqueIds() if ids is None else ids
         self._limits = limits
         self._new_id = new_id
         self._reserved = reserved

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-import dataclasses
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
 from llmstream.dialects.aws import exception_of
 from llmstream.dialects.json_text import encodable_value
 from llmstream.errors import LLMStreamError
-from llmstream.events import FinishReason, Metadata, Source, Usage
+from llmstream.events import FinishReason, Source, Usage
 from llmstream.framing.aws_event_stream import EventStreamDecoder, encode_message
 
 __all__ = [
@@ -24,11 +23,9 @@ __all__ = [
     "KEY",
     "TOOL_USES",
     "InvokeFrames",
-    "OpenBlock",
     "WireDelta",
     "WireEvent",
     "WireMessage",
-    "block_kind",
     "count",
     "decode_event",
     "encodable",
@@ -166,7 +163,7 @@ def _total(rounds: list[dict[str, Any]], key: str) -> int | None:
     return sum(said) if said else None
 
 
-# What a content block of an answer is: its kind, what it carries on, and what it rests on.
+# Content blocks of an answer: their types, and the sources they rest on.
 
 KEY: Final = "anthropic"
 """The key of all metadata of this dialect, whoever serves it."""
@@ -184,83 +181,7 @@ FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "compaction": "other",
 }
 
-BlockKind: TypeAlias = Literal["text", "reasoning", "tool", "result", "custom"]
-
 _MEDIA_TYPES: Final = {"char_location": "text/plain", "page_location": "application/pdf"}
-
-
-@dataclasses.dataclass(slots=True)
-class OpenBlock:
-    """A block between its start and its stop.
-
-    wire:    the block as `content_block_start` gave it, with the values that deltas set in a custom one
-    grown:   the texts of a custom one to which deltas add, piece by piece
-    parts:   fragments of a tool's input
-    size:    their length in characters
-    thought: tokens of reasoning whose text is left out, as far as the vendor has estimated them
-    grown:   what deltas added to the texts of a custom block, by field
-    held:    what deltas brought, in bytes of memory
-    """
-
-    kind: BlockKind
-    id: str
-    wire: dict[str, Any]
-    parts: list[str] = dataclasses.field(default_factory=list)
-    size: int = 0
-    signature: str = ""
-    thought: int = 0
-    citations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    grown: dict[str, list[str]] = dataclasses.field(default_factory=dict)
-    held: int = 0
-
-    @property
-    def whole(self) -> dict[str, Any]:
-        """The block with the texts that deltas added to it."""
-        return self.wire | {name: "".join(pieces) for name, pieces in self.grown.items()}
-
-    @property
-    def type(self) -> str:
-        """Its type on the wire."""
-        return str(self.wire.get("type"))
-
-    @property
-    def is_client_call(self) -> bool:
-        """Whether the caller has to run it."""
-        return self.type == "tool_use"
-
-    @property
-    def tool_name(self) -> str:
-        """The name of the tool that is called."""
-        name = self.wire.get("name")
-        return name if isinstance(name, str) else ""
-
-    @property
-    def reasoning_metadata(self) -> Metadata | None:
-        """What reasoning says at its end: the signature to echo, and how much there was of it."""
-        told: dict[str, Any] = {}
-        if self.signature:
-            told["signature"] = self.signature
-        if self.thought:
-            told["estimated_tokens"] = self.thought
-        return {KEY: told} if told else None
-
-    @property
-    def metadata(self) -> Metadata | None:
-        """What a tool's block says beyond id, name and input; a vendor's call also says its type."""
-        own = ("type", "id", "name", "input") if self.is_client_call else ("id", "name", "input")
-        rest = {key: value for key, value in self.wire.items() if key not in own}
-        return {KEY: rest} if rest else None
-
-
-def block_kind(block_type: str) -> BlockKind:
-    """What kind of events a block becomes."""
-    if block_type == "text":
-        return "text"
-    if block_type in ("thinking", "redacted_thinking"):
-        return "reasoning"
-    if block_type in TOOL_USES:
-        return "tool"
-    return "result" if block_type.endswith("_tool_result") else "custom"
 
 
 def source_of_hit(hit: Any, source_id: str) -> Source | None:

@@ -1,19 +1,21 @@
-"""Bytes of a Converse answer to events: the message around its blocks."""
+"""Decodes the stream of one Converse answer into events."""
 
 from __future__ import annotations
 
+import base64
 import sys
 from collections.abc import Hashable
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
 from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.bedrock_converse.wire import (
+    FINISH_METADATA,
     FINISH_REASONS,
     KEY,
+    SERVER_TOOL,
     ConverseFrames,
-    OpenBlock,
     WireDelta,
     WireEvent,
     WireReasoning,
@@ -22,127 +24,251 @@ from llmstream.dialects.bedrock_converse.wire import (
     read_usage,
     source_of_citation,
 )
-from llmstream.dialects.decoder import Framing, PayloadDecoder, held_size
+from llmstream.dialects.blocks import Block, Blocks
+from llmstream.dialects.decoder import PayloadDecoder, held_size
 from llmstream.errors import LimitExceeded, LLMStreamError
-from llmstream.events import (
-    Finish,
-    FinishReason,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ToolInputDelta,
-    ToolInputEnd,
-    ToolInputStart,
-    ToolResult,
-)
-from llmstream.unique_ids import UniqueIds
+from llmstream.events import File, FinishReason, Metadata, ReasoningDelta, TextDelta
+from llmstream.grammar import TRUNCATING
 
-__all__ = ["LAST_WORDS", "BedrockConverseDecoder"]
-
-
-# Content blocks of a Converse answer: opened, grown by deltas and closed, as events.
-#
-# Text and reasoning usually have no start on the wire: their first delta opens them.
+__all__ = ["BedrockConverseDecoder"]
 
 _COMPACT = msgspec.json.Encoder()
-_SLOT_BYTES = 8
+_SLOT_BYTES: Final = 8  # a place in a list
 
 
-class BlockDecoder(PayloadDecoder[WireEvent]):
-    """The part of the decoder that knows blocks; what stands around them is its subclass's.
+class OpenBlock(Block, eq=False):
+    """A content block. Beside text, reasoning and calls there are results and images.
 
-    open_blocks:   by index, in the order of opening
-    client_called: whether the caller has calls to run
+    wire:       what `contentBlockStart` has of it
+    pieces:     of a result, as the wire has them
+    data:       bytes of an image in base64, piece by piece; or of redacted reasoning
+    url, owner: where an image lies instead, and the account whose bucket that is
+    signatures, signature_size: pieces of the signature of reasoning, and their length together
+    citations:  of a text
+    """
+
+    wire: dict[str, Any] = msgspec.field(default_factory=dict)
+    pieces: list[Any] = msgspec.field(default_factory=list)
+    data: list[str] = msgspec.field(default_factory=list)
+    url: str = ""
+    owner: Any = None
+    signatures: list[str] = msgspec.field(default_factory=list)
+    signature_size: int = 0
+    citations: list[dict[str, Any]] = msgspec.field(default_factory=list)
+
+    def sign(self, piece: str) -> bool:
+        """Takes a piece of the signature; False where it repeats all of it."""
+        if len(piece) == self.signature_size and piece == "".join(self.signatures):
+            return False
+        self.signatures.append(piece)
+        self.signature_size += len(piece)
+        return True
+
+    @property
+    def end_metadata(self) -> Metadata | None:
+        """What the vendor wants back of a text or of reasoning."""
+        found: dict[str, Any] = {}
+        if self.citations:
+            found["citations"] = self.citations
+        if self.signatures:
+            found["signature"] = "".join(self.signatures)
+        if self.data:
+            found["redacted_data"] = _joined_base64(self.data)
+        return {KEY: found} if found else None
+
+    @property
+    def file(self) -> File | None:
+        """The image that a block is; None where nothing of it came.
+
+        raises: ValueError for bytes that are no base64
+        """
+        media_type = f"image/{self.wire.get('format') or 'png'}"
+        if self.url:
+            owned = None if self.owner is None else {KEY: {"bucket_owner": self.owner}}
+            return File(media_type, self.url, owned)
+        if not self.data:
+            return None
+        return File(media_type, base64.b64decode(_joined_base64(self.data), validate=True))
+
+
+class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
+    """One answer of ConverseStream.
+
+    Text and reasoning have their index as id, tool inputs the id of their call. The wire starts calls,
+    results and images; text and reasoning usually have no start: their first delta opens them. The
+    answer is complete once `messageStop` came; finish waits for `metadata`, which usually follows it.
     """
 
     def __init__(
-        self,
-        framing: Framing,
-        *,
-        provider: str,
-        include_raw: bool = False,
-        limits: StreamLimits = StreamLimits(),
+        self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> None:
+        framing = ConverseFrames(provider=provider, max_bytes=limits.max_event_bytes)
         super().__init__(framing, decode_event, provider=provider, include_raw=include_raw, limits=limits)
-        self.open_blocks: dict[Hashable, OpenBlock] = {}
-        self.client_called = False
-        self._cited: dict[Hashable, list[dict[str, Any]]] = {}  # before the text that rests on them
-        self._held: list[Hashable] = []
-        self._prose_at: dict[str, dict[Hashable, None]] = {"text": {}, "reasoning": {}}  # open, by kind
-        self._orphans: set[Hashable] = set()
-        self._used = UniqueIds(hold=self.hold)
-        self._tool_names: dict[str, str] = {}
-        self._settled: set[str] = set()
-        self._sources = 0
-        self._blocks = 0
+        self._blocks = Blocks(self, OpenBlock, key=KEY, closing=self._closing)
+        self._opened = self._blocks.opened
+        self._early_citations: dict[Hashable, list[dict[str, Any]]] = {}  # before the text that rests on them
+        self._raw_reason: str | None = None
+        self._counted = False
+        self._defective = False
+        self._of_finish: dict[str, Any] = {}
+
+    def on(self, wire: WireEvent) -> None:
+        """Turns one event into ours; the deltas of text, which are most of them, go first."""
+        event = wire.content_block_delta
+        if event is not None:
+            delta = event.delta
+            if delta is None or self.complete:
+                return
+            block = self._opened.get(event.content_block_index)
+            if delta.text and block is not None and block.kind == "text":
+                self.out.append(TextDelta(delta.text, block.id))
+            else:
+                self._block_delta(event.content_block_index, delta)
+        elif wire.content_block_start is not None and not self.complete:
+            self._block_start(wire.content_block_start.content_block_index, wire.content_block_start.start)
+        elif wire.content_block_stop is not None and not self.complete:
+            self._block_stop(wire.content_block_stop.content_block_index)
+        elif wire.message_stop is not None:
+            self._message_stop(wire.message_stop)
+        elif wire.metadata is not None:
+            self._metadata(wire.metadata)
+
+    def end(self) -> None:
+        """The body is over: `messageStop` without `metadata` is a complete answer."""
+        if self.complete:
+            self._finish()
+        else:
+            self._release_citations()
 
     def fail(self, error: LLMStreamError) -> None:
-        """The stream cannot go on; citations that wait for their text are given first."""
-        self.release_citations()
+        """The stream cannot go on; citations that wait for their text are emitted first."""
+        self._release_citations()
         super().fail(error)
 
-    def block_start(self, index: Hashable, start: dict[str, Any] | None) -> None:
-        """A call, a result or an image opens; other kinds open by their first delta."""
+    def defect(self, message: str) -> None:
+        """A known event could not be read; reading goes on."""
+        self._defective = True
+        super().defect(message)
+
+    # The message around the blocks.
+
+    def _message_stop(self, wire: WireStop) -> None:
+        self._raw_reason = wire.stop_reason
+        self.complete = True
+        if wire.additional_model_response_fields is not None:
+            self._of_finish["additional_model_response_fields"] = wire.additional_model_response_fields
+        if self._reason() not in TRUNCATING:
+            self._blocks.release()
+        if self._counted:
+            self._finish()
+
+    def _metadata(self, wire: dict[str, Any]) -> None:
+        """Usage and measurements; recordings show them before `messageStop` as well."""
+        usage = wire.get("usage")
+        if isinstance(usage, dict):
+            self.usage = read_usage(usage)
+        for name, ours in FINISH_METADATA.items():
+            if wire.get(name) is not None:
+                self._of_finish[ours] = wire[name]
+        self._counted = True
+        if self.complete:
+            self._finish()
+
+    def _finish(self) -> None:
+        reason = self._reason()
+        self._release_citations()
+        if self._blocks.end(reason) and self._defective:
+            reason = "error"  # an input broken off beside an error leaves no other reason
+        metadata = {KEY: self._of_finish} if self._of_finish else None
+        self._blocks.finish(reason, self._raw_reason, metadata)
+
+    def _reason(self) -> FinishReason:
+        return "unknown" if self._raw_reason is None else FINISH_REASONS.get(self._raw_reason, "other")
+
+    # Blocks begin and end.
+
+    def _block_start(self, index: Hashable, start: dict[str, Any] | None) -> None:
         match start:
             case {"toolUse": dict(wire)}:
                 self._tool_start(index, wire)
             case {"toolResult": dict(wire)}:
-                if self._opens(index):
-                    self._open(index, OpenBlock("result", "", wire))
+                self._blocks.open(index, OpenBlock("result", wire=wire), held=held_size(wire))
             case {"image": dict(wire)}:
-                if self._opens(index):
-                    self._open(index, OpenBlock("image", "", wire))
+                self._blocks.open(index, OpenBlock("image", wire=wire), held=held_size(wire))
 
-    def block_stop(self, index: Hashable) -> None:
-        """The wire says that a block is over.
+    def _tool_start(self, index: Hashable, wire: dict[str, Any]) -> None:
+        known = self._opened.get(index)
+        if known is not None and known.kind == "tool" and known.wire == wire and not known.parts:
+            return  # some gateways send a start twice
+        self._blocks.close_prose()
+        wire_id, name = wire.get("toolUseId"), wire.get("name")
+        rest = {key: value for key, value in wire.items() if key not in ("toolUseId", "name")}
+        block = OpenBlock(
+            "tool",
+            self._blocks.fresh_id(wire_id or f"call_{0 if index is None else index}"),
+            name=name if isinstance(name, str) else "",
+            wire_id=str(wire_id),
+            provider_executed=wire.get("type") == SERVER_TOOL,
+            metadata={KEY: rest} if rest else None,
+            wire=wire,
+        )
+        self._blocks.open(index, block, held=held_size(wire))
 
-        A call without any input is held: the token limit may have come before its first
-        argument, which only the next block or the stop reason tells.
-        """
-        block = self.open_blocks.get(index)
-        if index in self._cited:
-            self._cite_all(index)
+    def _prose(self, index: Hashable, kind: str) -> OpenBlock | None:
+        """The block of text or reasoning, opened where it is not."""
+        block = self._opened.get(index)
+        if block is not None and block.kind == kind:
+            return block
+        if block is not None and block.kind not in ("text", "reasoning"):
+            self._blocks.orphan(index, f"{kind} came for block {index}, which is a {block.kind}")
+            return None
+        block = self._blocks.prose(kind, index)
+        if block is not None and kind == "text":
+            self._cite_all(index, block)
+        return block
+
+    def _block_stop(self, index: Hashable) -> None:
+        block = self._opened.get(index)
+        self._cite_all(index)
         if block is None:
             return
-        if block.kind == "tool" and not block.by_vendor and not block.parts:
-            self._held.append(index)
+        if block.kind == "tool" and not block.provider_executed and not block.parts:
+            self._blocks.hold_back(index)  # the token limit may have come before its first argument
         else:
-            self.close_block(index)
+            self._blocks.close(index)
 
-    def release_calls(self) -> None:
-        """The calls that were held are whole: they take no arguments."""
-        held, self._held = self._held, []
-        for index in held:
-            if index in self.open_blocks:
-                self.close_block(index)
-
-    def release_citations(self) -> None:
-        """Citations whose text has not come."""
-        for index in list(self._cited):
-            self._cite_all(index)
-
-    def close_block(self, index: Hashable) -> None:
-        """Ends an open block: a call is complete, a result or an image is whole."""
-        block = self.open_blocks.pop(index)
-        self.let_go(block.held)
-        if block.kind in self._prose_at:
-            self._prose_at[block.kind].pop(index, None)
-        if block.kind == "text":
-            self.out.append(TextEnd(block.id, provider_metadata=block.end_metadata))
-        elif block.kind == "reasoning":
-            self.out.append(ReasoningEnd(block.id, provider_metadata=block.end_metadata))
-        elif block.kind == "tool":
-            self._tool_stop(block)
-        elif block.kind == "result":
+    def _closing(self, block: OpenBlock) -> Metadata | None:
+        if block.kind in ("text", "reasoning"):
+            return block.end_metadata
+        if block.kind == "result":
             self._result(block)
-        else:
+        elif block.kind == "image":
             self._image(block)
+        return None
 
-    def block_delta(self, index: Hashable, delta: WireDelta) -> None:
-        """What a block grows by."""
+    def _result(self, block: OpenBlock) -> None:
+        """A tool that the vendor ran has given its result."""
+        rest = {key: value for key, value in block.wire.items() if key != "toolUseId"}
+        self._blocks.result(
+            block.wire.get("toolUseId"),
+            block.pieces,
+            name=str(rest.get("type") or "").removesuffix("_result"),
+            is_error=rest.get("status") == "error",
+            metadata={KEY: rest} if rest else None,
+        )
+
+    def _image(self, block: OpenBlock) -> None:
+        try:
+            file = block.file
+        except ValueError:
+            self.defect("an image is not base64")
+            return
+        if file is not None:
+            self.out.append(file)
+
+    # Blocks grow.
+
+    def _block_delta(self, index: Hashable, delta: WireDelta) -> None:
         if delta.reasoning_content is not None:
             self._reasoning(index, delta.reasoning_content)
         if delta.text is not None:
@@ -156,66 +282,6 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         if delta.image is not None:
             self._image_piece(index, delta.image)
 
-    # opening
-
-    def _opens(self, index: Hashable) -> bool:
-        """Makes room for a block: what the wire has left open there is over. False past the cap."""
-        self.release_calls()
-        if index in self.open_blocks:
-            self.close_block(index)
-        self._blocks += 1
-        if self._blocks > self.limits.max_blocks:
-            self.fail(LimitExceeded(f"the answer has more than {self.limits.max_blocks} blocks and calls"))
-            return False
-        return True
-
-    def _open(self, index: Hashable, block: OpenBlock) -> None:
-        self._keep(block, held_size(block.wire))
-        self.open_blocks[index] = block
-
-    def _prose(self, index: Hashable, kind: Literal["text", "reasoning"]) -> OpenBlock | None:
-        """The block of that kind, opened where it is not; text and reasoning close before each other."""
-        block = self.open_blocks.get(index)
-        if block is not None and block.kind == kind:
-            return block
-        if block is not None and block.kind not in ("text", "reasoning"):
-            self._orphan(index, f"{kind} came for block {index}, which is a {block.kind}")
-            return None
-        if not self._opens(index):
-            return None
-        self._close_prose("text" if kind == "reasoning" else "reasoning")
-        block = OpenBlock(kind, self._fresh(_number(index)))
-        self.open_blocks[index] = block
-        self._prose_at[kind][index] = None
-        self.out.append(TextStart(block.id) if kind == "text" else ReasoningStart(block.id))
-        if kind == "text" and index in self._cited:
-            self._cite_all(index, block)
-        return block
-
-    def _close_prose(self, *kinds: str) -> None:
-        for kind in kinds:
-            for index in list(self._prose_at[kind]):
-                self.close_block(index)
-
-    def _tool_start(self, index: Hashable, wire: dict[str, Any]) -> None:
-        known = self.open_blocks.get(index)
-        if known is not None and known.kind == "tool" and known.wire == wire and not known.parts:
-            return  # sent twice
-        if not self._opens(index):
-            return
-        self._close_prose("text", "reasoning")
-        given = wire.get("toolUseId")
-        block = OpenBlock("tool", self._fresh(given or f"call_{_number(index)}"), wire)
-        if not block.tool_name:
-            self.defect(f"the tool call {block.id!r} has no name")
-        self._tool_names.setdefault(str(given), block.tool_name)
-        self._open(index, block)
-        self.out.append(
-            ToolInputStart(block.tool_name, block.id, block.by_vendor, provider_metadata=block.call_metadata)
-        )
-
-    # growing
-
     def _text(self, index: Hashable, text: str) -> None:
         block = self._prose(index, "text")
         if block is not None and text:
@@ -228,7 +294,7 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         if delta.text:
             self.out.append(ReasoningDelta(delta.text, block.id))
         if delta.signature and block.sign(delta.signature):
-            self._keep(block, sys.getsizeof(delta.signature) + _SLOT_BYTES)
+            self._blocks.retain(block, sys.getsizeof(delta.signature) + _SLOT_BYTES)
         if delta.redacted_content:
             self._gather(block, delta.redacted_content)
 
@@ -238,47 +304,45 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
         fragment = given if isinstance(given, str) else _COMPACT.encode(given).decode()
         if not fragment:
             return
-        block = self.open_blocks.get(index)
+        block = self._opened.get(index)
         if block is None or block.kind != "tool":
-            self._orphan(index, f"tool input came for block {index}, which is no open call")
+            self._blocks.orphan(index, f"tool input came for block {index}, which is no open call")
             return
-        block.parts.append(fragment)
-        block.size += len(fragment)
-        self._keep(block, sys.getsizeof(fragment) + _SLOT_BYTES)
-        if block.size > self.limits.max_tool_input_bytes:
-            limit = self.limits.max_tool_input_bytes
-            self.fail(LimitExceeded(f"the input of {block.tool_name!r} is longer than {limit} bytes"))
-            return
-        self.out.append(ToolInputDelta(fragment, block.id))
+        self._blocks.input(block, fragment)
 
     def _citation(self, index: Hashable, citation: dict[str, Any]) -> None:
-        block = self.open_blocks.get(index)
-        self._cited.setdefault(index, []).append(citation)
+        block = self._opened.get(index)
+        self._early_citations.setdefault(index, []).append(citation)
         self.hold(held_size(citation))
         if block is None:
-            self.release_calls()
+            self._blocks.release()
         elif block.kind == "text":
             self._cite_all(index, block)
 
     def _cite_all(self, index: Hashable, block: OpenBlock | None = None) -> None:
-        for citation in self._cited.pop(index):
+        """Emits the sources that came for an index; those of a text also go into its metadata."""
+        for citation in self._early_citations.pop(index, ()):
             if block is not None:
                 block.citations.append(citation)
-            self._sources += 1
-            self.out.append(source_of_citation(citation, self._fresh(f"source-{self._sources}")))
+            self.out.append(source_of_citation(citation, self._blocks.source_id()))
+
+    def _release_citations(self) -> None:
+        """Citations whose text has not come."""
+        for index in list(self._early_citations):
+            self._cite_all(index)
 
     def _piece(self, index: Hashable, pieces: Any) -> None:
-        block = self.open_blocks.get(index)
+        block = self._opened.get(index)
         if block is None or block.kind != "result":
-            self._orphan(index, f"a piece of a result came for block {index}, which is no open result")
+            self._blocks.orphan(index, f"a piece of a result came for block {index}, which is no open result")
             return
         block.pieces.extend(pieces if isinstance(pieces, list) else [pieces])
-        self._count(block, len(_COMPACT.encode(pieces)), held_size(pieces))
+        self._grow(block, len(_COMPACT.encode(pieces)), held_size(pieces))
 
     def _image_piece(self, index: Hashable, delta: dict[str, Any]) -> None:
-        block = self.open_blocks.get(index)
+        block = self._opened.get(index)
         if block is None or block.kind != "image":
-            self._orphan(index, f"a piece of an image came for block {index}, which is no open image")
+            self._blocks.orphan(index, f"a piece of an image came for block {index}, which is no open image")
             return
         match delta.get("error"):
             case {"message": message}:
@@ -291,174 +355,22 @@ class BlockDecoder(PayloadDecoder[WireEvent]):
 
     def _gather(self, block: OpenBlock, data: str) -> None:
         block.data.append(data)
-        self._count(block, len(data), sys.getsizeof(data) + _SLOT_BYTES)
+        self._grow(block, len(data), sys.getsizeof(data) + _SLOT_BYTES)
 
-    def _keep(self, block: OpenBlock, held: int) -> None:
-        block.held += held
-        self.hold(held)
-
-    def _count(self, block: OpenBlock, size: int, held: int) -> None:
+    def _grow(self, block: OpenBlock, size: int, held: int) -> None:
+        """What a block gathers may not be longer than one event, which could have held all of it."""
         block.size += size
-        self._keep(block, held)
+        self._blocks.retain(block, held)
         if block.size > self.limits.max_event_bytes:
             limit = self.limits.max_event_bytes
             self.fail(LimitExceeded(f"block {block.id or block.kind!r} is longer than {limit} bytes"))
 
-    # closing
 
-    def _tool_stop(self, block: OpenBlock) -> None:
-        self.client_called = self.client_called or not block.by_vendor
-        self.out.append(ToolInputEnd(block.id))
-        self.out.append(block.call)
-
-    def _result(self, block: OpenBlock) -> None:
-        """A tool that the vendor ran has given its result."""
-        given = block.wire.get("toolUseId")
-        call_id = str(given) if given else self._fresh("result")
-        if call_id in self._settled:
-            self.defect(f"the call {call_id!r} got a second result, which was left out")
-            return
-        self._settled.add(call_id)
-        told = {key: value for key, value in block.wire.items() if key != "toolUseId"}
-        name = self._tool_names.get(call_id) or str(told.get("type") or "").removesuffix("_result")
-        self.out.append(
-            ToolResult(
-                block.pieces,
-                call_id,
-                name,
-                told.get("status") == "error",
-                provider_executed=True,
-                provider_metadata={KEY: told} if told else None,
-            )
-        )
-
-    def _image(self, block: OpenBlock) -> None:
-        try:
-            file = block.file
-        except ValueError:
-            self.defect("an image is not base64")
-            return
-        if file is not None:
-            self.out.append(file)
-
-    # names
-
-    def _orphan(self, index: Hashable, message: str) -> None:
-        if index not in self._orphans:
-            self._orphans.add(index)
-            self.defect(message)
-
-    def _fresh(self, wish: Any) -> str:
-        """An id that nothing else in the answer has, as near to the wish as can be."""
-        return self._used.fresh(str(wish))
-
-
-def _number(index: Hashable) -> str:
-    """What a block is called: its index."""
-    return "0" if index is None else str(index)
-
-
-_CUTTING: Final = frozenset({"length", "content-filter", "error"})
-"""Reasons after which an input may have been cut."""
-
-LAST_WORDS: Final = {
-    "metrics": "metrics",
-    "trace": "trace",
-    "performanceConfig": "performance_config",
-    "serviceTier": "service_tier",
-}
-"""What the `metadata` event says beside usage: its name on the wire, and in the metadata of finish."""
-
-
-class BedrockConverseDecoder(BlockDecoder):
-    """One answer of ConverseStream.
-
-    Text and reasoning have their index as id, tool inputs the id of their call. The answer is
-    complete once `messageStop` came; finish waits for `metadata`, which usually follows it.
-    """
-
-    def __init__(
-        self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
-    ) -> None:
-        framing = ConverseFrames(provider=provider, max_bytes=limits.max_event_bytes)
-        super().__init__(framing, provider=provider, include_raw=include_raw, limits=limits)
-        self._raw_reason: str | None = None
-        self._counted = False
-        self._defective = False
-        self._last_words: dict[str, Any] = {}
-
-    def on(self, wire: WireEvent) -> None:
-        """Turns one event into ours; the deltas of text, which are most of them, go first."""
-        event = wire.content_block_delta
-        if event is not None:
-            delta = event.delta
-            if delta is None or self.complete:
-                return
-            block = self.open_blocks.get(event.content_block_index)
-            if delta.text and block is not None and block.kind == "text":
-                self.out.append(TextDelta(delta.text, block.id))
-            else:
-                self.block_delta(event.content_block_index, delta)
-        elif wire.content_block_start is not None and not self.complete:
-            self.block_start(wire.content_block_start.content_block_index, wire.content_block_start.start)
-        elif wire.content_block_stop is not None and not self.complete:
-            self.block_stop(wire.content_block_stop.content_block_index)
-        elif wire.message_stop is not None:
-            self._message_stop(wire.message_stop)
-        elif wire.metadata is not None:
-            self._metadata(wire.metadata)
-
-    def end(self) -> None:
-        """The body is over: `messageStop` without `metadata` is a complete answer."""
-        if self.complete:
-            self._finish()
-        else:
-            self.release_citations()
-
-    def defect(self, message: str) -> None:
-        """A known event could not be read; reading goes on."""
-        self._defective = True
-        super().defect(message)
-
-    def _message_stop(self, wire: WireStop) -> None:
-        self._raw_reason = wire.stop_reason
-        self.complete = True
-        if wire.additional_model_response_fields is not None:
-            self._last_words["additional_model_response_fields"] = wire.additional_model_response_fields
-        if self._reason() not in _CUTTING:
-            self.release_calls()
-        if self._counted:
-            self._finish()
-
-    def _metadata(self, wire: dict[str, Any]) -> None:
-        """Usage and measurements; recordings show them before `messageStop` as well."""
-        usage = wire.get("usage")
-        if isinstance(usage, dict):
-            self.usage = read_usage(usage)
-        for name, ours in LAST_WORDS.items():
-            if wire.get(name) is not None:
-                self._last_words[ours] = wire[name]
-        self._counted = True
-        if self.complete:
-            self._finish()
-
-    def _finish(self) -> None:
-        reason = self._reason()
-        cut = reason in _CUTTING
-        self.release_citations()
-        for index, block in list(self.open_blocks.items()):
-            if block.kind == "tool" and cut:
-                del self.open_blocks[index]
-                self.out.append(ToolInputEnd(block.id, incomplete=True))
-                if self._defective:  # an input broken off beside an error leaves no other reason
-                    reason = "error"
-            else:
-                self.close_block(index)
-        if self.client_called and reason in ("stop", "other", "unknown"):
-            reason = "tool-calls"
-        metadata = {KEY: self._last_words} if self._last_words else None
-        self.complete = self.done = True
-        self.out.append(Finish(reason, self.usage, self._raw_reason, metadata))
-
-    def _reason(self) -> FinishReason:
-        return "unknown" if self._raw_reason is None else FINISH_REASONS.get(self._raw_reason, "other")
+def _joined_base64(pieces: list[str]) -> str:
+    """The base64 of what the pieces hold together; one piece stays as it is."""
+    if len(pieces) == 1:
+        return pieces[0]
+    try:
+        return base64.b64encode(b"".join(base64.b64decode(piece, validate=True) for piece in pieces)).decode()
+    except ValueError:
+        return "".join(pieces)

@@ -1,4 +1,4 @@
-"""Reads a Mistral chat stream into events.
+"""Decodes a Mistral chat stream into events.
 
 The wire marks neither blocks nor the end of a call: text and thinking open as they come, calls end
 with the finish reason, and `finish` is held until `[DONE]` or the end of the body.
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
 from llmstream.dialects.base import StreamLimits
-from llmstream.dialects.blocks import LazyBlocks
-from llmstream.dialects.decoder import held_size
+from llmstream.dialects.blocks import Block, Blocks
+from llmstream.dialects.decoder import PayloadDecoder, held_size
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.json_text import encodable_value
 from llmstream.dialects.media import read_data_uri
@@ -32,170 +32,21 @@ from llmstream.events import (
     Custom,
     ErrorEvent,
     File,
-    Finish,
     Metadata,
-    ReasoningStart,
     ResponseMetadata,
     Source,
     TextDelta,
     Usage,
 )
-from llmstream.events.types import merge_metadata
 from llmstream.framing.sse import SSEDecoder
+from llmstream.grammar import TRUNCATING
 
 __all__ = ["MistralDecoder"]
 
-
-# Parts of a Mistral answer's content list: text, thinking, references and files, as events.
-
-
-class ContentDecoder(LazyBlocks[Chunk]):
-    """Base of the decoder: `content` takes the content of one delta, where it is no plain text."""
-
-    _signature: str | None = None
-    _sources = 0
-
-    def has_block(self, call_id: str) -> bool:
-        """Whether a block or a source has this id."""
-        if call_id.startswith("source-"):
-            return True
-        return call_id.isdecimal() and len(call_id) < 19 and int(call_id) < self._blocks
-
-    def has_call(self, block_id: str) -> bool:
-        """Whether a call has this id."""
-        raise NotImplementedError
-
-    def content(self, content: object) -> None:
-        """A list of parts, or one; other things are a defect."""
-        for part in content if isinstance(content, list) else [content]:
-            if isinstance(part, str):
-                self.text(part)
-            elif isinstance(part, dict):
-                self._part(part)
-            else:
-                self.defect(f"content is neither text nor a list of parts: {str(content)[:80]!r}")
-
-    def _part(self, part: dict[str, Any]) -> None:
-        kind = part.get("type")
-        if kind in ("text", None) and isinstance(part.get("text"), str):
-            self.text(part["text"])
-        elif kind == "thinking":
-            self._thinking(part)
-        elif kind == "reference":
-            self._references(part)
-        elif kind == "tool_reference":
-            self._page(part)
-        elif kind in ("image_url", "document_url"):
-            self._file(str(kind), part)
-        else:
-            self.out.append(Custom(f"{KEY}.{kind}", {KEY: part}))
-
-    # thinking
-
-    def _thinking(self, part: dict[str, Any]) -> None:
-        """A fragment of thinking: its text, what it refers to, and perhaps a signature.
-
-        `closed` says nothing here: it is true on every fragment.
-        """
-        for words in _fragments(part.get("thinking")):
-            if isinstance(words, str):
-                if words and self._signature is not None:
-                    self.end_reasoning()  # what was signed is over
-                self.reasoning(words)
-            elif words.get("type") == "reference":
-                self._references(words)
-            elif words.get("type") == "tool_reference":
-                self._page(words)
-        signature = part.get("signature")
-        if isinstance(signature, str) and signature:
-            if self._reasoning_id is None:
-                self.end_text()
-                self._reasoning_id = self.next_id()
-                self.out.append(ReasoningStart(self._reasoning_id))
-            self._signature = signature
-
-    def end_reasoning(self, metadata: Metadata | None = None) -> None:
-        """Closes the open reasoning with the signature that the vendor wants back."""
-        if self._signature is not None and metadata is None:
-            metadata = {KEY: {"signature": self._signature}}
-        self._signature = None
-        super().end_reasoning(metadata)
-
-    # what stands beside
-
-    def _references(self, part: dict[str, Any]) -> None:
-        """What the answer rests on, by the numbers the request gave them."""
-        numbers = part.get("reference_ids")
-        for place, number in enumerate(numbers if isinstance(numbers, list) else []):
-            if isinstance(number, (int, str)):
-                kept: Metadata = {KEY: {"reference_ids": numbers, "reference": place}}
-                name = self._source_id()
-                self.out.append(Source("document", name, title=str(number), provider_metadata=kept))
-
-    def _page(self, part: dict[str, Any]) -> None:
-        """What a tool of the vendor found."""
-        url, title, name = part.get("url"), part.get("title"), self._source_id()
-        url = url if isinstance(url, str) and url else None
-        title = title if isinstance(title, str) and title else None
-        kind: Literal["url", "document"] = "document" if url is None else "url"
-        self.out.append(Source(kind, name, url, title, provider_metadata={KEY: part}))
-
-    def _file(self, kind: str, part: dict[str, Any]) -> None:
-        held = part.get(kind)
-        url = held.get("url") if isinstance(held, dict) else held
-        usual = "image/*" if kind == "image_url" else "application/pdf"
-        if not isinstance(url, str) or ":" not in url:
-            self.defect(f"a part of type {kind} has no URL")
-            return
-        try:
-            inline = read_data_uri(url)
-        except ValueError as error:
-            self.defect(str(error))
-            return
-        beside = {**part, **(held if isinstance(held, dict) else {})}
-        said = {name: beside[name] for name in ("document_name", "detail") if beside.get(name)}
-        kept: Metadata | None = {KEY: said} if said else None
-        if inline is None:
-            self.out.append(File(usual, url, kept))
-        else:
-            self.out.append(File(inline[0] or usual, inline[1], kept))
-
-    # ids
-
-    def next_id(self) -> str:
-        """The next block id that no tool call has; past the cap on blocks the stream ends."""
-        if self._blocks >= self.limits.max_blocks and not self.done:
-            self.fail(LimitExceeded(f"the response holds more than {self.limits.max_blocks} blocks"))
-        block_id = super().next_id()
-        while self.has_call(block_id):
-            block_id = super().next_id()
-        return block_id
-
-    def _source_id(self) -> str:
-        self._sources += 1
-        while self.has_call(f"source-{self._sources}"):
-            self._sources += 1
-        return f"source-{self._sources}"
+_YEAR_3000_S = 32503680000  # no time of creation; `datetime` fails soon after
 
 
-def _fragments(thinking: object) -> Iterator[str | dict[str, Any]]:
-    """What thinking says: text, or parts that are text or something else."""
-    parts: Iterable[object] = thinking if isinstance(thinking, list) else [thinking]
-    for part in parts:
-        if isinstance(part, str):
-            yield part
-        elif isinstance(part, dict):
-            words = part.get("text")
-            if isinstance(words, str):
-                yield words
-            else:
-                yield part
-
-
-_YEAR_3000_S = 32503680000
-
-
-class MistralDecoder(ContentDecoder):
+class MistralDecoder(PayloadDecoder[Chunk]):
     """One answer of the chat API; of several choices the first.
 
     new_call_id: names calls that come without an id
@@ -211,7 +62,9 @@ class MistralDecoder(ContentDecoder):
     ) -> None:
         framing = SSEDecoder(limits.max_event_bytes)
         super().__init__(framing, decode_chunk, provider=provider, include_raw=include_raw, limits=limits)
-        self._tools = ToolCallTracker(limits=limits, new_id=new_call_id, reserved=self.has_block)
+        self._blocks = Blocks(self, Block, key=KEY, closing=self._closing)
+        self._tools = ToolCallTracker(limits=limits, new_id=new_call_id, ids=self._blocks.ids)
+        self._signature: str | None = None  # of the open reasoning
         self._named = False
         self._answered = False
         self._raw_reason: str | None = None
@@ -223,7 +76,7 @@ class MistralDecoder(ContentDecoder):
         if not self._named:
             self._name(wire)
         if wire.usage is not None:
-            self._counts.add(wire.usage if self._joiner is None else encodable_value(wire.usage))
+            self._counts.add(self.encodable(wire.usage))
         if not wire.choices:
             self._maybe_fail(wire)
             return
@@ -240,10 +93,10 @@ class MistralDecoder(ContentDecoder):
 
     @usage.setter
     def usage(self, usage: Usage) -> None:
-        """The base begins with none; from then on the chunks say it."""
+        """The base begins with none; what the chunks report is counted apart."""
 
     def on_sentinel(self, payload: bytes) -> bool:
-        """`[DONE]` ends the body; `null` says nothing."""
+        """`[DONE]` ends the body; `null` holds nothing."""
         text = payload.strip()
         if text.startswith(b"[DONE]"):
             self._on_done()
@@ -254,10 +107,6 @@ class MistralDecoder(ContentDecoder):
         """The body is over: finish, if the vendor gave a reason or `[DONE]`."""
         if self.complete:
             self._finish()
-
-    def has_call(self, block_id: str) -> bool:
-        """Whether a call has this id."""
-        return block_id in self._tools.ids
 
     def _name(self, chunk: Chunk) -> None:
         """The response's names, once."""
@@ -273,49 +122,50 @@ class MistralDecoder(ContentDecoder):
 
     def _maybe_fail(self, chunk: Chunk) -> None:
         """An error in place of a chunk, in any of the vendor's forms; other things are no chunk of ours."""
-        told = {"error": chunk.error, "message": chunk.message, "detail": chunk.detail}
-        words = chunk.message if isinstance(chunk.message, str) else None
-        if not (chunk.error or chunk.detail or words or chunk.object == "error"):
+        error = {"error": chunk.error, "message": chunk.message, "detail": chunk.detail}
+        message = chunk.message if isinstance(chunk.message, str) else None
+        if not (chunk.error or chunk.detail or message or chunk.object == "error"):
             return
-        told |= {"type": chunk.type, "code": chunk.code, "status": chunk.raw_status_code}
-        self.fail(error_from_value(encodable_value(told), provider=self.provider))
+        error |= {"type": chunk.type, "code": chunk.code, "status": chunk.raw_status_code}
+        self.fail(error_from_value(encodable_value(error), provider=self.provider))
 
     def _on_choice(self, choice: Choice) -> None:
         delta = choice.delta
         if delta is None and not self._answered:
-            delta = choice.message  # a whole answer where chunks were expected
+            delta = choice.message  # a complete answer where chunks were expected
         if choice.logprobs is not None:
-            self.keep_logprobs(choice.logprobs, KEY)
+            self._blocks.add_logprobs(choice.logprobs)
         if choice.prompt_logprobs is not None:
-            self._say_beside("prompt_logprobs", choice.prompt_logprobs)
+            self._set_beside("prompt_logprobs", choice.prompt_logprobs)
         if delta is not None:
             self._answered = True
             if delta.metadata is not None:
-                self._say_beside("metadata", delta.metadata)
+                self._set_beside("metadata", delta.metadata)
             content = delta.content
             if delta.reasoning_content:
-                self.content([{"type": "thinking", "thinking": delta.reasoning_content}])
-            if type(content) is str:
-                if content and self._text_id is not None and choice.logprobs is None:
-                    self.out.append(TextDelta(content, self._text_id))
+                self._content([{"type": "thinking", "thinking": delta.reasoning_content}])
+            if isinstance(content, str):
+                # The most common chunk by far: one more fragment of the open text.
+                if content and choice.logprobs is None and (text_id := self._blocks.text_id) is not None:
+                    self.out.append(TextDelta(content, text_id))
                 else:
-                    self.text(content)
+                    self._blocks.text(content)
             elif content is not None:
-                self.content(content)
+                self._content(content)
             if delta.tool_calls and not self.done:
                 self._on_calls(delta.tool_calls)
         if choice.finish_reason and not self.done:
             self._on_reason(choice.finish_reason)
 
-    def _say_beside(self, name: str, value: Any) -> None:
+    def _set_beside(self, name: str, value: Any) -> None:
         """What belongs to no part of the answer; objects of several chunks are one."""
         if not value:
             return
-        value = value if self._joiner is None else encodable_value(value)
+        value = self.encodable(value)
         known = self._beside.get(name)
         if name == "metadata" and isinstance(known, dict) and isinstance(value, dict):
             self.hold(sum(held_size((name, one)) for name, one in value.items() if name not in known))
-            known.update(value)  # the first of them is nobody else's
+            known.update(value)  # the first of them is not shared
         else:
             self._beside[name] = value
 
@@ -340,8 +190,7 @@ class MistralDecoder(ContentDecoder):
                 self.defect(error.message)
                 continue
             if tools.started != started:
-                self.end_reasoning()
-                self.end_text()
+                self._blocks.close_prose()
             self.out.extend(events)
 
     def _on_reason(self, raw: str) -> None:
@@ -352,28 +201,26 @@ class MistralDecoder(ContentDecoder):
         self._end_blocks()
 
     def _end_blocks(self) -> None:
-        """Ends what is open. A call that the token limit cut is given, but as one that cannot be run:
-        this wire sends a call in one piece, so no more of it will ever be told.
+        """Ends what is open. A call that the token limit cut is emitted, but as one that cannot be run:
+        this wire sends a call in one piece, so no more of it will ever come.
         """
         reason = finish_reason(self._raw_reason)
-        cut = reason in ("length", "content-filter", "error")
         started = self._tools.started
-        events = self._tools.finish(truncated=cut, in_one_piece=True, keep_cut=reason == "length")
+        events = self._tools.finish(
+            truncated=reason in TRUNCATING, in_one_piece=True, keep_cut=reason == "length"
+        )
         if self._tools.started != started:
-            self.end_reasoning()
-            self.end_text()
+            self._blocks.close_prose()
         self.out.extend(events)
-        self.end_reasoning()
-        self.end_text()
+        self._blocks.close_prose()
 
     def _on_done(self) -> None:
         if self._answered or self.complete:
-            self.complete = True
             self._finish()
             return
         self.fail(
             IncompleteStream(
-                "the stream said [DONE] before any answer. Look at the model's name, or ask again.",
+                "the stream sent [DONE] before any answer. Look at the model's name, or ask again.",
                 provider=self.provider,
             )
         )
@@ -384,13 +231,117 @@ class MistralDecoder(ContentDecoder):
             self.defect("a tool call came without a name. It was left out.")
         raw = self._raw_reason
         reason = finish_reason(raw)
-        if self._tools.called and reason in ("stop", "other", "unknown"):
-            reason = "tool-calls"
+        self._blocks.client_called = self._tools.called > 0
         if reason == "error":
-            told = {"message": f"the vendor ended the answer with {raw!r}", "code": raw}
-            self.out.append(ErrorEvent(error_from_value(told, provider=self.provider).info))
-        self.done = True
-        said: Metadata | None = {KEY: self._beside} if self._beside else None
-        if self._logprobs is not None:
-            said = merge_metadata(said, self._logprobs.of_rest())
-        self.out.append(Finish(reason, self.usage, raw, said))
+            error = {"message": f"the vendor ended the answer with {raw!r}", "code": raw}
+            self.out.append(ErrorEvent(error_from_value(error, provider=self.provider).info))
+        self._blocks.finish(reason, raw, {KEY: self._beside} if self._beside else None)
+
+    # Content: text, or a list of text, thinking, references and files.
+
+    def _content(self, content: object) -> None:
+        """A list of parts, or one; other things are a defect."""
+        for part in content if isinstance(content, list) else [content]:
+            if isinstance(part, str):
+                self._blocks.text(part)
+            elif isinstance(part, dict):
+                self._part(part)
+            else:
+                self.defect(f"content is neither text nor a list of parts: {str(content)[:80]!r}")
+
+    def _part(self, part: dict[str, Any]) -> None:
+        kind = part.get("type")
+        if kind in ("text", None) and isinstance(part.get("text"), str):
+            self._blocks.text(part["text"])
+        elif kind == "thinking":
+            self._thinking(part)
+        elif kind == "reference":
+            self._references(part)
+        elif kind == "tool_reference":
+            self._page(part)
+        elif kind in ("image_url", "document_url"):
+            self._file(str(kind), part)
+        else:
+            self.out.append(Custom(f"{KEY}.{kind}", {KEY: part}))
+
+    # thinking
+
+    def _thinking(self, part: dict[str, Any]) -> None:
+        """A fragment of thinking: its text, what it refers to, and perhaps a signature.
+
+        `closed` means nothing here: it is true on every fragment.
+        """
+        for piece in _fragments(part.get("thinking")):
+            if isinstance(piece, str):
+                if piece and self._signature is not None:
+                    self._blocks.close_prose("reasoning")  # what was signed is over
+                self._blocks.reasoning(piece)
+            elif piece.get("type") == "reference":
+                self._references(piece)
+            elif piece.get("type") == "tool_reference":
+                self._page(piece)
+        signature = part.get("signature")
+        if isinstance(signature, str) and signature:
+            self._blocks.prose("reasoning")
+            self._signature = signature
+
+    def _closing(self, block: Block) -> Metadata | None:
+        """The signature that the vendor wants back ends with its reasoning."""
+        if block.kind != "reasoning" or self._signature is None:
+            return None
+        metadata: Metadata = {KEY: {"signature": self._signature}}
+        self._signature = None
+        return metadata
+
+    # What stands beside text and thinking.
+
+    def _references(self, part: dict[str, Any]) -> None:
+        """What the answer rests on, by the numbers the request gave them."""
+        numbers = part.get("reference_ids")
+        for place, number in enumerate(numbers if isinstance(numbers, list) else []):
+            if isinstance(number, (int, str)):
+                metadata = {KEY: {"reference_ids": numbers, "reference": place}}
+                name = self._blocks.source_id()
+                self.out.append(Source("document", name, title=str(number), provider_metadata=metadata))
+
+    def _page(self, part: dict[str, Any]) -> None:
+        """What a tool of the vendor found."""
+        url, title, name = part.get("url"), part.get("title"), self._blocks.source_id()
+        url = url if isinstance(url, str) and url else None
+        title = title if isinstance(title, str) and title else None
+        kind: Literal["url", "document"] = "document" if url is None else "url"
+        self.out.append(Source(kind, name, url, title, provider_metadata={KEY: part}))
+
+    def _file(self, kind: str, part: dict[str, Any]) -> None:
+        inner = part.get(kind)
+        url = inner.get("url") if isinstance(inner, dict) else inner
+        usual = "image/*" if kind == "image_url" else "application/pdf"
+        if not isinstance(url, str) or ":" not in url:
+            self.defect(f"a part of type {kind} has no URL")
+            return
+        try:
+            inline = read_data_uri(url)
+        except ValueError as error:
+            self.defect(str(error))
+            return
+        beside = {**part, **(inner if isinstance(inner, dict) else {})}
+        found = {name: beside[name] for name in ("document_name", "detail") if beside.get(name)}
+        metadata: Metadata | None = {KEY: found} if found else None
+        if inline is None:
+            self.out.append(File(usual, url, metadata))
+        else:
+            self.out.append(File(inline[0] or usual, inline[1], metadata))
+
+
+def _fragments(thinking: object) -> Iterator[str | dict[str, Any]]:
+    """The pieces of thinking: text, and parts that are something else."""
+    parts: Iterable[object] = thinking if isinstance(thinking, list) else [thinking]
+    for part in parts:
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, dict):
+            text = part.get("text")
+            if isinstance(text, str):
+                yield text
+            else:
+                yield part

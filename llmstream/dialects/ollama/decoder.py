@@ -1,63 +1,48 @@
-"""The lines of Ollama's answer as events."""
+"""Decodes the lines of an Ollama chat stream into events."""
 
 from __future__ import annotations
 
 import base64
 import datetime
 import json
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from llmstream.dialects.base import StreamLimits
-from llmstream.dialects.blocks import LazyBlocks
+from llmstream.dialects.blocks import Block, Blocks
+from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.json_text import without_lone_surrogates
 from llmstream.dialects.media import image_type
-from llmstream.dialects.ollama.wire import Call, Fragment, Line, LooseLine, decode_fragment, decode_line
-from llmstream.errors import LimitExceeded
+from llmstream.dialects.ollama.wire import (
+    FINISH_REASONS,
+    USAGE_FIELDS,
+    Call,
+    Fragment,
+    Line,
+    LooseLine,
+    decode_fragment,
+    decode_line,
+)
 from llmstream.events import (
     File,
-    Finish,
     FinishReason,
     ResponseMetadata,
     TextDelta,
-    ToolCall,
-    ToolInputDelta,
-    ToolInputEnd,
-    ToolInputStart,
     Usage,
 )
 from llmstream.framing.ndjson import NDJSONDecoder
 
-__all__ = ["FINISH_REASONS", "USAGE_FIELDS", "OllamaDecoder"]
+__all__ = ["OllamaDecoder"]
 
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
-_NAME_BYTES: Final = 64  # a place in a set
 _NO_FRAGMENT: Final = Fragment()
 
-FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
-    "stop": "stop",
-    "length": "length",
-    "tool_calls": "tool-calls",
-    "load": "other",
-    "unload": "other",
-}
 
-USAGE_FIELDS: Final = (
-    "prompt_eval_count",
-    "eval_count",
-    "total_duration",
-    "load_duration",
-    "prompt_eval_duration",
-    "eval_duration",
-)
-
-
-class OllamaDecoder(LazyBlocks[Line]):
-    """Thinking is reasoning, content is text, and each call comes whole in one line.
+class OllamaDecoder(PayloadDecoder[Line]):
+    """Thinking is reasoning, content is text, and each call is complete in one line.
 
     new_id: makes the id of a call that has none
     """
@@ -74,15 +59,14 @@ class OllamaDecoder(LazyBlocks[Line]):
         super().__init__(self._lines, decode_line, provider=provider, include_raw=include_raw, limits=limits)
         self._type = LooseLine
         self._new_id = new_id
-        self._ids: set[str] = set()
+        self._blocks = Blocks(self, Block, key=provider)
         self._named = False
-        self._called = False
 
     def _read(self, payloads: list[bytes]) -> None:
-        """Nearly every line is one fragment of text and nothing else: that case is told apart here."""
-        out, decode = self.out, decode_fragment.decode
+        """Reads lines. Nearly every line is one fragment of text and nothing else: it is decoded here."""
+        out, blocks, decode = self.out, self._blocks, decode_fragment.decode
         for payload in payloads:
-            text_id = self._text_id
+            text_id = blocks.text_id
             if text_id is not None and not self._include_raw:
                 try:
                     line = decode(payload)
@@ -113,33 +97,23 @@ class OllamaDecoder(LazyBlocks[Line]):
         if not self._named:
             self._introduce(wire)
         if wire.logprobs:
-            self.keep_logprobs(wire.logprobs, self.provider)
+            self._blocks.add_logprobs(wire.logprobs)
         message = wire.message
         if message is not None:
             if message.thinking:
-                self.reasoning(message.thinking)
+                self._blocks.reasoning(message.thinking)
             if message.content:
-                self.text(message.content)
+                self._blocks.text(message.content)
             for image in message.images if isinstance(message.images, list) else ():
                 self._image(image)
             for call in message.tool_calls or ():
                 self._call(call)
-        if len(self._ids) > self.limits.max_blocks:
-            self.fail(LimitExceeded(f"the answer has more than {self.limits.max_blocks} blocks and calls"))
-        elif wire.done and not self.done:
+        if wire.done and not self.done:
             self._finish(wire)
 
     def end(self) -> None:
         """Reads a last line without its line feed; half a line is left to whoever ends the stream."""
-        self._read([line for line in self._lines.close() if _is_whole(line)])
-
-    def next_id(self) -> str:
-        """The next block id, unlike every call's."""
-        block_id = super().next_id()
-        while block_id in self._ids:
-            block_id = super().next_id()
-        self._ids.add(block_id)
-        return block_id
+        self._read([line for line in self._lines.close() if _is_complete(line)])
 
     def _introduce(self, wire: Line) -> None:
         self._named = True
@@ -162,47 +136,21 @@ class OllamaDecoder(LazyBlocks[Line]):
         if function is None or not function.name:
             self.defect("a tool call without a name was left out")
             return
-        deltas, invalid = _arguments(function.arguments)
-        if len(deltas.encode("utf-8", "replace")) > self.limits.max_tool_input_bytes:
-            limit = self.limits.max_tool_input_bytes
-            self.fail(LimitExceeded(f"the input of {function.name!r} is longer than {limit} bytes"))
-            return
-        self.end_reasoning()
-        self.end_text()
-        call_id = self._call_id(call.id)
+        given = "" if call.id is None else without_lone_surrogates(str(call.id))
         name = without_lone_surrogates(function.name)
-        self.out.append(ToolInputStart(name, call_id))
-        if deltas:
-            self.out.append(ToolInputDelta(deltas, call_id))
-        self.out.append(ToolInputEnd(call_id))
-        self.out.append(ToolCall(name, deltas or "{}", call_id, invalid=invalid))
-        self._called = True
-
-    def _call_id(self, given: str | int | None) -> str:
-        """The vendor's id where it tells the calls apart, else one of ours."""
-        call_id = "" if given is None else without_lone_surrogates(str(given))
-        while not call_id or call_id in self._ids:
-            call_id = self._new_id()
-        self._ids.add(call_id)
-        self.hold(sys.getsizeof(call_id) + _NAME_BYTES)
-        return call_id
+        block = Block("tool", self._blocks.call_id(given, self._new_id), name=name)
+        self._blocks.complete_call(block, _arguments(function.arguments))
 
     def _finish(self, wire: Line) -> None:
-        self.complete = self.done = True
         self.usage = _usage(wire)
-        said = wire.done_reason
-        raw = without_lone_surrogates(said) if isinstance(said, str) and said else None
+        given = wire.done_reason
+        raw = without_lone_surrogates(given) if isinstance(given, str) and given else None
         reason: FinishReason = "unknown" if raw is None else FINISH_REASONS.get(raw, "other")
-        if self._called and reason != "length":
-            reason = "tool-calls"
-        self.end_reasoning()
-        self.end_text()
-        said = None if self._logprobs is None else self._logprobs.of_rest()
-        self.out.append(Finish(reason, self.usage, raw, said))
+        self._blocks.finish(reason, raw)
 
 
-def _arguments(arguments: Any) -> tuple[str, bool]:
-    """The input's JSON text, "" for none, and whether it is broken.
+def _arguments(arguments: Any) -> str:
+    """The JSON text of the input, "" for none.
 
     A string holds the JSON text, as some servers that imitate Ollama send it.
     """
@@ -212,24 +160,14 @@ def _arguments(arguments: Any) -> tuple[str, bool]:
         text = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
     if text.startswith('"'):
         text = json.loads(text)
-    if text.strip() in ("", "null"):
-        return "", False
-    return text, not _is_json(text.encode("utf-8", "replace"))
+    return "" if text.strip() in ("", "null") else text
 
 
-def _is_whole(line: bytes) -> bool:
-    """Whether a line is all there; what else may be wrong with it is for later."""
+def _is_complete(line: bytes) -> bool:
+    """Whether a line has its end; what else may be wrong with it is found when it is read."""
     try:
         json.loads(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _is_json(data: bytes) -> bool:
-    try:
-        msgspec.json.decode(data.decode("utf-8", "replace"))
-    except (msgspec.MsgspecError, ValueError, RecursionError):
         return False
     return True
 

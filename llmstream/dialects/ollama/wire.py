@@ -1,15 +1,20 @@
-"""What Ollama's chat API says on the wire, typed as loosely as harmless differences need.
+"""The lines of Ollama's chat API, typed as loosely as harmless differences need.
 
 source: github.com/ollama/ollama, api/types.go: ChatRequest, ChatResponse, Message, Metrics
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
+from llmstream.events import FinishReason
+
 __all__ = [
+    "FINISH_REASONS",
+    "USAGE_FIELDS",
     "Call",
     "Fragment",
     "Function",
@@ -33,7 +38,7 @@ class Function(msgspec.Struct, gc=False):
 
 
 class Call(msgspec.Struct, gc=False):
-    """One call, whole. Old daemons send no id; `function.index` is 0 for every call on some."""
+    """One complete call. Old daemons send no id; `function.index` is 0 for every call on some."""
 
     function: Function | None = None
     id: str | int | None = None
@@ -49,7 +54,7 @@ class Message(msgspec.Struct, gc=False):
 
 
 class Fragment(msgspec.Struct, gc=False):
-    """Of a line what tells whether it is only a fragment of text, as nearly all are."""
+    """The fields of a line that show whether it is only a fragment of text, as nearly all are."""
 
     message: Message | None = None
     done: bool | None = None
@@ -81,19 +86,19 @@ class Line(msgspec.Struct, gc=False):
 
 
 class LooseFunction(Function, gc=False):
-    """The same with arguments as a value, for lines that have to be mended before they can be read."""
+    """The same with arguments as a value, for lines that have to be repaired before they can be read."""
 
     arguments: Any = None
 
 
 class LooseCall(Call, gc=False):
-    """A call of a mended line."""
+    """A call of a repaired line."""
 
     function: LooseFunction | None = None
 
 
 class LooseMessage(Message, gc=False):
-    """A fragment of a mended line."""
+    """A fragment of a repaired line."""
 
     tool_calls: list[LooseCall] | None = None  # type: ignore[assignment]  # only ever read
 
@@ -103,6 +108,23 @@ class LooseLine(Line, gc=False):
 
     message: LooseMessage | None = None
 
+
+FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool-calls",
+    "load": "other",
+    "unload": "other",
+}
+
+USAGE_FIELDS: Final = (
+    "prompt_eval_count",
+    "eval_count",
+    "total_duration",
+    "load_duration",
+    "prompt_eval_duration",
+    "eval_duration",
+)
 
 decode_fragment: Final = msgspec.json.Decoder(Fragment)
 

@@ -422,6 +422,14 @@ def test_too_many_blocks_end_the_stream(read):
     assert codes(read(*wire, STOP, LAST, limits=StreamLimits(max_blocks=3))) == ["limit-exceeded"]
 
 
+def test_a_large_citation_ends_the_stream(read):
+    """The source is emitted, once, although the cap is passed while its text is open."""
+    wire = [delta(0, text="x"), delta(0, citation={"title": "A" * 500})]
+    events = read(*wire, STOP, LAST, limits=StreamLimits(max_held_bytes=300))
+    assert codes(events) == ["limit-exceeded"]
+    assert len(only(events, ev.Source)) == 1
+
+
 def test_a_long_tool_input_ends_the_stream(read):
     events = read(call(0), tool_input(0, "x" * 50), limits=StreamLimits(max_tool_input_bytes=20))
     assert codes(events) == ["limit-exceeded"]

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from llmstream.dialects.bedrock_converse.decoder import LAST_WORDS
 from llmstream.dialects.bedrock_converse.wire import (
+    FINISH_METADATA,
     FINISH_REASONS,
     KEY,
     SERVER_TOOL,
@@ -238,7 +238,7 @@ class BedrockConverseEventEncoder:
         stop: dict[str, Any] = {"stopReason": raw} if raw else {}
         if "additional_model_response_fields" in told:
             stop["additionalModelResponseFields"] = told["additional_model_response_fields"]
-        last: dict[str, Any] = {name: told[ours] for name, ours in LAST_WORDS.items() if ours in told}
+        last: dict[str, Any] = {name: told[ours] for name, ours in FINISH_METADATA.items() if ours in told}
         if event.usage != Usage():
             last["usage"] = write_usage(event.usage)
         self._over = True
