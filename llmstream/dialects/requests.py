@@ -1,23 +1,38 @@
-"""Fields of the vendor's own that a caller adds to a request."""
+"""Writing a request, as far as it is the same on every wire.
+
+`RequestWriter` maps the settings by a table of `Field`, gathers warnings, and makes the HTTP request.
+A vendor's `request.py` adds what is its own: tools, reasoning, output format, messages. The server side
+reads settings by the same table.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
+from typing import Any, Final, Literal, Self, TypeAlias
 
 import msgspec
 
 from llmstream.chats.content import Text
 from llmstream.chats.message import Message
-from llmstream.events import OtherWarning, Warning
-from llmstream.request import Request, ResponseFormat
+from llmstream.dialects.base import Encoded
+from llmstream.errors import InvalidRequest
+from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
+from llmstream.exchange import HttpRequest
+from llmstream.request import ProviderTool, Request, ResponseFormat, Settings, ToolSpec
 
 __all__ = [
     "ANSWER_IN_JSON",
+    "Field",
+    "FieldTable",
+    "Refusal",
     "RequestWarnings",
+    "RequestWriter",
     "described_schema",
     "in_words",
     "merged",
+    "name_and_description",
+    "object_schema",
     "options_of",
     "says_json",
 ]
@@ -71,8 +86,172 @@ class RequestWarnings(list[Warning]):
             return warning.message in self._texts
         return super().__contains__(warning)
 
+    def note(self, message: str) -> None:
+        """A warning in prose."""
+        self.append(OtherWarning(message))
 
-# How an answer in JSON is wished for in words: where there is no field, or it is not enough.
+    def note_once(self, message: str) -> None:
+        """The same, unless it is there already."""
+        if message not in self._texts:
+            self.append(OtherWarning(message))
+
+    def unsupported(self, setting: str, details: str | None = None) -> None:
+        """A setting that was left out."""
+        self.append(UnsupportedSetting(setting, details))
+
+    def unsupported_tool(self, tool: ToolSpec | ProviderTool, details: str) -> None:
+        """A tool that was left out."""
+        name = tool.name if isinstance(tool, ToolSpec) else tool.name or tool.type
+        self.append(UnsupportedTool(name, details))
+
+
+# Settings by a vendor's names, and the frame of every request.
+
+
+class Field(msgspec.Struct, frozen=True):
+    """One of our settings on a vendor's wire.
+
+    name:      of the setting in `Settings`
+    wire_name: what the vendor calls it
+    low, high: what the API takes; other numbers are moved to the nearest, with a warning
+    most:      how many stop sequences the API takes; the others are left out, with a warning
+    """
+
+    name: str
+    wire_name: str
+    low: float | None = None
+    high: float | None = None
+    most: int | None = None
+
+    @property
+    def kind(self) -> Literal["number", "integer", "strings"]:
+        """What its values are."""
+        if self.name == "stop":
+            return "strings"
+        return "integer" if self.name in _INTEGERS else "number"
+
+    def fit(self, value: Any) -> Any:
+        """The nearest value that the API takes."""
+        if self.most is not None:
+            return value[: self.most]
+        if self.low is not None and value < self.low:
+            return self.low
+        if self.high is not None and value > self.high:
+            return self.high
+        return value
+
+    def fit_note(self, given: Any, sent: Any) -> str:
+        """The warning about a value that did not fit."""
+        if self.most is not None:
+            return (
+                f"only the first {self.most} of {len(given)} stop sequences were sent: the API takes no more"
+            )
+        return f"{self.name} {given:g} became {sent:g}: the API takes {self.low:g} to {self.high:g}"
+
+
+Refusal: TypeAlias = Callable[[str, Mapping[str, Any]], str | None]
+"""Why the model does not take a setting, or None: its name, and all settings that are about to be sent."""
+
+_INTEGERS: Final = frozenset({"top_k", "max_output_tokens", "seed"})
+# Vendors have `parallel_tool_calls` among their tools, under conditions of their own.
+_SETTINGS: Final = tuple(name for name in Settings.__struct_fields__ if name != "parallel_tool_calls")
+
+
+class FieldTable:
+    """The settings that a vendor takes, in the order in which the body has them."""
+
+    def __init__(self, *fields: Field) -> None:
+        self.fields = fields
+        # Every request reads all settings, and most are unset: two calls are quicker than a loop.
+        self._values = attrgetter(*[field.name for field in fields])
+        self._missing = [name for name in _SETTINGS if name not in [field.name for field in fields]]
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self.fields)
+
+    def given(self, settings: Settings) -> list[tuple[Field, Any]]:
+        """The settings that are set, each with its field."""
+        found = zip(self.fields, self._values(settings), strict=True)
+        return [(field, value) for field, value in found if value is not None and value != ()]
+
+    def missing(self, settings: Settings) -> list[str]:
+        """The settings that are set and have no field."""
+        return [name for name in self._missing if getattr(settings, name) not in (None, ())]
+
+
+class RequestWriter:
+    """What writing one request takes on every wire.
+
+    warnings: what is left out or changed
+    options:  the vendor's own fields that the caller adds, by this dialect's key and by the provider's name
+    """
+
+    def __init__(self, request: Request, *, provider: str, key: str) -> None:
+        self.request = request
+        self.provider = provider
+        self.warnings = RequestWarnings()
+        self.options = options_of(request, key, provider)
+
+    def settings(self, fields: FieldTable, refusal: Refusal | None = None) -> dict[str, Any]:
+        """The settings of the request by the vendor's names, each as near as the API takes it.
+
+        A setting without a field, or one that `refusal` speaks against, is left out with a warning.
+        """
+        for name in fields.missing(self.request.settings):
+            self.warnings.unsupported(name)
+        given = fields.given(self.request.settings)
+        if refusal is not None:
+            given = self._accepted(given, refusal)
+        out: dict[str, Any] = {}
+        for field, value in given:
+            sent = field.fit(value)
+            if sent != value:
+                self.warnings.note(field.fit_note(value, sent))
+            out[field.wire_name] = sent
+        return out
+
+    def _accepted(self, given: list[tuple[Field, Any]], refusal: Refusal) -> list[tuple[Field, Any]]:
+        """The settings that the model takes. Each is judged beside those that are left."""
+        fitting = {field.name: field.fit(value) for field, value in given}
+        for name in list(fitting):
+            details = refusal(name, fitting)
+            if details is not None:
+                self.warnings.unsupported(name, details)
+                del fitting[name]
+        return [(field, value) for field, value in given if field.name in fitting]
+
+    def encoded(self, path: str, body: Any, headers: Mapping[str, str] | None = None) -> Encoded:
+        """The HTTP request of a body, and the warnings. Headers of the caller's win, in any case.
+
+        raises: InvalidRequest for values that JSON has no form for
+        """
+        try:
+            data = msgspec.json.encode(body)
+        except (TypeError, ValueError, RecursionError, OverflowError) as error:
+            raise InvalidRequest(
+                f"the request cannot be written as JSON: {error}", provider=self.provider
+            ) from None
+        sent = {"content-type": "application/json", **(headers or {})}
+        for name, value in self.request.headers.items():
+            sent[name.lower()] = value
+        return Encoded(HttpRequest(path, data, sent), self.warnings)
+
+
+def name_and_description(tool: ToolSpec) -> dict[str, Any]:
+    """The fields of a function that most wires have; none for an empty description."""
+    if tool.description:
+        return {"name": tool.name, "description": tool.description}
+    return {"name": tool.name}
+
+
+def object_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """The input schema of a tool for vendors that want its type named."""
+    if not schema:
+        return {"type": "object", "properties": {}}
+    return schema if "type" in schema else {"type": "object", **schema}
+
+
+# How JSON is asked for in the prompt: where there is no field for it, or the field is not enough.
 #
 # A vendor that answers in JSON of any shape wants to read the word in the conversation as well. OpenAI
 # and those like it refuse the request without; with others the model may write white space for ever.
