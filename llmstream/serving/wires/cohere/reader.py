@@ -217,7 +217,8 @@ def decode_request(http: HttpRequest) -> Request:
 
 def _settings(body: dict[str, Any]) -> Settings:
     found: dict[str, Any] = {}
-    for name, field in FIELDS.items():
+    for row in FIELDS:
+        name, field = row.name, row.wire_name
         value = body.pop(field, None)
         if value is None:
             continue
