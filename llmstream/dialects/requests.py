@@ -113,8 +113,9 @@ class Field(msgspec.Struct, frozen=True):
 
     name:      of the setting in `Settings`
     wire_name: what the vendor calls it
-    low, high: what the API takes; other numbers are moved to the nearest, with a warning
+    low, high: what the API takes, both or neither; other numbers move to the nearest, with a warning
     most:      how many stop sequences the API takes; the others are left out, with a warning
+    limited:   whether any of these is given
     """
 
     name: str
@@ -122,6 +123,11 @@ class Field(msgspec.Struct, frozen=True):
     low: float | None = None
     high: float | None = None
     most: int | None = None
+    limited: bool = False
+
+    def __post_init__(self) -> None:
+        limited = not (self.low is self.high is self.most is None)
+        msgspec.structs.force_setattr(self, "limited", limited)
 
     @property
     def kind(self) -> Literal["number", "integer", "strings"]:
@@ -150,7 +156,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 Refusal: TypeAlias = Callable[[str, Mapping[str, Any]], str | None]
-"""Why the model does not take a setting, or None: its name, and all settings that are about to be sent."""
+"""Why the model does not take a setting, or None: its name, and the settings before it that are sent."""
 
 _INTEGERS: Final = frozenset({"top_k", "max_output_tokens", "seed"})
 # Vendors have `parallel_tool_calls` among their tools, under conditions of their own.
@@ -158,25 +164,24 @@ _SETTINGS: Final = tuple(name for name in Settings.__struct_fields__ if name != 
 
 
 class FieldTable:
-    """The settings that a vendor takes, in the order in which the body has them."""
+    """The settings that a vendor takes, in the order in which the body has them.
+
+    unsupported: names of the settings that have no field
+    """
 
     def __init__(self, *fields: Field) -> None:
-        self.fields = fields
-        # Every request reads all settings, and most are unset: two calls are quicker than a loop.
-        self._values = attrgetter(*[field.name for field in fields])
-        self._missing = [name for name in _SETTINGS if name not in [field.name for field in fields]]
+        names = [field.name for field in fields]
+        self.unsupported = tuple(name for name in _SETTINGS if name not in names)
+        self._fields = fields
+        # Every request reads all settings and sets few of them, so one call reads them all.
+        self._values = attrgetter(*names)
 
     def __iter__(self) -> Iterator[Field]:
-        return iter(self.fields)
+        return iter(self._fields)
 
-    def given(self, settings: Settings) -> list[tuple[Field, Any]]:
-        """The settings that are set, each with its field."""
-        found = zip(self.fields, self._values(settings), strict=True)
-        return [(field, value) for field, value in found if value is not None and value != ()]
-
-    def missing(self, settings: Settings) -> list[str]:
-        """The settings that are set and have no field."""
-        return [name for name in self._missing if getattr(settings, name) not in (None, ())]
+    def with_values(self, settings: Settings) -> Iterator[tuple[Field, Any]]:
+        """Each field and the value of its setting."""
+        return zip(self._fields, self._values(settings), strict=True)
 
 
 class RequestWriter:
@@ -197,28 +202,26 @@ class RequestWriter:
 
         A setting without a field, or one that `refusal` speaks against, is left out with a warning.
         """
-        for name in fields.missing(self.request.settings):
-            self.warnings.unsupported(name)
-        given = fields.given(self.request.settings)
-        if refusal is not None:
-            given = self._accepted(given, refusal)
-        out: dict[str, Any] = {}
-        for field, value in given:
-            sent = field.fit(value)
+        settings, out = self.request.settings, {}
+        left: dict[str, Any] = {}
+        for name in fields.unsupported:
+            if getattr(settings, name) not in (None, ()):
+                self.warnings.unsupported(name)
+        for field, value in fields.with_values(settings):
+            if value is None or value == ():
+                continue
+            sent = field.fit(value) if field.limited else value
+            if refusal is not None:
+                left[field.name] = sent
+                details = refusal(field.name, left)
+                if details is not None:
+                    self.warnings.unsupported(field.name, details)
+                    del left[field.name]
+                    continue
             if sent != value:
                 self.warnings.note(field.fit_note(value, sent))
             out[field.wire_name] = sent
         return out
-
-    def _accepted(self, given: list[tuple[Field, Any]], refusal: Refusal) -> list[tuple[Field, Any]]:
-        """The settings that the model takes. Each is judged beside those that are left."""
-        fitting = {field.name: field.fit(value) for field, value in given}
-        for name in list(fitting):
-            details = refusal(name, fitting)
-            if details is not None:
-                self.warnings.unsupported(name, details)
-                del fitting[name]
-        return [(field, value) for field, value in given if field.name in fitting]
 
     def encoded(self, path: str, body: Any, headers: Mapping[str, str] | None = None) -> Encoded:
         """The HTTP request of a body, and the warnings. Headers of the caller's win, in any case.
