@@ -204,7 +204,8 @@ class Conversation:
         if self._waiting:
             self._move_up(self._waiting)
         for turn in self.messages:
-            turn["content"].sort(key=_rank)
+            if len(turn["content"]) > 1:
+                turn["content"].sort(key=_rank)
         if self.messages and self.messages[-1]["role"] == "assistant":
             self._trim(self.messages[-1]["content"])
         self.messages = [turn for turn in self.messages if turn["content"]]

@@ -219,7 +219,8 @@ def _body(writer: RequestWriter, quirks: Quirks) -> dict[str, Any]:
     version = _header(request, "anthropic-version") or quirks.version
     if quirks.body_version is None and version >= NO_SAMPLING_SINCE:
         rules = msgspec.structs.replace(rules, sampling=False)
-    return {**body, **_sampling(writer, rules, thinks)}
+    body.update(_sampling(writer, rules, thinks))
+    return body
 
 
 def _header(request: Request, name: str) -> str | None:
@@ -263,11 +264,13 @@ def _sampling(writer: RequestWriter, rules: ClaudeRules, thinks: bool) -> dict[s
     """Sampling and stopping, as far as the model and its thinking allow."""
     out = writer.settings(FIELDS, partial(sampling_refusal, rules=rules, thinks=thinks))
     out.pop("max_tokens", None)  # stands in the body with room for the reasoning
-    stops = out.pop("stop_sequences", ())
-    fitting = [stop for stop in stops if stop.strip()]
-    if len(fitting) < len(stops):
+    stops = out.get("stop_sequences")
+    if stops is not None and any(not stop.strip() for stop in stops):
         writer.warnings.note("stop sequences of white space alone were left out: the API refuses them")
-    return {**out, "stop_sequences": fitting} if fitting else out
+        out["stop_sequences"] = [stop for stop in stops if stop.strip()]
+        if not out["stop_sequences"]:
+            del out["stop_sequences"]
+    return out
 
 
 def _system(blocks: list[dict[str, Any]]) -> Any:
