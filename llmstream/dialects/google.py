@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import mimetypes
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +16,7 @@ from llmstream.dialects.base import Place
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.json_text import without_lone_surrogates
 from llmstream.dialects.model_facts import ModelFacts
-from llmstream.dialects.requests import Refusal, options_of
+from llmstream.dialects.requests import NONE_REFUSED, options_of
 from llmstream.errors import ProviderError
 from llmstream.events import Metadata, OtherWarning, Source, UnsupportedSetting, Usage, Warning
 from llmstream.model_rules.gemini import GEMINI, GeminiRules
@@ -34,7 +34,7 @@ __all__ = [
     "document_uri",
     "facts_of",
     "failure",
-    "setting_refusals",
+    "refused_settings",
     "thinking_budget",
     "thinking_level",
     "with_options",
@@ -181,14 +181,14 @@ _SAMPLING: Final = ("temperature", "top_p", "top_k")
 _PENALTIES: Final = ("presence_penalty", "frequency_penalty")
 
 
-def setting_refusals(rules: GeminiRules) -> Refusal | None:
-    """Why settings are not sent to the model; None where it takes all of them, as most do."""
+def refused_settings(rules: GeminiRules) -> Mapping[str, str]:
+    """Settings that are not sent to the model, and why."""
     if rules.sampling and rules.penalties:
-        return None
+        return NONE_REFUSED
     reasons = {} if rules.sampling else dict.fromkeys(_SAMPLING, "this model ignores it")
     if not rules.penalties:
         reasons |= dict.fromkeys(_PENALTIES, "this model does not take it")
-    return lambda name, _: reasons.get(name)
+    return reasons
 
 
 def facts_of(model: str) -> ModelFacts:

@@ -23,6 +23,7 @@ from llmstream.request import ProviderTool, Request, ResponseFormat, Settings, T
 
 __all__ = [
     "ANSWER_IN_JSON",
+    "NONE_REFUSED",
     "Field",
     "FieldTable",
     "Refusal",
@@ -155,6 +156,7 @@ class Field(msgspec.Struct, frozen=True):
         return f"{self.name} {given:g} became {sent:g}: the API takes {self.low:g} to {self.high:g}"
 
 
+NONE_REFUSED: Final[Mapping[str, str]] = {}
 Refusal: TypeAlias = Callable[[str, Mapping[str, Any]], str | None]
 """Why the model does not take a setting, or None: its name, and the settings before it that are sent."""
 
@@ -197,10 +199,15 @@ class RequestWriter:
         self.warnings = RequestWarnings()
         self.options = options_of(request, key, provider)
 
-    def settings(self, fields: FieldTable, refusal: Refusal | None = None) -> dict[str, Any]:
+    def settings(
+        self, fields: FieldTable, refused: Mapping[str, str] = NONE_REFUSED, refusal: Refusal | None = None
+    ) -> dict[str, Any]:
         """The settings of the request by the vendor's names, each as near as the API takes it.
 
-        A setting without a field, or one that `refusal` speaks against, is left out with a warning.
+        What is refused, or has no field, is left out with a warning.
+
+        refused: why the model does not take settings, by name
+        refusal: the same, where it depends on values or on other settings
         """
         settings, out = self.request.settings, {}
         left: dict[str, Any] = {}
@@ -209,6 +216,9 @@ class RequestWriter:
                 self.warnings.unsupported(name)
         for field, value in fields.with_values(settings):
             if value is None or value == ():
+                continue
+            if field.name in refused:
+                self.warnings.unsupported(field.name, refused[field.name])
                 continue
             sent = field.fit(value) if field.limited else value
             if refusal is not None:

@@ -51,6 +51,12 @@ def test_setting_without_field_is_reported():
     assert one.warnings == [UnsupportedSetting("seed")]  # each dialect reports parallel calls itself
 
 
+def test_refused_settings_are_reported():
+    one = writer(temperature=5, top_k=1)
+    assert one.settings(TABLE, {"temperature": "not this model"}) == {"k": 1}
+    assert one.warnings == [UnsupportedSetting("temperature", "not this model")]
+
+
 def test_refused_setting_is_not_judged_on():
     """A setting that is left out does not count against the next one."""
 
@@ -60,7 +66,7 @@ def test_refused_setting_is_not_judged_on():
         return "not both" if name == "top_p" and "temperature" in others else None
 
     one = writer(temperature=5, top_p=0.3)
-    assert one.settings(TABLE, refusal) == {"p": 0.3}
+    assert one.settings(TABLE, refusal=refusal) == {"p": 0.3}
     assert one.warnings == [UnsupportedSetting("temperature", "no")]
 
 

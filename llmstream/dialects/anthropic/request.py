@@ -262,7 +262,7 @@ def _output_config(request: Request, effort: str | None, warnings: RequestWarnin
 
 def _sampling(writer: RequestWriter, rules: ClaudeRules, thinks: bool) -> dict[str, Any]:
     """Sampling and stopping, as far as the model and its thinking allow."""
-    out = writer.settings(FIELDS, partial(sampling_refusal, rules=rules, thinks=thinks))
+    out = writer.settings(FIELDS, refusal=partial(sampling_refusal, rules=rules, thinks=thinks))
     out.pop("max_tokens", None)  # stands in the body with room for the reasoning
     stops = out.get("stop_sequences")
     if stops is not None and any(not stop.strip() for stop in stops):

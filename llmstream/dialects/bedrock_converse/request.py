@@ -251,7 +251,7 @@ def _inference(
             return "not together with high reasoning effort"
         return sampling_refusal(name, settings, claude, thinks=thinks) if can.reasoning == "claude" else None
 
-    inference = writer.settings(FIELDS, refusal)
+    inference = writer.settings(FIELDS, refusal=refusal)
     if request.settings.parallel_tool_calls is not None:
         warnings.unsupported("parallel_tool_calls")
     inference.pop("maxTokens", None)  # the plan has it, with room for the reasoning

@@ -10,7 +10,7 @@ from llmstream.dialects.base import Encoded
 from llmstream.dialects.gemini.messages import Conversation, camel
 from llmstream.dialects.gemini.part_decoder import KEY
 from llmstream.dialects.gemini.wire import path_for
-from llmstream.dialects.google import setting_refusals, thinking_budget, thinking_level
+from llmstream.dialects.google import refused_settings, thinking_budget, thinking_level
 from llmstream.dialects.requests import (
     Field,
     FieldTable,
@@ -327,7 +327,7 @@ def _body(writer: RequestWriter, *, vertex: bool, openapi: bool) -> dict[str, An
         body["tools"] = tools.tools
     if tools.config:
         body["toolConfig"] = tools.config
-    config = writer.settings(FIELDS, setting_refusals(rules))
+    config = writer.settings(FIELDS, refused_settings(rules))
     if request.response_format is not None and tools.tools and rules.mixes_tools is False:
         details = "this model takes tools or a response format, not both"
         warnings.unsupported("output", details)

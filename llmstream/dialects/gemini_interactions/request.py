@@ -7,7 +7,7 @@ from typing import Any, Final
 from llmstream.dialects.base import Encoded
 from llmstream.dialects.gemini_interactions.messages import Conversation
 from llmstream.dialects.gemini_interactions.wire import KEY
-from llmstream.dialects.google import setting_refusals, thinking_level
+from llmstream.dialects.google import refused_settings, thinking_level
 from llmstream.dialects.requests import (
     Field,
     FieldTable,
@@ -73,7 +73,7 @@ def _body(writer: RequestWriter) -> dict[str, Any]:
         if request.response_format.schema is not None:
             wanted["schema"] = described_schema(request.response_format)
         body["response_format"] = wanted
-    settings = writer.settings(FIELDS, setting_refusals(rules))
+    settings = writer.settings(FIELDS, refused_settings(rules))
     config = {**settings, **_thinking(request.reasoning, rules, warnings)}
     choice = _tool_choice(request, warnings)
     if choice is not None:
