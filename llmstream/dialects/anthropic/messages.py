@@ -33,8 +33,8 @@ from llmstream.chats.message import Message, Role
 from llmstream.dialects.anthropic.quirks import Quirks
 from llmstream.dialects.anthropic.wire import KEY
 from llmstream.dialects.history_parts import result_text
+from llmstream.dialects.requests import RequestWarnings
 from llmstream.errors import InvalidRequest, Unsupported
-from llmstream.events import OtherWarning, Warning
 from llmstream.unique_ids import UniqueIds
 
 __all__ = ["Conversation", "accepts_url", "read_media"]
@@ -175,7 +175,7 @@ class Conversation:
     """
 
     def __init__(
-        self, *, provider: str, quirks: Quirks, warnings: list[Warning], system_turns: bool = False
+        self, *, provider: str, quirks: Quirks, warnings: RequestWarnings, system_turns: bool = False
     ) -> None:
         self.system: list[dict[str, Any]] = []
         self.messages: list[dict[str, Any]] = []
@@ -185,7 +185,7 @@ class Conversation:
         self._wire_ids = UniqueIds("_")
         self._provider = provider
         self._quirks = quirks
-        self._warnings = warnings
+        self._warn = warnings.note_once
 
     def read(self, messages: tuple[Message, ...]) -> None:
         """Takes in a whole conversation.
@@ -333,11 +333,6 @@ class Conversation:
         """The beginning of an answer may not end in white space."""
         if content and content[-1]["type"] == "text":
             content[-1]["text"] = content[-1]["text"].rstrip()
-
-    def _warn(self, message: str) -> None:
-        warning = OtherWarning(message)
-        if warning not in self._warnings:
-            self._warnings.append(warning)
 
 
 def _rank(block: dict[str, Any]) -> int:

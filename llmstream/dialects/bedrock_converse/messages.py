@@ -31,8 +31,8 @@ from llmstream.dialects.bedrock_converse.content import DocumentNames, encode_me
 from llmstream.dialects.bedrock_converse.quirks import Traits
 from llmstream.dialects.bedrock_converse.wire import KEY, SERVER_TOOL
 from llmstream.dialects.json_text import object_text
+from llmstream.dialects.requests import RequestWarnings
 from llmstream.errors import InvalidRequest, Unsupported
-from llmstream.events import OtherWarning, Warning
 
 __all__ = ["Conversation"]
 
@@ -251,13 +251,13 @@ class Conversation:
     tool_names: of the calls in it, each once, as the keys
     """
 
-    def __init__(self, *, can: Traits, provider: str, warnings: list[Warning]) -> None:
+    def __init__(self, *, can: Traits, provider: str, warnings: RequestWarnings) -> None:
         self.system: list[dict[str, Any]] = []
         self.messages: list[dict[str, Any]] = []
         self.tool_names: dict[str, None] = {}
         self._can = can
         self._provider = provider
-        self._warnings = warnings
+        self._warn = warnings.note_once
         self._ids = CallIds(short=can.short_ids)
         self._names = DocumentNames()
         self._turns: list[Turn] = []
@@ -406,11 +406,6 @@ class Conversation:
             return []
         ttl = {"ttl": theirs["ttl"]} if theirs.get("ttl") else {}
         return [{"cachePoint": {"type": "default", **ttl}}]
-
-    def _warn(self, message: str) -> None:
-        warning = OtherWarning(message)
-        if warning not in self._warnings:
-            self._warnings.append(warning)
 
 
 def _told(part: Any) -> dict[str, Any]:

@@ -31,7 +31,6 @@ from llmstream.dialects.history_parts import told_result, without_custom_parts
 from llmstream.dialects.media import data_uri
 from llmstream.dialects.requests import RequestWarnings
 from llmstream.errors import InvalidRequest, Unsupported
-from llmstream.events import OtherWarning, Warning
 
 __all__ = ["MessageWriter", "accepts_url"]
 
@@ -55,7 +54,8 @@ class MessageWriter:
 
     def __init__(self, *, provider: str) -> None:
         self.documents: list[dict[str, Any]] = []
-        self.warnings: list[Warning] = RequestWarnings()
+        self.warnings = RequestWarnings()
+        self._warn = self.warnings.note_once
         self._provider = provider
         self._out: list[dict[str, Any]] = []
         self._result_images: list[tuple[str, Image]] = []
@@ -206,11 +206,6 @@ class MessageWriter:
 
     def _lost(self, part: object, where: str) -> Unsupported:
         return Unsupported(f"{self._provider} cannot take a part of kind {part_kind(part)!r} in {where}.")
-
-    def _warn(self, message: str) -> None:
-        warning = OtherWarning(message)
-        if warning not in self.warnings:
-            self.warnings.append(warning)
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

@@ -34,8 +34,8 @@ from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors
 from llmstream.dialects.history_parts import result_text
 from llmstream.dialects.json_text import object_text
 from llmstream.dialects.media import media_of
+from llmstream.dialects.requests import RequestWarnings
 from llmstream.errors import InvalidRequest, Unsupported
-from llmstream.events import OtherWarning, Warning
 from llmstream.model_rules.gemini import GeminiRules
 
 __all__ = ["SIDE_FIELDS", "Conversation", "camel", "read_response"]
@@ -53,11 +53,11 @@ def camel(name: str) -> str:
 class PartWriter:
     """Writes parts; what the API has no form for is left out with a warning."""
 
-    def __init__(self, *, provider: str, vertex: bool, rules: GeminiRules, warnings: list[Warning]) -> None:
+    def __init__(self, *, provider: str, vertex: bool, rules: GeminiRules, warnings: RequestWarnings) -> None:
         self._provider = provider
         self._vertex = vertex
         self._rules = rules
-        self._warnings = warnings
+        self._warn = warnings.note_once
 
     def user_part(self, part: Part) -> dict[str, Any] | None:
         """A part of the user's turn; None where there is nothing to say.
@@ -164,11 +164,6 @@ class PartWriter:
     def _left_out(self, part: Part) -> None:
         self._warn(f"a part of kind {part_kind(part)!r} was left out: the API has no form for it")
 
-    def _warn(self, message: str) -> None:
-        warning = OtherWarning(message)
-        if warning not in self._warnings:
-            self._warnings.append(warning)
-
 
 def _told(part: Any) -> dict[str, Any]:
     """What the metadata holds for this vendor."""
@@ -250,12 +245,12 @@ class Conversation:
     contents: the turns, as the body has them
     """
 
-    def __init__(self, *, provider: str, vertex: bool, rules: GeminiRules, warnings: list[Warning]) -> None:
+    def __init__(self, *, provider: str, vertex: bool, rules: GeminiRules, warnings: RequestWarnings) -> None:
         self.system: list[dict[str, Any]] = []
         self.contents: list[dict[str, Any]] = []
         self._provider = provider
         self._rules = rules
-        self._warnings = warnings
+        self._warn = warnings.note_once
         self._writer = PartWriter(provider=provider, vertex=vertex, rules=rules, warnings=warnings)
         self._open_calls: list[ToolCall] = []
         self._open_ids: set[str] = set()
@@ -395,8 +390,3 @@ class Conversation:
                 self.contents.append({"role": "user", "parts": []})
             self.contents[0]["parts"].insert(0, {"text": f"{text}\n\n"})
             self.system = []
-
-    def _warn(self, message: str) -> None:
-        warning = OtherWarning(message)
-        if warning not in self._warnings:
-            self._warnings.append(warning)

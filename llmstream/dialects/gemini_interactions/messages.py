@@ -31,8 +31,8 @@ from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors
 from llmstream.dialects.history_parts import result_text
 from llmstream.dialects.json_text import object_text
 from llmstream.dialects.media import Media, media_of, sampling_of
+from llmstream.dialects.requests import RequestWarnings
 from llmstream.errors import InvalidRequest, Unsupported
-from llmstream.events import OtherWarning, Warning
 
 __all__ = ["Conversation"]
 
@@ -57,12 +57,12 @@ class Conversation:
     steps:  the input, as the body has it
     """
 
-    def __init__(self, *, provider: str, fetches_urls: bool, warnings: list[Warning]) -> None:
+    def __init__(self, *, provider: str, fetches_urls: bool, warnings: RequestWarnings) -> None:
         self.system: list[str] = []
         self.steps: list[dict[str, Any]] = []
         self._provider = provider
         self._fetches_urls = fetches_urls
-        self._warnings = warnings
+        self._warn = warnings.note_once
         self._open_calls: dict[str, ToolCall] = {}
         self._to_come: set[str] = set()
         self._known: dict[str, str] = {}
@@ -221,11 +221,6 @@ class Conversation:
         for call in [call for call in self._open_calls.values() if call.id not in self._to_come]:
             self._warn(f"the call {call.id!r} has no result; it was closed with an error")
             self._result(ToolResult(call.id, _NO_RESULT, is_error=True, name=call.name))
-
-    def _warn(self, message: str) -> None:
-        warning = OtherWarning(message)
-        if warning not in self._warnings:
-            self._warnings.append(warning)
 
 
 def _is_content(part: Part) -> bool:

@@ -34,7 +34,6 @@ from llmstream.dialects.media import audio_type, data_uri, read_data_uri
 from llmstream.dialects.mistral.wire import KEY
 from llmstream.dialects.requests import RequestWarnings
 from llmstream.errors import InvalidRequest, Unsupported
-from llmstream.events import OtherWarning, Warning
 
 __all__ = ["MessageWriter", "accepts_url", "decode_media"]
 
@@ -129,7 +128,8 @@ class MessageWriter:
     """
 
     def __init__(self, *, provider: str) -> None:
-        self.warnings: list[Warning] = RequestWarnings()
+        self.warnings = RequestWarnings()
+        self._warn = self.warnings.note_once
         self._provider = provider
         self._ids = ShortCallIds(())
         self._out: list[dict[str, Any]] = []
@@ -266,11 +266,6 @@ class MessageWriter:
 
     def _lost(self, part: object, where: str) -> Unsupported:
         return Unsupported(f"{self._provider} cannot take a part of kind {part_kind(part)!r} in {where}.")
-
-    def _warn(self, message: str) -> None:
-        warning = OtherWarning(message)
-        if warning not in self.warnings:
-            self.warnings.append(warning)
 
 
 def _written_so(message: Message) -> bool:

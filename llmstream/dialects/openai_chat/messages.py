@@ -35,7 +35,7 @@ from llmstream.dialects.openai_chat.quirks import MediaQuirks, Quirks
 from llmstream.dialects.requests import RequestWarnings
 from llmstream.dialects.tool_calls import CUSTOM_CALL, json_input
 from llmstream.errors import InvalidRequest, Unsupported
-from llmstream.events import Metadata, OtherWarning, Warning
+from llmstream.events import Metadata
 
 __all__ = ["MessageWriter", "accepts_url", "sent_as"]
 
@@ -202,7 +202,8 @@ class MessageWriter:
     """
 
     def __init__(self, quirks: Quirks, *, provider: str, system_role: str) -> None:
-        self.warnings: list[Warning] = RequestWarnings()
+        self.warnings = RequestWarnings()
+        self._warn = self.warnings.note_once
         self.marked = False
         self._quirks = quirks
         self._provider = provider
@@ -406,11 +407,6 @@ class MessageWriter:
 
     def _lost(self, part: object, where: str) -> Unsupported:
         return Unsupported(f"{self._provider} cannot take a part of kind {part_kind(part)!r} in {where}.")
-
-    def _warn(self, message: str) -> None:
-        warning = OtherWarning(message)
-        if warning not in self.warnings:
-            self.warnings.append(warning)
 
 
 def _last_turn(messages: Iterable[Message]) -> int:

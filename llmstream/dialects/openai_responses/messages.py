@@ -34,7 +34,6 @@ from llmstream.dialects.openai_responses.wire import KEY
 from llmstream.dialects.requests import RequestWarnings
 from llmstream.dialects.tool_calls import json_input
 from llmstream.errors import InvalidRequest, Unsupported
-from llmstream.events import OtherWarning, Warning
 
 __all__ = ["InputWriter"]
 
@@ -367,7 +366,8 @@ class InputWriter:
         self, quirks: Quirks, *, provider: str, role: str, stored: bool = False, continued: bool = False
     ) -> None:
         self.instructions: str | None = None
-        self.warnings: list[Warning] = RequestWarnings()
+        self.warnings = RequestWarnings()
+        self._warn = self.warnings.note_once
         self._quirks = quirks
         self._provider = provider
         self._role = role
@@ -456,8 +456,3 @@ class InputWriter:
 
     def _lost(self, part: object, where: str) -> Unsupported:
         return Unsupported(f"{self._provider} cannot take a part of kind {part_kind(part)!r} in {where}.")
-
-    def _warn(self, message: str) -> None:
-        warning = OtherWarning(message)
-        if warning not in self.warnings:
-            self.warnings.append(warning)
