@@ -30,8 +30,7 @@ from llmstream.chats.content import (
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.call_ids import is_minted
 from llmstream.dialects.gemini.part_decoder import CODE_EXECUTION, KEY, SIDE_FIELDS, TRANSCRIPTION
-from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
-from llmstream.dialects.history_parts import result_text
+from llmstream.dialects.history_parts import own_parts, result_text, role_of, system_text
 from llmstream.dialects.json_text import object_text
 from llmstream.dialects.media import media_of
 from llmstream.dialects.requests import RequestWarnings
@@ -225,11 +224,10 @@ def _plain(content: str, failed: bool) -> dict[str, Any]:
 
 
 _ROLES: Final = {
-    Role.SYSTEM.value: "system",
-    "developer": "system",
-    Role.USER.value: "user",
-    Role.TOOL.value: "user",
-    Role.ASSISTANT.value: "model",
+    Role.SYSTEM: "system",
+    Role.USER: "user",
+    Role.TOOL: "user",
+    Role.ASSISTANT: "model",
 }
 _SKIP_SIGNATURE: Final = "skip_thought_signature_validator"
 """Stands for a signature that was lost. source: "Thought signatures" in Google's documents"""
@@ -269,17 +267,9 @@ class Conversation:
                 if not result.provider_executed:
                     self._to_come[result.tool_call_id] = self._to_come.get(result.tool_call_id, 0) + 1
         for message in messages:
-            role = _ROLES.get(message.role)
-            if role is None:
-                raise InvalidRequest(
-                    f"no role {message.role!r} is known. Use system, user, assistant or tool."
-                )
-            vendors = MessageVendors(message)
-            for part in message.parts:
-                if isinstance(part, Reasoning) and is_foreign(part, vendors, KEY, self._provider):
-                    self._warn(FOREIGN_REASONING)
-                else:
-                    self._part(role, part)
+            role = _ROLES[role_of(message)]
+            for part in own_parts(message, key=KEY, provider=self._provider, warn=self._warn):
+                self._part(role, part)
         self._settle()
         if self.contents and self.contents[0]["role"] == "model":
             self._warn("the conversation begins with the assistant: a turn of the user was put before it")
@@ -303,15 +293,9 @@ class Conversation:
                 self._turn("user").append(written)
 
     def _system(self, part: Part) -> None:
-        if not isinstance(part, Text):
-            self._warn(f"a {part_kind(part)} part in a system message was left out: the API takes text there")
-            return
-        if self.contents:
-            self._warn(
-                "a system message inside the conversation was moved to the top: the API has no other place"
-            )
-        if part.text.strip():
-            self.system.append({"text": part.text})
+        text = system_text(part, moved=bool(self.contents), warn=self._warn)
+        if text:
+            self.system.append({"text": text})
 
     def _model_part(self, part: Part) -> None:
         written = self._writer.model_part(part)

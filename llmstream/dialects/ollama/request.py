@@ -20,8 +20,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.base import Encoded
-from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
-from llmstream.dialects.history_parts import told_result
+from llmstream.dialects.history_parts import own_parts, told_result
 from llmstream.dialects.ollama.wire import object_text
 from llmstream.dialects.requests import (
     ANSWER_IN_JSON,
@@ -119,13 +118,10 @@ class _Body:
         images: list[str] = []
         calls: list[dict[str, Any]] = []
         results: list[dict[str, Any]] = []
-        vendors = MessageVendors(message)
-        for part in message.parts:
+        for part in own_parts(message, key=KEY, provider=self.provider, warn=self.warnings.note):
             match part:
                 case Text(text):
                     texts.append(text)
-                case Reasoning() if is_foreign(part, vendors, "ollama", self.provider):
-                    self.warnings.note(FOREIGN_REASONING)
                 case Reasoning(text):
                     thoughts.append(text)
                 case Image():
