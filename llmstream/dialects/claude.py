@@ -12,7 +12,9 @@ from llmstream.model_rules.claude import ClaudeRules
 from llmstream.model_rules.table import nearest_effort
 from llmstream.request import ReasoningOptions
 
-__all__ = ["encode_thinking", "fitting_cap"]
+__all__ = ["NO_BARE_JSON", "encode_thinking", "fitting_cap"]
+
+NO_BARE_JSON: Final = "JSON without a schema cannot be asked for; give a schema, or say so in the prompt"
 
 
 _MIN_BUDGET: Final = 1024  # from the vendor's reference of `thinking.budget_tokens`

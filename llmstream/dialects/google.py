@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import mimetypes
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +16,7 @@ from llmstream.dialects.base import Place
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.json_text import without_lone_surrogates
 from llmstream.dialects.model_facts import ModelFacts
-from llmstream.dialects.requests import options_of
+from llmstream.dialects.requests import NONE_REFUSED, options_of
 from llmstream.errors import ProviderError
 from llmstream.events import Metadata, OtherWarning, Source, UnsupportedSetting, Usage, Warning
 from llmstream.model_rules.gemini import GEMINI, GeminiRules
@@ -32,9 +32,9 @@ __all__ = [
     "Sources",
     "asked_for",
     "document_uri",
-    "drop_ignored",
     "facts_of",
     "failure",
+    "refused_settings",
     "thinking_budget",
     "thinking_level",
     "with_options",
@@ -177,15 +177,18 @@ def thinking_level(reasoning: ReasoningOptions, rules: GeminiRules, warnings: li
     return level
 
 
-def drop_ignored(sampling: dict[str, Any], rules: GeminiRules, warnings: list[Warning]) -> None:
-    """Sets to None, with a warning, what the model would ignore.
+_SAMPLING: Final = ("temperature", "top_p", "top_k")
+_PENALTIES: Final = ("presence_penalty", "frequency_penalty")
 
-    sampling: temperature, top_p and top_k, each a number or None
-    """
-    for name, value in sampling.items():
-        if value is not None and not rules.sampling:
-            warnings.append(UnsupportedSetting(name, "this model ignores it"))
-            sampling[name] = None
+
+def refused_settings(rules: GeminiRules) -> Mapping[str, str]:
+    """Settings that are not sent to the model, and why."""
+    if rules.sampling and rules.penalties:
+        return NONE_REFUSED
+    reasons = {} if rules.sampling else dict.fromkeys(_SAMPLING, "this model ignores it")
+    if not rules.penalties:
+        reasons |= dict.fromkeys(_PENALTIES, "this model does not take it")
+    return reasons
 
 
 def facts_of(model: str) -> ModelFacts:

@@ -1,9 +1,9 @@
-"""What a tool gave, as text; that it failed, too, on wires that have no field for that."""
+"""What writing a conversation takes on every wire: roles, parts that cannot be sent, results as text."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +14,7 @@ from llmstream.chats.content import (
     Document,
     File,
     Image,
+    Part,
     Reasoning,
     Source,
     Text,
@@ -22,17 +23,69 @@ from llmstream.chats.content import (
     part_kind,
 )
 from llmstream.chats.message import Message, Role
+from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
+from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, Warning
 
 __all__ = [
     "MOST_MARKS",
+    "MOVED_UP",
     "failure_text",
     "keep_last_marks",
+    "own_parts",
     "result_text",
+    "role_of",
+    "system_text",
     "told_result",
     "too_many_marks",
     "without_custom_parts",
 ]
+
+
+_ROLES: Final = {**{role.value: role for role in Role}, "developer": Role.SYSTEM}
+
+
+def role_of(message: Message) -> Role:
+    """The role of a message; "developer" is another name for the system's.
+
+    raises: InvalidRequest for any other role
+    """
+    role = _ROLES.get(message.role)
+    if role is None:
+        raise InvalidRequest(f"no role {message.role!r} is known. Use system, user, assistant or tool.")
+    return role
+
+
+def own_parts(message: Message, *, key: str, provider: str, warn: Callable[[str], object]) -> Sequence[Part]:
+    """The parts of a message without reasoning that another vendor made.
+
+    key:  under which the vendor's metadata stands
+    warn: called where reasoning is left out
+    """
+    vendors = MessageVendors(message)
+    out: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, Reasoning) and is_foreign(part, vendors, key, provider):
+            warn(FOREIGN_REASONING)
+        else:
+            out.append(part)
+    return out
+
+
+def system_text(part: Part, *, moved: bool, warn: Callable[[str], object]) -> str:
+    """The text of a part of a system message; "" for any other part, and for white space.
+
+    moved: the API has no place for system messages inside the conversation
+    """
+    if not isinstance(part, Text):
+        warn(f"a {part_kind(part)} part in a system message was left out: the API takes text there")
+        return ""
+    if moved:
+        warn(MOVED_UP)
+    return part.text if part.text.strip() else ""
+
+
+MOVED_UP: Final = "a system message inside the conversation was moved to the top: the API has no other place"
 
 
 _SAYS_SO: Final = re.compile(

@@ -1,23 +1,39 @@
-"""Fields of the vendor's own that a caller adds to a request."""
+"""Writing a request, as far as it is the same on every wire.
+
+`RequestWriter` maps the settings by a table of `Field`, gathers warnings, and makes the HTTP request.
+A vendor's `request.py` adds what is its own: tools, reasoning, output format, messages. The server side
+reads settings by the same table.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
+from typing import Any, Final, Literal, Self, TypeAlias
 
 import msgspec
 
 from llmstream.chats.content import Text
 from llmstream.chats.message import Message
-from llmstream.events import OtherWarning, Warning
-from llmstream.request import Request, ResponseFormat
+from llmstream.dialects.base import Encoded
+from llmstream.errors import InvalidRequest
+from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
+from llmstream.exchange import HttpRequest
+from llmstream.request import ProviderTool, Request, ResponseFormat, Settings, ToolSpec
 
 __all__ = [
     "ANSWER_IN_JSON",
+    "NONE_REFUSED",
+    "Field",
+    "FieldTable",
+    "Refusal",
     "RequestWarnings",
+    "RequestWriter",
     "described_schema",
     "in_words",
     "merged",
+    "name_and_description",
+    "object_schema",
     "options_of",
     "says_json",
 ]
@@ -71,8 +87,184 @@ class RequestWarnings(list[Warning]):
             return warning.message in self._texts
         return super().__contains__(warning)
 
+    def note(self, message: str) -> None:
+        """A warning in prose."""
+        self.append(OtherWarning(message))
 
-# How an answer in JSON is wished for in words: where there is no field, or it is not enough.
+    def note_once(self, message: str) -> None:
+        """The same, unless it is there already."""
+        if message not in self._texts:
+            self.append(OtherWarning(message))
+
+    def unsupported(self, setting: str, details: str | None = None) -> None:
+        """A setting that was left out."""
+        self.append(UnsupportedSetting(setting, details))
+
+    def unsupported_tool(self, tool: ToolSpec | ProviderTool, details: str) -> None:
+        """A tool that was left out."""
+        name = tool.name if isinstance(tool, ToolSpec) else tool.name or tool.type
+        self.append(UnsupportedTool(name, details))
+
+
+# Settings by a vendor's names, and the frame of every request.
+
+
+class Field(msgspec.Struct, frozen=True):
+    """One of our settings on a vendor's wire.
+
+    name:      of the setting in `Settings`
+    wire_name: what the vendor calls it
+    low, high: what the API takes, both or neither; other numbers move to the nearest, with a warning
+    most:      how many stop sequences the API takes; the others are left out, with a warning
+    limited:   whether any of these is given
+    """
+
+    name: str
+    wire_name: str
+    low: float | None = None
+    high: float | None = None
+    most: int | None = None
+    limited: bool = False
+
+    def __post_init__(self) -> None:
+        limited = not (self.low is self.high is self.most is None)
+        msgspec.structs.force_setattr(self, "limited", limited)
+
+    @property
+    def kind(self) -> Literal["number", "integer", "strings"]:
+        """What its values are."""
+        if self.name == "stop":
+            return "strings"
+        return "integer" if self.name in _INTEGERS else "number"
+
+    def fit(self, value: Any) -> Any:
+        """The nearest value that the API takes."""
+        if self.most is not None:
+            return value[: self.most]
+        if self.low is not None and value < self.low:
+            return self.low
+        if self.high is not None and value > self.high:
+            return self.high
+        return value
+
+    def fit_note(self, given: Any, sent: Any) -> str:
+        """The warning about a value that did not fit."""
+        if self.most is not None:
+            return (
+                f"only the first {self.most} of {len(given)} stop sequences were sent: the API takes no more"
+            )
+        return f"{self.name} {given:g} became {sent:g}: the API takes {self.low:g} to {self.high:g}"
+
+
+NONE_REFUSED: Final[Mapping[str, str]] = {}
+Refusal: TypeAlias = Callable[[str, Mapping[str, Any]], str | None]
+"""Why the model does not take a setting, or None: its name, and the settings before it that are sent."""
+
+_INTEGERS: Final = frozenset({"top_k", "max_output_tokens", "seed"})
+# Vendors have `parallel_tool_calls` among their tools, under conditions of their own.
+_SETTINGS: Final = tuple(name for name in Settings.__struct_fields__ if name != "parallel_tool_calls")
+
+
+class FieldTable:
+    """The settings that a vendor takes, in the order in which the body has them.
+
+    unsupported: names of the settings that have no field
+    """
+
+    def __init__(self, *fields: Field) -> None:
+        names = [field.name for field in fields]
+        self.unsupported = tuple(name for name in _SETTINGS if name not in names)
+        self._fields = fields
+        # Every request reads all settings and sets few of them, so one call reads them all.
+        self._values = attrgetter(*names)
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self._fields)
+
+    def with_values(self, settings: Settings) -> Iterator[tuple[Field, Any]]:
+        """Each field and the value of its setting."""
+        return zip(self._fields, self._values(settings), strict=True)
+
+
+class RequestWriter:
+    """What writing one request takes on every wire.
+
+    warnings: what is left out or changed
+    options:  the vendor's own fields that the caller adds, by this dialect's key and by the provider's name
+    """
+
+    def __init__(self, request: Request, *, provider: str, key: str) -> None:
+        self.request = request
+        self.provider = provider
+        self.warnings = RequestWarnings()
+        self.options = options_of(request, key, provider)
+
+    def settings(
+        self, fields: FieldTable, refused: Mapping[str, str] = NONE_REFUSED, refusal: Refusal | None = None
+    ) -> dict[str, Any]:
+        """The settings of the request by the vendor's names, each as near as the API takes it.
+
+        What is refused, or has no field, is left out with a warning.
+
+        refused: why the model does not take settings, by name
+        refusal: the same, where it depends on values or on other settings
+        """
+        settings, out = self.request.settings, {}
+        left: dict[str, Any] = {}
+        for name in fields.unsupported:
+            if getattr(settings, name) not in (None, ()):
+                self.warnings.unsupported(name)
+        for field, value in fields.with_values(settings):
+            if value is None or value == ():
+                continue
+            if field.name in refused:
+                self.warnings.unsupported(field.name, refused[field.name])
+                continue
+            sent = field.fit(value) if field.limited else value
+            if refusal is not None:
+                left[field.name] = sent
+                details = refusal(field.name, left)
+                if details is not None:
+                    self.warnings.unsupported(field.name, details)
+                    del left[field.name]
+                    continue
+            if sent != value:
+                self.warnings.note(field.fit_note(value, sent))
+            out[field.wire_name] = sent
+        return out
+
+    def encoded(self, path: str, body: Any, headers: Mapping[str, str] | None = None) -> Encoded:
+        """The HTTP request of a body, and the warnings. Headers of the caller's win, in any case.
+
+        raises: InvalidRequest for values that JSON has no form for
+        """
+        try:
+            data = msgspec.json.encode(body)
+        except (TypeError, ValueError, RecursionError, OverflowError) as error:
+            raise InvalidRequest(
+                f"the request cannot be written as JSON: {error}", provider=self.provider
+            ) from None
+        sent = {"content-type": "application/json", **(headers or {})}
+        for name, value in self.request.headers.items():
+            sent[name.lower()] = value
+        return Encoded(HttpRequest(path, data, sent), self.warnings)
+
+
+def name_and_description(tool: ToolSpec) -> dict[str, Any]:
+    """The fields of a function that most wires have; none for an empty description."""
+    if tool.description:
+        return {"name": tool.name, "description": tool.description}
+    return {"name": tool.name}
+
+
+def object_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """The input schema of a tool for vendors that want its type named."""
+    if not schema:
+        return {"type": "object", "properties": {}}
+    return schema if "type" in schema else {"type": "object", **schema}
+
+
+# How JSON is asked for in the prompt: where there is no field for it, or the field is not enough.
 #
 # A vendor that answers in JSON of any shape wants to read the word in the conversation as well. OpenAI
 # and those like it refuse the request without; with others the model may write white space for ever.

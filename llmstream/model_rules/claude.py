@@ -8,6 +8,7 @@ pydantic-ai-slim 2.68 `profiles/anthropic.py` (tried live there); @ai-sdk/anthro
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import msgspec
@@ -114,12 +115,18 @@ CLAUDE: Final = Table(
 """
 
 
-def sampling_refusal(name: str, settings: dict[str, Any], rules: ClaudeRules, *, thinks: bool) -> str | None:
-    """Why the model would refuse a sampling setting, or None.
+_SAMPLING: Final = frozenset({"temperature", "top_p", "top_k"})
 
-    name:     temperature, top_p or top_k
-    settings: all three, each a number or None
+
+def sampling_refusal(
+    name: str, settings: Mapping[str, Any], rules: ClaudeRules, *, thinks: bool
+) -> str | None:
+    """Why the model would refuse a setting, or None.
+
+    settings: those that are about to be sent, by name
     """
+    if name not in _SAMPLING:
+        return None
     value = settings[name]
     if not rules.sampling:
         return "this model takes no sampling settings"
@@ -127,6 +134,6 @@ def sampling_refusal(name: str, settings: dict[str, Any], rules: ClaudeRules, *,
         return "not together with reasoning"
     if thinks and name == "top_p" and value < 0.95:
         return "with reasoning the API takes 0.95 to 1"
-    if name == "top_p" and rules.one_sampler and settings["temperature"] is not None:
+    if name == "top_p" and rules.one_sampler and "temperature" in settings:
         return "this model takes temperature or top_p, not both"
     return None

@@ -32,9 +32,9 @@ from llmstream.chats.content import (
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.anthropic.quirks import Quirks
 from llmstream.dialects.anthropic.wire import KEY
-from llmstream.dialects.history_parts import result_text
+from llmstream.dialects.history_parts import MOVED_UP, result_text, role_of, system_text
+from llmstream.dialects.requests import RequestWarnings
 from llmstream.errors import InvalidRequest, Unsupported
-from llmstream.events import OtherWarning, Warning
 from llmstream.unique_ids import UniqueIds
 
 __all__ = ["Conversation", "accepts_url", "read_media"]
@@ -156,11 +156,10 @@ def _name(part: Image | Document) -> str:
 
 
 _ROLES: Final = {
-    Role.SYSTEM.value: "system",
-    "developer": "system",
-    Role.USER.value: "user",
-    Role.TOOL.value: "user",
-    Role.ASSISTANT.value: "assistant",
+    Role.SYSTEM: "system",
+    Role.USER: "user",
+    Role.TOOL: "user",
+    Role.ASSISTANT: "assistant",
 }
 _NO_ID: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -175,7 +174,7 @@ class Conversation:
     """
 
     def __init__(
-        self, *, provider: str, quirks: Quirks, warnings: list[Warning], system_turns: bool = False
+        self, *, provider: str, quirks: Quirks, warnings: RequestWarnings, system_turns: bool = False
     ) -> None:
         self.system: list[dict[str, Any]] = []
         self.messages: list[dict[str, Any]] = []
@@ -185,7 +184,7 @@ class Conversation:
         self._wire_ids = UniqueIds("_")
         self._provider = provider
         self._quirks = quirks
-        self._warnings = warnings
+        self._warn = warnings.note_once
 
     def read(self, messages: tuple[Message, ...]) -> None:
         """Takes in a whole conversation.
@@ -193,18 +192,15 @@ class Conversation:
         raises: InvalidRequest for unknown roles and empty conversations, Unsupported for audio
         """
         for message in messages:
-            role = _ROLES.get(message.role)
-            if role is None:
-                raise InvalidRequest(
-                    f"no role {message.role!r} is known. Use system, user, assistant or tool."
-                )
+            role = _ROLES[role_of(message)]
             for part in message.parts:
                 self._part(role, part)
             self._place_waiting()
         if self._waiting:
             self._move_up(self._waiting)
         for turn in self.messages:
-            turn["content"].sort(key=_rank)
+            if len(turn["content"]) > 1:
+                turn["content"].sort(key=_rank)
         if self.messages and self.messages[-1]["role"] == "assistant":
             self._trim(self.messages[-1]["content"])
         self.messages = [turn for turn in self.messages if turn["content"]]
@@ -228,10 +224,8 @@ class Conversation:
         return content
 
     def _system(self, part: Part) -> None:
-        if not isinstance(part, Text):
-            self._warn(f"a {part_kind(part)} part in a system message was left out: the API takes text there")
-            return
-        blocks = [{"type": "text", "text": part.text, **_told(part)}] if part.text.strip() else []
+        text = system_text(part, moved=False, warn=self._warn)
+        blocks = [{"type": "text", "text": text, **_told(part)}] if text else []
         if not self.messages:
             self.system += blocks
         elif self._system_turns:
@@ -240,8 +234,7 @@ class Conversation:
             self._move_up(blocks)
 
     def _move_up(self, blocks: list[dict[str, Any]]) -> None:
-        words = "a system message inside the conversation was moved to the top: the API has no other place"
-        self._warn(words)
+        self._warn(MOVED_UP)
         self.system += blocks
 
     def _place_waiting(self) -> None:
@@ -332,11 +325,6 @@ class Conversation:
         """The beginning of an answer may not end in white space."""
         if content and content[-1]["type"] == "text":
             content[-1]["text"] = content[-1]["text"].rstrip()
-
-    def _warn(self, message: str) -> None:
-        warning = OtherWarning(message)
-        if warning not in self._warnings:
-            self._warnings.append(warning)
 
 
 def _rank(block: dict[str, Any]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -12,20 +13,36 @@ from llmstream.dialects.anthropic.messages import Conversation
 from llmstream.dialects.anthropic.quirks import Quirks
 from llmstream.dialects.anthropic.wire import KEY
 from llmstream.dialects.base import Encoded
-from llmstream.dialects.claude import encode_thinking, fitting_cap
+from llmstream.dialects.claude import NO_BARE_JSON, encode_thinking, fitting_cap
 from llmstream.dialects.history_parts import keep_last_marks
-from llmstream.dialects.requests import RequestWarnings, described_schema
+from llmstream.dialects.requests import (
+    Field,
+    FieldTable,
+    RequestWarnings,
+    RequestWriter,
+    described_schema,
+    merged,
+    name_and_description,
+    object_schema,
+)
 from llmstream.dialects.schemas import claude_strict_schema
-from llmstream.errors import BadRequest, InvalidRequest, LLMStreamError
-from llmstream.events import OtherWarning, UnsupportedSetting, Warning
+from llmstream.errors import BadRequest, LLMStreamError
 from llmstream.exchange import HttpRequest
 from llmstream.model_rules.claude import CLAUDE, NO_SAMPLING_SINCE, ClaudeRules, sampling_refusal
-from llmstream.request import NamedTool, ProviderTool, Request, Settings, ToolSpec
+from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 
-__all__ = ["betas_of_tools", "dropping_bound_thinking", "encode_request"]
+__all__ = ["FIELDS", "betas_of_tools", "dropping_bound_thinking", "encode_request"]
 
 
 # Tools and the choice among them, on the way to the vendor.
+
+FIELDS: Final = FieldTable(
+    Field("max_output_tokens", "max_tokens"),
+    Field("temperature", "temperature", low=0.0, high=1.0),
+    Field("top_p", "top_p"),
+    Field("top_k", "top_k"),
+    Field("stop", "stop_sequences"),
+)
 
 _MAX_STRICT_TOOLS: Final = 20
 _DATE: Final = re.compile(r"_20\d{6}$")
@@ -52,7 +69,7 @@ _BETAS: Final = {
 
 
 def encode_tools(
-    request: Request, warnings: list[Warning], *, strict_known: bool = True
+    request: Request, warnings: RequestWarnings, *, strict_known: bool = True
 ) -> list[dict[str, Any]]:
     """The field `tools`.
 
@@ -66,18 +83,20 @@ def encode_tools(
             continue
         wanted = tool.strict is True and strict_known
         if tool.strict and not wanted:
-            words = f"the tool {tool.name!r} is not strict: the model cannot be held to its schema here"
-            warnings.append(OtherWarning(words))
+            warnings.note(
+                f"the tool {tool.name!r} is not strict: the model cannot be held to its schema here"
+            )
         strict += wanted
         if wanted and strict > _MAX_STRICT_TOOLS:
-            words = f"the tool {tool.name!r} is not strict: the API takes {_MAX_STRICT_TOOLS} strict tools"
-            warnings.append(OtherWarning(words))
+            warnings.note(
+                f"the tool {tool.name!r} is not strict: the API takes {_MAX_STRICT_TOOLS} strict tools"
+            )
         out.append(_tool(tool, strict=wanted and strict <= _MAX_STRICT_TOOLS))
     return out
 
 
 def encode_tool_choice(
-    request: Request, *, refusal: str | None, warnings: list[Warning]
+    request: Request, *, refusal: str | None, warnings: RequestWarnings
 ) -> dict[str, Any] | None:
     """The field `tool_choice`, which the API takes only beside tools.
 
@@ -88,10 +107,10 @@ def encode_tool_choice(
         return None
     if not request.tools:
         if choice not in (None, "none", "auto"):
-            warnings.append(OtherWarning("tool_choice was left out: the request has no tools"))
+            warnings.note("tool_choice was left out: the request has no tools")
         return None
     if refusal is not None and (choice == "required" or isinstance(choice, NamedTool)):
-        warnings.append(OtherWarning(f"tool_choice became auto: {refusal}"))
+        warnings.note(f"tool_choice became auto: {refusal}")
         choice = "auto"
     out: dict[str, Any]
     if isinstance(choice, NamedTool):
@@ -110,12 +129,8 @@ def betas_of_tools(request: Request) -> list[str]:
 
 
 def _tool(tool: ToolSpec, *, strict: bool) -> dict[str, Any]:
-    schema = tool.input_schema or {"type": "object", "properties": {}}
-    if "type" not in schema:
-        schema = {"type": "object", **schema}
-    out: dict[str, Any] = {"name": tool.name}
-    if tool.description:
-        out["description"] = tool.description
+    schema = object_schema(tool.input_schema)
+    out = name_and_description(tool)
     out["input_schema"] = claude_strict_schema(schema) if strict else schema
     if strict:
         out["strict"] = True
@@ -140,11 +155,11 @@ def encode_request(request: Request, *, provider: str, quirks: Quirks) -> Encode
 
     raises: InvalidRequest, Unsupported
     """
-    warnings: list[Warning] = RequestWarnings()
-    options = _options(request, provider)
+    writer = RequestWriter(request, provider=provider, key=KEY)
+    options = writer.options
     betas = [*betas_of_tools(request), *options.pop("betas", ())]
-    body = _body(request, options, provider, quirks, warnings)
-    headers = {"content-type": "application/json"}
+    body = _body(writer, quirks)
+    headers: dict[str, str] = {}
     if quirks.body_version is None:
         headers["anthropic-version"] = quirks.version
     else:
@@ -154,34 +169,28 @@ def encode_request(request: Request, *, provider: str, quirks: Quirks) -> Encode
         body["anthropic_beta"] = betas
     elif betas:
         headers["anthropic-beta"] = ",".join(betas)
-    body = _merged(body, options)
-    keep_last_marks(_blocks(body), warnings)
-    try:
-        data = msgspec.json.encode(body)
-    except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        raise InvalidRequest(f"the request cannot be written as JSON: {error}", provider=provider) from None
-    headers.update({name.lower(): value for name, value in request.headers.items()})
-    return Encoded(HttpRequest(quirks.path_for(request.model), data, headers), warnings)
+    body = merged(body, options)
+    keep_last_marks(_blocks(body), writer.warnings)
+    return writer.encoded(quirks.path_for(request.model), body, headers)
 
 
-def _body(
-    request: Request, options: dict[str, Any], provider: str, quirks: Quirks, warnings: list[Warning]
-) -> dict[str, Any]:
+def _body(writer: RequestWriter, quirks: Quirks) -> dict[str, Any]:
+    request, options, warnings = writer.request, writer.options, writer.warnings
     rules = CLAUDE.find(request.model)
     inline = quirks.system_turns and rules.system_turns == "honoured"
-    conversation = Conversation(provider=provider, quirks=quirks, system_turns=inline, warnings=warnings)
+    conversation = Conversation(
+        provider=writer.provider, quirks=quirks, system_turns=inline, warnings=warnings
+    )
     conversation.read(request.messages)
     if request.response_format is not None and _drop_citations(conversation.messages):
-        warnings.append(
-            OtherWarning("citations were switched off: the API does not cite in structured output")
-        )
+        warnings.note("citations were switched off: the API does not cite in structured output")
     default = quirks.default_max_tokens or rules.default_tokens
     cap = fitting_cap(request.settings.max_output_tokens, rules, warnings)
     plan = encode_thinking(request.reasoning, cap, default, rules, warnings)
     asked = options.get("thinking")
     if isinstance(asked, dict) and "type" in asked:  # `display` and budgets of ours do not fit every type
         plan = msgspec.structs.replace(plan, thinking=None)
-    thinking = _merged({"thinking": plan.thinking or {}}, options)["thinking"]
+    thinking = merged({"thinking": plan.thinking or {}}, options)["thinking"]
     thinks = isinstance(thinking, dict) and thinking.get("type") in ("enabled", "adaptive")
     body: dict[str, Any] = {} if quirks.model_in_path else {"model": request.model}
     body["max_tokens"] = plan.max_tokens
@@ -210,7 +219,8 @@ def _body(
     version = _header(request, "anthropic-version") or quirks.version
     if quirks.body_version is None and version >= NO_SAMPLING_SINCE:
         rules = msgspec.structs.replace(rules, sampling=False)
-    return {**body, **_sampling(request.settings, rules, thinks, warnings)}
+    body.update(_sampling(writer, rules, thinks))
+    return body
 
 
 def _header(request: Request, name: str) -> str | None:
@@ -240,64 +250,32 @@ def _container(request: Request) -> str | None:
     return None
 
 
-def _output_config(request: Request, effort: str | None, warnings: list[Warning]) -> dict[str, Any]:
+def _output_config(request: Request, effort: str | None, warnings: RequestWarnings) -> dict[str, Any]:
     out: dict[str, Any] = {} if effort is None else {"effort": effort}
     wanted = request.response_format
     if wanted is not None and wanted.schema is not None:
         out["format"] = {"type": "json_schema", "schema": claude_strict_schema(described_schema(wanted))}
     elif wanted is not None:
-        words = "JSON without a schema cannot be asked for; give a schema, or say so in the prompt"
-        warnings.append(UnsupportedSetting("output", words))
+        warnings.unsupported("output", NO_BARE_JSON)
     return out
 
 
-def _sampling(
-    settings: Settings, rules: ClaudeRules, thinks: bool, warnings: list[Warning]
-) -> dict[str, Any]:
+def _sampling(writer: RequestWriter, rules: ClaudeRules, thinks: bool) -> dict[str, Any]:
     """Sampling and stopping, as far as the model and its thinking allow."""
-    out: dict[str, Any] = {}
-    for name in ("seed", "presence_penalty", "frequency_penalty"):
-        if getattr(settings, name) is not None:
-            warnings.append(UnsupportedSetting(name))
-    temperature, top_p = settings.temperature, settings.top_p
-    if temperature is not None and not 0 <= temperature <= 1:
-        fitting = min(1.0, max(0.0, temperature))
-        warnings.append(OtherWarning(f"temperature {temperature:g} became {fitting:g}: the API takes 0 to 1"))
-        temperature = fitting
-    wishes = {"temperature": temperature, "top_p": top_p, "top_k": settings.top_k}
-    for name, value in wishes.items():
-        if value is None:
-            continue
-        refusal = sampling_refusal(name, wishes, rules, thinks=thinks)
-        if refusal:
-            warnings.append(UnsupportedSetting(name, refusal))
-        else:
-            out[name] = value
-    stops = [stop for stop in settings.stop if stop.strip()]
-    if len(stops) < len(settings.stop):
-        words = "stop sequences of white space alone were left out: the API refuses them"
-        warnings.append(OtherWarning(words))
-    if stops:
-        out["stop_sequences"] = stops
+    out = writer.settings(FIELDS, refusal=partial(sampling_refusal, rules=rules, thinks=thinks))
+    out.pop("max_tokens", None)  # stands in the body with room for the reasoning
+    stops = out.get("stop_sequences")
+    if stops is not None and any(not stop.strip() for stop in stops):
+        writer.warnings.note("stop sequences of white space alone were left out: the API refuses them")
+        out["stop_sequences"] = [stop for stop in stops if stop.strip()]
+        if not out["stop_sequences"]:
+            del out["stop_sequences"]
     return out
 
 
 def _system(blocks: list[dict[str, Any]]) -> Any:
     """One plain text stays a string."""
     return blocks[0]["text"] if len(blocks) == 1 and len(blocks[0]) == 2 else blocks
-
-
-def _options(request: Request, provider: str) -> dict[str, Any]:
-    ours = dict(request.provider_options.get(KEY, {}))
-    return ours if provider == KEY else _merged(ours, request.provider_options.get(provider, {}))
-
-
-def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    out = dict(base)
-    for key, value in over.items():
-        known = out.get(key)
-        out[key] = _merged(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
-    return out
 
 
 def _drop_citations(turns: list[dict[str, Any]]) -> bool:

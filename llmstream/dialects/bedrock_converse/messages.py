@@ -30,9 +30,10 @@ from llmstream.chats.message import Message, Role
 from llmstream.dialects.bedrock_converse.content import DocumentNames, encode_media, encode_result
 from llmstream.dialects.bedrock_converse.quirks import Traits
 from llmstream.dialects.bedrock_converse.wire import KEY, SERVER_TOOL
+from llmstream.dialects.history_parts import role_of, system_text
 from llmstream.dialects.json_text import object_text
+from llmstream.dialects.requests import RequestWarnings
 from llmstream.errors import InvalidRequest, Unsupported
-from llmstream.events import OtherWarning, Warning
 
 __all__ = ["Conversation"]
 
@@ -234,11 +235,10 @@ class CallIds:
 
 
 _ROLES: Final = {
-    Role.SYSTEM.value: "system",
-    "developer": "system",
-    Role.USER.value: "user",
-    Role.TOOL.value: "user",
-    Role.ASSISTANT.value: "assistant",
+    Role.SYSTEM: "system",
+    Role.USER: "user",
+    Role.TOOL: "user",
+    Role.ASSISTANT: "assistant",
 }
 _NO_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -251,13 +251,13 @@ class Conversation:
     tool_names: of the calls in it, each once, as the keys
     """
 
-    def __init__(self, *, can: Traits, provider: str, warnings: list[Warning]) -> None:
+    def __init__(self, *, can: Traits, provider: str, warnings: RequestWarnings) -> None:
         self.system: list[dict[str, Any]] = []
         self.messages: list[dict[str, Any]] = []
         self.tool_names: dict[str, None] = {}
         self._can = can
         self._provider = provider
-        self._warnings = warnings
+        self._warn = warnings.note_once
         self._ids = CallIds(short=can.short_ids)
         self._names = DocumentNames()
         self._turns: list[Turn] = []
@@ -269,11 +269,7 @@ class Conversation:
             the API does not take
         """
         for message in messages:
-            role = _ROLES.get(message.role)
-            if role is None:
-                raise InvalidRequest(
-                    f"no role {message.role!r} is known. Use system, user, assistant or tool."
-                )
+            role = _ROLES[role_of(message)]
             for part in message.parts:
                 self._part(role, part)
         self.messages = ordered(self._turns, can=self._can, warn=self._warn)
@@ -302,15 +298,9 @@ class Conversation:
         if isinstance(part, Custom) and part.type.startswith(f"{KEY}."):
             self.system.append({part.type.removeprefix(f"{KEY}."): _told(part)})
             return
-        if not isinstance(part, Text):
-            self._warn(f"a {part_kind(part)} part in a system message was left out: the API takes text there")
-            return
-        if self._turns:
-            self._warn(
-                "a system message inside the conversation was moved to the top: the API has no other place"
-            )
-        if part.text.strip():
-            self.system.append({"text": part.text})
+        text = system_text(part, moved=bool(self._turns), warn=self._warn)
+        if text:
+            self.system.append({"text": text})
             self.system.extend(self._cache_point(part))
 
     def _blocks(self, role: str, part: Part) -> list[dict[str, Any]]:
@@ -406,11 +396,6 @@ class Conversation:
             return []
         ttl = {"ttl": theirs["ttl"]} if theirs.get("ttl") else {}
         return [{"cachePoint": {"type": "default", **ttl}}]
-
-    def _warn(self, message: str) -> None:
-        warning = OtherWarning(message)
-        if warning not in self._warnings:
-            self._warnings.append(warning)
 
 
 def _told(part: Any) -> dict[str, Any]:

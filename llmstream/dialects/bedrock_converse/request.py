@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -14,16 +14,23 @@ from llmstream.dialects.bedrock_converse.content import ReasoningPlan, encode_re
 from llmstream.dialects.bedrock_converse.messages import Conversation
 from llmstream.dialects.bedrock_converse.quirks import Traits, traits
 from llmstream.dialects.bedrock_converse.wire import KEY
+from llmstream.dialects.claude import NO_BARE_JSON
 from llmstream.dialects.history_parts import MOST_MARKS, too_many_marks
-from llmstream.dialects.requests import RequestWarnings, merged, options_of
+from llmstream.dialects.requests import (
+    Field,
+    FieldTable,
+    RequestWarnings,
+    RequestWriter,
+    merged,
+    object_schema,
+)
 from llmstream.dialects.schemas import claude_strict_schema
 from llmstream.errors import InvalidRequest
-from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
-from llmstream.exchange import HttpRequest
+from llmstream.events import UnsupportedTool
 from llmstream.model_rules.claude import CLAUDE, sampling_refusal
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 
-__all__ = ["CACHE_POINT", "SYSTEM_TOOL", "encode_request", "model_of"]
+__all__ = ["CACHE_POINT", "FIELDS", "SYSTEM_TOOL", "encode_request", "model_of"]
 
 
 # Tools and the choice among them, on the way to the vendor.
@@ -40,7 +47,7 @@ _HISTORY: Final = "A tool of earlier turns. It cannot be called any more."
 
 
 def encode_tools(
-    request: Request, used: Iterable[str], can: Traits, *, thinks: bool, warnings: list[Warning]
+    request: Request, used: Iterable[str], can: Traits, *, thinks: bool, warnings: RequestWarnings
 ) -> dict[str, Any] | None:
     """The field `toolConfig`; None where the request neither offers tools nor remembers calls.
 
@@ -55,11 +62,11 @@ def encode_tools(
         if not history:
             return None
         words = "the API cannot forbid calls and wants the tools of earlier turns; the others were left out"
-        warnings.append(OtherWarning(f"tool_choice none: {words}"))
+        warnings.note(f"tool_choice none: {words}")
         tools = [tool for tool in tools if tool.get("toolSpec", {}).get("name") in history]
     missing = [name for name in history if name not in offered]
     if not tools and missing:
-        warnings.append(OtherWarning("tools of earlier turns were declared again: the API wants them"))
+        warnings.note("tools of earlier turns were declared again: the API wants them")
         tools = [_spec(ToolSpec(name, _HISTORY), strict=False) for name in missing]
     if not tools:
         return None
@@ -70,7 +77,7 @@ def encode_tools(
     return config
 
 
-def model_tools(request: Request, warnings: list[Warning]) -> list[dict[str, Any]]:
+def model_tools(request: Request, warnings: RequestWarnings) -> list[dict[str, Any]]:
     """Tools that Anthropic defines (computer, bash, editor): they pass by Converse to the model."""
     tools = [t for t in request.tools if isinstance(t, ProviderTool) and _DATED.search(t.type)]
     out = []
@@ -82,12 +89,12 @@ def model_tools(request: Request, warnings: list[Warning]) -> list[dict[str, Any
     return out
 
 
-def _encoded(request: Request, can: Traits, warnings: list[Warning]) -> Iterable[dict[str, Any]]:
+def _encoded(request: Request, can: Traits, warnings: RequestWarnings) -> Iterable[dict[str, Any]]:
     for tool in request.tools:
         if isinstance(tool, ToolSpec):
             strict = tool.strict is True and can.strict_tools
             if tool.strict is True and not strict:
-                warnings.append(OtherWarning(f"the tool {tool.name!r} is not strict: this model cannot"))
+                warnings.note(f"the tool {tool.name!r} is not strict: this model cannot")
             yield _spec(tool, strict=strict)
         elif tool.type == CACHE_POINT:
             yield {"cachePoint": {"type": "default", **tool.options}}
@@ -103,9 +110,7 @@ def _spec(tool: ToolSpec, *, strict: bool) -> dict[str, Any]:
         raise InvalidRequest(
             f"the tool name {tool.name!r} does not fit: Bedrock takes 1 to 64 letters, digits, _ and -."
         )
-    schema = tool.input_schema or {"type": "object", "properties": {}}
-    if "type" not in schema:
-        schema = {"type": "object", **schema}
+    schema = object_schema(tool.input_schema)
     spec: dict[str, Any] = {"name": tool.name}
     if tool.description.strip():
         spec["description"] = tool.description
@@ -115,28 +120,38 @@ def _spec(tool: ToolSpec, *, strict: bool) -> dict[str, Any]:
     return {"toolSpec": spec}
 
 
-def _choice(request: Request, can: Traits, *, thinks: bool, warnings: list[Warning]) -> dict[str, Any] | None:
+def _choice(
+    request: Request, can: Traits, *, thinks: bool, warnings: RequestWarnings
+) -> dict[str, Any] | None:
     choice = request.tool_choice
     if choice is None or choice == "none":
         return None
     forced = choice != "auto"
     if forced and can.tool_choice == "auto":
-        warnings.append(OtherWarning("tool_choice became auto: this model takes no forced tool"))
+        warnings.note("tool_choice became auto: this model takes no forced tool")
         return {"auto": {}}
     if forced and thinks:
-        warnings.append(OtherWarning("tool_choice became auto: with reasoning on, the API forces no tool"))
+        warnings.note("tool_choice became auto: with reasoning on, the API forces no tool")
         return {"auto": {}}
     if can.tool_choice == "none":
         if forced:
-            warnings.append(OtherWarning("tool_choice was left out: this model takes none"))
+            warnings.note("tool_choice was left out: this model takes none")
         return None
     if isinstance(choice, NamedTool) and can.tool_choice == "named":
         return {"tool": {"name": choice.name}}
     if isinstance(choice, NamedTool):
-        warnings.append(OtherWarning("tool_choice became required: this model cannot be told which tool"))
+        warnings.note("tool_choice became required: this model cannot be told which tool")
     return {"any": {}} if forced else {"auto": {}}
 
 
+FIELDS: Final = FieldTable(
+    Field("temperature", "temperature", low=0.0, high=1.0),
+    Field("top_p", "topP"),
+    Field("stop", "stopSequences"),
+    # Not of Converse: it passes to the model in a field that depends on the model.
+    Field("top_k", "topK"),
+    Field("max_output_tokens", "maxTokens"),
+)
 _PATH: Final = re.compile(r"/model/([^/]+)/converse-stream/?$")
 _ADDITIONAL: Final = "additionalModelRequestFields"
 
@@ -167,32 +182,21 @@ def encode_request(request: Request, *, provider: str) -> Encoded:
 
     raises: InvalidRequest, Unsupported
     """
-    warnings: list[Warning] = RequestWarnings()
-    can = traits(request.model)
-    options = options_of(request, KEY, provider)
-    body = merged(_body(request, options, can, provider, warnings), options)
-    try:
-        data = msgspec.json.encode(body)
-    except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        raise InvalidRequest(f"the request cannot be written as JSON: {error}", provider=provider) from None
-    headers = {"content-type": "application/json", "accept": "application/vnd.amazon.eventstream"}
-    headers.update({name.lower(): value for name, value in request.headers.items()})
-    return Encoded(HttpRequest(path_for(request.model), data, headers), warnings)
+    writer = RequestWriter(request, provider=provider, key=KEY)
+    body = merged(_body(writer, traits(request.model)), writer.options)
+    return writer.encoded(path_for(request.model), body, {"accept": "application/vnd.amazon.eventstream"})
 
 
-def _body(
-    request: Request, options: dict[str, Any], can: Traits, provider: str, warnings: list[Warning]
-) -> dict[str, Any]:
-    conversation = Conversation(can=can, provider=provider, warnings=warnings)
+def _body(writer: RequestWriter, can: Traits) -> dict[str, Any]:
+    request, warnings = writer.request, writer.warnings
+    conversation = Conversation(can=can, provider=writer.provider, warnings=warnings)
     conversation.read(request.messages)
     output = _output(request, can, warnings)
     if output and _drop_citations(conversation.messages):
-        warnings.append(
-            OtherWarning("citations were switched off: the API does not cite in structured output")
-        )
+        warnings.note("citations were switched off: the API does not cite in structured output")
     plan = encode_reasoning(request, can, warnings)
-    thinks = _thinks(merged({_ADDITIONAL: plan.fields}, options)[_ADDITIONAL])
-    inference, extra = _inference(request, plan, can, thinks=thinks, warnings=warnings)
+    thinks = _thinks(merged({_ADDITIONAL: plan.fields}, writer.options)[_ADDITIONAL])
+    inference, extra = _inference(writer, plan, can, thinks=thinks)
     more = merged(plan.fields, extra)
     tools = model_tools(request, warnings)
     if tools:
@@ -210,7 +214,7 @@ def _body(
     return body
 
 
-def _keep_last_cache_points(body: dict[str, Any], warnings: list[Warning]) -> None:
+def _keep_last_cache_points(body: dict[str, Any], warnings: RequestWarnings) -> None:
     """Takes out all but the last four, which hold the longest prompts."""
     lists = [body["toolConfig"]["tools"]] if "toolConfig" in body else []
     lists += [body["system"]] if "system" in body else []
@@ -234,55 +238,40 @@ def _thinks(fields: Any) -> bool:
 
 
 def _inference(
-    request: Request, plan: ReasoningPlan, can: Traits, *, thinks: bool, warnings: list[Warning]
+    writer: RequestWriter, plan: ReasoningPlan, can: Traits, *, thinks: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The field `inferenceConfig`, and what of sampling passes to the model beside it."""
-    settings = request.settings
-    for name in ("seed", "presence_penalty", "frequency_penalty", "parallel_tool_calls"):
-        if getattr(settings, name) is not None:
-            warnings.append(UnsupportedSetting(name))
+    request, warnings = writer.request, writer.warnings
     claude = CLAUDE.find(request.model)
-    temperature = settings.temperature
-    if temperature is not None and not 0 <= temperature <= 1:
-        temperature = min(1.0, max(0.0, temperature))
-        words = f"temperature {settings.temperature:g} became {temperature:g}: the API takes 0 to 1"
-        warnings.append(OtherWarning(words))
-    wishes = {"temperature": temperature, "top_p": settings.top_p, "top_k": settings.top_k}
-    for name, value in wishes.items():
-        refusal = None
-        if plan.alone:
-            refusal = "not together with high reasoning effort"
-        elif can.reasoning == "claude" and value is not None:
-            refusal = sampling_refusal(name, wishes, claude, thinks=thinks)
+
+    def refusal(name: str, settings: Mapping[str, Any]) -> str | None:
         if name == "top_k" and not can.top_k:
-            refusal = "this model takes no such setting here"
-        if value is not None and refusal:
-            warnings.append(UnsupportedSetting(name, refusal))
-            wishes = {**wishes, name: None}
-    if plan.alone and plan.max_tokens is not None:
-        warnings.append(UnsupportedSetting("max_output_tokens", "not together with high reasoning effort"))
-    fields = {
-        "maxTokens": None if plan.alone else plan.max_tokens,
-        "temperature": wishes["temperature"],
-        "topP": wishes["top_p"],
-        "stopSequences": list(settings.stop) or None,
-    }
-    extra: Any = wishes["top_k"]
+            return "this model takes no such setting here"
+        if plan.alone and name != "stop":
+            return "not together with high reasoning effort"
+        return sampling_refusal(name, settings, claude, thinks=thinks) if can.reasoning == "claude" else None
+
+    inference = writer.settings(FIELDS, refusal=refusal)
+    if request.settings.parallel_tool_calls is not None:
+        warnings.unsupported("parallel_tool_calls")
+    inference.pop("maxTokens", None)  # the plan has it, with room for the reasoning
+    if plan.max_tokens is not None and not plan.alone:
+        inference = {"maxTokens": plan.max_tokens, **inference}
+    top_k = inference.pop("topK", None)
+    extra: Any = top_k
     for name in reversed(can.top_k):
         extra = {name: extra}
-    inference = {name: value for name, value in fields.items() if value is not None}
-    return inference, {} if wishes["top_k"] is None else extra
+    return inference, {} if top_k is None else extra
 
 
-def _output(request: Request, can: Traits, warnings: list[Warning]) -> dict[str, Any]:
+def _output(request: Request, can: Traits, warnings: RequestWarnings) -> dict[str, Any]:
     """The schema in the field `outputConfig`, where it stands as text."""
     wanted = request.response_format
     if wanted is None:
         return {}
     if wanted.schema is None or not can.schemas:
-        lacking = "JSON without a schema cannot be asked for; give a schema, or say so in the prompt"
-        words = lacking if can.schemas else "this model cannot be held to a schema; say so in the prompt"
-        warnings.append(UnsupportedSetting("output", words))
+        no_schema = "this model cannot be held to a schema; say so in the prompt"
+        warnings.unsupported("output", NO_BARE_JSON if can.schemas else no_schema)
         return {}
     inner = {"schema": msgspec.json.encode(claude_strict_schema(wanted.schema)).decode(), "name": wanted.name}
     inner["description"] = wanted.description or ""

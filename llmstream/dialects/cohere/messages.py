@@ -26,12 +26,10 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.cohere.wire import KEY, told_citation
-from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
-from llmstream.dialects.history_parts import told_result, without_custom_parts
+from llmstream.dialects.history_parts import own_parts, role_of, told_result, without_custom_parts
 from llmstream.dialects.media import data_uri
 from llmstream.dialects.requests import RequestWarnings
-from llmstream.errors import InvalidRequest, Unsupported
-from llmstream.events import OtherWarning, Warning
+from llmstream.errors import Unsupported
 
 __all__ = ["MessageWriter", "accepts_url"]
 
@@ -55,7 +53,8 @@ class MessageWriter:
 
     def __init__(self, *, provider: str) -> None:
         self.documents: list[dict[str, Any]] = []
-        self.warnings: list[Warning] = RequestWarnings()
+        self.warnings = RequestWarnings()
+        self._warn = self.warnings.note_once
         self._provider = provider
         self._out: list[dict[str, Any]] = []
         self._result_images: list[tuple[str, Image]] = []
@@ -68,18 +67,15 @@ class MessageWriter:
         for message in without_custom_parts(messages, self._warn):
             if message.role != Role.TOOL:
                 self._flush_images()
-            if message.role in (Role.SYSTEM, "developer"):
+            role = role_of(message)
+            if role == Role.SYSTEM:
                 self._system(message)
-            elif message.role == Role.USER:
+            elif role == Role.USER:
                 self._user(message)
-            elif message.role == Role.ASSISTANT:
+            elif role == Role.ASSISTANT:
                 self._assistant(message)
-            elif message.role == Role.TOOL:
-                self._results(message.parts)
             else:
-                raise InvalidRequest(
-                    f"{self._provider} has no role {message.role!r}. Use system, user, assistant or tool."
-                )
+                self._results(message.parts)
         self._flush_images()
         return self._out
 
@@ -134,12 +130,9 @@ class MessageWriter:
     def _assistant(self, message: Message) -> None:
         plan = "".join(p.text for p in message.parts if isinstance(p, Reasoning) and _is_plan(p))
         content = []
-        vendors = MessageVendors(message)
-        for part in message.parts:
+        for part in own_parts(message, key=KEY, provider=self._provider, warn=self._warn):
             if isinstance(part, Text) and part.text:
                 content.append({"type": "text", "text": part.text})
-            elif isinstance(part, Reasoning) and is_foreign(part, vendors, KEY, self._provider):
-                self._warn(FOREIGN_REASONING)
             elif isinstance(part, Reasoning) and part.text and not _is_plan(part):
                 content.append({"type": "thinking", "thinking": part.text})
             elif isinstance(part, (Image, Audio, Document, File)):
@@ -206,11 +199,6 @@ class MessageWriter:
 
     def _lost(self, part: object, where: str) -> Unsupported:
         return Unsupported(f"{self._provider} cannot take a part of kind {part_kind(part)!r} in {where}.")
-
-    def _warn(self, message: str) -> None:
-        warning = OtherWarning(message)
-        if warning not in self.warnings:
-            self.warnings.append(warning)
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

@@ -12,16 +12,15 @@ from llmstream.dialects.cohere.messages import MessageWriter
 from llmstream.dialects.cohere.wire import KEY
 from llmstream.dialects.requests import (
     ANSWER_IN_JSON,
-    RequestWarnings,
+    Field,
+    FieldTable,
+    RequestWriter,
     described_schema,
     in_words,
     merged,
-    options_of,
+    name_and_description,
     says_json,
 )
-from llmstream.errors import InvalidRequest
-from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
-from llmstream.exchange import HttpRequest
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 
 __all__ = ["FIELDS", "PATH", "cohere_schema", "encode_request"]
@@ -108,27 +107,17 @@ def _merged(schema: dict[str, Any], words: dict[str, Any]) -> dict[str, Any]:
 
 PATH: Final = "/v2/chat"
 
-FIELDS: Final = {
-    "temperature": "temperature",
-    "top_p": "p",
-    "top_k": "k",
-    "max_output_tokens": "max_tokens",
-    "stop": "stop_sequences",
-    "seed": "seed",
-    "presence_penalty": "presence_penalty",
-    "frequency_penalty": "frequency_penalty",
-}
-"""Our settings and what the wire calls them."""
-
-_RANGES: Final = {
-    "top_p": (0.01, 0.99),
-    "top_k": (0, 500),
-    "presence_penalty": (0.0, 1.0),
-    "frequency_penalty": (0.0, 1.0),
-}
-"""What the API takes; source: Cohere's API reference, v2/chat."""
-
-_MOST_STOPS: Final = 5
+# source: Cohere's API reference, v2/chat
+FIELDS: Final = FieldTable(
+    Field("temperature", "temperature"),
+    Field("top_p", "p", low=0.01, high=0.99),
+    Field("top_k", "k", low=0, high=500),
+    Field("max_output_tokens", "max_tokens"),
+    Field("stop", "stop_sequences", most=5),
+    Field("seed", "seed"),
+    Field("presence_penalty", "presence_penalty", low=0.0, high=1.0),
+    Field("frequency_penalty", "frequency_penalty", low=0.0, high=1.0),
+)
 
 
 def encode_request(request: Request, *, provider: str) -> Encoded:
@@ -139,60 +128,35 @@ def encode_request(request: Request, *, provider: str) -> Encoded:
 
     raises: InvalidRequest, Unsupported
     """
-    return _Writer(request, provider).write()
+    return _Body(RequestWriter(request, provider=provider, key=KEY)).encode()
 
 
-class _Writer:
-    """Fills the body of one request and notes what had to be left out."""
+class _Body:
+    """Fills the body of one request."""
 
-    def __init__(self, request: Request, provider: str) -> None:
-        self.request = request
-        self.provider = provider
-        self.warnings: list[Warning] = RequestWarnings()
-        self.body: dict[str, Any] = {"model": request.model}
-        self.own = options_of(request, KEY, provider)
+    def __init__(self, writer: RequestWriter) -> None:
+        self.writer = writer
+        self.request = writer.request
+        self.warnings = writer.warnings
+        self.body: dict[str, Any] = {"model": self.request.model}
 
-    def write(self) -> Encoded:
-        body = self.body
-        messages = MessageWriter(provider=self.provider)
+    def encode(self) -> Encoded:
+        body, options = self.body, self.writer.options
+        messages = MessageWriter(provider=self.writer.provider)
         body["messages"] = messages.write(self.request.messages)
         self.warnings += messages.warnings
         body["stream"] = True
-        self.settings()
+        body |= self.writer.settings(FIELDS)
+        if self.request.settings.parallel_tool_calls is not None:
+            details = "the model decides how many tools it calls at once"
+            self.warnings.unsupported("parallel_tool_calls", details)
         self.tools()
         self.thinking()
-        documents = [*messages.documents, *self.own.pop("documents", ())]
+        documents = [*messages.documents, *options.pop("documents", ())]
         if documents:
             body["documents"] = documents
         self.response_format()
-        try:
-            data = msgspec.json.encode(merged(body, self.own))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidRequest(f"the request cannot be written as JSON: {error}") from None
-        headers = {"content-type": "application/json", "accept": "text/event-stream"}
-        return Encoded(HttpRequest(PATH, data, {**headers, **self.request.headers}), self.warnings)
-
-    def settings(self) -> None:
-        settings = self.request.settings
-        for name, field in FIELDS.items():
-            value = getattr(settings, name)
-            if value is None or value == ():
-                continue
-            if name in _RANGES:
-                low, high = _RANGES[name]
-                fitting = min(high, max(low, value))
-                if fitting != value:
-                    words = f"{name} {value:g} became {fitting:g}: the API takes {low:g} to {high:g}"
-                    self.warnings.append(OtherWarning(words))
-                value = fitting
-            self.body[field] = self.stops(value) if name == "stop" else value
-        if settings.parallel_tool_calls is not None:
-            self.left_out("parallel_tool_calls", "the model decides how many tools it calls at once")
-
-    def stops(self, stops: tuple[str, ...]) -> list[str]:
-        if len(stops) > _MOST_STOPS:
-            self.warnings.append(OtherWarning(f"only the first {_MOST_STOPS} stop sequences were sent"))
-        return list(stops[:_MOST_STOPS])
+        return self.writer.encoded(PATH, merged(body, options), {"accept": "text/event-stream"})
 
     def tools(self) -> None:
         """Tools and the choice among them; a tool is forced by sending no other."""
@@ -200,8 +164,7 @@ class _Writer:
         tools: list[ToolSpec] = []
         for tool in request.tools:
             if isinstance(tool, ProviderTool):
-                name = tool.name or tool.type
-                self.warnings.append(UnsupportedTool(name, f"{self.provider} runs no tools itself"))
+                self.warnings.unsupported_tool(tool, f"{self.writer.provider} runs no tools itself")
             else:
                 tools.append(tool)
         choice = request.tool_choice
@@ -214,7 +177,7 @@ class _Writer:
         if strict:
             self.body["strict_tools"] = True
         if strict and not all(tool.strict for tool in tools):
-            self.warn("strict applies to all tools of a request; it was switched on")
+            self.warnings.note("strict applies to all tools of a request; it was switched on")
         if isinstance(choice, NamedTool) or choice == "required":
             self.body["tool_choice"] = "REQUIRED"
         elif choice == "none":
@@ -228,7 +191,9 @@ class _Writer:
         if reasoning.budget_tokens is not None and reasoning.effort != "none":
             thinking["token_budget"] = reasoning.budget_tokens
         if reasoning.effort not in (None, "none"):
-            self.left_out("reasoning.effort", "thinking was switched on; give budget_tokens to bound it")
+            self.warnings.unsupported(
+                "reasoning.effort", "thinking was switched on; give budget_tokens to bound it"
+            )
         self.body["thinking"] = thinking
 
     def response_format(self) -> None:
@@ -241,32 +206,27 @@ class _Writer:
             if wanted.schema is not None:
                 format_["json_schema"], moved = cohere_schema(described_schema(wanted))
                 if moved:
-                    self.warn("some of the output schema went into descriptions: the API cannot check it")
+                    self.warnings.note(
+                        "some of the output schema went into descriptions: the API cannot check it"
+                    )
             elif not says_json(self.request.messages):
                 self.instruct(ANSWER_IN_JSON)
             self.body["response_format"] = format_
             return
         self.instruct(in_words(wanted))
-        self.left_out("output", "not together with tools or documents; it went into the prompt")
+        self.warnings.unsupported(
+            "output", "not together with tools or documents; it went into the prompt"
+        )
 
     def tool(self, tool: ToolSpec, *, strict: bool) -> dict[str, Any]:
         """A function; held to its schema, it takes the subset only."""
-        function: dict[str, Any] = {"name": tool.name}
-        if tool.description:
-            function["description"] = tool.description
         schema = tool.input_schema or {"type": "object", "properties": {}}
         if strict:
             schema, moved = cohere_schema(schema)
             if moved:
                 words = "went into descriptions: the API cannot check it"
-                self.warn(f"some of the schema of {tool.name!r} {words}")
-        return {"type": "function", "function": {**function, "parameters": schema}}
+                self.warnings.note(f"some of the schema of {tool.name!r} {words}")
+        return {"type": "function", "function": {**name_and_description(tool), "parameters": schema}}
 
     def instruct(self, words: str) -> None:
         self.body["messages"].insert(0, {"role": "system", "content": words})
-
-    def warn(self, message: str) -> None:
-        self.warnings.append(OtherWarning(message))
-
-    def left_out(self, setting: str, details: str) -> None:
-        self.warnings.append(UnsupportedSetting(setting, details))

@@ -30,12 +30,11 @@ from llmstream.chats.content import (
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.call_ids import is_minted
 from llmstream.dialects.gemini.part_decoder import CODE_EXECUTION, KEY, SIDE_FIELDS, TRANSCRIPTION
-from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
-from llmstream.dialects.history_parts import result_text
+from llmstream.dialects.history_parts import own_parts, result_text, role_of, system_text
 from llmstream.dialects.json_text import object_text
 from llmstream.dialects.media import media_of
+from llmstream.dialects.requests import RequestWarnings
 from llmstream.errors import InvalidRequest, Unsupported
-from llmstream.events import OtherWarning, Warning
 from llmstream.model_rules.gemini import GeminiRules
 
 __all__ = ["SIDE_FIELDS", "Conversation", "camel", "read_response"]
@@ -53,11 +52,11 @@ def camel(name: str) -> str:
 class PartWriter:
     """Writes parts; what the API has no form for is left out with a warning."""
 
-    def __init__(self, *, provider: str, vertex: bool, rules: GeminiRules, warnings: list[Warning]) -> None:
+    def __init__(self, *, provider: str, vertex: bool, rules: GeminiRules, warnings: RequestWarnings) -> None:
         self._provider = provider
         self._vertex = vertex
         self._rules = rules
-        self._warnings = warnings
+        self._warn = warnings.note_once
 
     def user_part(self, part: Part) -> dict[str, Any] | None:
         """A part of the user's turn; None where there is nothing to say.
@@ -164,11 +163,6 @@ class PartWriter:
     def _left_out(self, part: Part) -> None:
         self._warn(f"a part of kind {part_kind(part)!r} was left out: the API has no form for it")
 
-    def _warn(self, message: str) -> None:
-        warning = OtherWarning(message)
-        if warning not in self._warnings:
-            self._warnings.append(warning)
-
 
 def _told(part: Any) -> dict[str, Any]:
     """What the metadata holds for this vendor."""
@@ -230,11 +224,10 @@ def _plain(content: str, failed: bool) -> dict[str, Any]:
 
 
 _ROLES: Final = {
-    Role.SYSTEM.value: "system",
-    "developer": "system",
-    Role.USER.value: "user",
-    Role.TOOL.value: "user",
-    Role.ASSISTANT.value: "model",
+    Role.SYSTEM: "system",
+    Role.USER: "user",
+    Role.TOOL: "user",
+    Role.ASSISTANT: "model",
 }
 _SKIP_SIGNATURE: Final = "skip_thought_signature_validator"
 """Stands for a signature that was lost. source: "Thought signatures" in Google's documents"""
@@ -250,12 +243,12 @@ class Conversation:
     contents: the turns, as the body has them
     """
 
-    def __init__(self, *, provider: str, vertex: bool, rules: GeminiRules, warnings: list[Warning]) -> None:
+    def __init__(self, *, provider: str, vertex: bool, rules: GeminiRules, warnings: RequestWarnings) -> None:
         self.system: list[dict[str, Any]] = []
         self.contents: list[dict[str, Any]] = []
         self._provider = provider
         self._rules = rules
-        self._warnings = warnings
+        self._warn = warnings.note_once
         self._writer = PartWriter(provider=provider, vertex=vertex, rules=rules, warnings=warnings)
         self._open_calls: list[ToolCall] = []
         self._open_ids: set[str] = set()
@@ -274,17 +267,9 @@ class Conversation:
                 if not result.provider_executed:
                     self._to_come[result.tool_call_id] = self._to_come.get(result.tool_call_id, 0) + 1
         for message in messages:
-            role = _ROLES.get(message.role)
-            if role is None:
-                raise InvalidRequest(
-                    f"no role {message.role!r} is known. Use system, user, assistant or tool."
-                )
-            vendors = MessageVendors(message)
-            for part in message.parts:
-                if isinstance(part, Reasoning) and is_foreign(part, vendors, KEY, self._provider):
-                    self._warn(FOREIGN_REASONING)
-                else:
-                    self._part(role, part)
+            role = _ROLES[role_of(message)]
+            for part in own_parts(message, key=KEY, provider=self._provider, warn=self._warn):
+                self._part(role, part)
         self._settle()
         if self.contents and self.contents[0]["role"] == "model":
             self._warn("the conversation begins with the assistant: a turn of the user was put before it")
@@ -308,15 +293,9 @@ class Conversation:
                 self._turn("user").append(written)
 
     def _system(self, part: Part) -> None:
-        if not isinstance(part, Text):
-            self._warn(f"a {part_kind(part)} part in a system message was left out: the API takes text there")
-            return
-        if self.contents:
-            self._warn(
-                "a system message inside the conversation was moved to the top: the API has no other place"
-            )
-        if part.text.strip():
-            self.system.append({"text": part.text})
+        text = system_text(part, moved=bool(self.contents), warn=self._warn)
+        if text:
+            self.system.append({"text": text})
 
     def _model_part(self, part: Part) -> None:
         written = self._writer.model_part(part)
@@ -395,8 +374,3 @@ class Conversation:
                 self.contents.append({"role": "user", "parts": []})
             self.contents[0]["parts"].insert(0, {"text": f"{text}\n\n"})
             self.system = []
-
-    def _warn(self, message: str) -> None:
-        warning = OtherWarning(message)
-        if warning not in self._warnings:
-            self._warnings.append(warning)

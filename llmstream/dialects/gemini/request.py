@@ -10,11 +10,16 @@ from llmstream.dialects.base import Encoded
 from llmstream.dialects.gemini.messages import Conversation, camel
 from llmstream.dialects.gemini.part_decoder import KEY
 from llmstream.dialects.gemini.wire import path_for
-from llmstream.dialects.google import drop_ignored, thinking_budget, thinking_level
-from llmstream.dialects.requests import RequestWarnings, described_schema, merged, options_of
-from llmstream.errors import InvalidRequest
-from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
-from llmstream.exchange import HttpRequest
+from llmstream.dialects.google import refused_settings, thinking_budget, thinking_level
+from llmstream.dialects.requests import (
+    Field,
+    FieldTable,
+    RequestWarnings,
+    RequestWriter,
+    described_schema,
+    merged,
+    name_and_description,
+)
 from llmstream.model_rules.gemini import GEMINI, GeminiRules
 from llmstream.request import (
     NamedTool,
@@ -22,11 +27,10 @@ from llmstream.request import (
     ReasoningOptions,
     Request,
     ResponseFormat,
-    Settings,
     ToolSpec,
 )
 
-__all__ = ["encode_request", "json_schema", "openapi_schema"]
+__all__ = ["FIELDS", "encode_request", "json_schema", "openapi_schema"]
 
 
 # JSON schemas in the OpenAPI subset that the older fields take, and back.
@@ -222,15 +226,14 @@ class EncodedTools(msgspec.Struct, frozen=True):
 
 
 def encode_tools(
-    request: Request, rules: GeminiRules, *, openapi: bool, vertex: bool, warnings: list[Warning]
+    request: Request, rules: GeminiRules, *, openapi: bool, vertex: bool, warnings: RequestWarnings
 ) -> EncodedTools:
     """Functions become one entry of declarations, each of the vendor's tools an entry of its own."""
     specs = [tool for tool in request.tools if isinstance(tool, ToolSpec)]
     hosted = [tool for tool in request.tools if isinstance(tool, ProviderTool)]
     if specs and hosted and rules.mixes_tools is False:
         for tool in hosted:
-            words = "this model takes the vendor's tools or functions, not both"
-            warnings.append(UnsupportedTool(tool.name or tool.type, words))
+            warnings.unsupported_tool(tool, "this model takes the vendor's tools or functions, not both")
         hosted = []
     tools: list[dict[str, Any]] = []
     if specs:
@@ -243,14 +246,12 @@ def encode_tools(
     if specs and hosted and rules.mixes_tools and not vertex:
         config["includeServerSideToolInvocations"] = True
     if request.settings.parallel_tool_calls is False and specs:
-        warnings.append(OtherWarning("parallel_tool_calls was left out: the API cannot forbid several calls"))
+        warnings.note("parallel_tool_calls was left out: the API cannot forbid several calls")
     return EncodedTools(tools, config, bool(specs))
 
 
 def _declaration(spec: ToolSpec, openapi: bool) -> dict[str, Any]:
-    out: dict[str, Any] = {"name": spec.name}
-    if spec.description:
-        out["description"] = spec.description
+    out = name_and_description(spec)
     schema = spec.input_schema
     if schema and "type" not in schema and "$ref" not in schema:
         schema = {"type": "object", **schema}
@@ -263,14 +264,14 @@ def _declaration(spec: ToolSpec, openapi: bool) -> dict[str, Any]:
 
 
 def _calling_config(
-    request: Request, specs: list[ToolSpec], warnings: list[Warning]
+    request: Request, specs: list[ToolSpec], warnings: RequestWarnings
 ) -> dict[str, Any] | None:
     """The API refuses a mode where no function is declared."""
     choice = request.tool_choice
     strict = any(spec.strict for spec in specs)
     if not specs:
         if choice == "required" or isinstance(choice, NamedTool):
-            warnings.append(OtherWarning("tool_choice was left out: the request declares no functions"))
+            warnings.note("tool_choice was left out: the request declares no functions")
         return None
     if isinstance(choice, NamedTool):
         return {"mode": "ANY", "allowedFunctionNames": [choice.name]}
@@ -283,8 +284,16 @@ def _calling_config(
     return None if choice is None else {"mode": "AUTO"}
 
 
-_MAX_STOPS: Final = 5
-_PENALTIES: Final = {"presence_penalty": "presencePenalty", "frequency_penalty": "frequencyPenalty"}
+FIELDS: Final = FieldTable(
+    Field("max_output_tokens", "maxOutputTokens"),
+    Field("temperature", "temperature", low=0.0, high=2.0),
+    Field("top_p", "topP"),
+    Field("top_k", "topK"),
+    Field("stop", "stopSequences", most=5),
+    Field("seed", "seed"),
+    Field("presence_penalty", "presencePenalty"),
+    Field("frequency_penalty", "frequencyPenalty"),
+)
 _CACHED_FIELDS: Final = ("systemInstruction", "tools", "toolConfig")
 
 
@@ -297,26 +306,17 @@ def encode_request(request: Request, *, provider: str, vertex: bool, openapi: bo
     openapi: schemas go to the fields that take the OpenAPI subset
     raises:  InvalidRequest, Unsupported
     """
-    warnings: list[Warning] = RequestWarnings()
-    options = options_of(request, KEY, provider)
-    body = _body(request, provider, vertex=vertex, openapi=openapi, warnings=warnings)
-    if options.get("cachedContent"):
-        _leave_to_cache(body, warnings)
-    body = merged(body, options)
-    try:
-        data = msgspec.json.encode(body)
-    except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        raise InvalidRequest(f"the request cannot be written as JSON: {error}", provider=provider) from None
-    headers = {"content-type": "application/json"}
-    headers.update({name.lower(): value for name, value in request.headers.items()})
-    return Encoded(HttpRequest(path_for(request.model), data, headers), warnings)
+    writer = RequestWriter(request, provider=provider, key=KEY)
+    body = _body(writer, vertex=vertex, openapi=openapi)
+    if writer.options.get("cachedContent"):
+        _leave_to_cache(body, writer.warnings)
+    return writer.encoded(path_for(request.model), merged(body, writer.options))
 
 
-def _body(
-    request: Request, provider: str, *, vertex: bool, openapi: bool, warnings: list[Warning]
-) -> dict[str, Any]:
+def _body(writer: RequestWriter, *, vertex: bool, openapi: bool) -> dict[str, Any]:
+    request, warnings = writer.request, writer.warnings
     rules = GEMINI.find(request.model)
-    conversation = Conversation(provider=provider, vertex=vertex, rules=rules, warnings=warnings)
+    conversation = Conversation(provider=writer.provider, vertex=vertex, rules=rules, warnings=warnings)
     conversation.read(request.messages)
     body: dict[str, Any] = {}
     if conversation.system:
@@ -327,10 +327,10 @@ def _body(
         body["tools"] = tools.tools
     if tools.config:
         body["toolConfig"] = tools.config
-    config = _sampling(request.settings, rules, warnings)
+    config = writer.settings(FIELDS, refused_settings(rules))
     if request.response_format is not None and tools.tools and rules.mixes_tools is False:
-        words = "this model takes tools or a response format, not both"
-        warnings.append(UnsupportedSetting("output", words))
+        details = "this model takes tools or a response format, not both"
+        warnings.unsupported("output", details)
     elif request.response_format is not None:
         config.update(_format(request.response_format, openapi))
     thinking = _thinking(request.reasoning, rules, warnings)
@@ -339,36 +339,6 @@ def _body(
     if config:
         body["generationConfig"] = config
     return body
-
-
-def _sampling(settings: Settings, rules: GeminiRules, warnings: list[Warning]) -> dict[str, Any]:
-    temperature = settings.temperature
-    if temperature is not None and not 0 <= temperature <= 2:
-        fitting = min(2.0, max(0.0, temperature))
-        warnings.append(OtherWarning(f"temperature {temperature:g} became {fitting:g}: the API takes 0 to 2"))
-        temperature = fitting
-    sampling = {"temperature": temperature, "top_p": settings.top_p, "top_k": settings.top_k}
-    drop_ignored(sampling, rules, warnings)
-    stops = list(settings.stop)
-    if len(stops) > _MAX_STOPS:
-        words = f"only the first {_MAX_STOPS} of {len(stops)} stop sequences were sent: the API takes no more"
-        warnings.append(OtherWarning(words))
-    penalties = {}
-    for name, field in _PENALTIES.items():
-        if rules.penalties:
-            penalties[field] = getattr(settings, name)
-        elif getattr(settings, name) is not None:
-            warnings.append(UnsupportedSetting(name, "this model does not take it"))
-    fields = {
-        "maxOutputTokens": settings.max_output_tokens,
-        "temperature": sampling["temperature"],
-        "topP": sampling["top_p"],
-        "topK": sampling["top_k"],
-        "stopSequences": stops[:_MAX_STOPS] or None,
-        "seed": settings.seed,
-        **penalties,
-    }
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _format(wanted: ResponseFormat, openapi: bool) -> dict[str, Any]:
@@ -383,27 +353,26 @@ def _format(wanted: ResponseFormat, openapi: bool) -> dict[str, Any]:
 
 
 def _thinking(
-    reasoning: ReasoningOptions | None, rules: GeminiRules, warnings: list[Warning]
+    reasoning: ReasoningOptions | None, rules: GeminiRules, warnings: RequestWarnings
 ) -> dict[str, Any]:
     """`thinkingConfig`: a budget for Gemini 2.5, a level for Gemini 3; both at once are refused."""
     if reasoning is None or (reasoning.effort is None and reasoning.budget_tokens is None):
         return {}
     if rules.thinking == "none":
         if reasoning.effort != "none":
-            warnings.append(UnsupportedSetting("reasoning", "this model does not reason"))
+            warnings.unsupported("reasoning", "this model does not reason")
         return {}
     shown = {} if reasoning.effort == "none" else {"includeThoughts": True}
     if rules.thinking == "level" and reasoning.effort is not None:
         if reasoning.budget_tokens is not None:
-            words = "this model takes an effort or a budget; the effort was sent"
-            warnings.append(UnsupportedSetting("reasoning.budget_tokens", words))
+            details = "this model takes an effort or a budget; the effort was sent"
+            warnings.unsupported("reasoning.budget_tokens", details)
         return {**shown, "thinkingLevel": thinking_level(reasoning, rules, warnings)}
     return {**shown, "thinkingBudget": thinking_budget(reasoning, rules, warnings)}
 
 
-def _leave_to_cache(body: dict[str, Any], warnings: list[Warning]) -> None:
+def _leave_to_cache(body: dict[str, Any], warnings: RequestWarnings) -> None:
     """A request on cached content says nothing of what the cache holds."""
     gone = [name for name in _CACHED_FIELDS if body.pop(name, None) is not None]
     if gone:
-        words = f"{', '.join(gone)} was left out: with cachedContent they stand in the cache"
-        warnings.append(OtherWarning(words))
+        warnings.note(f"{', '.join(gone)} was left out: with cachedContent they stand in the cache")

@@ -27,22 +27,20 @@ from llmstream.chats.content import (
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.gemini_interactions.wire import CONTENT, KEY
 from llmstream.dialects.google import SIDE_FIELDS, TRANSCRIPTION
-from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
-from llmstream.dialects.history_parts import result_text
+from llmstream.dialects.history_parts import own_parts, result_text, role_of, system_text
 from llmstream.dialects.json_text import object_text
 from llmstream.dialects.media import Media, media_of, sampling_of
+from llmstream.dialects.requests import RequestWarnings
 from llmstream.errors import InvalidRequest, Unsupported
-from llmstream.events import OtherWarning, Warning
 
 __all__ = ["Conversation"]
 
 
 _ROLES: Final = {
-    Role.SYSTEM.value: "system",
-    "developer": "system",
-    Role.USER.value: "user_input",
-    Role.TOOL.value: "user_input",
-    Role.ASSISTANT.value: "model_output",
+    Role.SYSTEM: "system",
+    Role.USER: "user_input",
+    Role.TOOL: "user_input",
+    Role.ASSISTANT: "model_output",
 }
 _OF_THE_OTHER_WIRE: Final = frozenset({*SIDE_FIELDS, TRANSCRIPTION, "display_name", "tool_type", "response"})
 """Metadata of conversations that were begun through generateContent."""
@@ -57,12 +55,12 @@ class Conversation:
     steps:  the input, as the body has it
     """
 
-    def __init__(self, *, provider: str, fetches_urls: bool, warnings: list[Warning]) -> None:
+    def __init__(self, *, provider: str, fetches_urls: bool, warnings: RequestWarnings) -> None:
         self.system: list[str] = []
         self.steps: list[dict[str, Any]] = []
         self._provider = provider
         self._fetches_urls = fetches_urls
-        self._warnings = warnings
+        self._warn = warnings.note_once
         self._open_calls: dict[str, ToolCall] = {}
         self._to_come: set[str] = set()
         self._known: dict[str, str] = {}
@@ -75,19 +73,11 @@ class Conversation:
         messages = list(messages)
         self._to_come = {result.tool_call_id for message in messages for result in message.tool_results}
         for message in messages:
-            role = _ROLES.get(message.role)
-            if role is None:
-                raise InvalidRequest(
-                    f"no role {message.role!r} is known. Use system, user, assistant or tool."
-                )
+            role = _ROLES[role_of(message)]
             if role == "user_input" and self.steps and self.steps[-1]["type"] == "user_input":
                 self._begin(role)
-            vendors = MessageVendors(message)
-            for part in message.parts:
-                if isinstance(part, Reasoning) and is_foreign(part, vendors, KEY, self._provider):
-                    self._warn(FOREIGN_REASONING)
-                else:
-                    self._part(role, part)
+            for part in own_parts(message, key=KEY, provider=self._provider, warn=self._warn):
+                self._part(role, part)
         self._close_calls()
         self.steps = [step for step in self.steps if step.get("content") != []]
         if not self.steps:
@@ -117,15 +107,9 @@ class Conversation:
         self.steps.append({"type": role, "content": []})
 
     def _system(self, part: Part) -> None:
-        if not isinstance(part, Text):
-            self._warn(f"a {part_kind(part)} part in a system message was left out: the API takes text there")
-            return
-        if self.steps:
-            self._warn(
-                "a system message inside the conversation was moved to the top: the API has no other place"
-            )
-        if part.text.strip():
-            self.system.append(part.text)
+        text = system_text(part, moved=bool(self.steps), warn=self._warn)
+        if text:
+            self.system.append(text)
 
     def _content(self, part: Part) -> dict[str, Any] | None:
         match part:
@@ -221,11 +205,6 @@ class Conversation:
         for call in [call for call in self._open_calls.values() if call.id not in self._to_come]:
             self._warn(f"the call {call.id!r} has no result; it was closed with an error")
             self._result(ToolResult(call.id, _NO_RESULT, is_error=True, name=call.name))
-
-    def _warn(self, message: str) -> None:
-        warning = OtherWarning(message)
-        if warning not in self._warnings:
-            self._warnings.append(warning)
 
 
 def _is_content(part: Part) -> bool:

@@ -4,25 +4,37 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
 from llmstream.dialects.base import Encoded
 from llmstream.dialects.gemini_interactions.messages import Conversation
 from llmstream.dialects.gemini_interactions.wire import KEY
-from llmstream.dialects.google import drop_ignored, thinking_level
-from llmstream.dialects.requests import RequestWarnings, described_schema, merged, options_of
-from llmstream.errors import InvalidRequest
-from llmstream.events import OtherWarning, UnsupportedSetting, Warning
-from llmstream.exchange import HttpRequest
+from llmstream.dialects.google import refused_settings, thinking_level
+from llmstream.dialects.requests import (
+    Field,
+    FieldTable,
+    RequestWarnings,
+    RequestWriter,
+    described_schema,
+    merged,
+    name_and_description,
+)
 from llmstream.model_rules.gemini import GEMINI, GeminiRules
-from llmstream.request import NamedTool, ProviderTool, ReasoningOptions, Request, Settings, ToolSpec
+from llmstream.request import NamedTool, ProviderTool, ReasoningOptions, Request, ToolSpec
 
-__all__ = ["PATH", "encode_request"]
+__all__ = ["FIELDS", "PATH", "encode_request"]
 
 PATH: Final = "/interactions"
 
 REVISION: Final = "2026-05-20"
 """Of the wire that is read here, with steps instead of contents. source: google-genai 3.4.0 sends it too."""
+
+FIELDS: Final = FieldTable(
+    Field("temperature", "temperature", low=0.0, high=2.0),
+    Field("top_p", "top_p"),
+    Field("top_k", "top_k"),
+    Field("seed", "seed"),
+    Field("stop", "stop_sequences"),
+    Field("max_output_tokens", "max_output_tokens"),
+)
 
 
 def encode_request(request: Request, *, provider: str) -> Encoded:
@@ -35,26 +47,21 @@ def encode_request(request: Request, *, provider: str) -> Encoded:
 
     raises: InvalidRequest, Unsupported
     """
-    warnings: list[Warning] = RequestWarnings()
-    options = options_of(request, KEY, provider)
-    body = merged(_body(request, provider, warnings), options)
+    writer = RequestWriter(request, provider=provider, key=KEY)
+    options = writer.options
+    body = merged(_body(writer), options)
     stored = options.get("store") is not False
     if "agent" in options:
         body.pop("model", None)
     if options.get("continuation_token") and options.get("previous_interaction_id") and stored:
         body.pop("input")
-    try:
-        data = msgspec.json.encode(body)
-    except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        raise InvalidRequest(f"the request cannot be written as JSON: {error}", provider=provider) from None
-    headers = {"content-type": "application/json", "api-revision": REVISION}
-    headers.update({name.lower(): value for name, value in request.headers.items()})
-    return Encoded(HttpRequest(f"{PATH}?alt=sse", data, headers), warnings)
+    return writer.encoded(f"{PATH}?alt=sse", body, {"api-revision": REVISION})
 
 
-def _body(request: Request, provider: str, warnings: list[Warning]) -> dict[str, Any]:
+def _body(writer: RequestWriter) -> dict[str, Any]:
+    request, warnings = writer.request, writer.warnings
     rules = GEMINI.find(request.model)
-    conversation = Conversation(provider=provider, fetches_urls=rules.fetches_urls, warnings=warnings)
+    conversation = Conversation(provider=writer.provider, fetches_urls=rules.fetches_urls, warnings=warnings)
     conversation.read(request.messages)
     body: dict[str, Any] = {"model": request.model.removeprefix("models/"), "input": conversation.steps}
     if conversation.system:
@@ -66,7 +73,8 @@ def _body(request: Request, provider: str, warnings: list[Warning]) -> dict[str,
         if request.response_format.schema is not None:
             wanted["schema"] = described_schema(request.response_format)
         body["response_format"] = wanted
-    config = {**_sampling(request.settings, rules, warnings), **_thinking(request.reasoning, rules, warnings)}
+    settings = writer.settings(FIELDS, refused_settings(rules))
+    config = {**settings, **_thinking(request.reasoning, rules, warnings)}
     choice = _tool_choice(request, warnings)
     if choice is not None:
         config["tool_choice"] = choice
@@ -80,24 +88,22 @@ def _tool(tool: ToolSpec | ProviderTool) -> dict[str, Any]:
     if isinstance(tool, ProviderTool):
         named = {"name": tool.name} if tool.name else {}
         return {"type": tool.type, **named, **tool.options}
-    out: dict[str, Any] = {"type": "function", "name": tool.name}
-    if tool.description:
-        out["description"] = tool.description
+    out = {"type": "function", **name_and_description(tool)}
     if tool.input_schema:
         schema = tool.input_schema
         out["parameters"] = schema if "type" in schema or "$ref" in schema else {"type": "object", **schema}
     return out
 
 
-def _tool_choice(request: Request, warnings: list[Warning]) -> Any:
+def _tool_choice(request: Request, warnings: RequestWarnings) -> Any:
     choice = request.tool_choice
     specs = [tool for tool in request.tools if isinstance(tool, ToolSpec)]
     if not specs:
         if choice == "required" or isinstance(choice, NamedTool):
-            warnings.append(OtherWarning("tool_choice was left out: the request declares no functions"))
+            warnings.note("tool_choice was left out: the request declares no functions")
         return None
     if request.settings.parallel_tool_calls is False:
-        warnings.append(OtherWarning("parallel_tool_calls was left out: the API cannot forbid several calls"))
+        warnings.note("parallel_tool_calls was left out: the API cannot forbid several calls")
     if isinstance(choice, NamedTool):
         return {"allowed_tools": {"mode": "any", "tools": [choice.name]}}
     if choice in (None, "auto") and any(spec.strict for spec in specs):
@@ -105,39 +111,18 @@ def _tool_choice(request: Request, warnings: list[Warning]) -> Any:
     return "any" if choice == "required" else choice
 
 
-def _sampling(settings: Settings, rules: GeminiRules, warnings: list[Warning]) -> dict[str, Any]:
-    for name in ("presence_penalty", "frequency_penalty"):
-        if getattr(settings, name) is not None:
-            warnings.append(UnsupportedSetting(name))
-    temperature = settings.temperature
-    if temperature is not None and not 0 <= temperature <= 2:
-        fitting = min(2.0, max(0.0, temperature))
-        warnings.append(OtherWarning(f"temperature {temperature:g} became {fitting:g}: the API takes 0 to 2"))
-        temperature = fitting
-    sampling = {"temperature": temperature, "top_p": settings.top_p, "top_k": settings.top_k}
-    drop_ignored(sampling, rules, warnings)
-    fields = {
-        **sampling,
-        "seed": settings.seed,
-        "stop_sequences": list(settings.stop) or None,
-        "max_output_tokens": settings.max_output_tokens,
-    }
-    return {name: value for name, value in fields.items() if value is not None}
-
-
 def _thinking(
-    reasoning: ReasoningOptions | None, rules: GeminiRules, warnings: list[Warning]
+    reasoning: ReasoningOptions | None, rules: GeminiRules, warnings: RequestWarnings
 ) -> dict[str, Any]:
     """This wire knows levels only, also for models that take a budget elsewhere."""
     if reasoning is None:
         return {}
     if rules.thinking == "none":
         if reasoning.effort != "none":
-            warnings.append(UnsupportedSetting("reasoning", "this model does not reason"))
+            warnings.unsupported("reasoning", "this model does not reason")
         return {}
     if reasoning.budget_tokens is not None:
-        words = "this API takes an effort and no budget"
-        warnings.append(UnsupportedSetting("reasoning.budget_tokens", words))
+        warnings.unsupported("reasoning.budget_tokens", "this API takes an effort and no budget")
     level = thinking_level(reasoning, rules, warnings)
     shown = {} if reasoning.effort == "none" else {"thinking_summaries": "auto"}
     return {**({} if level is None else {"thinking_level": level}), **shown}

@@ -28,13 +28,11 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.call_ids import ShortCallIds
-from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
-from llmstream.dialects.history_parts import told_result, without_custom_parts
+from llmstream.dialects.history_parts import own_parts, role_of, told_result, without_custom_parts
 from llmstream.dialects.media import audio_type, data_uri, read_data_uri
 from llmstream.dialects.mistral.wire import KEY
 from llmstream.dialects.requests import RequestWarnings
-from llmstream.errors import InvalidRequest, Unsupported
-from llmstream.events import OtherWarning, Warning
+from llmstream.errors import Unsupported
 
 __all__ = ["MessageWriter", "accepts_url", "decode_media"]
 
@@ -129,7 +127,8 @@ class MessageWriter:
     """
 
     def __init__(self, *, provider: str) -> None:
-        self.warnings: list[Warning] = RequestWarnings()
+        self.warnings = RequestWarnings()
+        self._warn = self.warnings.note_once
         self._provider = provider
         self._ids = ShortCallIds(())
         self._out: list[dict[str, Any]] = []
@@ -144,18 +143,15 @@ class MessageWriter:
         messages = without_custom_parts(messages, self._warn)
         self._ids = ShortCallIds(messages)
         for message in messages:
-            if message.role in (Role.SYSTEM, "developer"):
+            role = role_of(message)
+            if role == Role.SYSTEM:
                 self._on_system(message)
-            elif message.role == Role.USER:
+            elif role == Role.USER:
                 self._on_user(message)
-            elif message.role == Role.ASSISTANT:
+            elif role == Role.ASSISTANT:
                 self._on_assistant(message)
-            elif message.role == Role.TOOL:
-                self._on_results(message.parts)
             else:
-                raise InvalidRequest(
-                    f"{self._provider} has no role {message.role!r}. Use system, user, assistant or tool."
-                )
+                self._on_results(message.parts)
         self._close_calls()
         out = self._system + self._out
         if out and out[-1]["role"] == "assistant":
@@ -187,15 +183,11 @@ class MessageWriter:
     def _on_assistant(self, message: Message) -> None:
         self._close_calls()
         content = []
-        vendors = MessageVendors(message)
-        for part in message.parts:
+        for part in own_parts(message, key=KEY, provider=self._provider, warn=self._warn):
             if isinstance(part, Text):
                 content.append({"type": "text", "text": part.text})
             elif isinstance(part, Reasoning):
-                if is_foreign(part, vendors, KEY, self._provider):
-                    self._warn(FOREIGN_REASONING)
-                else:
-                    content.append(_thinking(part))
+                content.append(_thinking(part))
             elif isinstance(part, (Image, Audio, Document, File)):
                 self._warn(f"a file of the assistant ({part_kind(part)}) cannot go back; it was left out")
             elif isinstance(part, ToolCall) and part.provider_executed:
@@ -266,11 +258,6 @@ class MessageWriter:
 
     def _lost(self, part: object, where: str) -> Unsupported:
         return Unsupported(f"{self._provider} cannot take a part of kind {part_kind(part)!r} in {where}.")
-
-    def _warn(self, message: str) -> None:
-        warning = OtherWarning(message)
-        if warning not in self.warnings:
-            self.warnings.append(warning)
 
 
 def _written_so(message: Message) -> bool:

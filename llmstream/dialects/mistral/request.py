@@ -7,16 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
 from llmstream.dialects.base import Encoded
 from llmstream.dialects.mistral.messages import MessageWriter
 from llmstream.dialects.mistral.wire import KEY
-from llmstream.dialects.requests import RequestWarnings, merged, options_of
+from llmstream.dialects.requests import Field, FieldTable, RequestWriter, merged, name_and_description
 from llmstream.dialects.schemas import inlined
-from llmstream.errors import InvalidRequest
-from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
-from llmstream.exchange import HttpRequest
 from llmstream.model_rules.mistral import MISTRAL
 from llmstream.model_rules.table import nearest_effort
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
@@ -25,25 +20,17 @@ __all__ = ["FIELDS", "PATH", "encode_request"]
 
 PATH: Final = "/v1/chat/completions"
 
-FIELDS: Final = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "max_output_tokens": "max_tokens",
-    "stop": "stop",
-    "seed": "random_seed",
-    "presence_penalty": "presence_penalty",
-    "frequency_penalty": "frequency_penalty",
-}
-"""Our settings and what the wire calls them."""
-
-_RANGES: Final = {
-    "temperature": (0.0, 1.5),
-    "top_p": (0.0, 1.0),
-    "presence_penalty": (-2.0, 2.0),
-    "frequency_penalty": (-2.0, 2.0),
-}
-"""What the API takes; source: Mistral's API reference, chat completion."""
+# source: Mistral's API reference, chat completion
+FIELDS: Final = FieldTable(
+    Field("temperature", "temperature", low=0.0, high=1.5),
+    Field("top_p", "top_p", low=0.0, high=1.0),
+    Field("top_k", "top_k"),
+    Field("max_output_tokens", "max_tokens"),
+    Field("stop", "stop"),
+    Field("seed", "random_seed"),
+    Field("presence_penalty", "presence_penalty", low=-2.0, high=2.0),
+    Field("frequency_penalty", "frequency_penalty", low=-2.0, high=2.0),
+)
 
 
 def encode_request(request: Request, *, provider: str) -> Encoded:
@@ -53,49 +40,29 @@ def encode_request(request: Request, *, provider: str) -> Encoded:
 
     raises: InvalidRequest, Unsupported
     """
-    return _Writer(request, provider).write()
+    return _Body(RequestWriter(request, provider=provider, key=KEY)).encode()
 
 
-class _Writer:
-    """Fills the body of one request and notes what had to be left out."""
+class _Body:
+    """Fills the body of one request."""
 
-    def __init__(self, request: Request, provider: str) -> None:
-        self.request = request
-        self.provider = provider
-        self.warnings: list[Warning] = RequestWarnings()
-        self.body: dict[str, Any] = {"model": request.model}
+    def __init__(self, writer: RequestWriter) -> None:
+        self.writer = writer
+        self.request = writer.request
+        self.warnings = writer.warnings
+        self.body: dict[str, Any] = {"model": self.request.model}
 
-    def write(self) -> Encoded:
-        messages = MessageWriter(provider=self.provider)
+    def encode(self) -> Encoded:
+        messages = MessageWriter(provider=self.writer.provider)
         self.body["messages"] = messages.write(self.request.messages)
         self.warnings += messages.warnings
         self.body["stream"] = True
-        self.settings()
+        self.body |= self.writer.settings(FIELDS)
         self.tools()
         self.reasoning()
         self.response_format()
-        body = merged(self.body, options_of(self.request, KEY, self.provider))
-        try:
-            data = msgspec.json.encode(body)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidRequest(f"the request cannot be written as JSON: {error}") from None
-        headers = {"content-type": "application/json", "accept": "text/event-stream"}
-        return Encoded(HttpRequest(PATH, data, {**headers, **self.request.headers}), self.warnings)
-
-    def settings(self) -> None:
-        settings = self.request.settings
-        for name, field in FIELDS.items():
-            value = getattr(settings, name)
-            if value is None or value == ():
-                continue
-            if name in _RANGES:
-                low, high = _RANGES[name]
-                fitting = min(high, max(low, value))
-                if fitting != value:
-                    words = f"{name} {value:g} became {fitting:g}: the API takes {low:g} to {high:g}"
-                    self.warnings.append(OtherWarning(words))
-                value = fitting
-            self.body[field] = list(value) if name == "stop" else value
+        body = merged(self.body, self.writer.options)
+        return self.writer.encoded(PATH, body, {"accept": "text/event-stream"})
 
     def tools(self) -> None:
         """Tools and the choice among them. Where none may be called none is sent: told of tools it
@@ -106,8 +73,7 @@ class _Writer:
         inline = MISTRAL.find(request.model).inline_refs
         for tool in request.tools:
             if isinstance(tool, ProviderTool):
-                name = tool.name or tool.type
-                self.warnings.append(UnsupportedTool(name, "the chat API runs no tools itself"))
+                self.warnings.unsupported_tool(tool, "the chat API runs no tools itself")
             else:
                 tools.append(_tool(tool, inline=inline))
         if not tools or choice == "none":
@@ -125,25 +91,27 @@ class _Writer:
         if reasoning is None:
             return
         if reasoning.budget_tokens is not None:
-            self.left_out("reasoning.budget_tokens", "give an effort instead")
+            self.warnings.unsupported("reasoning.budget_tokens", "give an effort instead")
         effort = reasoning.effort
         if rules.prompt_mode:
             if effort == "none":
-                self.left_out("reasoning.effort", "this model always thinks")
+                self.warnings.unsupported("reasoning.effort", "this model always thinks")
             else:
                 self.body["prompt_mode"] = "reasoning"
             if effort not in (None, "none", "high"):
-                self.left_out("reasoning.effort", "this model knows no efforts")
+                self.warnings.unsupported("reasoning.effort", "this model knows no efforts")
             return
         if not rules.efforts:
             if effort != "none":
-                self.left_out("reasoning", "this model does not reason on request")
+                self.warnings.unsupported("reasoning", "this model does not reason on request")
             return
         wanted = nearest_effort(effort or "high", rules.efforts)
         if effort == "none" and wanted != effort:
-            self.left_out("reasoning.effort", f"this model always thinks; the effort {wanted} was sent")
+            self.warnings.unsupported(
+                "reasoning.effort", f"this model always thinks; the effort {wanted} was sent"
+            )
         elif effort not in (None, wanted):
-            self.warnings.append(OtherWarning(f"reasoning effort {effort!r} was sent as {wanted!r}"))
+            self.warnings.note(f"reasoning effort {effort!r} was sent as {wanted!r}")
         self.body["reasoning_effort"] = wanted
 
     def response_format(self) -> None:
@@ -158,14 +126,9 @@ class _Writer:
             schema["description"] = wanted.description
         self.body["response_format"] = {"type": "json_schema", "json_schema": schema}
 
-    def left_out(self, setting: str, details: str) -> None:
-        self.warnings.append(UnsupportedSetting(setting, details))
-
 
 def _tool(tool: ToolSpec, *, inline: bool) -> dict[str, Any]:
-    function: dict[str, Any] = {"name": tool.name}
-    if tool.description:
-        function["description"] = tool.description
+    function = name_and_description(tool)
     schema = tool.input_schema or {"type": "object", "properties": {}}
     function["parameters"] = inlined(schema) if inline else schema
     if tool.strict is not None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 from typing import Any, Final
 
-import msgspec
-
 from llmstream.chats.content import (
     Audio,
     Document,
@@ -22,30 +20,36 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.base import Encoded
-from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
-from llmstream.dialects.history_parts import told_result
+from llmstream.dialects.history_parts import own_parts, told_result
 from llmstream.dialects.ollama.wire import object_text
-from llmstream.dialects.requests import ANSWER_IN_JSON, RequestWarnings, described_schema, says_json
-from llmstream.errors import InvalidRequest, Unsupported
-from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
-from llmstream.exchange import HttpRequest
+from llmstream.dialects.requests import (
+    ANSWER_IN_JSON,
+    Field,
+    FieldTable,
+    RequestWriter,
+    described_schema,
+    merged,
+    says_json,
+)
+from llmstream.errors import Unsupported
 from llmstream.request import ProviderTool, Request
 
-__all__ = ["OPTIONS", "PATH", "encode_request", "is_inline"]
+__all__ = ["FIELDS", "KEY", "PATH", "encode_request", "is_inline"]
 
+KEY: Final = "ollama"
 PATH: Final = "/api/chat"
 
-OPTIONS: Final = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "max_output_tokens": "num_predict",
-    "stop": "stop",
-    "seed": "seed",
-    "presence_penalty": "presence_penalty",
-    "frequency_penalty": "frequency_penalty",
-}
-"""Our settings by their names in Ollama's `options`."""
+# All of them stand in the object `options`.
+FIELDS: Final = FieldTable(
+    Field("temperature", "temperature"),
+    Field("top_p", "top_p"),
+    Field("top_k", "top_k"),
+    Field("max_output_tokens", "num_predict"),
+    Field("stop", "stop"),
+    Field("seed", "seed"),
+    Field("presence_penalty", "presence_penalty"),
+    Field("frequency_penalty", "frequency_penalty"),
+)
 
 THINK: Final[dict[str, bool | str]] = {
     "none": False,
@@ -57,15 +61,13 @@ THINK: Final[dict[str, bool | str]] = {
     "max": "high",
 }
 
-_encoder = msgspec.json.Encoder()
-
 
 def encode_request(request: Request, *, provider: str) -> Encoded:
     """The HTTP request for one answer, as a stream.
 
     raises: Unsupported for images by URL, audio and documents
     """
-    return _RequestEncoder(request, provider).encode()
+    return _Body(RequestWriter(request, provider=provider, key=KEY)).encode()
 
 
 def is_inline(part: Image) -> bool:
@@ -73,13 +75,14 @@ def is_inline(part: Image) -> bool:
     return part.url.startswith("data:") and part.url.partition(",")[0].endswith(";base64")
 
 
-class _RequestEncoder:
-    """Writes one request and notes what it leaves out."""
+class _Body:
+    """Fills the body of one request."""
 
-    def __init__(self, request: Request, provider: str) -> None:
-        self.request = request
-        self.provider = provider
-        self.warnings: list[Warning] = RequestWarnings()
+    def __init__(self, writer: RequestWriter) -> None:
+        self.writer = writer
+        self.request = writer.request
+        self.provider = writer.provider
+        self.warnings = writer.warnings
         self.names: dict[str, str] = {}
 
     def encode(self) -> Encoded:
@@ -105,13 +108,8 @@ class _RequestEncoder:
         options = self.options()
         if options:
             body["options"] = options
-        self.add_provider_options(body)
-        headers = {"content-type": "application/json", "accept": "application/x-ndjson", **request.headers}
-        try:
-            data = _encoder.encode(body)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidRequest(f"the request cannot be written as JSON: {error}") from None
-        return Encoded(HttpRequest(PATH, data, headers), self.warnings)
+        body = merged(body, self.writer.options)
+        return self.writer.encoded(PATH, body, {"accept": "application/x-ndjson"})
 
     def messages(self, message: Message) -> list[dict[str, Any]]:
         """One message as Ollama's; results of tools are a message each."""
@@ -120,13 +118,10 @@ class _RequestEncoder:
         images: list[str] = []
         calls: list[dict[str, Any]] = []
         results: list[dict[str, Any]] = []
-        vendors = MessageVendors(message)
-        for part in message.parts:
+        for part in own_parts(message, key=KEY, provider=self.provider, warn=self.warnings.note):
             match part:
                 case Text(text):
                     texts.append(text)
-                case Reasoning() if is_foreign(part, vendors, "ollama", self.provider):
-                    self.warnings.append(OtherWarning(FOREIGN_REASONING))
                 case Reasoning(text):
                     thoughts.append(text)
                 case Image():
@@ -163,9 +158,7 @@ class _RequestEncoder:
         self.names[part.id] = part.name
         arguments, whole = object_text(part.arguments)
         if not whole:
-            self.warnings.append(
-                OtherWarning(f"the input of call {part.id!r} is no JSON object; it was sent inside one")
-            )
+            self.warnings.note(f"the input of call {part.id!r} is no JSON object; it was sent inside one")
         function = {"index": index, "name": part.name, "arguments": arguments}
         return {"id": part.id, "type": "function", "function": function}
 
@@ -197,12 +190,12 @@ class _RequestEncoder:
             case Source():
                 return
             case ToolCall() | ToolResult() | File():
-                self.warnings.append(
-                    OtherWarning(f"a {part_kind(part)} that another vendor made was left out of the history")
+                self.warnings.note(
+                    f"a {part_kind(part)} that another vendor made was left out of the history"
                 )
                 return
             case _:
-                self.warnings.append(OtherWarning(f"a part of kind {part_kind(part)!r} was left out"))
+                self.warnings.note(f"a part of kind {part_kind(part)!r} was left out")
                 return
         raise Unsupported(
             f"Ollama takes text and images, not parts of kind {part_kind(part)!r}. {remedy}",
@@ -214,19 +207,15 @@ class _RequestEncoder:
         if choice == "none":
             return []
         if choice is not None and choice != "auto":
-            self.warnings.append(
-                UnsupportedSetting(
-                    "tool_choice", "Ollama lets the model choose; ask for the call in the prompt"
-                )
-            )
+            details = "Ollama lets the model choose; ask for the call in the prompt"
+            self.warnings.unsupported("tool_choice", details)
         tools: list[dict[str, Any]] = []
         for tool in self.request.tools:
             if isinstance(tool, ProviderTool):
-                self.warnings.append(UnsupportedTool(tool.name or tool.type, "Ollama runs no tools itself"))
+                self.warnings.unsupported_tool(tool, "Ollama runs no tools itself")
                 continue
             if tool.strict:
-                words = f"Ollama has no strict tools; {tool.name!r} was sent without"
-                self.warnings.append(OtherWarning(words))
+                self.warnings.note(f"Ollama has no strict tools; {tool.name!r} was sent without")
             schema = {"type": "object", "properties": {}, **tool.input_schema}
             function = {"name": tool.name, "description": tool.description, "parameters": schema}
             tools.append({"type": "function", "function": function})
@@ -237,29 +226,16 @@ class _RequestEncoder:
         if reasoning is None:
             return None
         if reasoning.budget_tokens is not None:
-            self.warnings.append(
-                UnsupportedSetting("reasoning.budget_tokens", "Ollama knows efforts only: low, medium, high")
-            )
+            details = "Ollama knows efforts only: low, medium, high"
+            self.warnings.unsupported("reasoning.budget_tokens", details)
         if reasoning.effort is None:
             return True if reasoning.budget_tokens else None
         think = THINK[reasoning.effort]
         if think not in (False, reasoning.effort):
-            self.warnings.append(
-                UnsupportedSetting("reasoning.effort", f"{reasoning.effort!r} was sent as {think!r}")
-            )
+            self.warnings.unsupported("reasoning.effort", f"{reasoning.effort!r} was sent as {think!r}")
         return think
 
     def options(self) -> dict[str, Any]:
-        settings = self.request.settings
-        if settings.parallel_tool_calls is not None:
-            self.warnings.append(UnsupportedSetting("parallel_tool_calls"))
-        given = {name: getattr(settings, ours) for ours, name in OPTIONS.items()}
-        return {name: value for name, value in given.items() if value not in (None, ())}
-
-    def add_provider_options(self, body: dict[str, Any]) -> None:
-        """The caller's own fields win; `options` are merged one by one."""
-        for key in dict.fromkeys(("ollama", self.provider)):
-            for name, value in self.request.provider_options.get(key, {}).items():
-                if name == "options" and isinstance(value, dict):
-                    value = {**body.get("options", {}), **value}
-                body[name] = value
+        if self.request.settings.parallel_tool_calls is not None:
+            self.warnings.unsupported("parallel_tool_calls")
+        return self.writer.settings(FIELDS)

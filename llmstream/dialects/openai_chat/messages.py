@@ -28,14 +28,14 @@ from llmstream.chats.content import (
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.call_ids import ShortCallIds
 from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
-from llmstream.dialects.history_parts import told_result, without_custom_parts
+from llmstream.dialects.history_parts import role_of, told_result, without_custom_parts
 from llmstream.dialects.media import data_uri
 from llmstream.dialects.openai_chat.delta_reader import joined
 from llmstream.dialects.openai_chat.quirks import MediaQuirks, Quirks
 from llmstream.dialects.requests import RequestWarnings
 from llmstream.dialects.tool_calls import CUSTOM_CALL, json_input
-from llmstream.errors import InvalidRequest, Unsupported
-from llmstream.events import Metadata, OtherWarning, Warning
+from llmstream.errors import Unsupported
+from llmstream.events import Metadata
 
 __all__ = ["MessageWriter", "accepts_url", "sent_as"]
 
@@ -202,7 +202,8 @@ class MessageWriter:
     """
 
     def __init__(self, quirks: Quirks, *, provider: str, system_role: str) -> None:
-        self.warnings: list[Warning] = RequestWarnings()
+        self.warnings = RequestWarnings()
+        self._warn = self.warnings.note_once
         self.marked = False
         self._quirks = quirks
         self._provider = provider
@@ -224,18 +225,15 @@ class MessageWriter:
         for place, message in enumerate(messages):
             if self._result_files and message.role != Role.TOOL:
                 self._flush_result_files()
-            if message.role in (Role.SYSTEM, "developer"):
+            role = role_of(message)
+            if role == Role.SYSTEM:
                 self._system(message)
-            elif message.role == Role.USER:
+            elif role == Role.USER:
                 self._user(message)
-            elif message.role == Role.ASSISTANT:
+            elif role == Role.ASSISTANT:
                 self._assistant(message, in_turn=place > turn)
-            elif message.role == Role.TOOL:
-                self._results(message.parts)
             else:
-                raise InvalidRequest(
-                    f"{self._provider} has no role {message.role!r}. Use system, user, assistant or tool."
-                )
+                self._results(message.parts)
         self._flush_result_files()
         return in_call_order(self._out) if self._answered else self._out
 
@@ -406,11 +404,6 @@ class MessageWriter:
 
     def _lost(self, part: object, where: str) -> Unsupported:
         return Unsupported(f"{self._provider} cannot take a part of kind {part_kind(part)!r} in {where}.")
-
-    def _warn(self, message: str) -> None:
-        warning = OtherWarning(message)
-        if warning not in self.warnings:
-            self.warnings.append(warning)
 
 
 def _last_turn(messages: Iterable[Message]) -> int:

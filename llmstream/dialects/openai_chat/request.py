@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -10,13 +11,20 @@ import msgspec
 from llmstream.dialects.base import Encoded, OutputAbility
 from llmstream.dialects.history_parts import keep_last_marks
 from llmstream.dialects.openai_chat.messages import MessageWriter
-from llmstream.dialects.openai_chat.quirks import Quirks, SchemaQuirks
+from llmstream.dialects.openai_chat.quirks import Quirks, SchemaQuirks, SettingQuirks
 from llmstream.dialects.openai_chat.thinking import beside_tools, check_served, encode_thinking, thinks
-from llmstream.dialects.requests import ANSWER_IN_JSON, RequestWarnings, in_words, says_json
+from llmstream.dialects.requests import (
+    ANSWER_IN_JSON,
+    Field,
+    FieldTable,
+    RequestWarnings,
+    RequestWriter,
+    in_words,
+    name_and_description,
+    says_json,
+)
 from llmstream.dialects.schemas import inlined, openai_strict_schema
-from llmstream.errors import InvalidRequest
-from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
-from llmstream.exchange import HttpRequest
+from llmstream.events import OtherWarning, UnsupportedSetting
 from llmstream.model_rules.gpt import GPT
 from llmstream.request import NamedTool, ProviderTool, Request, ResponseFormat, Settings, ToolSpec
 
@@ -226,7 +234,7 @@ class OutputWish(msgspec.Struct, frozen=True):
     instruction: str | None = None
 
 
-def encode_output(request: Request, quirks: SchemaQuirks, warnings: list[Warning]) -> OutputWish:
+def encode_output(request: Request, quirks: SchemaQuirks, warnings: RequestWarnings) -> OutputWish:
     """The wish of a request."""
     wanted, known = request.response_format, quirks.output
     if wanted is None:
@@ -241,7 +249,7 @@ def encode_output(request: Request, quirks: SchemaQuirks, warnings: list[Warning
     return OutputWish(field, in_words(wanted))
 
 
-def _schema(wanted: ResponseFormat, quirks: SchemaQuirks, warnings: list[Warning]) -> dict[str, Any]:
+def _schema(wanted: ResponseFormat, quirks: SchemaQuirks, warnings: RequestWarnings) -> dict[str, Any]:
     """The field `json_schema`."""
     schema = wanted.schema or {}
     out: dict[str, Any] = {"name": wanted.name, "schema": schema, "strict": wanted.strict}
@@ -266,12 +274,28 @@ _UNSET: Final = Settings()
 _SAMPLING: Final = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
 
 
+@functools.lru_cache
+def _fields(quirks: SettingQuirks) -> FieldTable:
+    low, high = quirks.temperature_range
+    return FieldTable(
+        Field("temperature", "temperature", low=low, high=high),
+        Field("top_p", "top_p"),
+        Field("top_k", "top_k"),
+        Field("max_output_tokens", quirks.max_tokens_field),
+        Field("stop", "stop", most=quirks.max_stops),
+        Field("seed", "seed"),
+        Field("presence_penalty", "presence_penalty"),
+        Field("frequency_penalty", "frequency_penalty"),
+    )
+
+
 def encode_request(request: Request, quirks: Quirks, *, provider: str) -> Encoded:
     """The HTTP request, relative to the provider's address.
 
     raises: InvalidRequest, Unsupported
     """
-    return _Writer(request, quirks.for_model(request.model), provider).write()
+    writer = RequestWriter(request, provider=provider, key=provider)
+    return _Body(writer, quirks.for_model(request.model)).encode()
 
 
 def output_abilities(request: Request, quirks: Quirks) -> tuple[OutputAbility, ...]:
@@ -287,18 +311,19 @@ def output_abilities(request: Request, quirks: Quirks) -> tuple[OutputAbility, .
     return tuple(out)
 
 
-class _Writer:
-    """Fills the body of one request and notes what had to be left out."""
+class _Body:
+    """Fills the body of one request."""
 
-    def __init__(self, request: Request, quirks: Quirks, provider: str) -> None:
-        self.request = request
+    def __init__(self, writer: RequestWriter, quirks: Quirks) -> None:
+        self.writer = writer
+        self.request = writer.request
         self.quirks = quirks
-        self.provider = provider
-        self.warnings: list[Warning] = RequestWarnings()
-        self.body: dict[str, Any] = {"model": request.model}
+        self.provider = writer.provider
+        self.warnings = writer.warnings
+        self.body: dict[str, Any] = {"model": self.request.model}
         self.checks_wire = quirks.reasoning_model_rules and quirks.wire_rules
 
-    def write(self) -> Encoded:
+    def encode(self) -> Encoded:
         request, quirks, body = self.request, self.quirks, self.body
         if self.checks_wire:
             check_served(request.model, provider=self.provider)
@@ -309,7 +334,7 @@ class _Writer:
         body["messages"] = messages.write(request.messages)
         self.warnings += messages.warnings
         if request.settings != _UNSET:
-            self.settings()
+            body.update(self.settings())
         if request.tools:
             self.tools()
         if request.reasoning is not None or request.tools:
@@ -322,14 +347,8 @@ class _Writer:
         if quirks.settings.stream_options:
             body["stream_options"] = {"include_usage": True}
         body.update(quirks.extra_body)
-        body.update(request.provider_options.get(self.provider, {}))
-        headers = {"content-type": "application/json", "accept": "text/event-stream"}
-        try:
-            encoded = msgspec.json.encode(body)
-        except (TypeError, ValueError) as error:
-            raise InvalidRequest(f"the request cannot be written as JSON: {error}") from None
-        http = HttpRequest(quirks.path, encoded, {**headers, **quirks.headers, **request.headers})
-        return Encoded(http, self.warnings)
+        body.update(self.writer.options)
+        return self.writer.encoded(quirks.path, body, {"accept": "text/event-stream", **quirks.headers})
 
     def thinking(self) -> dict[str, Any]:
         request, provider, warnings = self.request, self.provider, self.warnings
@@ -347,40 +366,12 @@ class _Writer:
             refused.update(_SAMPLING)
         return refused
 
-    def settings(self) -> None:
-        settings = self.request.settings
-        by_model = self.refused_by_model() if self.quirks.reasoning_model_rules else set()
-        for name in settings.__struct_fields__:
-            value = getattr(settings, name)
-            if value is None or value == () or name == "parallel_tool_calls":
-                continue
-            if name in by_model:
-                self.left_out(name, "reasoning models do not take it")
-            elif name in self.quirks.settings.unsupported:
-                self.left_out(name)
-            elif name == "temperature":
-                self.body[name] = self.temperature(value)
-            elif name == "stop":
-                self.body[name] = self.stops(list(value))
-            else:
-                field = self.quirks.settings.max_tokens_field if name == "max_output_tokens" else name
-                self.body[field] = value
-
-    def temperature(self, wanted: float) -> float:
-        low, high = self.quirks.settings.temperature_range
-        if low <= wanted <= high:
-            return wanted
-        fitting = min(high, max(low, wanted))
-        self.warn(f"temperature {wanted:g} became {fitting:g}: the API takes {low:g} to {high:g}")
-        return fitting
-
-    def stops(self, wanted: list[str]) -> list[str]:
-        most = self.quirks.settings.max_stops
-        if most is not None and len(wanted) > most:
-            self.warn(
-                f"only the first {most} of {len(wanted)} stop sequences were sent: the API takes no more"
-            )
-        return wanted[:most]
+    def settings(self) -> dict[str, Any]:
+        quirks = self.quirks
+        reasons = dict.fromkeys(quirks.settings.unsupported, f"{self.provider} does not take it")
+        if quirks.reasoning_model_rules:
+            reasons |= dict.fromkeys(self.refused_by_model(), "reasoning models do not take it")
+        return self.writer.settings(_fields(quirks.settings), reasons)
 
     def tools(self) -> None:
         """Tools and the choice among them; never an empty list, which servers refuse."""
@@ -390,8 +381,7 @@ class _Writer:
             if not quirks.tools.functions or (
                 isinstance(tool, ProviderTool) and not quirks.tools.provider_tools
             ):
-                name = tool.name or tool.type if isinstance(tool, ProviderTool) else tool.name
-                self.warnings.append(UnsupportedTool(name, f"{self.provider} does not take it"))
+                self.warnings.unsupported_tool(tool, f"{self.provider} does not take it")
             elif isinstance(tool, ProviderTool):
                 tools.append({"type": tool.type, **tool.options})
             else:
@@ -400,7 +390,7 @@ class _Writer:
         if not tools or (choice == "none" and "none" not in quirks.tools.choice):
             return
         if isinstance(choice, NamedTool) and not {"named", "required"} & quirks.tools.choice:
-            self.left_out("tool_choice", "a tool cannot be forced")
+            self.warnings.unsupported("tool_choice", "a tool cannot be forced")
         elif isinstance(choice, NamedTool) and "named" not in quirks.tools.choice:
             tools = [tool for tool in tools if tool.get("function", {}).get("name") == choice.name]
             choice = "required"
@@ -410,28 +400,26 @@ class _Writer:
         if parallel is not None and quirks.tools.parallel_calls:
             self.body["parallel_tool_calls"] = parallel
         elif parallel is not None:
-            self.left_out("parallel_tool_calls")
+            self.warnings.unsupported("parallel_tool_calls", f"{self.provider} does not take it")
 
     def tool(self, tool: ToolSpec) -> dict[str, Any]:
-        function: dict[str, Any] = {"name": tool.name}
-        if tool.description:
-            function["description"] = tool.description
+        function = name_and_description(tool)
         schema = tool.input_schema or {"type": "object", "properties": {}}
         if self.quirks.schemas.inline_refs:
             schema = inlined(schema)
         strict = tool.strict if self.quirks.tools.strict else None
         if tool.strict and strict is None:
-            self.warn(f"{self.provider} has no strict tools; {tool.name!r} was sent without")
+            self.warnings.note(f"{self.provider} has no strict tools; {tool.name!r} was sent without")
         if self.quirks.schemas.subset == "moonshot":
             schema, moved = moonshot_schema(schema)
             if moved:
-                self.warn(
+                self.warnings.note(
                     f"some of the schema of {tool.name!r} went into descriptions: the API cannot check it"
                 )
         elif strict:
             fitting = openai_strict_schema(schema)
             if fitting is None:
-                self.warn(f"the tool {tool.name!r} is not strict: its schema has open objects")
+                self.warnings.note(f"the tool {tool.name!r} is not strict: its schema has open objects")
             strict, schema = fitting is not None, fitting or schema
         function["parameters"] = schema
         if strict is not None:
@@ -444,13 +432,13 @@ class _Writer:
             return
         alone = not self.quirks.tools.choice_while_thinking and thinks(self.request, self.quirks.thinking)
         if alone and (named or choice == "required"):
-            self.left_out("tool_choice", "a tool cannot be forced while the model thinks")
+            self.warnings.unsupported("tool_choice", "a tool cannot be forced while the model thinks")
         elif isinstance(choice, NamedTool):
             self.body["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
         elif choice in self.quirks.tools.choice:
             self.body["tool_choice"] = choice
         elif choice != "auto":
-            self.left_out("tool_choice", f"{choice!r} cannot be asked for")
+            self.warnings.unsupported("tool_choice", f"{choice!r} cannot be asked for")
 
     def output(self, system_role: str) -> None:
         wish = encode_output(self.request, self.quirks.schemas, self.warnings)
@@ -458,12 +446,6 @@ class _Writer:
             self.body["response_format"] = wish.field
         if wish.instruction is not None:
             self.body["messages"].insert(0, {"role": system_role, "content": wish.instruction})
-
-    def warn(self, message: str) -> None:
-        self.warnings.append(OtherWarning(message))
-
-    def left_out(self, setting: str, details: str | None = None) -> None:
-        self.warnings.append(UnsupportedSetting(setting, details or f"{self.provider} does not take it"))
 
 
 def _marked(messages: list[dict[str, Any]]) -> Iterator[Any]:

@@ -27,14 +27,13 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
-from llmstream.dialects.history_parts import told_result, without_custom_parts
+from llmstream.dialects.history_parts import role_of, told_result, without_custom_parts
 from llmstream.dialects.openai_responses.content import own, write_part
 from llmstream.dialects.openai_responses.quirks import InputQuirks, Quirks
 from llmstream.dialects.openai_responses.wire import KEY
 from llmstream.dialects.requests import RequestWarnings
 from llmstream.dialects.tool_calls import json_input
-from llmstream.errors import InvalidRequest, Unsupported
-from llmstream.events import OtherWarning, Warning
+from llmstream.errors import Unsupported
 
 __all__ = ["InputWriter"]
 
@@ -367,7 +366,8 @@ class InputWriter:
         self, quirks: Quirks, *, provider: str, role: str, stored: bool = False, continued: bool = False
     ) -> None:
         self.instructions: str | None = None
-        self.warnings: list[Warning] = RequestWarnings()
+        self.warnings = RequestWarnings()
+        self._warn = self.warnings.note_once
         self._quirks = quirks
         self._provider = provider
         self._role = role
@@ -386,20 +386,17 @@ class InputWriter:
             for result in message.tool_results:
                 self._answered_at[result.tool_call_id] = place
         for place, message in enumerate(messages):
-            if message.role in (Role.SYSTEM, "developer"):
+            role = role_of(message)
+            if role == Role.SYSTEM:
                 self._system(message)
-            elif message.role == Role.USER:
+            elif role == Role.USER:
                 self._user(message)
-            elif message.role == Role.ASSISTANT:
+            elif role == Role.ASSISTANT:
                 self._out.extend(self._answers.write(message))
                 self._results(message.parts)
                 self._close_calls(message, place)
-            elif message.role == Role.TOOL:
-                self._results(message.parts)
             else:
-                raise InvalidRequest(
-                    f"{self._provider} has no role {message.role!r}. Use system, user, assistant or tool."
-                )
+                self._results(message.parts)
         if not self._out and self.instructions is not None:  # the API wants some input
             self._message(self._role, [Text(self.instructions)])
             self.instructions = None
@@ -456,8 +453,3 @@ class InputWriter:
 
     def _lost(self, part: object, where: str) -> Unsupported:
         return Unsupported(f"{self._provider} cannot take a part of kind {part_kind(part)!r} in {where}.")
-
-    def _warn(self, message: str) -> None:
-        warning = OtherWarning(message)
-        if warning not in self.warnings:
-            self.warnings.append(warning)

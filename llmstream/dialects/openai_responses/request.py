@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
 from llmstream.dialects.base import Encoded
 from llmstream.dialects.openai_responses.content import plain_items
 from llmstream.dialects.openai_responses.messages import InputWriter
 from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.wire import KEY
-from llmstream.dialects.requests import RequestWarnings, options_of
+from llmstream.dialects.requests import (
+    ANSWER_IN_JSON,
+    Field,
+    FieldTable,
+    RequestWriter,
+    name_and_description,
+)
 from llmstream.dialects.schemas import openai_strict_schema
 from llmstream.errors import InvalidRequest
-from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
-from llmstream.exchange import HttpRequest
 from llmstream.model_rules.gpt import GPT
 from llmstream.model_rules.table import nearest_effort
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
@@ -27,6 +29,18 @@ CONTINUING: Final = ("previous_response_id", "conversation", "prompt")
 
 MERGED: Final = ("text", "reasoning")
 """Fields of which options replace single keys."""
+
+FIELDS: Final = FieldTable(
+    Field("temperature", "temperature"),
+    Field("top_p", "top_p"),
+    Field("top_k", "top_k"),
+    Field("max_output_tokens", "max_output_tokens"),
+    Field("stop", "stop"),
+    Field("seed", "seed"),
+    Field("presence_penalty", "presence_penalty"),
+    Field("frequency_penalty", "frequency_penalty"),
+)
+"""Quirks name those that a server refuses: OpenAI's own wire has the first two and the length only."""
 
 NAMED_TOOLS: Final = frozenset({"custom", "function", "namespace"})
 """Types of tools that have a name of the caller's."""
@@ -47,37 +61,33 @@ def encode_request(request: Request, quirks: Quirks, *, provider: str) -> Encode
 
     raises: InvalidRequest, Unsupported
     """
-    return _Writer(request, quirks.for_model(request.model), provider).write()
+    writer = RequestWriter(request, provider=provider, key=KEY)
+    return _Body(writer, quirks.for_model(request.model)).encode()
 
 
-class _Writer:
-    """Fills the body of one request and notes what had to be left out."""
+class _Body:
+    """Fills the body of one request."""
 
-    def __init__(self, request: Request, quirks: Quirks, provider: str) -> None:
-        self.request = request
+    def __init__(self, writer: RequestWriter, quirks: Quirks) -> None:
+        self.writer = writer
+        self.request = writer.request
         self.quirks = quirks
-        self.provider = provider
-        self.options = {**quirks.extra_body, **options_of(request, KEY, provider)}
+        self.provider = writer.provider
+        self.options = {**quirks.extra_body, **writer.options}
         self.store = self.options.get("store", quirks.store)
-        self.warnings: list[Warning] = RequestWarnings()
-        self.body: dict[str, Any] = {"model": request.model}
+        self.warnings = writer.warnings
+        self.body: dict[str, Any] = {"model": self.request.model}
 
-    def write(self) -> Encoded:
-        request, quirks, body = self.request, self.quirks, self.body
+    def encode(self) -> Encoded:
+        quirks = self.quirks
         self.input()
         self.settings()
         self.tools()
         self.reasoning()
         self.response_format()
-        body["stream"] = True
+        self.body["stream"] = True
         self.merge()
-        headers = {"content-type": "application/json", "accept": "text/event-stream"}
-        try:
-            encoded = msgspec.json.encode(body)
-        except (TypeError, ValueError) as error:
-            raise InvalidRequest(f"the request cannot be written as JSON: {error}") from None
-        http = HttpRequest(quirks.path, encoded, {**headers, **quirks.headers, **request.headers})
-        return Encoded(http, self.warnings)
+        return self.writer.encoded(quirks.path, self.body, {"accept": "text/event-stream", **quirks.headers})
 
     def input(self) -> None:
         continued = any(self.options.get(name) is not None for name in CONTINUING)
@@ -95,25 +105,18 @@ class _Writer:
             self.body["instructions"] = writer.instructions
         self.warnings += writer.warnings
         if self.quirks.input.plain_items:
-            items = plain_items(items, provider=self.provider, warn=self.warn)
+            items = plain_items(items, provider=self.provider, warn=self.warnings.note_once)
         self.body["input"] = items
 
     def settings(self) -> None:
-        settings, sampling = self.request.settings, GPT.find(self.request.model).sampling
+        sampling = GPT.find(self.request.model).sampling
         effort = self.request.reasoning.effort if self.request.reasoning else None
-        refuses: tuple[str, ...] = ()
-        if self.quirks.reasoning_model_rules and sampling != "always":
-            refuses = () if sampling == "at-none" and effort == "none" else ("temperature", "top_p")
-        for name in settings.__struct_fields__:
-            value = getattr(settings, name)
-            if value is None or value == () or name == "parallel_tool_calls":
-                continue
-            if name in self.quirks.unsupported_settings:
-                self.left_out(name, "the Responses API has no such field")
-            elif name in refuses:
-                self.left_out(name, "reasoning models do not take it")
-            else:
-                self.body[name] = list(value) if name == "stop" else value
+        samples = sampling == "always" or (sampling == "at-none" and effort == "none")
+        reasons: dict[str, str] = {}
+        if self.quirks.reasoning_model_rules and not samples:
+            reasons = dict.fromkeys(("temperature", "top_p"), "reasoning models do not take it")
+        reasons |= dict.fromkeys(self.quirks.unsupported_settings, "the Responses API has no such field")
+        self.body |= self.writer.settings(FIELDS, reasons)
         if self.quirks.store is not None:
             self.body["store"] = self.quirks.store
         if self.store is False and self.asks_encrypted():
@@ -136,8 +139,7 @@ class _Writer:
                 named = {"name": tool.name} if tool.name and tool.type in NAMED_TOOLS else {}
                 tools.append({"type": tool.type, **named, **tool.options})
             else:
-                details = f"{self.provider} does not take it"
-                self.warnings.append(UnsupportedTool(tool.name or tool.type, details))
+                self.warnings.unsupported_tool(tool, f"{self.provider} does not take it")
         choice = self.request.tool_choice
         if not tools or (choice == "none" and "none" not in self.quirks.tools.choice):
             return
@@ -149,30 +151,24 @@ class _Writer:
     def tool_choice(self, choice: NamedTool | str | None) -> None:
         kind = "named" if isinstance(choice, NamedTool) else choice
         if choice is not None and kind not in self.quirks.tools.choice:
-            self.left_out("tool_choice", f"{self.provider} lets no tool be forced")
+            self.warnings.unsupported("tool_choice", f"{self.provider} lets no tool be forced")
         elif isinstance(choice, NamedTool):
             self.body["tool_choice"] = self.named(choice.name)
         elif choice is not None:
             self.body["tool_choice"] = choice
 
     def function(self, tool: ToolSpec) -> dict[str, Any]:
-        out: dict[str, Any] = {"type": "function", "name": tool.name}
-        if tool.description:
-            out["description"] = tool.description
+        out = {"type": "function", **name_and_description(tool)}
         schema = tool.input_schema or {"type": "object", "properties": {}}
         strict = tool.strict if self.quirks.tools.strict else None
         if strict:
             fitting = openai_strict_schema(schema)
             if fitting is None:
-                self.warnings.append(
-                    OtherWarning(f"the tool {tool.name!r} is not strict: its schema has open objects")
-                )
+                self.warnings.note(f"the tool {tool.name!r} is not strict: its schema has open objects")
                 strict = False
             schema = fitting or schema
         elif tool.strict and strict is None:
-            self.warnings.append(
-                OtherWarning(f"{self.provider} has no strict tools; {tool.name!r} was sent without")
-            )
+            self.warnings.note(f"{self.provider} has no strict tools; {tool.name!r} was sent without")
         out["parameters"] = schema
         if strict is not None:
             out["strict"] = strict
@@ -195,14 +191,14 @@ class _Writer:
         if effort is not None:
             self.body["reasoning"] = {"effort": effort, **self.summary(effort)}
         if reasoning.budget_tokens is not None:
-            self.left_out("reasoning.budget_tokens", "give an effort instead")
+            self.warnings.unsupported("reasoning.budget_tokens", "give an effort instead")
 
     def effort(self, wanted: str) -> str | None:
         """The vendor's word for it; None where the model takes none."""
         known = GPT.find(self.request.model).efforts if self.quirks.reasoning_model_rules else None
         if known == () or not self.quirks.thinking.supported:
             if wanted != "none":
-                self.left_out("reasoning.effort", "this model takes none")
+                self.warnings.unsupported("reasoning.effort", "this model takes none")
             return None
         if known:
             sent = nearest_effort(wanted, known)
@@ -211,7 +207,7 @@ class _Writer:
         else:
             sent = self.quirks.thinking.effort_word(wanted)
         if sent != wanted:
-            self.warn(f"reasoning effort {wanted!r} was sent as {sent!r}")
+            self.warnings.note_once(f"reasoning effort {wanted!r} was sent as {sent!r}")
         return sent
 
     def summary(self, effort: str) -> dict[str, str]:
@@ -233,7 +229,7 @@ class _Writer:
         if strict:
             fitting = openai_strict_schema(schema)
             if fitting is None:
-                self.warnings.append(OtherWarning("the output schema is not strict: it has open objects"))
+                self.warnings.note("the output schema is not strict: it has open objects")
             strict, schema = fitting is not None, fitting or schema
         described = {"description": wanted.description} if wanted.description else {}
         form = {"type": "json_schema", "name": wanted.name, **described, "schema": schema, "strict": strict}
@@ -251,10 +247,10 @@ class _Writer:
         """The API takes json_object only where the input, not the instructions, says the word."""
         if not mentions_json(self.body["input"]):
             kind = {"type": "message"} if self.quirks.input.plain_items else {}
-            words = {"type": "input_text", "text": "Answer with a JSON object and nothing else."}
+            words = {"type": "input_text", "text": ANSWER_IN_JSON}
             role = system_role(self.request.model, self.quirks)
             self.body["input"] = [{**kind, "role": role, "content": [words]}, *self.body["input"]]
-            self.warnings.append(OtherWarning("a message that asks for JSON was added: the API wants it"))
+            self.warnings.note("a message that asks for JSON was added: the API wants it")
 
     def merge(self) -> None:
         body = self.body
@@ -266,14 +262,6 @@ class _Writer:
                 body.pop(name, None)
             else:
                 body[name] = value
-
-    def warn(self, message: str) -> None:
-        warning = OtherWarning(message)
-        if warning not in self.warnings:
-            self.warnings.append(warning)
-
-    def left_out(self, setting: str, details: str) -> None:
-        self.warnings.append(UnsupportedSetting(setting, details))
 
 
 def mentions_json(items: object) -> bool:

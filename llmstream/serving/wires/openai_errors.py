@@ -7,10 +7,11 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.errors import UNKNOWN_PATH
+from llmstream.dialects.requests import Field
 from llmstream.errors import BadRequest, ErrorInfo
 from llmstream.exchange import HttpResponse
 
-__all__ = ["check_effort", "error_object", "error_response", "refused"]
+__all__ = ["check_effort", "error_object", "error_response", "out_of_range", "refused", "wrong_type"]
 
 
 _ANSWERS: Final[dict[str, tuple[int, str, str | None]]] = {
@@ -32,6 +33,31 @@ _ELSE: Final = (500, "server_error", "server_error")
 def refused(message: str, code: str | None = None, param: str | None = None) -> BadRequest:
     """The vendor's answer to a request that is wrong. `param` names the field."""
     return BadRequest(message, status=400, reason=code, param=param)
+
+
+_TYPES: Final = {
+    "number": "a number",
+    "integer": "an integer",
+    "strings": "a string or an array of strings",
+}
+
+
+def wrong_type(field: Field, value: object) -> BadRequest:
+    """The answer to a setting of another type."""
+    return refused(f"Invalid type for '{field.wire_name}': expected {_TYPES[field.kind]}.", "invalid_type")
+
+
+def out_of_range(field: Field, value: float, bound: float) -> BadRequest:
+    """The answer to a number beyond its bound."""
+    if field.kind == "integer":
+        message = f"Invalid '{field.wire_name}': integer below minimum value {bound}."
+        return refused(message, "integer_below_min_value")
+    word, code = ("minimum", "below_min") if value < bound else ("maximum", "above_max")
+    return refused(
+        f"Invalid '{field.wire_name}': decimal value out of range. Expected a value with {word} {bound}, "
+        f"but got {value} instead.",
+        f"decimal_{code}_value",
+    )
 
 
 def check_effort(param: str, effort: str, known: tuple[str, ...] | None) -> None:

@@ -10,6 +10,7 @@ from llmstream.chats import content as c
 from llmstream.chats.message import Message
 from llmstream.dialects.anthropic import BEDROCK_INVOKE, Anthropic, Quirks
 from llmstream.dialects.anthropic.messages import Conversation
+from llmstream.dialects.requests import RequestWarnings
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.events import OtherWarning
 from llmstream.request import Request
@@ -292,7 +293,7 @@ def test_bedrock_takes_no_urls():
 
 def placed(*messages):
     """The prompt, the turns and the warnings for a model that knows system turns."""
-    warnings = []
+    warnings = RequestWarnings()
     conversation = Conversation(provider="anthropic", quirks=Quirks(), warnings=warnings, system_turns=True)
     conversation.read(messages)
     return [block["text"] for block in conversation.system], conversation.messages, warnings

@@ -43,6 +43,7 @@ from llmstream.serving.wires.anthropic.checks import (
     refusal,
     shape_refusal,
 )
+from llmstream.serving.wires.request_reader import read_function
 
 __all__ = ["decode_request"]
 
@@ -237,12 +238,7 @@ def _tool(tool: dict[str, Any]) -> ToolSpec | ProviderTool:
     if kind in (None, "custom"):
         description = tool.get("description")
         strict = tool.get("strict")
-        return ToolSpec(
-            tool["name"],
-            description if isinstance(description, str) else "",
-            tool["input_schema"],
-            strict if isinstance(strict, bool) else None,
-        )
+        return read_function(tool["name"], description, tool["input_schema"], strict)
     name = tool.get("name")
     options = {key: value for key, value in tool.items() if key not in ("type", "name")}
     return ProviderTool(str(kind), name if isinstance(name, str) else "", options)

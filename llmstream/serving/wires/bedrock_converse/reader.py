@@ -34,6 +34,7 @@ from llmstream.serving.wires.bedrock_converse.checks import (
     shape_refusal,
 )
 from llmstream.serving.wires.claude_refusals import claude_refusal
+from llmstream.serving.wires.request_reader import read_function
 
 __all__ = ["decode_request"]
 
@@ -243,12 +244,7 @@ def _tool(tool: dict[str, Any]) -> ToolSpec | ProviderTool:
     match tool:
         case {"toolSpec": dict(spec)}:
             description, strict = spec.get("description"), spec.get("strict")
-            return ToolSpec(
-                spec["name"],
-                description if isinstance(description, str) else "",
-                spec["inputSchema"]["json"],
-                strict if isinstance(strict, bool) else None,
-            )
+            return read_function(spec["name"], description, spec["inputSchema"]["json"], strict)
         case {"cachePoint": dict(mark)}:
             return ProviderTool(CACHE_POINT, options=mark)
         case {"systemTool": dict(given)}:

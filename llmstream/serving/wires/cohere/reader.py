@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
 from llmstream.chats.content import Image, Metadata, Part, Reasoning, Source, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.dialects.cohere.request import FIELDS
 from llmstream.dialects.cohere.wire import KEY
 from llmstream.dialects.media import read_data_uri
+from llmstream.dialects.requests import Field
 from llmstream.exchange import HttpRequest
 from llmstream.request import ReasoningOptions, Request, ResponseFormat, Settings, ToolChoice, ToolSpec
 from llmstream.serving.wires.cohere.writer import refused, unknown_field
+from llmstream.serving.wires.request_reader import (
+    json_object,
+    leave_stream,
+    read_function,
+    read_settings,
+    with_rest,
+)
 
 __all__ = ["decode_request"]
 
@@ -168,41 +174,30 @@ _OWN: Final = frozenset(
 )
 """Fields that the vendor knows and `Request` has no word for; `tools` and the like are read before."""
 
-_WHOLE: Final = ("k", "max_tokens", "seed")
-_HEADERS: Final = frozenset(
-    {"content-type", "accept", "content-length", "host", "connection", "user-agent", "accept-encoding"}
-)
-
 
 def decode_request(http: HttpRequest) -> Request:
     """What a client asks for.
 
     raises: BadRequest with the vendor's message
     """
-    try:
-        body = http.json()
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        body = None
-    if not isinstance(body, dict):
+    body = json_object(http)
+    if body is None:
         raise refused("invalid request: the body is not a valid JSON object")
     model = body.pop("model", None)
     if not isinstance(model, str) or not model:
         raise refused("model is required: please specify a model")
     messages = MessageReader().read(body.pop("messages", None))
-    settings = _settings(body)
+    settings = Settings(**read_settings(body, FIELDS, wrong_type=_wrong_type))
     tools = _tools(body)
     choice = _tool_choice(body, tools)
     format_ = _response_format(body, tools)
     reasoning = _thinking(body)
-    if body.get("stream") is True:
-        del body["stream"]
-    else:
-        body["stream"] = False
+    leave_stream(body)
     for name in body:
         if name not in _OWN:
             raise unknown_field(name)
     own = {name: value for name, value in body.items() if value is not None and value != []}
-    return Request(
+    request = Request(
         model=model,
         messages=messages,
         tools=tools,
@@ -210,34 +205,18 @@ def decode_request(http: HttpRequest) -> Request:
         settings=settings,
         response_format=format_,
         reasoning=reasoning,
-        provider_options={KEY: own} if own else {},
-        headers={name: value for name, value in http.headers.items() if name.lower() not in _HEADERS},
     )
+    return with_rest(request, http, KEY, own)
 
 
-def _settings(body: dict[str, Any]) -> Settings:
-    found: dict[str, Any] = {}
-    for name, field in FIELDS.items():
-        value = body.pop(field, None)
-        if value is None:
-            continue
-        if name == "stop":
-            if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-                raise _wrong_type(field, value, "[]string")
-            found[name] = tuple(value)
-            continue
-        kinds = (int,) if field in _WHOLE else (int, float)
-        if isinstance(value, bool) or not isinstance(value, kinds):
-            raise _wrong_type(field, value, "int" if field in _WHOLE else "float")
-        found[name] = value
-    return Settings(**found)
+_TYPES: Final = {"number": "float", "integer": "int", "strings": "[]string"}
 
 
-def _wrong_type(field: str, value: object, wanted: str) -> Exception:
-    words = (
-        f"invalid type: parameter {field} is of type {type(value).__name__} but should be of type {wanted}"
+def _wrong_type(field: Field, value: object) -> Exception:
+    given, wanted = type(value).__name__, _TYPES[field.kind]
+    return refused(
+        f"invalid type: parameter {field.wire_name} is of type {given} but should be of type {wanted}"
     )
-    return refused(words)
 
 
 def _tools(body: dict[str, Any]) -> tuple[ToolSpec, ...]:
@@ -253,9 +232,7 @@ def _tool(tool: object, strict: bool | None) -> ToolSpec:
     for name in function:
         if name not in ("name", "description", "parameters"):
             raise unknown_field(name)
-    schema = function.get("parameters")
-    words = str(function.get("description") or "")
-    return ToolSpec(function["name"], words, schema if isinstance(schema, dict) else {}, strict)
+    return read_function(function["name"], function.get("description"), function.get("parameters"), strict)
 
 
 def _tool_choice(body: dict[str, Any], tools: tuple[ToolSpec, ...]) -> ToolChoice | None:

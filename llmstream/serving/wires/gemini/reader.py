@@ -32,6 +32,7 @@ from llmstream.request import (
 )
 from llmstream.serving.wires.gemini.checks import check_config, check_contents, check_tools
 from llmstream.serving.wires.google_errors import refusal
+from llmstream.serving.wires.request_reader import read_function
 
 __all__ = ["decode_request"]
 
@@ -291,11 +292,7 @@ def _spec(declaration: dict[str, Any]) -> ToolSpec:
     schema = declaration.get("parametersJsonSchema")
     if schema is None:
         schema = json_schema(declaration.get("parameters") or {})
-    return ToolSpec(
-        declaration["name"],
-        str(declaration.get("description") or ""),
-        schema if isinstance(schema, dict) else {},
-    )
+    return read_function(declaration["name"], declaration.get("description"), schema)
 
 
 def _choice(calling: dict[str, Any]) -> ToolChoice | None:

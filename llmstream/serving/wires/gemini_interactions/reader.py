@@ -38,6 +38,7 @@ from llmstream.request import (
     ToolSpec,
 )
 from llmstream.serving.wires.google_errors import refusal
+from llmstream.serving.wires.request_reader import read_function
 
 __all__ = ["decode_request"]
 
@@ -288,11 +289,7 @@ def _tool(tool: Any, number: int) -> ToolSpec | ProviderTool:
         raise refusal(f"Invalid input at 'tools[{number}].name'.")
     schema = tool.get("parameters")
     description = tool.get("description")
-    return ToolSpec(
-        tool["name"],
-        description if isinstance(description, str) else "",
-        schema if isinstance(schema, dict) else {},
-    )
+    return read_function(tool["name"], description, schema)
 
 
 def _choice(choice: Any) -> ToolChoice | None:

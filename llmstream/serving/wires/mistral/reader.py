@@ -21,6 +21,7 @@ from llmstream.chats.message import Message
 from llmstream.dialects.mistral.messages import decode_media
 from llmstream.dialects.mistral.request import FIELDS
 from llmstream.dialects.mistral.wire import KEY, OWN_KEY
+from llmstream.dialects.requests import Field
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest
 from llmstream.model_rules.mistral import MISTRAL
@@ -34,6 +35,7 @@ from llmstream.request import (
     ToolSpec,
 )
 from llmstream.serving.wires.mistral.writer import misordered, refused, unfit
+from llmstream.serving.wires.request_reader import leave_stream, read_function, read_settings, with_rest
 
 __all__ = ["decode_request"]
 
@@ -206,16 +208,7 @@ _OWN: Final = frozenset(
 )
 """Fields that the vendor knows and `Request` has no word for."""
 
-_RANGES: Final = {
-    "temperature": (0, 1.5),
-    "top_p": (0, 1),
-    "presence_penalty": (-2, 2),
-    "frequency_penalty": (-2, 2),
-}
 _USUAL_EFFORTS: Final = ("none", "high")
-_HEADERS: Final = frozenset(
-    {"content-type", "accept", "content-length", "host", "connection", "user-agent", "accept-encoding"}
-)
 
 
 def decode_request(http: HttpRequest) -> Request:
@@ -237,20 +230,20 @@ def decode_request(http: HttpRequest) -> Request:
         raise unfit("body.model", "Input should be a valid string", "string_type")
     messages = MessageReader().read(body.pop("messages"))
     parallel = body.pop("parallel_tool_calls", None)
-    settings = _settings(body, parallel if isinstance(parallel, bool) else None)
+    settings = Settings(
+        parallel_tool_calls=parallel if isinstance(parallel, bool) else None,
+        **read_settings(body, _CHECKED, wrong_type=_wrong_type, out_of_range=_out_of_range, one_stop=True),
+    )
     tools = _tools(body)
     choice = _tool_choice(body, tools)
     format_ = _response_format(body)
     reasoning = _reasoning(body, model)
-    if body.get("stream") is True:
-        del body["stream"]
-    else:
-        body["stream"] = False
+    leave_stream(body)
     for name in body:
         if name not in _OWN:
             raise unfit(f"body.{name}", "Extra inputs are not permitted", "extra_forbidden")
     own = {name: value for name, value in body.items() if value is not None}
-    return Request(
+    request = Request(
         model=model,
         messages=messages,
         tools=tools,
@@ -258,36 +251,24 @@ def decode_request(http: HttpRequest) -> Request:
         settings=settings,
         response_format=format_,
         reasoning=reasoning,
-        provider_options={KEY: own} if own else {},
-        headers={name: value for name, value in http.headers.items() if name.lower() not in _HEADERS},
     )
+    return with_rest(request, http, KEY, own)
 
 
-def _settings(body: dict[str, Any], parallel: bool | None) -> Settings:
-    found: dict[str, Any] = {"parallel_tool_calls": parallel}
-    for name, field in FIELDS.items():
-        value = body.pop(field, None)
-        if value is None:
-            continue
-        if name == "stop":
-            value = [value] if isinstance(value, str) else value
-            if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-                raise unfit("body.stop", "Input should be a valid string", "string_type")
-            found[name] = tuple(value)
-            continue
-        whole = name not in _RANGES
-        if isinstance(value, bool) or not isinstance(value, (int,) if whole else (int, float)):
-            kind = "integer" if whole else "number"
-            raise unfit(f"body.{field}", f"Input should be a valid {kind}", f"{kind}_type")
-        low, high = _RANGES.get(name, (0, float("inf")))
-        if value < low:
-            raise unfit(
-                f"body.{field}", f"Input should be greater than or equal to {low}", "greater_than_equal"
-            )
-        if value > high:
-            raise unfit(f"body.{field}", f"Input should be less than or equal to {high}", "less_than_equal")
-        found[name] = value
-    return Settings(**found)
+# The API counts nothing below zero; what is written is left to it.
+_CHECKED: Final = [
+    msgspec.structs.replace(field, low=0) if field.kind == "integer" else field for field in FIELDS
+]
+
+
+def _wrong_type(field: Field, value: object) -> Exception:
+    kind = "string" if field.kind == "strings" else field.kind
+    return unfit(f"body.{field.wire_name}", f"Input should be a valid {kind}", f"{kind}_type")
+
+
+def _out_of_range(field: Field, value: float, bound: float) -> Exception:
+    than, code = ("greater", "greater_than_equal") if value < bound else ("less", "less_than_equal")
+    return unfit(f"body.{field.wire_name}", f"Input should be {than} than or equal to {bound:g}", code)
 
 
 def _tools(body: dict[str, Any]) -> tuple[ToolSpec, ...]:
@@ -306,12 +287,7 @@ def _tool(place: int, tool: object) -> ToolSpec:
     if not isinstance(function.get("name"), str):
         raise unfit(f"body.tools.{place}.function.name", "Field required")
     schema, strict = function.get("parameters"), function.get("strict")
-    return ToolSpec(
-        function["name"],
-        str(function.get("description") or ""),
-        schema if isinstance(schema, dict) else {},
-        strict if isinstance(strict, bool) else None,
-    )
+    return read_function(function["name"], function.get("description"), schema, strict)
 
 
 def _tool_choice(body: dict[str, Any], tools: tuple[ToolSpec, ...]) -> ToolChoice | None:

@@ -10,7 +10,7 @@ import msgspec
 
 from llmstream.chats.content import Image, Part, Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message, Role
-from llmstream.dialects.ollama.request import OPTIONS
+from llmstream.dialects.ollama.request import FIELDS
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest
 from llmstream.request import ReasoningOptions as ReasoningSetting
@@ -212,7 +212,7 @@ def _reasoning(value: Any) -> ReasoningSetting | None:
 
 def _settings(options: dict[str, Any]) -> tuple[Settings, dict[str, Any]]:
     """Our settings, and the options that we have no setting for."""
-    ours = {name: setting for setting, name in OPTIONS.items()}
+    ours = {field.wire_name: field.name for field in FIELDS}
     fields: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     for name, value in options.items():

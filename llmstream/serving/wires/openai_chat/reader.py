@@ -21,6 +21,7 @@ from llmstream.chats.content import (
 from llmstream.chats.message import Message
 from llmstream.dialects.openai_chat.messages import sent_as
 from llmstream.dialects.openai_chat.quirks import Quirks, ThinkingQuirks
+from llmstream.dialects.requests import Field
 from llmstream.dialects.tool_calls import CUSTOM_CALL
 from llmstream.exchange import HttpRequest
 from llmstream.request import (
@@ -34,7 +35,14 @@ from llmstream.request import (
     ToolSpec,
 )
 from llmstream.serving.wires.openai_chat.checks import check_model
-from llmstream.serving.wires.openai_errors import refused
+from llmstream.serving.wires.openai_errors import out_of_range, refused, wrong_type
+from llmstream.serving.wires.request_reader import (
+    json_object,
+    leave_stream,
+    read_function,
+    read_settings,
+    with_rest,
+)
 
 __all__ = ["read_request"]
 
@@ -263,18 +271,20 @@ def _bytes(where: str, data: object) -> bytes:
         raise refused(f"Invalid '{where}': expected base64-encoded data.", "invalid_base64") from None
 
 
-_RANGES: Final = {
-    "temperature": (0, 2),
-    "top_p": (0, 1),
-    "presence_penalty": (-2, 2),
-    "frequency_penalty": (-2, 2),
-}
-_COUNTS: Final = {"max_completion_tokens": "max_output_tokens", "max_tokens": "max_output_tokens"}
+# What OpenAI takes. Our dialect writes the field that a vendor's quirks name.
+_FIELDS: Final = (
+    Field("temperature", "temperature", low=0, high=2),
+    Field("top_p", "top_p", low=0, high=1),
+    Field("presence_penalty", "presence_penalty", low=-2, high=2),
+    Field("frequency_penalty", "frequency_penalty", low=-2, high=2),
+    Field("max_output_tokens", "max_completion_tokens", low=1),
+    Field("max_output_tokens", "max_tokens", low=1),
+    Field("seed", "seed"),
+    Field("top_k", "top_k"),
+    Field("stop", "stop"),
+)
 _EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _BY_SWITCH: Final = frozenset({"thinking", "thinking-effort", "effort-or-budget"})
-_HEADERS: Final = frozenset(
-    {"content-type", "accept", "content-length", "host", "connection", "user-agent", "accept-encoding"}
-)
 
 
 def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
@@ -285,11 +295,8 @@ def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
 
     raises: BadRequest with the vendor's message
     """
-    try:
-        body = http.json()
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        body = None
-    if not isinstance(body, dict):
+    body = json_object(http)
+    if body is None:
         raise refused("We could not parse the JSON body of your request. The body has to be a JSON object.")
     model = body.pop("model", None)
     if not isinstance(model, str) or not model:
@@ -306,7 +313,7 @@ def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
     reasoning = _reasoning(body, quirks.for_model(model).thinking)
     _stream(body)
     own = {name: value for name, value in body.items() if value is not None}
-    return Request(
+    request = Request(
         model=model,
         messages=messages,
         tools=tools,
@@ -314,17 +321,13 @@ def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
         settings=settings,
         response_format=response_format,
         reasoning=reasoning,
-        provider_options={key: own} if own else {},
-        headers={k: v for k, v in http.headers.items() if k.lower() not in _HEADERS},
     )
+    return with_rest(request, http, key, own)
 
 
 def _stream(body: dict[str, Any]) -> None:
     """Leaves in the body only what differs from what `encode` writes: a stream, with usage."""
-    if body.get("stream") is True:
-        del body["stream"]
-    else:
-        body["stream"] = False
+    leave_stream(body)
     options = body.pop("stream_options", None)
     if options is not None and body.get("stream") is False:
         raise refused("The 'stream_options' parameter is only allowed when 'stream' is enabled.")
@@ -335,44 +338,9 @@ def _stream(body: dict[str, Any]) -> None:
 
 
 def _settings(body: dict[str, Any]) -> Settings:
-    found: dict[str, Any] = {}
-    for name, (low, high) in _RANGES.items():
-        value = body.pop(name, None)
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise refused(f"Invalid type for '{name}': expected a number.", "invalid_type")
-        if not low <= value <= high:
-            bound, word = (low, "minimum") if value < low else (high, "maximum")
-            raise refused(
-                f"Invalid '{name}': decimal value out of range. Expected a value with {word} {bound}, "
-                f"but got {value} instead.",
-                f"decimal_{'below_min' if value < low else 'above_max'}_value",
-            )
-        found[name] = value
-    for name in ("max_completion_tokens", "max_tokens", "seed", "top_k"):
-        value = body.pop(name, None)
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise refused(f"Invalid type for '{name}': expected an integer.", "invalid_type")
-        if name in _COUNTS and value < 1:
-            raise refused(f"Invalid '{name}': integer below minimum value 1.", "integer_below_min_value")
-        found.setdefault(_COUNTS.get(name, name), value)
-    stop = body.pop("stop", None)
-    if stop is not None:
-        found["stop"] = _stop(stop)
+    found = read_settings(body, _FIELDS, wrong_type=wrong_type, out_of_range=out_of_range, one_stop=True)
     parallel = body.pop("parallel_tool_calls", None)
-    if isinstance(parallel, bool):
-        found["parallel_tool_calls"] = parallel
-    return Settings(**found)
-
-
-def _stop(stop: object) -> tuple[str, ...]:
-    stops = [stop] if isinstance(stop, str) else stop
-    if not isinstance(stops, list) or not all(isinstance(word, str) for word in stops):
-        raise refused("Invalid type for 'stop': expected a string or an array of strings.", "invalid_type")
-    return tuple(stops)
+    return Settings(parallel_tool_calls=parallel if isinstance(parallel, bool) else None, **found)
 
 
 def _tools(body: dict[str, Any]) -> tuple[ToolSpec | ProviderTool, ...]:
@@ -398,13 +366,8 @@ def _tool(place: int, tool: object) -> ToolSpec | ProviderTool:
         raise refused(
             f"Missing required parameter: 'tools[{place}].function.name'.", "missing_required_parameter"
         )
-    schema = function.get("parameters")
-    return ToolSpec(
-        function["name"],
-        str(function.get("description") or ""),
-        schema if isinstance(schema, dict) else {},
-        function["strict"] if isinstance(function.get("strict"), bool) else None,
-    )
+    schema, strict = function.get("parameters"), function.get("strict")
+    return read_function(function["name"], function.get("description"), schema, strict)
 
 
 def _tool_choice(body: dict[str, Any], tools: tuple[ToolSpec | ProviderTool, ...]) -> ToolChoice | None:

@@ -23,6 +23,7 @@ from llmstream.dialects.openai_responses.request import (
     system_role,
 )
 from llmstream.dialects.openai_responses.wire import KEY
+from llmstream.dialects.requests import Field
 from llmstream.dialects.schemas import strict_problem
 from llmstream.errors import CallerError
 from llmstream.exchange import HttpRequest
@@ -37,12 +38,13 @@ from llmstream.request import (
     ToolChoice,
     ToolSpec,
 )
-from llmstream.serving.wires.openai_errors import check_effort, refused
+from llmstream.serving.wires.openai_errors import check_effort, out_of_range, refused, wrong_type
 from llmstream.serving.wires.openai_responses.content_reader import (
     read_answer_item,
     read_answer_message,
     read_part,
 )
+from llmstream.serving.wires.request_reader import json_object, read_function, read_settings, with_rest
 
 __all__ = ["read_request"]
 
@@ -257,12 +259,7 @@ def _tool(where: str, tool: object) -> ToolSpec | ProviderTool:
         problem = strict_problem(schema)
         if problem:
             raise refused(f"Invalid schema for function '{name}': {problem}", "invalid_function_parameters")
-    return ToolSpec(
-        name,
-        str(rest.get("description") or ""),
-        schema if isinstance(schema, dict) else {},
-        strict if isinstance(strict, bool) else None,
-    )
+    return read_function(name, rest.get("description"), schema, strict)
 
 
 def read_tool_choice(choice: Any, tools: tuple[ToolSpec | ProviderTool, ...]) -> ToolChoice | None:
@@ -289,7 +286,7 @@ def read_tool_choice(choice: Any, tools: tuple[ToolSpec | ProviderTool, ...]) ->
     return NamedTool(kind) if set(choice) == {"type"} else None
 
 
-_RANGES: Final = {"temperature": (0, 2), "top_p": (0, 1)}
+_NUMBERS: Final = (Field("temperature", "temperature", low=0, high=2), Field("top_p", "top_p", low=0, high=1))
 _MOVED: Final = {
     "messages": "input",
     "max_tokens": "max_output_tokens",
@@ -301,9 +298,6 @@ _UNKNOWN: Final = ("stop", "seed", "presence_penalty", "frequency_penalty", "top
 _MIN_OUTPUT_TOKENS: Final = 16
 _EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _READ_WHOLE: Final = frozenset({"model", "input", "instructions", "tools"})
-_HEADERS: Final = frozenset(
-    {"content-type", "accept", "content-length", "host", "connection", "user-agent", "accept-encoding"}
-)
 
 
 def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
@@ -313,11 +307,8 @@ def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
 
     raises: BadRequest with the vendor's message
     """
-    try:
-        body = http.json()
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        body = None
-    if not isinstance(body, dict):
+    body = json_object(http)
+    if body is None:
         raise refused("We could not parse the JSON body of your request. The body has to be a JSON object.")
     _check(body, quirks)
     messages = _messages(body, quirks)
@@ -330,12 +321,8 @@ def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
         settings=_settings(body, quirks),
         response_format=_response_format(body, quirks),
         reasoning=_reasoning(body, quirks),
-        headers={k: v for k, v in http.headers.items() if k.lower() not in _HEADERS},
     )
-    own = _difference(body, request, quirks, key)
-    if not own:
-        return request
-    return msgspec.structs.replace(request, provider_options={key: own})
+    return with_rest(request, http, key, _difference(body, request, quirks, key))
 
 
 def _difference(body: dict[str, Any], request: Request, quirks: Quirks, key: str) -> dict[str, Any]:
@@ -405,22 +392,12 @@ def _settings(body: dict[str, Any], quirks: Quirks) -> Settings:
     effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
     sampling = GPT.find(body["model"]).sampling
     samples = sampling == "always" or (sampling == "at-none" and effort == "none")
-    for name, (low, high) in _RANGES.items():
-        value = body.get(name)
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise refused(f"Invalid type for '{name}': expected a number.", "invalid_type")
-        if not low <= value <= high:
-            bound, word = (low, "minimum") if value < low else (high, "maximum")
-            raise refused(
-                f"Invalid '{name}': decimal value out of range. Expected a value with {word} {bound}, "
-                f"but got {value} instead.",
-                f"decimal_{'below_min' if value < low else 'above_max'}_value",
-            )
-        if quirks.reasoning_model_rules and not samples:
+    for field in _NUMBERS:
+        name = field.wire_name
+        given = {name: body.get(name)}  # the body stays as it is, for the difference
+        found |= read_settings(given, (field,), wrong_type=wrong_type, out_of_range=out_of_range)
+        if name in found and quirks.reasoning_model_rules and not samples:
             raise refused(f"Unsupported parameter: '{name}' is not supported with this model.", None, name)
-        found[name] = value
     most = body.get("max_output_tokens")
     if most is not None:
         if not isinstance(most, int) or isinstance(most, bool):
