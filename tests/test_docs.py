@@ -194,6 +194,17 @@ def test_every_event_has_a_row_with_its_tag_and_its_fields() -> None:
         assert rows[tag][2], f"no guarantee for {tag}"
 
 
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_paths_named_for_contributors_exist(name: str) -> None:
+    """Paths begin at the root or in llmstream/; those with <...> or of the made-up vendors are examples."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    paths = re.findall(r"[\w./<>*-]+\.py\b|(?<=`)[\w./<>*-]+/(?=`)", text)
+    real = [path for path in paths if "<" not in path and not re.search(r"acme|ndj", path)]
+    assert real
+    homes = (ROOT, ROOT / "llmstream")
+    assert [path for path in real if not any((home / path).exists() for home in homes)] == []
+
+
 def test_a_reader_sees_a_program_and_its_events_at_once() -> None:
     top = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:35])
     assert "```python" in top

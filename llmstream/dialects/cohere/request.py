@@ -214,9 +214,7 @@ class _Body:
             self.body["response_format"] = format_
             return
         self.instruct(in_words(wanted))
-        self.warnings.unsupported(
-            "output", "not together with tools or documents; it went into the prompt"
-        )
+        self.warnings.unsupported("output", "not together with tools or documents; it went into the prompt")
 
     def tool(self, tool: ToolSpec, *, strict: bool) -> dict[str, Any]:
         """A function; held to its schema, it takes the subset only."""
