@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import llmstream as ls
-from llmstream.shown_address import shown_address
+from llmstream.exchange import shown_address
 
 SECRET = "sk-SECRET1234"
 

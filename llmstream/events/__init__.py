@@ -5,11 +5,11 @@ Read `base.py` first. The field one matches on comes first, so `case TextDelta(t
 """
 
 from llmstream.errors import ErrorInfo
-from llmstream.events.codec import Event, decode, encode
 from llmstream.events.types import (
     BaseEvent,
     Custom,
     ErrorEvent,
+    Event,
     File,
     Finish,
     FinishReason,
@@ -39,6 +39,8 @@ from llmstream.events.types import (
     UnsupportedSetting,
     UnsupportedTool,
     Warning,
+    decode,
+    encode,
 )
 from llmstream.usage import Usage
 

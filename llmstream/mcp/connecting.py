@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from llmstream.errors import InvalidRequest, Unsupported
+from llmstream.exchange import shown_address
 from llmstream.mcp.limits import bounded, bounded_client
 from llmstream.mcp.server_tools import ServerTools, outcome_of, valid_names
 from llmstream.mcp.session import Elicit, Session, eliciting, ended
 from llmstream.request import ToolSpec
-from llmstream.shown_address import shown_address
 from llmstream.tools import Tool, ToolContext, ToolOutcome
 from llmstream.tools.outcome import MAX_RESULT_BYTES, MAX_RESULT_CHARS
 from llmstream.tools.tool import JSONObject, NeedsApproval

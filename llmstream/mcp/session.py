@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import anyio
 
 from llmstream.errors import ConnectionFailed, InvalidRequest, ToolError, ToolTimeout
-from llmstream.shown_address import shown_address
+from llmstream.exchange import shown_address
 
 if TYPE_CHECKING:
     from mcp import Client

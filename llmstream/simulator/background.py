@@ -13,7 +13,7 @@ from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.errors import NotFound
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.serving.wires import ServerSide
-from llmstream.serving.wires.openai_responses.kept_requests import KeptRequest, read_kept_request
+from llmstream.serving.wires.openai_responses.reader import KeptRequest, read_kept_request
 from llmstream.simulator.script import Cut, Stall, Turn
 
 __all__ = ["BackgroundResponses", "uncut"]

@@ -18,7 +18,7 @@ from llmstream.errors import BadRequest, ErrorInfo, LLMStreamError, ServerError,
 from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
 from llmstream.request import Request
 from llmstream.serving.wires import EventEncoder, ServerSide, server_side
-from llmstream.serving.wires.openai_responses.kept_requests import KeptRequest
+from llmstream.serving.wires.openai_responses.reader import KeptRequest
 from llmstream.simulator.admission import (
     check_bind,
     check_key,

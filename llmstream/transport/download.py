@@ -30,7 +30,7 @@ from llmstream.errors import (
     LimitExceeded,
     TransportError,
 )
-from llmstream.shown_address import shown_address, without_user
+from llmstream.exchange import shown_address, without_user
 from llmstream.transport.failures import typed_failure
 from llmstream.transport.forbidding import check_may_leave
 from llmstream.transport.http import ENCODINGS

@@ -21,8 +21,7 @@ from llmstream.errors import (
     ProtocolError,
     RedirectRefused,
 )
-from llmstream.exchange import HttpRequest
-from llmstream.shown_address import shown_address
+from llmstream.exchange import HttpRequest, shown_address
 from llmstream.transport.aiohttp_patches import Exchange, exchange
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.failures import login_wanted, typed_failure

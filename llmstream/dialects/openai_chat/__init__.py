@@ -16,7 +16,6 @@ from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.dialects.openai_chat.decoder import OpenAIChatDecoder
 from llmstream.dialects.openai_chat.messages import accepts_url
-from llmstream.dialects.openai_chat.presets import hosted
 from llmstream.dialects.openai_chat.quirks import (
     OPENAI_AUDIO,
     AnyQuirks,
@@ -30,6 +29,7 @@ from llmstream.dialects.openai_chat.quirks import (
     ToolQuirks,
     UsageQuirks,
     change,
+    hosted,
 )
 from llmstream.dialects.openai_chat.request import encode_request, output_abilities
 from llmstream.dialects.openai_chat.thinking import facts_of

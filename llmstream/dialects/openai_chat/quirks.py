@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OPENAI_AUDIO",
+    "OPEN_MODEL_HOST",
     "AnyQuirks",
     "MediaQuirks",
     "ModelQuirks",
@@ -28,11 +29,12 @@ __all__ = [
     "SchemaQuirks",
     "SettingQuirks",
     "ThinkingQuirks",
-    "ThinkingStyle",
     "ToolQuirks",
     "UsageQuirks",
     "change",
+    "hosted",
 ]
+
 
 ThinkingStyle: TypeAlias = Literal[
     "effort",
@@ -309,3 +311,26 @@ def _of_open_model(rules: OpenModelRules, style: ThinkingStyle) -> tuple[Change[
     elif rules.switch is not None:
         changes.append(change(ThinkingQuirks, switch=rules.switch, switch_values=rules.switch_values))
     return tuple(changes)
+
+
+# Quirks that many providers share, so that a new one has only what is its own.
+
+OPEN_MODEL_HOST: Final = Quirks(
+    system_role="system",
+    reasoning_model_rules=False,
+    open_model_rules=True,
+    settings=SettingQuirks(max_tokens_field="max_tokens", unsupported=frozenset(), max_stops=None),
+    media=MediaQuirks(files=False, audio_formats=frozenset()),
+    reasoning=ReasoningQuirks(field="reasoning_content"),
+)
+"""A host of open models: vLLM, SGLang or the like behind a gateway, which also take top_k.
+
+They know the role `system` and the field `max_tokens` alone, have no list of stop sequences that is
+full, and no parts of the types `file` and `input_audio` (seen 2026-11: the protocols of vLLM and
+SGLang, litellm's `openai_like/providers.json`, of which nearly all map to `max_tokens`).
+"""
+
+
+def hosted(*changes: Change[AnyQuirks], by_model: tuple[ModelQuirks[AnyQuirks], ...] = ()) -> Quirks:
+    """The quirks of a host of open models, with what is different at this one."""
+    return changed(OPEN_MODEL_HOST, [*changes, change(Quirks, by_model=by_model)])

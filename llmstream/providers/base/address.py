@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from llmstream.errors import InvalidRequest
-from llmstream.shown_address import shown_address
+from llmstream.exchange import shown_address
 
 __all__ = [
     "checked_address",

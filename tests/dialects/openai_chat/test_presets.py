@@ -9,7 +9,7 @@ from llmstream.dialects.openai_chat import (
     change,
     hosted,
 )
-from llmstream.dialects.openai_chat.presets import OPEN_MODEL_HOST
+from llmstream.dialects.openai_chat.quirks import OPEN_MODEL_HOST
 from llmstream.request import ReasoningOptions, Request, Settings
 
 

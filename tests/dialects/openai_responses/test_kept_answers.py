@@ -12,7 +12,7 @@ from llmstream.errors import InvalidRequest
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request
 from llmstream.serving.wires import server_side
-from llmstream.serving.wires.openai_responses.kept_requests import KeptRequest, read_kept_request
+from llmstream.serving.wires.openai_responses.reader import KeptRequest, read_kept_request
 
 DIALECT = OpenAIResponses()
 

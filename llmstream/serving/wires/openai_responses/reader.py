@@ -6,12 +6,16 @@ kept in `provider_options`, so that encoding the Request gives the same body.
 
 from __future__ import annotations
 
-from typing import Any, Final
+import re
+from typing import Any, Final, Literal
+from urllib.parse import parse_qsl
 
 import msgspec
 
 from llmstream.chats.content import Audio, Document, Image, Part, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message
+from llmstream.dialects.base import Position
+from llmstream.dialects.openai_responses.background import RESPONSE_ID
 from llmstream.dialects.openai_responses.content import own
 from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.request import (
@@ -46,7 +50,7 @@ from llmstream.serving.wires.openai_responses.content_reader import (
 )
 from llmstream.serving.wires.request_reader import json_object, read_function, read_settings, with_rest
 
-__all__ = ["read_request"]
+__all__ = ["KeptRequest", "read_kept_request", "read_request"]
 
 
 # The reverse of `input_writer.py`: the items of a request to messages, checked as OpenAI checks them.
@@ -460,3 +464,30 @@ def _reasoning(body: dict[str, Any], quirks: Quirks) -> ReasoningOptions | None:
     if quirks.reasoning_model_rules:
         check_effort("reasoning.effort", effort, GPT.find(body["model"]).efforts)
     return ReasoningOptions(effort=effort)
+
+
+# Requests of clients for a response in the background: to read on, to look up, to cancel.
+
+
+class KeptRequest(msgspec.Struct, frozen=True):
+    """What a client wants of an answer that is kept."""
+
+    wish: Literal["stream", "whole", "cancel"]
+    position: Position
+
+
+def read_kept_request(http: HttpRequest, path: str) -> KeptRequest | None:
+    """The reverse of both; None for any other request."""
+    where, _, query = http.url.partition("?")
+    _, found, rest = where.partition(f"{path}/")
+    response_id, _, action = rest.partition("/")
+    if not found or not RESPONSE_ID.fullmatch(response_id):
+        return None
+    if http.method == "POST" and action == "cancel":
+        return KeptRequest("cancel", Position(response_id))
+    if http.method != "GET" or action:
+        return None
+    fields: dict[str, Any] = dict(parse_qsl(query))
+    after = fields.get("starting_after", "-1")
+    number = int(after) if re.fullmatch(r"-?\d{1,9}", after) else -1
+    return KeptRequest("stream" if fields.get("stream") == "true" else "whole", Position(response_id, number))
