@@ -11,7 +11,15 @@ from llmstream.dialects.requests import Field
 from llmstream.errors import BadRequest, ErrorInfo
 from llmstream.exchange import HttpResponse
 
-__all__ = ["check_effort", "error_object", "error_response", "out_of_range", "refused", "wrong_type"]
+__all__ = [
+    "check_effort",
+    "error_answer",
+    "error_object",
+    "error_response",
+    "out_of_range",
+    "refused",
+    "wrong_type",
+]
 
 
 _ANSWERS: Final[dict[str, tuple[int, str, str | None]]] = {
@@ -92,9 +100,14 @@ def error_object(error: ErrorInfo) -> dict[str, Any]:
 def error_response(error: ErrorInfo) -> HttpResponse:
     """The answer with which OpenAI would refuse or fail."""
     status = error.status or _ANSWERS.get(error.code, _ELSE)[0]
+    return error_answer(error, status, error_object(error))
+
+
+def error_answer(error: ErrorInfo, status: int, named: dict[str, Any]) -> HttpResponse:
+    """A response with an `error` object and the headers that go with the error."""
     headers = {"content-type": "application/json"}
     if error.retry_after_s is not None:
         headers["retry-after"] = f"{error.retry_after_s:g}"
     if error.request_id:
         headers["x-request-id"] = error.request_id
-    return HttpResponse(status, msgspec.json.encode({"error": error_object(error)}), headers)
+    return HttpResponse(status, msgspec.json.encode({"error": named}), headers)

@@ -11,6 +11,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from llmstream.chats.content import Part, ToolResult
+from llmstream.chats.message import Message
 from llmstream.dialects.requests import Field
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request, ToolSpec
@@ -22,6 +24,7 @@ __all__ = [
     "leave_stream",
     "read_function",
     "read_settings",
+    "user_turn",
     "with_rest",
 ]
 
@@ -86,6 +89,19 @@ def read_function(name: str, description: object, schema: object, strict: object
         schema if isinstance(schema, dict) else {},
         strict if isinstance(strict, bool) else None,
     )
+
+
+def user_turn(parts: Iterable[Part]) -> list[Message]:
+    """The messages of a user's turn in which results of tools may stand: these are a message of their own."""
+    results: list[ToolResult] = []
+    others: list[Part] = []
+    for part in parts:
+        if isinstance(part, ToolResult):
+            results.append(part)
+        else:
+            others.append(part)
+    found = [Message.tool(results)] if results else []
+    return [*found, Message.user(*others)] if others else found
 
 
 def leave_stream(body: dict[str, Any]) -> None:

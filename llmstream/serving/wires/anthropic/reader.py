@@ -43,7 +43,7 @@ from llmstream.serving.wires.anthropic.checks import (
     refusal,
     shape_refusal,
 )
-from llmstream.serving.wires.request_reader import read_function
+from llmstream.serving.wires.request_reader import read_function, user_turn
 
 __all__ = ["decode_request"]
 
@@ -82,12 +82,7 @@ class TurnReader:
             if turn.role == "system":
                 out.append(Message("", Message.system("").role, tuple(parts)))
                 continue
-            results = [part for part in parts if isinstance(part, ToolResult)]
-            others = [part for part in parts if not isinstance(part, ToolResult)]
-            if results:
-                out.append(Message.tool(results))
-            if others:
-                out.append(Message.user(*others))
+            out += user_turn(parts)
         return out
 
     def _part(self, block: dict[str, Any]) -> Part:

@@ -34,7 +34,7 @@ from llmstream.serving.wires.bedrock_converse.checks import (
     shape_refusal,
 )
 from llmstream.serving.wires.claude_refusals import claude_refusal
-from llmstream.serving.wires.request_reader import read_function
+from llmstream.serving.wires.request_reader import read_function, user_turn
 
 __all__ = ["decode_request"]
 
@@ -75,12 +75,7 @@ class TurnReader:
             if turn.role != "user":
                 out.append(Message("", Role(turn.role), tuple(parts)))
                 continue
-            results = [part for part in parts if isinstance(part, ToolResult)]
-            others = [part for part in parts if not isinstance(part, ToolResult)]
-            if results:
-                out.append(Message.tool(results))
-            if others:
-                out.append(Message.user(*others))
+            out += user_turn(parts)
         return out
 
     def _part(self, kind: str, value: Any) -> Part | None:

@@ -33,6 +33,7 @@ from llmstream.events import (
 )
 from llmstream.exchange import HttpResponse
 from llmstream.serving.wires.complete_responses import GrowingTexts, sse_objects
+from llmstream.serving.wires.openai_errors import error_answer
 
 __all__ = ["ChunkWriter", "complete_response", "error_response"]
 
@@ -69,12 +70,7 @@ def error_object(error: ErrorInfo, *, in_band: bool = False) -> dict[str, Any]:
 def error_response(error: ErrorInfo) -> HttpResponse:
     """The answer with which OpenAI would refuse or fail."""
     status = error.status or _ANSWERS.get(error.code, _ELSE)[0]
-    headers = {"content-type": "application/json"}
-    if error.retry_after_s is not None:
-        headers["retry-after"] = f"{error.retry_after_s:g}"
-    if error.request_id:
-        headers["x-request-id"] = error.request_id
-    return HttpResponse(status, msgspec.json.encode({"error": error_object(error)}), headers)
+    return error_answer(error, status, error_object(error))
 
 
 _DETAILS = "reasoning_details"
