@@ -199,7 +199,7 @@ def test_paths_named_for_contributors_exist(name: str) -> None:
     """Paths begin at the root or in llmstream/; those with <...> or of the made-up vendors are examples."""
     text = (ROOT / name).read_text(encoding="utf-8")
     paths = re.findall(r"[\w./<>*-]+\.py\b|(?<=`)[\w./<>*-]+/(?=`)", text)
-    real = [path for path in paths if "<" not in path and not re.search(r"acme|ndj", path)]
+    real = [path for path in paths if "<" not in path and not re.search(r"acme|parrot", path)]
     assert real
     homes = (ROOT, ROOT / "llmstream")
     assert [path for path in real if not any((home / path).exists() for home in homes)] == []
