@@ -15,11 +15,12 @@ from llmstream.chats.content import Part, ToolResult
 from llmstream.chats.message import Message
 from llmstream.dialects.requests import Field
 from llmstream.exchange import HttpRequest
-from llmstream.request import Request, ToolSpec
+from llmstream.request import Request, Settings, ToolSpec
 
 __all__ = [
     "OutOfRange",
     "WrongType",
+    "checked_settings",
     "json_object",
     "leave_stream",
     "read_function",
@@ -79,6 +80,19 @@ def read_settings(
             raise out_of_range(field, value, field.fit(value))
         found.setdefault(field.name, value)
     return found
+
+
+def checked_settings(values: dict[str, Any], fields: Iterable[Field]) -> Settings:
+    """The settings of values that the vendor's own checks have passed."""
+    found: dict[str, Any] = {}
+    for field in fields:
+        value = values.get(field.wire_name)
+        if field.kind == "strings":
+            value = tuple(str(text) for text in value) if isinstance(value, list) else ()
+        elif field.kind == "integer" and value is not None:
+            value = int(value)
+        found[field.name] = value
+    return Settings(**found)
 
 
 def read_function(name: str, description: object, schema: object, strict: object = None) -> ToolSpec:

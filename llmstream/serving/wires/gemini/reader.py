@@ -14,7 +14,7 @@ from llmstream.chats.message import Message, Role
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.gemini.messages import SIDE_FIELDS, camel, read_response
 from llmstream.dialects.gemini.part_decoder import CODE_EXECUTION, KEY, snake
-from llmstream.dialects.gemini.request import encode_request, json_schema
+from llmstream.dialects.gemini.request import FIELDS, encode_request, json_schema
 from llmstream.dialects.gemini.wire import model_of
 from llmstream.dialects.media import base64_bytes, part_of_media
 from llmstream.dialects.requests import merged
@@ -26,13 +26,12 @@ from llmstream.request import (
     ReasoningOptions,
     Request,
     ResponseFormat,
-    Settings,
     ToolChoice,
     ToolSpec,
 )
 from llmstream.serving.wires.gemini.checks import check_config, check_contents, check_tools
 from llmstream.serving.wires.google_errors import refusal
-from llmstream.serving.wires.request_reader import read_function
+from llmstream.serving.wires.request_reader import checked_settings, read_function
 
 __all__ = ["decode_request"]
 
@@ -222,7 +221,7 @@ def decode_request(
         ),
         tools=(*(_spec(one) for one in declarations), *hosted),
         tool_choice=_choice((body.get("toolConfig") or {}).get("functionCallingConfig") or {}),
-        settings=_settings(config),
+        settings=checked_settings(config, FIELDS),
         response_format=_format(config),
         reasoning=_reasoning(config.get("thinkingConfig") or {}),
     )
@@ -306,24 +305,6 @@ def _choice(calling: dict[str, Any]) -> ToolChoice | None:
         case {"mode": "AUTO"}:
             return "auto"
     return None
-
-
-def _settings(config: dict[str, Any]) -> Settings:
-    stops = config.get("stopSequences")
-    return Settings(
-        temperature=config.get("temperature"),
-        top_p=config.get("topP"),
-        top_k=_integer(config.get("topK")),
-        max_output_tokens=_integer(config.get("maxOutputTokens")),
-        stop=tuple(str(stop) for stop in stops) if isinstance(stops, list) else (),
-        seed=_integer(config.get("seed")),
-        presence_penalty=config.get("presencePenalty"),
-        frequency_penalty=config.get("frequencyPenalty"),
-    )
-
-
-def _integer(value: Any) -> int | None:
-    return None if value is None else int(value)
 
 
 def _format(config: dict[str, Any]) -> ResponseFormat | None:

@@ -22,7 +22,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.call_ids import mint_call_id
-from llmstream.dialects.gemini_interactions.request import encode_request
+from llmstream.dialects.gemini_interactions.request import FIELDS, encode_request
 from llmstream.dialects.gemini_interactions.wire import KEY, OpenStep, step_kind
 from llmstream.dialects.media import base64_bytes, sampled_type
 from llmstream.dialects.requests import merged
@@ -33,12 +33,11 @@ from llmstream.request import (
     ReasoningOptions,
     Request,
     ResponseFormat,
-    Settings,
     ToolChoice,
     ToolSpec,
 )
 from llmstream.serving.wires.google_errors import refusal
-from llmstream.serving.wires.request_reader import read_function
+from llmstream.serving.wires.request_reader import checked_settings, read_function
 
 __all__ = ["decode_request"]
 
@@ -240,7 +239,7 @@ def decode_request(http: HttpRequest, *, new_call_id: Callable[[], str] = mint_c
         messages=(*_system(body.get("system_instruction")), *_input(body, new_call_id)),
         tools=tuple(tools),
         tool_choice=_choice(config.get("tool_choice")),
-        settings=_settings(config),
+        settings=checked_settings(config, FIELDS),
         response_format=_format(body.get("response_format")),
         reasoning=_reasoning(config),
     )
@@ -303,18 +302,6 @@ def _choice(choice: Any) -> ToolChoice | None:
         case "auto":
             return "auto"
     return None
-
-
-def _settings(config: dict[str, Any]) -> Settings:
-    stops = config.get("stop_sequences")
-    return Settings(
-        temperature=config.get("temperature"),
-        top_p=config.get("top_p"),
-        top_k=config.get("top_k"),
-        max_output_tokens=config.get("max_output_tokens"),
-        stop=tuple(str(stop) for stop in stops) if isinstance(stops, list) else (),
-        seed=config.get("seed"),
-    )
 
 
 def _format(wanted: Any) -> ResponseFormat | None:
