@@ -1,7 +1,7 @@
-"""A loop on top of the stream: ask, run the tools, ask again, until nothing is left to do.
+"""The agent: sends requests and runs tools in a loop until the model has finished.
 
-Read `loop.py` for the loop, `asked_step.py` for a step of it, `calls.py` and `verdicts.py` for what
-becomes of a call, and `suspension.py` for a run that waits.
+Start with `loop.py` for the loop and `steps.py` for its steps. `calls.py` runs the calls of a step,
+`approvals.py` decides whether a call runs, and `suspension.py` is a run that waits for a decision.
 """
 
 from llmstream.agent.agent import Agent

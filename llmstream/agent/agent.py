@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Unpack, overload
 from llmstream.agent.config import (
     MAX_STEPS,
     TOOL_LIMIT,
+    AgentArguments,
     AgentConfig,
+    RunOptions,
     at_least_one,
+    at_least_zero,
     check_names,
     effects_of,
     extended,
@@ -24,7 +27,6 @@ from llmstream.agent.config import (
     overridden,
     seconds_or_none,
     text_or_none,
-    whole_number,
 )
 from llmstream.agent.context.effects import ContextEffect
 from llmstream.agent.history import settled
@@ -65,86 +67,52 @@ else:
 
     Deps, T = TypeVar("Deps"), TypeVar("T")
 
-__all__ = ["Agent", "AgentArguments", "RunOptions"]
+__all__ = ["Agent"]
 
 _FOREIGN: Final = {
     "run_sync": "asyncio.run(agent.run(prompt))",
     **dict.fromkeys(("invoke", "ainvoke", "arun", "generate", "kickoff"), "await agent.run(prompt)"),
     **dict.fromkeys(("run_stream", "run_streamed", "iter", "astream"), "agent.stream(prompt)"),
 }
-"""What we have for methods of other SDKs; an AttributeError says so."""
-
-
-class RunOptions(CallOptions, total=False):
-    """What `Agent.stream` and `Agent.run` take by name beside `output` and `deps`; see there."""
-
-    model: str | Model | None
-    instructions: str | Instructions | None
-    extra_instructions: str | None
-    max_steps: int | None
-    stop_when: StopCondition | Iterable[StopCondition] | None
-    observe: ObserveRun | None
-
-
-class AgentArguments(CallOptions, total=False):
-    """What `Agent` takes by name beside `output` and `deps`; see there."""
-
-    name: str
-    instructions: str | Instructions | None
-    max_steps: int | None
-    max_invalid_calls: int | None
-    empty_retries: int
-    stop_when: StopCondition | Iterable[StopCondition] | None
-    prepare_step: PrepareStep | None
-    context_effects: ContextEffect | Iterable[ContextEffect] | None
-    hooks: Hooks | None
-    approve: Approver | None
-    approval_key: bytes | None
-    approval_ttl_s: float | None
-    repair: Repair | None
-    price: Price | None
-    tool_limit: int | None
-    tool_timeout_s: float | None
-    journal: Journal | str | os.PathLike[str] | None
-    observe: ObserveRun | None
+"""Methods of other SDKs and what to write instead, for the message of the AttributeError."""
 
 
 class Agent(Generic[Deps, T]):
     """Runs a model and its tools until no calls remain, or until a stop condition holds.
 
-    `Agent[Shop, City]` is one whose `deps` is a Shop and whose answers are a City (`output=City`);
-    without `output`, T is Message.
+    `Agent[Shop, City]` has a Shop as `deps` and answers of type City (`output=City`); without `output`,
+    T is Message.
 
-    output:       what the answer of a run is to be, a type for one; see `run`
-    name:         the sender of its messages, and what its events and suspensions say whose they are
-    instructions: the system prompt; or a function of the `RunState`, sync or async, asked for that of each
-                  step, which then is no part of the history
-    max_steps:    how often the model may be asked in one run: 20, if nothing else is said
-    max_invalid_calls: steps in which a tool may be called in vain, with arguments that do not fit or by a
-                  name that is no tool's, before the run is stopped; a call that runs begins the count
-                  anew. 3, if nothing else is said; None for no limit but that of steps
-    empty_retries: how often a run may ask again after an answer that gives nothing
-    stop_when:    conditions, sync or async, asked after each step and its tools; see `llmstream.agent.stop`
+    output:       the type of the answer of a run, or an `Output`; see `run`
+    name:         the sender of its messages; also identifies its events and suspensions
+    instructions: the system prompt; or a sync or async function of the `RunState` that returns the one
+                  of each step, which is not added to the history
+    max_steps:    maximum number of steps in one run; 20 by default
+    max_invalid_calls: the run stops after this many steps with invalid calls of one tool, which have
+                  arguments that do not fit or a name that no tool has; a valid call resets the count.
+                  3 by default; None for no limit
+    empty_retries: how many empty answers a run may retry
+    stop_when:    sync or async conditions, called after each step and its tools; see `llmstream.agent.stop`
     prepare_step: may change model, tools, messages and so on for one step; see `StepPlan`
-    context_effects: what of a long conversation the model is shown, after `prepare_step`; see
-                  `llmstream.agent.context`. The history keeps everything, but for effects that replace
-    hooks:        asked before and after each answer and call; see `Hooks`
-    approve:      asked about calls that need approval; without, or where it gives None, the run
+    context_effects: select the messages of a long conversation that are sent, after `prepare_step`; see
+                  `llmstream.agent.context`. The history stays complete, unless an effect replaces it
+    hooks:        called before and after each response and call; see `Hooks`
+    approve:      decides about calls that need approval; without it, or if it returns None, the run
                   is suspended
-    approval_key: makes the digests of a suspension HMACs, so that nobody without it can forge one
-    approval_ttl_s: how long a suspension may be resumed; None for ever
-    repair:       given a call that cannot run, may give one that can
-    deps:         the application's own object, for tools that take a `ToolContext`
-    price:        what a model's tokens cost, for `cost_estimate` and `cost_over`
-    tool_limit:   how many calls run at once
-    tool_timeout_s: for each call of a tool that has no `timeout_s` of its own
-    journal:      the file that each call is written to before it runs and its result after, as a
-                  `Journal` or its path; see `recover`
-    observe:      called with an `AgentObservation` where a run, a call of a model or a tool begins or ends
-    options:      as for `stream` (tools, settings and so on), used at every step; a `tool_choice` that
-                  forces a call holds until one was made, or where there is `stop_when`, at each step
+    approval_key: signs suspensions by HMAC, so that they cannot be forged without the key
+    approval_ttl_s: how long a suspension may be resumed; None for no limit
+    repair:       receives a call that cannot run, and may return one that can
+    deps:         the application's object, for tools that take a `ToolContext`
+    price:        returns the cost of tokens, for `cost_estimate` and `cost_over`
+    tool_limit:   maximum number of concurrent calls
+    tool_timeout_s: for each call of a tool without its own `timeout_s`
+    journal:      a `Journal` or the path of one: each call is written to it before it runs, and its result
+                  afterwards; see `recover`
+    observe:      called with an `AgentObservation` when a run, a model call or a tool begins or ends
+    options:      as for `stream` (tools, settings and so on), used in every step; a `tool_choice` that
+                  forces a call applies until one was made, or with `stop_when` in each step
 
-    raises: InvalidRequest for what cannot be meant; None is as if it were not given
+    raises: InvalidRequest for invalid arguments; None means not given
     """
 
     @overload
@@ -226,7 +194,7 @@ class Agent(Generic[Deps, T]):
         options = with_defaults(self.model.options, with_output(output, arguments))
         options["output"] = as_output(options.get("output"))
         inherited = options.get("instructions")
-        options["instructions"] = ""  # it is in the instructions, and the model's own is not put before them
+        options["instructions"] = ""  # the agent adds them itself; the model's default must not come first
         given = instructions_of(inherited if instructions is None else instructions)
         self._instructions = given if isinstance(given, str) else None
         options["tools"] = ToolSet.of(options.get("tools") or ())
@@ -240,7 +208,7 @@ class Agent(Generic[Deps, T]):
             max_invalid_calls=None
             if max_invalid_calls is None
             else at_least_one("max_invalid_calls", max_invalid_calls, MAX_INVALID_CALLS),
-            empty_retries=whole_number("empty_retries", empty_retries),
+            empty_retries=at_least_zero("empty_retries", empty_retries),
             stop_when=as_conditions(stop_when),
             prepare_step=function_or_none("prepare_step", prepare_step, "state"),
             context_effects=effects_of(context_effects),
@@ -255,14 +223,14 @@ class Agent(Generic[Deps, T]):
             journal=journal_of(journal),
             observe=function_or_none("observe", observe, "observation"),
         )
-        make_request(self.model.name, [Message.user("?")], options)  # wrong options fail here and now
+        make_request(self.model.name, [Message.user("?")], options)  # invalid options fail at once
 
     def __repr__(self) -> str:
         return f"Agent({self.model!r})" if not self.name else f"Agent({self.model!r}, name={self.name!r})"
 
     @property
     def observe(self) -> ObserveRun | None:
-        """The observer of its runs; one that is set counts from the next run on."""
+        """The observer of its runs; a new one applies from the next run on."""
         return self._config.observe
 
     @observe.setter
@@ -308,17 +276,17 @@ class Agent(Generic[Deps, T]):
         observe: ObserveRun | None = None,
         **options: Unpack[CallOptions],
     ) -> AgentRun[Any]:
-        """One run as one stream of events over all its steps; nothing is sent until it is read.
+        """Starts a run as one event stream over all steps; nothing is sent until it is read.
 
-        prompt:    as for `ls.stream`; nothing is appended to a Chat. Calls in it that nobody answered get
-                   a result that says that they were cancelled
-        output:    what the answer is to be, in place of the agent's
-        deps:      in place of the agent's
-        observe:   told of this run as the agent's own observer is, which it does not replace
-        extra_instructions: behind the instructions, for this run
-        model, instructions, max_steps, stop_when, options: in place of the agent's, for this run: tools,
+        prompt:    as for `ls.stream`; a Chat is not changed. Calls in it without a result get a
+                   "cancelled" result
+        output:    the type of the answer, instead of the agent's
+        deps:      instead of the agent's
+        observe:   an observer of this run, in addition to the agent's
+        extra_instructions: added after the instructions, for this run
+        model, instructions, max_steps, stop_when, options: instead of the agent's, for this run: tools,
                    settings, deadlines and so on
-        raises:    InvalidRequest for an option that cannot mean anything
+        raises:    InvalidRequest for invalid options
         """
         changed = with_output(output, options)
         config = overridden(
@@ -330,7 +298,7 @@ class Agent(Generic[Deps, T]):
         own = given if isinstance(given, str) else ""
         config = replace(config, instructions=None if isinstance(given, str) else given, system=own)
         conversation = settled(with_system(own, as_messages(prompt)))
-        make_request(config.model.name, conversation, config.options)  # and a wrong prompt here
+        make_request(config.model.name, conversation, config.options)  # an invalid prompt fails at once
         state = self._state(conversation, deps)
         return AgentRun(Loop(config, state, total_s=_total_s(config)))
 
@@ -367,19 +335,19 @@ class Agent(Generic[Deps, T]):
         deps: Deps | None = None,
         **options: Unpack[RunOptions],
     ) -> Any:
-        """Runs to the end and gives the answer: the last message that says something, as a `Message`.
+        """Runs to the end and returns the answer: the last message with content, as a `Message`.
 
-        With `output=T` it is the value of that type, validated; an answer that does not fit is
-        shown to the model, which repairs it, as in `AgentRun.objects`.
+        With `output=T` it is the validated value of that type; the model repairs an answer that does
+        not fit, as in `AgentRun.objects`.
 
-        A run that waits for a decision, that a limit cut short or that says nothing has no answer to
-        give, so these are errors here, with what came in `.partial` and why in `.reason`. `stream` gives
-        the run itself, which says so in `suspended`, `limit_reached` and `finish_reason`. A run that
-        the application ends itself, by a hook, a tool or a stop condition of its own, is none.
+        A run that waits for a decision, reached a limit or has no content raises an error, with the
+        content so far in `.partial` and the cause in `.reason`. `stream` returns the run itself, with
+        `suspended`, `limit_reached` and `finish_reason`. A run that the application ends by a hook, a
+        tool or its own stop condition raises no error.
 
-        raises: LLMStreamError where a step failed; LimitExceeded where `max_steps`, `max_invalid_calls`
-                or a condition of `llmstream.agent.stop` that is a budget came before the model was done;
-                ContentFiltered; InvalidOutput where the answer is empty or not of the type;
+        raises: LLMStreamError if a step failed; LimitExceeded if `max_steps`, `max_invalid_calls` or a
+                limit of `llmstream.agent.stop` was reached before the model had finished;
+                ContentFiltered; InvalidOutput if the answer is empty or does not fit the type;
                 RunSuspended, with the `.suspension`
         """
         run = self.stream(prompt, output=output, deps=deps, **options)
@@ -401,19 +369,18 @@ class Agent(Generic[Deps, T]):
         observe: ObserveRun | None = None,
         **options: Unpack[CallOptions],
     ) -> AgentRun[T]:
-        """Goes on with a run that was suspended, by this agent or its like in another process.
+        """Continues a suspended run, of this agent or an equal one in another process.
 
-        The calls that were approved run now, with just the arguments that were shown, or those that
-        `Approve` has in their place; a hook `before_tool` is asked again. Calls that were done before
-        do not run again. What is left undecided suspends the run anew. Sub-agents
-        that wait are in it and go on where they were: decisions about their calls are given here too.
+        Approved calls run with the arguments that were shown, or with those in `Approve`; the hook
+        `before_tool` is called again. Finished calls do not run again. Undecided calls suspend the run
+        again. Suspended sub-agents are part of the suspension and continue too: pass the decisions
+        about their calls here.
 
         decisions: by `approval_id`; True and False for `Approve()` and `Deny()`
-        results:   of calls that ran elsewhere: ToolResults, or values by the `call_id` of what is pending
-        model, max_steps, stop_when, observe, options: as for `stream`; they are in no suspension
-        raises:    InvalidRequest where the suspension is not genuine, has expired or was resumed
-                   before, for decisions that belong to no call of it, and for approved arguments
-                   that do not fit
+        results:   of external calls: ToolResults, or values by the `call_id` of the pending call
+        model, max_steps, stop_when, observe, options: as for `stream`; a suspension does not store them
+        raises:    InvalidRequest if the suspension was altered, has expired or was resumed before, for
+                   decisions that belong to no call of it, and for approved arguments that do not fit
         """
         changed = with_output(output, options)
         config = overridden(
@@ -433,36 +400,35 @@ class Agent(Generic[Deps, T]):
         *,
         results: Results = (),
     ) -> Resumption:
-        """Whether `resume` would take these, without resuming anything.
+        """Checks the arguments of `resume` without resuming.
 
         raises: InvalidRequest as `resume`
         """
         if not isinstance(suspension, Suspension):
-            raise InvalidRequest(f"a run is resumed from its Suspension, got {suspension!r}")
+            raise InvalidRequest(f"a run can only be resumed from a Suspension, got {suspension!r}")
         found = Resumption.of(suspension, decisions, results, agent=self.name, key=self._config.approval_key)
         found.check_edits(ToolSet.of(self._config.options.get("tools") or ()).current())
         return found
 
     def recover(self, journal: Journal | str | os.PathLike[str]) -> list[Message]:
-        """The history of this agent's last run in a journal, after a crash or not; `stream` goes on with it.
+        """The history of this agent's last run in a journal, for example after a crash; pass it to `stream`.
 
-        Calls that were done keep their results, and nothing runs. A call that the crash interrupted
-        gets an error as its result, for the model to read: that it may have had effects, or that it
-        may be repeated, where its tool is `idempotent` or `eager`; one that had not begun, that it
-        has not run.
+        Finished calls keep their results, and nothing runs. A call that the crash interrupted gets an
+        error result for the model: it may have had effects, or, if its tool is `idempotent` or `eager`,
+        it may be repeated. A call that had not begun gets the error that it has not run.
 
-        raises: InvalidRequest where no run of an agent of this name is in it; DecodeError where it is
-                damaged in other ways than by a crash; OSError where it cannot be read
+        raises: InvalidRequest if it contains no run of an agent of this name; DecodeError if it is
+                damaged otherwise than by a crash; OSError if it cannot be read
         """
         return recovered(journal, self.name)
 
     async def respond(self, chat: Chat, *, deps: Deps | None = None) -> Message:
-        """Answers in a conversation of several: its message is appended, with its name as the sender.
+        """Runs the agent in a chat of several agents and appends its answer, with its name as the sender.
 
-        It sees what other agents said as users' messages with their names before them. Its tool
-        work stays its own: only the answer joins the chat.
+        Messages of other agents are sent as user messages with the sender's name in front. Tool calls and
+        results are not added to the chat.
 
-        raises: InvalidRequest where the agent has no name; LLMStreamError as `run`, and then nothing
+        raises: InvalidRequest if the agent has no name; LLMStreamError as `run`, and then nothing
                 is appended
         """
         if not self.name:
@@ -475,21 +441,21 @@ class Agent(Generic[Deps, T]):
         return message
 
     def as_tool(self, name: str | None = None, description: str = "", **options: Any) -> Tool:
-        """This agent as a tool of another: the model gives it a prompt, and its answer is the result.
+        """This agent as a tool of another: the argument is a prompt, the result its answer.
 
-        Its events reach the run above as preliminary results; `nested_event` takes them out. Its
-        tokens count there too.
+        Its events are preliminary results in the parent run; `nested_event` decodes them. Its tokens
+        count in the parent run too.
 
         name:    by default the agent's
         options: of `Tool`, such as `timeout_s` or `needs_approval`
         """
         return sub_agent_tool(self, name or self.name, description, **options)
 
-    if not TYPE_CHECKING:  # a type checker knows better
+    if not TYPE_CHECKING:  # with __getattr__, a type checker would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             hint = _FOREIGN.get(name, "")
-            raise AttributeError(f"an Agent has no attribute {name!r}{hint and '. Write ' + hint}")
+            raise AttributeError(f"Agent has no attribute {name!r}{hint and '. Write ' + hint}")
 
     def _state(self, conversation: list[Message], deps: Any) -> RunState:
         config = self._config

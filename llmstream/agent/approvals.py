@@ -1,4 +1,4 @@
-"""What becomes of one call before it runs: mended, rewritten, answered, approved, refused or left waiting."""
+"""Decides whether a tool call runs: repairs it, applies `before_tool`, and gets the approval it needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from llmstream.agent.hooks import Approve, Deny, Hooks, Proceed, Repair, Rewrite, Skip, Stop, answered
+from llmstream.agent.hooks import Approve, Deny, Hooks, Proceed, Repair, Rewrite, Skip, Stop, call_hook
 from llmstream.agent.state import RunState
 from llmstream.chats.content import ToolCall
 from llmstream.errors import InvalidRequest, ToolError
@@ -34,15 +34,15 @@ __all__ = ["CallGate", "digest_of"]
 
 
 Ask: TypeAlias = Callable[[PendingCall], Awaitable[None]]
-"""Told that a person is asked, before the approver is."""
+"""Called before the approver is, to report that an approval was requested."""
 
 
 class CallGate:
-    """Decides about the calls of one run, by its tools, hooks, approver and repair.
+    """Decides about the calls of one run, by its tools, hooks, approver and repair function.
 
-    decided: a person's decisions from before, by the id of the call; nobody is asked about those again,
-             but for the hook: what it forbids by now does not run
-    context: gives the context of a call, for predicates that take it
+    decided: earlier decisions of a person, by the id of the call; only the hook is called again for these,
+             because it may forbid the call by now
+    context: returns the context of a call, for predicates that take one
     """
 
     def __init__(
@@ -63,103 +63,108 @@ class CallGate:
         self._context = context
 
     async def judge(self, call: ToolCall, tools: ToolSet, ask: Ask) -> Verdict:
-        """What becomes of a call."""
+        """Decides about one call."""
         if tools.declaration(call.name) is not None:
-            return await self._elsewhere(call, tools)
+            return await self._external(call, tools)
         decision = self._decided.pop(call.id, None)
-        if decision is not None:  # mended and rewritten before it was shown
+        if decision is not None:  # it was repaired and rewritten before it was shown
             return await self._decided_before(call, decision, tools)
-        call = await self._mended(call, tools.error_of(call) if self._repair is not None else None)
-        said = await answered(self._hooks.before_tool, self._state, call)
-        match said:
+        call = await self._repaired(call, tools.error_of(call) if self._repair is not None else None)
+        decision = await call_hook(self._hooks.before_tool, self._state, call)
+        match decision:
             case Rewrite(arguments):
                 call = msgspec.structs.replace(call, arguments=_as_text(arguments), metadata=None)
             case Approve():
-                return self._by_person(call, said, tools)
+                return self._by_person(call, decision, tools)
             case None | Proceed():
                 pass
             case _:
-                return _by_hook(call, said)
+                return _by_hook(call, decision)
         if not await tools.approval_needed(call, self._context):
             return Run(call)
-        return await self._asked(call, tools, ask)
+        return await self._ask_person(call, tools, ask)
 
-    async def _elsewhere(self, call: ToolCall, tools: ToolSet) -> Verdict:
-        """A call of a tool that is only declared waits for its result, unless nobody could read it."""
+    async def _external(self, call: ToolCall, tools: ToolSet) -> Verdict:
+        """A call of a declared tool waits for its external result; one with unreadable input fails."""
         spec = isinstance(tools.declaration(call.name), ToolSpec)
         if spec and (error := unreadable_input(call)) is not None:
-            call = await self._mended(call, error)
+            call = await self._repaired(call, error)
             error = unreadable_input(call)
             if error is not None:
                 return Settled(call, ToolCallStatus.of(call, ToolOutcome.raised(error)))
         return Wait(call, PendingCall(call.id, call.name, call.arguments))
 
     async def _decided_before(self, call: ToolCall, decision: Approve | Deny, tools: ToolSet) -> Verdict:
-        """A call that a person decided about while the run was suspended: the hook may have changed."""
+        """A call that was decided while the run was suspended. The hook runs again: it may have changed."""
         if isinstance(decision, Deny):
             return Settled(call, denied(call, decision))
         call = tools.approved(call, decision)
-        said = await answered(self._hooks.before_tool, self._state, call)
-        match said:
+        reply = await call_hook(self._hooks.before_tool, self._state, call)
+        match reply:
             case Rewrite(arguments) if not _same_json(_as_text(arguments), call.arguments):
-                words = "The call was not run: a hook wants other arguments than those that were approved."
-                return Settled(call, _refused(call, words))
+                text = "The call was not run: a hook changed the approved arguments."
+                return Settled(call, _refused(call, text))
             case None | Proceed() | Approve() | Rewrite():
                 return Run(call, decision.note)
             case _:
-                return _by_hook(call, said)
+                return _by_hook(call, reply)
 
-    async def _asked(self, call: ToolCall, tools: ToolSet, ask: Ask) -> Verdict:
+    async def _ask_person(self, call: ToolCall, tools: ToolSet, ask: Ask) -> Verdict:
         pending = PendingCall(call.id, call.name, call.arguments, f"approval_{secrets.token_hex(8)}")
         await ask(pending)
-        said = await asked(self._approve, pending)
-        return Wait(call, pending) if said is None else self._by_person(call, said, tools)
+        reply = await asked(self._approve, pending)
+        return Wait(call, pending) if reply is None else self._by_person(call, reply, tools)
 
-    async def asked(self, waiting: Iterable[PendingCall]) -> dict[str, Approve | Deny]:
-        """What the approver decides about calls of a sub-agent, by their `approval_id`."""
+    async def decisions(self, waiting: Iterable[PendingCall]) -> dict[str, Approve | Deny]:
+        """The approver's decisions about calls of a sub-agent, by their `approval_id`."""
         found: dict[str, Approve | Deny] = {}
         for pending in waiting:
-            said = await asked(self._approve, pending) if pending.approval_id else None
-            if said is not None:
-                found[pending.approval_id] = said
+            reply = await asked(self._approve, pending) if pending.approval_id else None
+            if reply is not None:
+                found[pending.approval_id] = reply
         return found
 
-    def _by_person(self, call: ToolCall, said: Any, tools: ToolSet) -> Verdict:
-        decision = as_decision(said)
+    def _by_person(self, call: ToolCall, reply: Any, tools: ToolSet) -> Verdict:
+        decision = as_decision(reply)
         if isinstance(decision, Deny):
             return Settled(call, denied(call, decision))
         return Run(tools.approved(call, decision), decision.note)
 
-    async def _mended(self, call: ToolCall, error: ToolError | None) -> ToolCall:
-        """The call, or what the repair hook makes of it where it cannot run. Its id stays.
+    async def _repaired(self, call: ToolCall, error: ToolError | None) -> ToolCall:
+        """The call, repaired by the `repair` function if it cannot run; its id stays.
 
-        error: why it cannot; None where it can
+        error: why it cannot run; None if it can
         """
         if error is None or self._repair is None:
             return call
-        mended = await answered(self._repair, call, error)
-        if mended is None:
+        repaired = await call_hook(self._repair, call, error)
+        if repaired is None:
             return call
-        if not isinstance(mended, ToolCall):
-            raise InvalidRequest(f"repair gives a ToolCall of llmstream.chats, or None; got {mended!r}")
-        return ToolCall(call.id, mended.name, mended.arguments)
+        if not isinstance(repaired, ToolCall):
+            raise InvalidRequest(
+                f"repair must return a ToolCall of llmstream.chats or None, got {repaired!r}"
+            )
+        return ToolCall(call.id, repaired.name, repaired.arguments)
 
 
-def _by_hook(call: ToolCall, said: Any) -> Settled:
-    """The end of a call that the hook before it does not let run.
+def _by_hook(call: ToolCall, decision: Any) -> Settled:
+    """The status of a call that `before_tool` does not allow to run.
 
-    raises: InvalidRequest where it decided nothing
+    raises: InvalidRequest if the hook returned no decision
     """
-    match said:
+    match decision:
         case Skip(result):
             return Settled(call, ToolCallStatus.of(call, ToolOutcome.of(result).fitted()))
         case Stop(reason):
             why = reason or "a hook stopped the run"
             return Settled(call, _refused(call, f"The call was not run: {why}."), why)
         case Deny():
-            return Settled(call, denied(call, said))
+            return Settled(call, denied(call, decision))
         case _:
-            raise InvalidRequest(f"before_tool gave {said!r}, which is no decision about a call")
+            raise InvalidRequest(
+                "before_tool must return Rewrite, Skip, Approve, Deny, Stop, Proceed or None, "
+                f"got {decision!r}"
+            )
 
 
 def _same_json(one: str, other: str) -> bool:
@@ -175,24 +180,24 @@ def _as_text(arguments: Any) -> str:
     try:
         return msgspec.json.encode(arguments).decode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidRequest(f"before_tool rewrote arguments to what JSON cannot hold: {error}") from error
+        raise InvalidRequest(f"before_tool returned arguments that JSON cannot represent: {error}") from error
 
 
-def _refused(call: ToolCall, words: str) -> ToolCallStatus:
-    return ToolCallStatus.of(call, ToolOutcome.failed(words))
+def _refused(call: ToolCall, error: str) -> ToolCallStatus:
+    return ToolCallStatus.of(call, ToolOutcome.failed(error))
 
 
-# The digest that binds a person's decision to just the arguments that were shown.
+# The digest of a pending call: a decision holds only for the arguments that were shown.
 
 _encode = msgspec.json.Encoder().encode
 
 
-def digest_of(key: bytes | None, *words: str | bytes) -> str:
-    """An HMAC-SHA256 over the words, or without a key a SHA-256, as hexadecimal digits.
+def digest_of(key: bytes | None, *fields: str | bytes) -> str:
+    """An HMAC-SHA256 over the fields, or without a key a SHA-256, as hexadecimal digits.
 
-    Only the first proves that nobody else has written them.
+    Only the HMAC proves that the fields were written by a holder of the key.
     """
-    data = _encode([w if isinstance(w, str) else hashlib.sha256(w).hexdigest() for w in words])
+    data = _encode([f if isinstance(f, str) else hashlib.sha256(f).hexdigest() for f in fields])
     if key is None:
         return hashlib.sha256(data).hexdigest()
     return hmac.new(key, data, hashlib.sha256).hexdigest()

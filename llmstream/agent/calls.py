@@ -1,8 +1,8 @@
-"""The calls of one step: the hooks that an agent gives to the `CallRunner`, and the step's events.
+"""The calls of one step, and the results they leave.
 
-How calls run, and what happens to them when the run is cancelled, is in `tools/runner.py`. Here is
-what an agent adds: its verdict on each call, the journal, the observer, sub-agents that wait, the
-hook after a call, and a queue of events whose reader may be slower than the tools.
+How calls run and are cancelled is in `tools/runner.py`. An agent adds to it: the verdict on each call,
+the journal, the observer, suspended sub-agents, the hook after a call, and an event queue between the
+tools and a slower reader.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.agent.answer import Answer
 from llmstream.agent.approvals import CallGate
 from llmstream.agent.config import AgentConfig
-from llmstream.agent.hooks import AfterTool, Proceed, Rewrite, Stop, answered
+from llmstream.agent.hooks import AfterTool, Proceed, Rewrite, Stop, call_hook
 from llmstream.agent.journal import RunJournal
+from llmstream.agent.model_response import ModelResponse
 from llmstream.agent.nested import Nested, Spent, Waits, as_result
 from llmstream.agent.observing import RunWatch
 from llmstream.agent.resumption import Continuation
@@ -50,20 +50,20 @@ __all__ = [
     "StepCalls",
     "in_call_order",
     "is_empty",
+    "no_content_error",
     "result_event",
     "results_of",
-    "said_nothing",
     "shown_as_run",
     "suspension_of",
 ]
 
 
 _MAX_UNREAD = 256
-"""Events that tools may be ahead of the reader; then they wait."""
+"""Unread events after which tools wait for the reader: bounds memory, and a fast tool rarely has to wait."""
 
 
 class StepCalls:
-    """Runs calls from `start` on; `events` gives what they report, until all are done or wait.
+    """Runs the calls that are passed to `start`; `events` yields their events until all are done or wait.
 
     inner: the suspended runs of sub-agents that calls wait for, by the id of the call
     stop:  why the run has to end, or None
@@ -72,7 +72,7 @@ class StepCalls:
     def __init__(
         self,
         tools: ToolSet,
-        judge: CallGate,
+        gate: CallGate,
         state: RunState,
         *,
         after: AfterTool | None,
@@ -93,7 +93,7 @@ class StepCalls:
             limit=limit,
             timeout_s=timeout_s,
         )
-        self._judge = judge
+        self._call_gate = gate
         self._state = state
         self._after = after
         self._journal = journal
@@ -106,17 +106,17 @@ class StepCalls:
 
     @property
     def calls(self) -> dict[str, ToolCall]:
-        """The calls as they run, repaired and rewritten, in the order of starting, by id."""
+        """The calls as they run, repaired and rewritten, by id, in the order they were started."""
         return self._runner.calls
 
     @property
     def statuses(self) -> dict[str, ToolCallStatus]:
-        """Those of the calls that are done, by id."""
+        """The statuses of finished calls, by id."""
         return self._runner.statuses
 
     @property
     def waiting(self) -> dict[str, PendingCall]:
-        """The calls that wait for a decision or a result from elsewhere, by id."""
+        """The calls that wait for a decision or an external result, by id."""
         return self._runner.waiting
 
     @property
@@ -127,25 +127,25 @@ class StepCalls:
     def start(self, call: ToolCall, continued: Continuation | None = None) -> None:
         """Starts a call, unless it was started before.
 
-        continued: where the sub-agent that it asks continues; the call was judged before
+        continued: the suspended run of its sub-agent; such a call has passed the gate already
         """
         if continued is not None:
             self._continued[call.id] = continued
         self._runner.start(call)
 
     def start_eager(self, event: Event) -> None:
-        """Starts the call that an event completes, where its tool is eager."""
+        """Starts the call that the event completes, if its tool is eager."""
         self._runner.start_eager(event)
 
     def settle(self, call: ToolCall, status: ToolCallStatus) -> None:
-        """Takes the status of a call that does not run."""
+        """Records the status of a call that does not run."""
         self.calls[call.id], self.statuses[call.id] = call, status
 
     async def events(self, deadline: float | None) -> AsyncGenerator[Event]:
-        """What the calls report, as they report it; over when none is left that runs.
+        """Yields the events of the calls as they come; ends when no call is running.
 
         deadline: in loop time
-        raises:   DeadlineExceeded; what a hook raised, and BaseExceptions of tools
+        raises:   DeadlineExceeded; exceptions of hooks, and BaseExceptions of tools
         """
         runner = self._runner
         while True:
@@ -162,18 +162,16 @@ class StepCalls:
                 async with asyncio.timeout_at(deadline):
                     await runner.changed.wait()
             except TimeoutError:
-                raise DeadlineExceeded(
-                    "the run took longer than its total deadline", reason="total"
-                ) from None
+                raise DeadlineExceeded("the run exceeded its total deadline", reason="total") from None
         for lost in runner.lost:
             yield result_event(lost)
 
     async def aclose(self) -> None:
-        """Cancels what still runs, and waits for its cleanup, however often the waiter is cancelled."""
+        """Cancels running calls and waits for their cleanup, even if the waiter is cancelled again."""
         await self._runner.aclose()
 
     async def superseded(self) -> list[Event]:
-        """Stops calls that began before their response failed; an error result for each."""
+        """Stops the calls of a failed response; returns an error result for each."""
         calls = list(self.calls.values())
         self._runner.discard()
         await self._runner.aclose()
@@ -181,14 +179,14 @@ class StepCalls:
             await self._journal.discard(self._step)
         self.inner.clear()
         self._unread.clear()
-        text = "The response that asked for this call failed; what it gave was discarded."
+        text = "The response that requested this call failed; the result was discarded."
         return [result_event(_failed(call, text)) for call in calls]
 
     async def _gate(self, call: ToolCall) -> Verdict:
-        """The agent's verdict; a call that continues a sub-agent has had its own."""
+        """The agent's verdict; a call that continues a sub-agent has passed already."""
         if call.id in self._continued:
             return Run(call)
-        verdict = await self._judge.judge(call, self._runner.tools, self._ask)
+        verdict = await self._call_gate.judge(call, self._runner.tools, self._ask)
         if isinstance(verdict, Settled):
             self.stop = self.stop or verdict.stop
         elif isinstance(verdict, Run) and self.stop is not None:
@@ -196,7 +194,7 @@ class StepCalls:
         return verdict
 
     async def _around(self, call: ToolCall, run: Execution) -> ToolCallStatus | None:
-        """Runs a call; None where it asked a sub-agent that waits."""
+        """Runs a call; None if its sub-agent is suspended."""
         found = self._runner.tools.find(call.name)
         if found is not None:
             await self._journal.call(self._step, call, repeatable=found.idempotent)
@@ -209,16 +207,16 @@ class StepCalls:
             inner = self._suspended.pop(call.id, None)
             if inner is None:
                 return await self._reviewed(call, status, found)
-            continued = Continuation(inner, await self._judge.asked(inner.pending))
+            continued = Continuation(inner, await self._call_gate.decisions(inner.pending))
             if not continued.decisions:
                 self.inner[call.id] = inner
                 return None
 
     async def _reviewed(self, call: ToolCall, status: ToolCallStatus, found: Tool | None) -> ToolCallStatus:
-        """The status as the hook after the call wants it."""
+        """Applies the `after_tool` hook to the status."""
         if status.stop:
             self.stop = self.stop or f"the tool {call.name} ended the run"
-        match decision := await answered(self._after, self._state, call, status):
+        match decision := await call_hook(self._after, self._state, call, status):
             case None | Proceed():
                 pass
             case Rewrite(value):
@@ -226,7 +224,9 @@ class StepCalls:
             case Stop(reason):
                 self.stop = self.stop or reason or "a hook stopped the run"
             case _:
-                raise InvalidRequest(f"after_tool gave {decision!r}, which is no decision about a result")
+                raise InvalidRequest(
+                    f"after_tool must return Rewrite, Stop, Proceed or None, got {decision!r}"
+                )
         return status
 
     async def _emit(self, event: CallEvent) -> None:
@@ -234,10 +234,10 @@ class StepCalls:
             await self._progress(event.call, event.value)
         else:
             await self._journal.result(self._step, event.call, event.status.result)
-            await self._say(result_event(event.status))
+            await self._put(result_event(event.status))
 
     async def _ask(self, pending: PendingCall) -> None:
-        await self._say(ToolApprovalRequest(pending.call_id, pending.approval_id))
+        await self._put(ToolApprovalRequest(pending.call_id, pending.approval_id))
 
     async def _progress(self, call: ToolCall, value: Any) -> None:
         if isinstance(value, Spent):
@@ -246,13 +246,13 @@ class StepCalls:
         elif isinstance(value, Waits):
             self._suspended[call.id] = value.suspension
         elif isinstance(value, Nested):
-            await self._say(as_result(value, call))
+            await self._put(as_result(value, call))
         else:
             shown = _fitted(ToolOutcome.of(value), self._runner.tools.find(call.name))
             result = shown.content if shown.output is None else shown.output
-            await self._say(ToolResultEvent(result, call.id, call.name, preliminary=True))
+            await self._put(ToolResultEvent(result, call.id, call.name, preliminary=True))
 
-    async def _say(self, event: Event) -> None:
+    async def _put(self, event: Event) -> None:
         self._unread.append(event)
         self._runner.changed.set()
         while len(self._unread) > _MAX_UNREAD:
@@ -261,13 +261,13 @@ class StepCalls:
 
 
 def result_event(status: ToolCallStatus) -> ToolResultEvent:
-    """The end of a call as an event: the JSON value that the model sees, or its text."""
+    """The `tool-result` event of a finished call, with the JSON value or text that the model sees."""
     result = status.result
     return ToolResultEvent(status.output, result.tool_call_id, status.name, is_error=result.is_error)
 
 
 def _fitted(outcome: ToolOutcome, found: Tool | None) -> ToolOutcome:
-    """The outcome within the limits of its tool."""
+    """The outcome, cut to the limits of its tool."""
     return (
         outcome.fitted() if found is None else outcome.fitted(found.max_result_chars, found.max_result_bytes)
     )
@@ -277,16 +277,18 @@ def _failed(call: ToolCall, error: str) -> ToolCallStatus:
     return ToolCallStatus.of(call, ToolOutcome.failed(error))
 
 
-# What a step leaves: its calls as they ran, their results, and the run as a value where it waits.
+# Results of a step: for the history, or for a suspension.
 
+# Parts that give the reader of an answer nothing.
 _NO_ANSWER: Final = (Reasoning, ToolCall, ToolResult, Source)
 
+# Placeholder results of waiting calls, which keep the history complete at any time.
 _WAITS = "The call waits for a decision and has not run."
-_WAITS_WITHIN = "The agent that this call asked waits for a decision about a call of its own."
+_WAITS_WITHIN = "The sub-agent of this call waits for a decision about one of its own calls."
 
 
 def shown_as_run(message: Message, calls: StepCalls) -> Message:
-    """The message with its calls as they ran: mended, and with the arguments that were approved."""
+    """The message with its calls as they ran: repaired, and with the approved arguments."""
     parts = list(message.parts)
     for at, part in enumerate(parts):
         ran = calls.calls.get(part.id) if isinstance(part, ToolCall) else None
@@ -296,16 +298,16 @@ def shown_as_run(message: Message, calls: StepCalls) -> Message:
 
 
 def in_call_order(calls: StepCalls, message: Message) -> tuple[ToolCallStatus, ...]:
-    """The statuses of the calls that are done, as the message has them."""
+    """The statuses of finished calls, in the order of the message's calls."""
     order = {call.id: at for at, call in enumerate(message.tool_calls)}
     done = calls.statuses.values()
     return tuple(sorted(done, key=lambda status: order.get(status.tool_call_id, math.inf)))
 
 
 def results_of(calls: StepCalls | None, earlier: Mapping[str, ToolResult]) -> dict[str, ToolResult]:
-    """The results of the step so far; of a call that waits, one that says so.
+    """The results of the step so far, with placeholders for waiting calls.
 
-    earlier: those from before a suspension
+    earlier: results from before a suspension
     """
     if calls is None:
         return dict(earlier)
@@ -321,7 +323,7 @@ def suspension_of(
     earlier: Mapping[str, ToolResult],
     inbox: Sequence[Message],
 ) -> Suspension:
-    """The run as a value, with the calls that wait and the results of those that are done."""
+    """The suspended run, with its waiting calls and the results of finished ones."""
     done = {**earlier, **calls.results}
     return Suspension.sealed(
         state.conversation,
@@ -339,23 +341,23 @@ def suspension_of(
 
 
 def is_empty(message: Message) -> bool:
-    """Whether a message gives its reader nothing: thoughts, calls and sources are no answer."""
+    """Whether a message has no content for its reader: reasoning, calls and sources are no answer."""
     return all(
         not part.text.strip() if isinstance(part, Text) else isinstance(part, _NO_ANSWER)
         for part in message.parts
     )
 
 
-def said_nothing(answer: Answer, message: Message) -> LLMStreamError | None:
-    """An answer of which the limit of tokens left nothing is no answer, nor is one cut in its only call."""
-    if answer.finish.finish_reason != "length":
+def no_content_error(response: ModelResponse, message: Message) -> LLMStreamError | None:
+    """The error of a response that reached its token limit before any content, or in its only call."""
+    if response.finish.finish_reason != "length":
         return None
-    if answer.cut_call and not any(isinstance(part, ToolCall) for part in message.parts):
-        words = "the answer reached its limit of tokens amid a tool call. Raise max_output_tokens."
+    if response.cut_call and not any(isinstance(part, ToolCall) for part in message.parts):
+        text = "the response reached its token limit inside a tool call. Raise max_output_tokens."
     elif not any(isinstance(part, Text | ToolCall | File) for part in message.parts):
-        words = "the answer reached its limit of tokens before it said anything. Raise max_output_tokens."
+        text = "the response reached its token limit before any content. Raise max_output_tokens."
     else:
         return None
-    error = IncompleteStream(words, provider=answer.stream.model.provider.name, retryable=False)
-    error.partial, error.usage = message, answer.usage
+    error = IncompleteStream(text, provider=response.stream.model.provider.name, retryable=False)
+    error.partial, error.usage = message, response.usage
     return error

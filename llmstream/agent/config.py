@@ -1,4 +1,4 @@
-"""What an agent is made of, as a value that its runs share."""
+"""The configuration of an agent: its arguments, their checks, and the value that its runs share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar, cast
 
 from llmstream.agent.context.effects import ContextEffect
-from llmstream.agent.hooks import Hooks, Instructions, PrepareStep, Repair, answered
+from llmstream.agent.hooks import Hooks, Instructions, PrepareStep, Repair, call_hook
 from llmstream.agent.journal import Journal
 from llmstream.agent.observing import ObserveRun
 from llmstream.agent.state import Price, RunState
@@ -19,7 +19,7 @@ from llmstream.errors import InvalidRequest
 from llmstream.request import Settings
 from llmstream.streams.model import Model
 from llmstream.streams.observations import joined
-from llmstream.streams.options import Options
+from llmstream.streams.options import CallOptions, Options
 from llmstream.structured import as_output
 from llmstream.tools import ToolSet
 from llmstream.tools.approval import Approver
@@ -28,8 +28,11 @@ from llmstream.tools.signature import check_arguments
 __all__ = [
     "MAX_STEPS",
     "TOOL_LIMIT",
+    "AgentArguments",
     "AgentConfig",
+    "RunOptions",
     "at_least_one",
+    "at_least_zero",
     "check_names",
     "effects_of",
     "extended",
@@ -41,166 +44,25 @@ __all__ = [
     "overridden",
     "seconds_or_none",
     "text_or_none",
-    "whole_number",
 ]
 
 
-# What an agent cannot be made of is said when it is made, not in the middle of its first run.
-
 MAX_STEPS: Final = 20
-"""Steps of a run where nobody says how many: more than honest work takes, few enough to afford."""
+"""Default step limit: above typical runs, low enough to bound cost."""
 
 TOOL_LIMIT: Final = 8
-"""Calls at once where nobody says how many."""
+"""Default number of concurrent calls: enough for the calls of one response, gentle on local tools."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def check_names(options: Set[str], own: Iterable[str]) -> None:
-    """Refuses an option that neither a stream nor an agent has.
-
-    own:    what only an agent has
-    raises: InvalidRequest
-    """
-    unknown = min(options - Options.__annotations__.keys(), default=None)
-    if unknown is None:
-        return
-    from llmstream.streams.option_hints import agent_hint  # loaded by those who need one
-
-    known = sorted({*own, *Options.__annotations__})
-    hint = agent_hint(unknown, known)
-    raise InvalidRequest(
-        f"unknown option {unknown!r} of an agent. {hint and hint + ' '}Options: {', '.join(known)}. "
-        "What only one vendor knows goes into provider_options."
-    )
-
-
-def at_least_one(name: str, value: int | None, default: int) -> int:
-    """A whole number from 1 on, or where it is None the default.
-
-    raises: InvalidRequest
-    """
-    if value is None:
-        return default
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidRequest(f"{name} is a whole number, got {value!r}")
-    if value < 1:
-        raise InvalidRequest(f"{name} is at least 1, got {value}")
-    return value
-
-
-def function_or_none(name: str, value: _F | None, *arguments: str) -> _F | None:
-    """A function, or None.
-
-    arguments: names of those that it will be given, where that is checked
-
-    raises: InvalidRequest
-    """
-    if value is not None and not callable(value):
-        raise InvalidRequest(f"{name} is a function, got {value!r}")
-    if value is not None and arguments:
-        check_arguments(name, value, *arguments)
-    return value
-
-
-def text_or_none(name: str, value: str | None) -> str | None:
-    """A str, or None.
-
-    raises: InvalidRequest
-    """
-    if value is not None and not isinstance(value, str):
-        raise InvalidRequest(f"{name} is a str, got {value!r}")
-    return value
-
-
-def instructions_of(value: str | Instructions | None) -> str | Instructions | None:
-    """A text, a function that gives one, or None.
-
-    raises: InvalidRequest
-    """
-    if value is not None and not isinstance(value, str) and not callable(value):
-        raise InvalidRequest(f"instructions is a str, or a function of the run's state; got {value!r}")
-    return value
-
-
-def whole_number(name: str, value: int) -> int:
-    """A whole number from 0 on.
-
-    raises: InvalidRequest
-    """
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidRequest(f"{name} is a whole number from 0 on, got {value!r}")
-    return value
-
-
-def seconds_or_none(name: str, value: float | None) -> float | None:
-    """A time, or None. One that is over already is a time too.
-
-    raises: InvalidRequest
-    """
-    if value is None:
-        return None
-    if not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value):
-        raise InvalidRequest(f"{name} is a number of seconds, or None for no limit; got {value!r}")
-    return value
-
-
-def key_or_none(value: bytes | None) -> bytes | None:
-    """A key for HMACs, or None.
-
-    raises: InvalidRequest for anything but bytes, and for none of them: that would protect nothing
-    """
-    if value is not None and (not isinstance(value, bytes | bytearray) or not value):
-        raise InvalidRequest("approval_key is a secret in bytes, and not empty")
-    return value
-
-
-def hooks_of(value: Hooks | None) -> Hooks:
-    """The hooks; None for none.
-
-    raises: InvalidRequest
-    """
-    if value is None:
-        return Hooks()
-    if not isinstance(value, Hooks):
-        raise InvalidRequest(f"hooks is a Hooks(before_tool=...), got {value!r}")
-    return value
-
-
-def effects_of(value: ContextEffect | Iterable[ContextEffect] | None) -> tuple[ContextEffect, ...]:
-    """The effects, whether one or several were given, or None.
-
-    raises: InvalidRequest
-    """
-    if value is None:
-        return ()
-    if not callable(value) and not isinstance(value, Iterable):
-        raise InvalidRequest(f"context_effects is a list of functions, got {value!r}")
-    effects = (value,) if callable(value) else tuple(value)
-    wrong = next((e for e in effects if not callable(e)), None)
-    if wrong is not None:
-        raise InvalidRequest(f"a context effect is a function from messages to messages, got {wrong!r}")
-    return effects
-
-
-def journal_of(value: Journal | str | os.PathLike[str] | None) -> Journal | None:
-    """The journal, or that of a path.
-
-    raises: InvalidRequest
-    """
-    if value is None or isinstance(value, Journal):
-        return value
-    if not isinstance(value, str | os.PathLike):
-        raise InvalidRequest(f"journal is a Journal or a path, got {value!r}")
-    return Journal(value)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentConfig:
-    """See `Agent` for what each field means. `clock` gives seconds, for timings and limits of time.
+    """The checked arguments of an `Agent`; see there for the fields.
 
-    instructions: those that are asked for at each step
-    system:       those that are a text, which stands in the conversation
+    instructions: a function that returns the instructions of each step
+    system:       instructions given as text, which are part of the conversation
+    clock:        seconds, for timings and time limits
     """
 
     model: Model
@@ -227,7 +89,44 @@ class AgentConfig:
     clock: Callable[[], float] = time.monotonic
 
 
-# What one run has in place of what its agent has.
+# Arguments of `Agent` and of its runs, for type checkers.
+
+
+class RunOptions(CallOptions, total=False):
+    """Keyword arguments of `Agent.stream` and `Agent.run`, except `output` and `deps`."""
+
+    model: str | Model | None
+    instructions: str | Instructions | None
+    extra_instructions: str | None
+    max_steps: int | None
+    stop_when: StopCondition | Iterable[StopCondition] | None
+    observe: ObserveRun | None
+
+
+class AgentArguments(CallOptions, total=False):
+    """Keyword arguments of `Agent`, except `output` and `deps`."""
+
+    name: str
+    instructions: str | Instructions | None
+    max_steps: int | None
+    max_invalid_calls: int | None
+    empty_retries: int
+    stop_when: StopCondition | Iterable[StopCondition] | None
+    prepare_step: PrepareStep | None
+    context_effects: ContextEffect | Iterable[ContextEffect] | None
+    hooks: Hooks | None
+    approve: Approver | None
+    approval_key: bytes | None
+    approval_ttl_s: float | None
+    repair: Repair | None
+    price: Price | None
+    tool_limit: int | None
+    tool_timeout_s: float | None
+    journal: Journal | str | os.PathLike[str] | None
+    observe: ObserveRun | None
+
+
+# A run may replace parts of its agent's configuration.
 
 
 def overridden(
@@ -239,11 +138,11 @@ def overridden(
     stop_when: StopCondition | Iterable[StopCondition] | None = None,
     observe: ObserveRun | None = None,
 ) -> AgentConfig:
-    """What the agent is made of, with these in place of its own; None is as if not given.
+    """The agent's configuration with the arguments of one run; None means not given.
 
-    A field of `settings` wins over the agent's, however that was given.
+    A field of `settings` also replaces the agent's option of that name.
 
-    raises: InvalidRequest for what is no tool, no condition and no number of steps
+    raises: InvalidRequest for invalid tools, conditions or numbers of steps
     """
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if "output" in given:
@@ -267,23 +166,163 @@ def overridden(
 
 
 def extended(instructions: str | Instructions, extra: str | None) -> str | Instructions:
-    """The instructions with more behind them."""
+    """The instructions, followed by the extra ones."""
     if not extra:
         return instructions
     if isinstance(instructions, str):
         return f"{instructions}\n\n{extra}" if instructions else extra
 
     async def both(state: RunState) -> str | None:
-        text = await answered(instructions, state)
-        # What is no text is left to the check of the step, which names it.
+        text = await call_hook(instructions, state)
+        # Anything but text is passed on: the check of the step reports it.
         return f"{text}\n\n{extra}" if isinstance(text, str) and text else text or extra
 
     return both
 
 
 def _fields(settings: Settings | Mapping[str, Any] | None) -> set[str]:
-    """The names of the settings that are given."""
     if isinstance(settings, Mapping):
         return set(settings)
     names = Settings.__struct_fields__
     return {name for name in names if getattr(settings, name, None) is not None}
+
+
+# Checks of arguments: invalid ones fail when the agent is created, not during its first run.
+
+
+def check_names(options: Set[str], own: Iterable[str]) -> None:
+    """Checks that a stream or an agent has each option.
+
+    own:    the options that only an agent has
+    raises: InvalidRequest
+    """
+    unknown = min(options - Options.__annotations__.keys(), default=None)
+    if unknown is None:
+        return
+    from llmstream.streams.option_hints import agent_hint  # loaded only for an error
+
+    known = sorted({*own, *Options.__annotations__})
+    hint = agent_hint(unknown, known)
+    raise InvalidRequest(
+        f"unknown option {unknown!r} of an agent. {hint and hint + ' '}Options: {', '.join(known)}. "
+        "Pass options of a single vendor in provider_options."
+    )
+
+
+def at_least_one(name: str, value: int | None, default: int) -> int:
+    """An integer of at least 1; the default for None.
+
+    raises: InvalidRequest
+    """
+    if value is None:
+        return default
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidRequest(f"{name} must be an integer, got {value!r}")
+    if value < 1:
+        raise InvalidRequest(f"{name} must be at least 1, got {value}")
+    return value
+
+
+def function_or_none(name: str, value: _F | None, *arguments: str) -> _F | None:
+    """A function, or None.
+
+    arguments: names of the arguments that it must accept; none for no check
+    raises: InvalidRequest
+    """
+    if value is not None and not callable(value):
+        raise InvalidRequest(f"{name} must be a function, got {value!r}")
+    if value is not None and arguments:
+        check_arguments(name, value, *arguments)
+    return value
+
+
+def text_or_none(name: str, value: str | None) -> str | None:
+    """A str, or None.
+
+    raises: InvalidRequest
+    """
+    if value is not None and not isinstance(value, str):
+        raise InvalidRequest(f"{name} must be a str, got {value!r}")
+    return value
+
+
+def instructions_of(value: str | Instructions | None) -> str | Instructions | None:
+    """Instructions: text, a function, or None.
+
+    raises: InvalidRequest
+    """
+    if value is not None and not isinstance(value, str) and not callable(value):
+        raise InvalidRequest(f"instructions must be a str or a function of the run's state, got {value!r}")
+    return value
+
+
+def at_least_zero(name: str, value: int) -> int:
+    """An integer of at least 0.
+
+    raises: InvalidRequest
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InvalidRequest(f"{name} must be an integer of at least 0, got {value!r}")
+    return value
+
+
+def seconds_or_none(name: str, value: float | None) -> float | None:
+    """Seconds, or None for no limit. Zero and negative values are allowed: that time is already over.
+
+    raises: InvalidRequest
+    """
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value):
+        raise InvalidRequest(f"{name} must be a number of seconds, or None for no limit; got {value!r}")
+    return value
+
+
+def key_or_none(value: bytes | None) -> bytes | None:
+    """A key for HMACs, or None.
+
+    raises: InvalidRequest for anything but bytes, and for empty bytes, which protect nothing
+    """
+    if value is not None and (not isinstance(value, bytes | bytearray) or not value):
+        raise InvalidRequest("approval_key must be non-empty bytes")
+    return value
+
+
+def hooks_of(value: Hooks | None) -> Hooks:
+    """The hooks; no hooks for None.
+
+    raises: InvalidRequest
+    """
+    if value is None:
+        return Hooks()
+    if not isinstance(value, Hooks):
+        raise InvalidRequest(f"hooks must be a Hooks, such as Hooks(before_tool=...), got {value!r}")
+    return value
+
+
+def effects_of(value: ContextEffect | Iterable[ContextEffect] | None) -> tuple[ContextEffect, ...]:
+    """The effects as a tuple.
+
+    raises: InvalidRequest
+    """
+    if value is None:
+        return ()
+    if not callable(value) and not isinstance(value, Iterable):
+        raise InvalidRequest(f"context_effects must be a list of functions, got {value!r}")
+    effects = (value,) if callable(value) else tuple(value)
+    wrong = next((e for e in effects if not callable(e)), None)
+    if wrong is not None:
+        raise InvalidRequest(f"a context effect must be a function from messages to messages, got {wrong!r}")
+    return effects
+
+
+def journal_of(value: Journal | str | os.PathLike[str] | None) -> Journal | None:
+    """The journal, created from a path if needed.
+
+    raises: InvalidRequest
+    """
+    if value is None or isinstance(value, Journal):
+        return value
+    if not isinstance(value, str | os.PathLike):
+        raise InvalidRequest(f"journal must be a Journal or a path, got {value!r}")
+    return Journal(value)

@@ -1,4 +1,4 @@
-"""Exclusive locks on files, so that one process at a time has them; the system drops them at its death."""
+"""Exclusive file locks between processes; the system releases them when a process ends."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from contextlib import contextmanager
 __all__ = ["is_at", "lock", "taking"]
 
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF)
-"""Some network file systems have none; the file is used without, as on a system that has none."""
+"""Errors of file systems without locks, such as some network file systems; the file is used unlocked."""
 
 _WINDOWS_OFFSET = 1 << 40
-"""Windows locks ranges of bytes against reading too, so one is taken that no file has."""
+"""Windows also blocks reading of a locked range, so the lock is far behind the end of any file."""
 
 
 def lock(file: int) -> None:
-    """Locks an open file, until it is closed.
+    """Locks an open file until it is closed.
 
-    raises: BlockingIOError where another process, or another descriptor of this one, has it locked
+    raises: BlockingIOError if another process, or another descriptor of this one, holds the lock
     """
     if sys.platform == "win32":
         import msvcrt
@@ -47,7 +47,7 @@ def lock(file: int) -> None:
 
 
 def is_at(file: int, path: str) -> bool:
-    """Whether the open file is the one that its path names, and not one that was there before."""
+    """Whether the path still names the open file, and not a file that replaced it."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
@@ -58,15 +58,15 @@ def is_at(file: int, path: str) -> bool:
 
 @contextmanager
 def taking(path: str | os.PathLike[str]) -> Generator[bytes]:
-    """The content of a file, which is gone once the block is left; where the block raises it stays.
+    """Reads a file and deletes it at the end of the block, unless the block raises.
 
-    raises: FileNotFoundError where there is none, or somebody else is taking it; OSError for a symbolic
-            link, and for what is no regular file
+    raises: FileNotFoundError if it does not exist, or another process is taking it; OSError for a
+            symbolic link or anything but a regular file
     """
     name = os.fspath(path)
     if os.path.islink(name):
         raise OSError(errno.ELOOP, "a symbolic link, not a file; name the file itself", name)
-    if os.path.lexists(name) and not os.path.isfile(name):  # a pipe would wait for its writer
+    if os.path.lexists(name) and not os.path.isfile(name):  # opening a pipe would block
         raise OSError(errno.EINVAL, "not a regular file", name)
     flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
     file = os.open(name, flags | getattr(os, "O_BINARY", 0))
@@ -79,10 +79,10 @@ def taking(path: str | os.PathLike[str]) -> Generator[bytes]:
             raise FileNotFoundError(errno.ENOENT, "another process took it", name)
         with open(file, "rb", closefd=False) as source:
             yield source.read()
-        if sys.platform == "win32":  # which removes no open file
+        if sys.platform == "win32":  # Windows cannot delete an open file
             os.close(file)
             file = -1
-        os.unlink(name)  # it fails for all but one, also where there are no locks
+        os.unlink(name)  # succeeds in one process only, even without locks
     finally:
         if file >= 0:
             os.close(file)

@@ -1,4 +1,4 @@
-"""Whole histories: every call has exactly one result, in the message after it."""
+"""Complete histories: every call has exactly one result, in the message after it."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _shape = attrgetter("role", "parts")
 
 
 class SettledPart:
-    """How much of a history that grows is known to have a result for every call.
+    """The beginning of a growing history in which every call is known to have a result.
 
-    A run looks for open calls at each step; without this it would look through all earlier steps
-    again. Roles and parts of what is known are compared with those of today, in C and by identity:
-    where somebody has exchanged or changed a message, all of it is looked through again.
+    A run looks for open calls at each step; without this it would scan all earlier steps again. Roles
+    and parts of the known messages are compared with the current ones, in C and by identity: after a
+    message was replaced or changed, the complete history is scanned again.
     """
 
     def __init__(self) -> None:
         self._known: list[Any] = []
 
     def length(self, messages: Sequence[Message]) -> int:
-        """How many messages, from the first on, need not be looked at."""
+        """How many messages at the beginning need no scan."""
         known = self._known
         return len(known) if list(map(_shape, messages[: len(known)])) == known else 0
 
     def settle(self, messages: list[Message], results: Mapping[str, ToolResult]) -> None:
-        """Gives every call a result, in place; see `settled`."""
+        """Adds missing results, in place; see `settled`."""
         start = self.length(messages)
         messages[start:] = settled(messages[start:], results)
         self._known[start:] = map(_shape, messages[start:])
@@ -44,43 +44,43 @@ class SettledPart:
 
 
 def settled(messages: Iterable[Message], results: Mapping[str, ToolResult] | None = None) -> list[Message]:
-    """The conversation with a result for each call, in call order behind it.
+    """The conversation with a result for each call, in call order in the message after it.
 
-    results: of calls of the last message that made any; a call that has none anywhere gets one
-             that says that it was cancelled. Results that are there already stay.
+    results: for calls of the last message that has any; a call without a result gets a "cancelled"
+             one. Existing results stay.
     """
-    whole = list(messages)
-    for at, calls in reversed(open_calls(whole)):
+    history = list(messages)
+    for at, calls in reversed(open_calls(history)):
         known = results or {}
         given = [known[call.id] for call in calls if call.id in known]
         by_id = {r.tool_call_id: r for r in [*given, *cancelled_results(calls, given)]}
         added = [by_id[call.id] for call in calls]
-        behind = whole[at + 1] if at + 1 < len(whole) else None
-        if behind is not None and behind.role == Role.TOOL:
-            found = {r.tool_call_id: r for r in [*behind.tool_results, *added]}
-            ordered = [found.pop(call.id) for call in whole[at].tool_calls if call.id in found]
-            others = [part for part in behind.parts if not isinstance(part, ToolResult)]
+        after = history[at + 1] if at + 1 < len(history) else None
+        if after is not None and after.role == Role.TOOL:
+            found = {r.tool_call_id: r for r in [*after.tool_results, *added]}
+            ordered = [found.pop(call.id) for call in history[at].tool_calls if call.id in found]
+            others = [part for part in after.parts if not isinstance(part, ToolResult)]
             parts = (*ordered, *found.values(), *others)
-            whole[at + 1] = Message(behind.sender, behind.role, parts, behind.metadata)
+            history[at + 1] = Message(after.sender, after.role, parts, after.metadata)
         else:
-            whole.insert(at + 1, Message.tool(added))
-        results = None  # those given belong to the last message with open calls
-    return whole
+            history.insert(at + 1, Message.tool(added))
+        results = None  # the given ones belong to the last message with open calls
+    return history
 
 
 def open_calls(messages: list[Message]) -> list[tuple[int, list[ToolCall]]]:
-    """The calls without a result, wherever they stand: the place of their message, and they, in order."""
+    """The calls without a result: the index of each message that has such calls, and its calls in order."""
     found: list[tuple[int, list[ToolCall]]] = []
-    answered: set[str] = set()
+    settled_ids: set[str] = set()
     for at in range(len(messages) - 1, -1, -1):
         message = messages[at]
-        answered |= {r.tool_call_id for r in message.tool_results if not r.provider_executed}
-        asked: dict[str, ToolCall] = {}
+        settled_ids |= {r.tool_call_id for r in message.tool_results if not r.provider_executed}
+        own_calls: dict[str, ToolCall] = {}
         for call in message.tool_calls:
             if not call.provider_executed:
-                asked.setdefault(call.id, call)
-        waiting = [call for call in asked.values() if call.id not in answered]
-        answered.difference_update(asked)  # an id may be used again by an earlier step
+                own_calls.setdefault(call.id, call)
+        waiting = [call for call in own_calls.values() if call.id not in settled_ids]
+        settled_ids.difference_update(own_calls)  # an earlier step may use the same id
         if waiting:
             found.append((at, waiting))
     return found[::-1]

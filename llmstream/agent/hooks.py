@@ -1,4 +1,4 @@
-"""Hooks: an application's say before and after each answer of the model and each tool call."""
+"""Hooks: functions of the application, called before and after each response and each tool call."""
 
 from __future__ import annotations
 
@@ -34,44 +34,44 @@ __all__ = [
     "Skip",
     "StepPlan",
     "Stop",
-    "answered",
+    "call_hook",
 ]
 
 
-# What a hook or a person may decide: values, one type each.
+# Decisions of hooks and persons, one type each.
 
 
 @dataclass(frozen=True, slots=True)
 class Proceed:
-    """Go on as if nobody had been asked; the same as None."""
+    """Continue without changes; the same as None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Go on with this in place of what was there; what it is depends on the hook, see `Hooks`."""
+    """Continue with this value instead; its type depends on the hook, see `Hooks`."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Do not do it; this stands as what it gave: a tool's result, or the model's answer."""
+    """Skip the request or call, and use this as the model's response or the tool's result."""
 
     result: Any = "Skipped."
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The run ends as soon as its history is whole. What has not run gets a result that says so."""
+    """End the run once its history is complete. Calls that have not run get an error result."""
 
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The answer will not do: it stands in the history, this behind it, and the model answers again.
+    """Reject the response: it stays in the history, followed by the feedback, and the model responds again.
 
-    feedback: what is wrong, as the model reads it; a user message
+    feedback: what is wrong, as a user message to the model
     """
 
     feedback: str | Message
@@ -87,28 +87,27 @@ AfterModel: TypeAlias = "Callable[[RunState, Message], Decision | Awaitable[Deci
 BeforeTool: TypeAlias = "Callable[[RunState, ToolCall], Decision | Awaitable[Decision]]"
 AfterTool: TypeAlias = "Callable[[RunState, ToolCall, ToolCallStatus], Decision | Awaitable[Decision]]"
 Repair: TypeAlias = Callable[[ToolCall, ToolError], ToolCall | Awaitable[ToolCall | None] | None]
-"""Given a call that cannot run and why; gives the call to run in its place, or None."""
+"""Receives a call that cannot run and the reason; returns the call to run instead, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """Functions, sync or async, that are asked on the way. Each gives a decision, or None to go on.
+    """Sync or async functions that are called in each step. Each returns a decision, or None to continue.
 
-    before_model: `Rewrite(messages)` shows the model those, for this step; `Skip(text or Message)`
-                  stands as its answer, and it is not asked; `Stop`
-    after_model:  `Rewrite(message)` stands in the history in place of what the model said, and its
-                  calls are those that run; `Again(feedback)` has the model answer once more, and no
-                  call of the answer runs; `Stop`
-    before_tool:  `Rewrite(arguments)` as a JSON value or text; `Skip(result)`; `Approve` spares the
-                  call a person's approval; `Deny`; `Stop`. Asked again before a call runs that a person
-                  approved while the run was suspended: then `Rewrite` refuses the call, unless it gives
-                  the arguments that were approved
+    before_model: `Rewrite(messages)` sends these messages in this step; `Skip(text or Message)` is used
+                  as the response, and no request is sent; `Stop`
+    after_model:  `Rewrite(message)` replaces the response in the history, and its calls run;
+                  `Again(feedback)` requests another response, and no call of this one runs; `Stop`
+    before_tool:  `Rewrite(arguments)` as a JSON value or text; `Skip(result)`; `Approve` replaces a
+                  person's approval; `Deny`; `Stop`. Called again for a call that a person approved
+                  while the run was suspended: then `Rewrite` refuses the call, unless it returns
+                  the approved arguments
     after_tool:   `Rewrite(result)`, any value that a tool may return; `Stop`
-    max_again:    how often a run may be told `Again`; the next time it fails with InvalidOutput
+    max_again:    how many times a run may use `Again`; the next one fails with InvalidOutput
 
-    An exception of a hook ends the run and is raised as it is.
+    An exception of a hook ends the run and is raised unchanged.
 
-    raises: InvalidRequest where one is no function or takes other arguments, or max_again is no number
+    raises: InvalidRequest if a hook is not a function of these arguments, or max_again is not an integer
     """
 
     before_model: BeforeModel | None = None
@@ -119,11 +118,11 @@ class Hooks:
 
     def __post_init__(self) -> None:
         if not isinstance(self.max_again, int) or isinstance(self.max_again, bool) or self.max_again < 0:
-            raise InvalidRequest(f"max_again is a whole number from 0 on, got {self.max_again!r}")
+            raise InvalidRequest(f"max_again must be an integer of at least 0, got {self.max_again!r}")
         for name, arguments in _ARGUMENTS.items():
             hook = getattr(self, name)
             if hook is not None and not callable(hook):
-                raise InvalidRequest(f"the hook {name} is a function, got {hook!r}")
+                raise InvalidRequest(f"the hook {name} must be a function, got {hook!r}")
             if hook is not None:
                 check_arguments(f"the hook {name}", hook, *arguments)
 
@@ -136,28 +135,28 @@ _ARGUMENTS: Final = {
 }
 
 
-async def answered(hook: Callable[..., _T | Awaitable[_T]] | None, *args: Any) -> _T | None:
-    """What a hook says, sync or async; None where there is no hook."""
+async def call_hook(hook: Callable[..., _T | Awaitable[_T]] | None, *args: Any) -> _T | None:
+    """Calls a sync or async hook; None without a hook."""
     if hook is None:
         return None
-    said: Any = hook(*args)
-    found: _T | None = await said if inspect.isawaitable(said) else said
-    return found
+    returned: Any = hook(*args)
+    value: _T | None = await returned if inspect.isawaitable(returned) else returned
+    return value
 
 
-# What may differ from step to step: the plan of one.
+# Options that may change from step to step.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPlan:
-    """Changes for one step; what is None stays as the agent has it.
+    """Changes for one step; a field that is None keeps the agent's value.
 
     model:       a `Model` or "provider:model"
     tools:       all tools of the step; only these are offered, and only these run
     tool_choice: as in the options of `stream`
-    instructions: the system prompt of the step, in place of the agent's
-    messages:    what the model is shown; the run's own history stays as it is
-    settings:    in place of the agent's
+    instructions: the system prompt of the step, instead of the agent's
+    messages:    the messages of the request; the run's history does not change
+    settings:    instead of the agent's
     options:     any other option of `stream`, by name
     """
 
@@ -170,7 +169,7 @@ class StepPlan:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def options_over(self, options: Options) -> Options:
-        """The options of the step: the agent's with the changes."""
+        """The agent's options with the changes for this step."""
         changed: dict[str, Any] = {**options, **self.options}
         for name in ("tools", "tool_choice", "settings"):
             value = getattr(self, name)
@@ -186,9 +185,9 @@ class StepPlan:
 
 
 PrepareStep: TypeAlias = "Callable[[RunState], StepPlan | Awaitable[StepPlan | None] | None]"
-"""Asked before each step; sync or async."""
+"""Called before each step; sync or async."""
 
 _Text: TypeAlias = str | Awaitable[str | None] | None
 
 Instructions: TypeAlias = "Callable[[RunState], _Text] | Callable[[], _Text]"
-"""Asked for the system prompt of each step; sync or async; None or "" for none."""
+"""Returns the system prompt of each step; sync or async; None or "" for none."""

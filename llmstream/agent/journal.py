@@ -1,4 +1,4 @@
-"""What a run does, written down as it does it, so that a crash leaves a record: JSON lines, synced."""
+"""The journal of runs: each call is written to disk before it runs, so that a crash leaves a record."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ __all__ = ["Journal", "RunJournal", "recovered"]
 
 
 COMPACT_AFTER = 1000
-"""Lines: some hundred steps, and less than a second of reading."""
+"""Lines: a few hundred steps, which take less than a second to read."""
 
 
 class Journal:
-    """A file to which runs of agents write each call before it runs, and its result after.
+    """A file of JSON lines: runs of agents write each call before it runs, and its result afterwards.
 
-    Each line is on the disk (fsync) before the run goes on. The file is its owner's alone (mode
-    0600) and holds the whole conversation; it is for one process at a time, which holds a lock on it
-    from the first line until `close`, and any number of runs in it. It is created when the first line
-    is written. Journals of one path in one process share the file.
+    Each line is on disk (fsync) before the run continues. The file has mode 0600 and contains the
+    complete conversation. One process at a time uses it, for any number of runs, and holds a lock on
+    it from the first line until `close`. The first line creates the file. Journals with the same path
+    in one process share the file.
 
-    Every so many lines it is written anew, in one step, without what nobody will ask for: runs
-    that came to their end, but for the last of each agent, and of the others what their
-    conversation says by then. Runs that were cut off stay until the file is deleted.
+    After a number of lines the file is compacted, atomically: of completed runs it keeps the last of
+    each agent, and superseded lines of the other runs are removed. Interrupted runs stay until the
+    file is deleted.
 
     compact_after: the number of lines; None for never
     raises:        InvalidRequest for less than one
@@ -41,7 +41,7 @@ class Journal:
 
     def __init__(self, path: str | os.PathLike[str], *, compact_after: int | None = COMPACT_AFTER) -> None:
         if compact_after is not None and compact_after < 1:
-            raise InvalidRequest(f"compact_after is a number of lines, at least 1; got {compact_after}")
+            raise InvalidRequest(f"compact_after must be at least 1 line, got {compact_after}")
         self._compact_after = compact_after
         self.path = os.fspath(path)
         self._file = JournalFile.at(self.path)
@@ -50,25 +50,25 @@ class Journal:
         return f"Journal({self.path!r})"
 
     def close(self) -> None:
-        """Closes the file and lets other processes have it; the next line opens it again."""
+        """Closes and unlocks the file; the next line opens it again."""
         self._file.close()
 
     async def write(self, line: Line) -> None:
-        """Writes a line; it is on the disk when this returns.
+        """Writes a line; it is on disk when this returns.
 
-        raises: OSError where that cannot be done; then no part of the line is left, or is taken off
-                before the next line is written; JournalInUse where another process has the file
+        raises: OSError if that fails; then no part of the line is left, or it is removed before the
+                next line is written; JournalInUse if another process uses the file
         """
-        # In a thread that is not abandoned: it is written also where its writer is cancelled.
+        # The thread is not abandoned, so a cancelled writer still completes the line.
         await anyio.to_thread.run_sync(self._file.write, line, self._compact_after)
 
     def leave(self, run: str) -> None:
-        """Nothing more will be written of this run, which has no end: it was cancelled."""
+        """Reports a cancelled run: no more lines and no end will be written for it."""
         self._file.left.add(run)
 
 
 class RunJournal:
-    """The lines of one run; without a journal, none."""
+    """Writes the lines of one run; without a journal it does nothing."""
 
     def __init__(self, journal: Journal | None, agent: str) -> None:
         self._journal = journal
@@ -78,7 +78,7 @@ class RunJournal:
         self._ended = False
 
     async def messages(self, step: int, conversation: Sequence[Message]) -> None:
-        """What is new in the conversation since this was last told."""
+        """Writes the messages that are new or changed since the last call."""
         if self._journal is None:
             return
         if self._written is None:
@@ -93,46 +93,43 @@ class RunJournal:
         self._written = list(conversation)
 
     async def call(self, step: int, call: ToolCall, *, repeatable: bool) -> None:
-        """A call that is about to run."""
+        """Writes a call that is about to run."""
         if self._journal is not None:
             await self._journal.write(Line("call", self._run, step=step, call=call, repeatable=repeatable))
 
     async def result(self, step: int, call: ToolCall | None, result: ToolResult) -> None:
-        """A call that is done, or was settled without running."""
+        """Writes the result of a call that finished, or was settled without running."""
         if self._journal is not None:
             await self._journal.write(Line("result", self._run, step=step, call=call, result=result))
 
     async def end(self) -> None:
-        """The run came to its end; nothing of it is open."""
+        """Writes the end of the run; none of its calls is open."""
         if self._journal is not None and self._written is not None:
             self._ended = True
             await self._journal.write(Line("end", self._run))
 
     def leave(self) -> None:
-        """The run is over, by its end or without one."""
+        """Reports that the run is over; call it with or without an end."""
         if self._journal is not None and self._written is not None and not self._ended:
             self._journal.leave(self._run)
 
     async def discard(self, step: int) -> None:
-        """The calls of the step so far belong to an answer that failed."""
+        """Discards the calls of the step so far: their response failed."""
         if self._journal is not None and self._written is not None:
             await self._journal.write(Line("discard", self._run, step=step))
 
 
-# A run that a crash ended, as a history: what a journal says of its calls.
-
-
 def recovered(journal: Journal | str | os.PathLike[str], agent: str) -> list[Message]:
-    """The history of the agent's last run in the journal, every call with its result.
+    """The history of the agent's last run in the journal, with a result for every call.
 
-    raises: InvalidRequest where it holds no run of that agent; DecodeError where it is damaged in
-            other ways than by a crash; OSError where it cannot be read
+    raises: InvalidRequest if it has no run of that agent; DecodeError if it is damaged otherwise than
+            by a crash; OSError if it cannot be read
     """
     path = journal.path if isinstance(journal, Journal) else os.fspath(journal)
     lines = list(read_lines(path))
     run = next((line.run for line in reversed(lines) if line.type == "run" and line.agent == agent), None)
     if run is None:
-        raise InvalidRequest(f"the journal {path} holds no run of the agent {agent!r}")
+        raise InvalidRequest(f"the journal {path} contains no run of the agent {agent!r}")
     record = RunRecord()
     for line in lines:
         if line.run == run:

@@ -1,4 +1,4 @@
-"""The file of a journal: opened under a lock, added to, repaired after a failed write, written anew."""
+"""The file of a journal: locking, appending, repair after a failed write, and compaction."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ __all__ = ["JournalFile", "JournalInUse"]
 _log = logging.getLogger("llmstream.journal")
 
 _OLD_COPY_S = 60.0
-"""Writing a copy takes less: one that is older was left behind."""
+"""Writing a copy takes less time, so an older copy belongs to a process that was killed."""
 
 _HEAD_BYTES = 64
-"""Of a line; its checksum is among them."""
+"""Bytes at the start of a line that include its checksum."""
 
 
 class JournalInUse(InvalidRequest, OSError):
-    """A journal that another process has open."""
+    """Another process has this journal open."""
 
 
 class JournalFile:
-    """What the journals of one path in this process share.
+    """The file that all journals of one path in this process share.
 
-    left: ids of runs that have no end in it and that nothing will be added to
+    left: ids of runs that have no end and get no more lines
     """
 
     _by_path: ClassVar[WeakValueDictionary[str, JournalFile]] = WeakValueDictionary()
@@ -46,14 +46,14 @@ class JournalFile:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._path = path
-        self._lines: int | None = None  # since the file was last written anew; None before it is opened
-        self._end: int | None = None  # of the last line that is whole, where a write failed behind it
-        self._sum = 0  # of the last line
+        self._lines: int | None = None  # since the last compaction; None before it is opened
+        self._end: int | None = None  # end of the last complete line, if a write after it failed
+        self._sum = 0  # checksum of the last line
         self.left: set[str] = set()
 
     @classmethod
     def at(cls, path: str) -> JournalFile:
-        """The one of a path; two of one file would not see that the other wrote it anew."""
+        """The instance for a path: two for one file would not notice each other's compaction."""
         folder, name = os.path.split(os.path.abspath(path))
         path = os.path.join(os.path.realpath(folder), name)
         with cls._finding:
@@ -63,7 +63,7 @@ class JournalFile:
             return found
 
     def close(self) -> None:
-        """Closes the file, which unlocks it; the next line opens it again."""
+        """Closes and unlocks the file; the next line opens it again."""
         with self._lock:
             if self._file is not None:
                 os.close(self._file)
@@ -73,7 +73,7 @@ class JournalFile:
         self.close()
 
     def write(self, line: Line, compact_after: int | None) -> None:
-        """Adds a line, and waits until it is on the disk; past so many lines the file is written anew.
+        """Appends a line and syncs it to disk; compacts the file after `compact_after` lines.
 
         raises: OSError, JournalInUse
         """
@@ -84,12 +84,12 @@ class JournalFile:
 
     def _append(self, line: Line) -> None:
         if self._file is not None and self._process != os.getpid():
-            os.close(self._file)  # a fork of the process that has it: the lock is not this one's
+            os.close(self._file)  # this process is a fork: the lock belongs to its parent
             self._file = None
         if self._file is not None and not is_at(self._file, self._path):
             os.close(self._file)
             self._file = self._lines = None
-            if line.type != "run":  # what the run did so far is gone; it must not seem to be written down
+            if line.type != "run":  # the run's earlier lines are lost; a partial record would mislead
                 raise FileNotFoundError(
                     errno.ENOENT, "the journal was moved or deleted while a run wrote to it", self._path
                 )
@@ -107,27 +107,27 @@ class JournalFile:
                 rest = rest[os.write(self._file, rest) :]
             os.fsync(self._file)
         except OSError:
-            self._take_back(self._file, end)
+            self._truncate(self._file, end)
             raise
         self._sum = sum_of(data)
         self._lines += 1
 
-    def _take_back(self, file: int, end: int) -> None:
-        """Takes off what a failed write left, now or when the file is opened for the next one."""
+    def _truncate(self, file: int, end: int) -> None:
+        """Removes the rest of a failed write, now or when the file is opened next."""
         self._file = self._lines = None
         self._end = end
         try:
             os.ftruncate(file, end)
         except OSError as error:
-            _log.warning("the journal %s ends in a line that could not be taken off: %s", self._path, error)
+            _log.warning("the incomplete last line of the journal %s was not removed: %s", self._path, error)
         finally:
             try:
                 os.close(file)
-            except OSError:  # it is closed all the same
+            except OSError:  # the descriptor is closed in any case
                 pass
 
     def _compact(self) -> None:
-        """Writes the file anew. Where that cannot be done the old one is as good, only longer."""
+        """Writes a shorter file. If that fails, the old one stays valid."""
         self._lines = 0
         try:
             data = compacted(self._path, self.left)
@@ -137,7 +137,7 @@ class JournalFile:
                 old = None
             try:
                 write_whole(self._path, data, prefix=_copy_prefix(self._path))
-                self._file = _open(self._path)  # before the old one is unlocked
+                self._file = _open(self._path)  # locked before the old one is unlocked
                 self._sum = _last_sum(self._file)
             finally:
                 if old is not None:
@@ -149,17 +149,17 @@ class JournalFile:
 
 
 def _opened(path: str, known_end: int | None) -> int:
-    """The file, open at its end; a line that a crash or a failed write tore is taken off.
+    """Opens the file for appending, and removes a line that a crash or failed write left incomplete.
 
-    known_end: where the lines end that are acknowledged, if that is known
+    known_end: the end of the acknowledged lines, if known
     """
     file = _open(path)
     try:
         _remove_old_copies(path)
         if hasattr(os, "fchmod"):
-            os.fchmod(file, 0o600)  # it may have been there, for others to read
+            os.fchmod(file, 0o600)  # an existing file may be readable by others
         size = os.fstat(file).st_size
-        end = _whole_lines_end(file)
+        end = _complete_lines_end(file)
         if known_end is not None and known_end < end:
             end = known_end
         if end != size:
@@ -172,7 +172,7 @@ def _opened(path: str, known_end: int | None) -> int:
 
 
 def _open(path: str) -> int:
-    """The file, locked.
+    """Opens and locks the file.
 
     raises: OSError, JournalInUse
     """
@@ -180,7 +180,7 @@ def _open(path: str) -> int:
     while True:
         file = os.open(path, flags | getattr(os, "O_BINARY", 0), 0o600)
         try:
-            if not stat.S_ISREG(os.fstat(file).st_mode):  # a pipe or device: its mode is not ours to change
+            if not stat.S_ISREG(os.fstat(file).st_mode):  # do not change the mode of a pipe or device
                 raise OSError(errno.EINVAL, "not a regular file", path)
             lock(file)
             if is_at(file, path):
@@ -188,17 +188,17 @@ def _open(path: str) -> int:
         except BlockingIOError:
             os.close(file)
             raise JournalInUse(
-                f"another process writes to the journal {path}. A journal is for one process at a time: "
-                "give this one another path, or stop the other first."
+                f"another process writes to the journal {path}. Only one process at a time can use a "
+                "journal: use another path, or stop the other process first."
             ) from None
         except BaseException:
             os.close(file)
             raise
-        os.close(file)  # it was written anew by another process in between
+        os.close(file)  # another process replaced the file meanwhile
 
 
 def _cut(path: str, file: int, end: int) -> int:
-    """The file without what stands behind `end`; written anew where it cannot be made shorter."""
+    """Truncates the file at `end`; replaces it by a copy if it cannot be truncated."""
     try:
         os.ftruncate(file, end)
     except OSError:
@@ -211,12 +211,12 @@ def _cut(path: str, file: int, end: int) -> int:
 
 
 def _copy_prefix(path: str) -> str:
-    """How the names of copies begin that are to take the journal's place; short, as names have a limit."""
+    """Prefix of the names of temporary copies; a hash, because file names have a length limit."""
     return f".journal-{hashlib.sha256(os.path.basename(path).encode()).hexdigest()[:16]}-"
 
 
 def _remove_old_copies(path: str) -> None:
-    """Removes copies that a process left when it was killed; they hold whole conversations."""
+    """Removes copies of killed processes, because they contain conversations."""
     folder, prefix = os.path.dirname(os.path.abspath(path)), _copy_prefix(path)
     try:
         for name in os.listdir(folder):
@@ -224,7 +224,7 @@ def _remove_old_copies(path: str) -> None:
                 copy = os.path.join(folder, name)
                 if time.time() - os.stat(copy).st_mtime > _OLD_COPY_S:
                     os.unlink(copy)
-    except OSError:  # a folder that may not be read, or somebody else was faster
+    except OSError:  # the folder is not readable, or another process removed the copy first
         pass
 
 
@@ -234,14 +234,14 @@ def _count_lines(path: str) -> int:
 
 
 def _last_sum(file: int) -> int:
-    """The checksum of the last line of a file that ends in a whole one; 0 where there is none."""
+    """The checksum of the last line of a file that ends in a complete line; 0 without one."""
     end = os.fstat(file).st_size
-    os.lseek(file, _whole_lines_end(file, end - 1), os.SEEK_SET)
+    os.lseek(file, _complete_lines_end(file, end - 1), os.SEEK_SET)
     return sum_of(os.read(file, _HEAD_BYTES))
 
 
-def _whole_lines_end(file: int, before: int | None = None) -> int:
-    """Where the last whole line ends, of the file or of its beginning."""
+def _complete_lines_end(file: int, before: int | None = None) -> int:
+    """The end of the last complete line, of the file or of its part before an offset."""
     at = os.lseek(file, 0, os.SEEK_END) if before is None else before
     while at > 0:
         start = max(0, at - 65536)
@@ -254,7 +254,7 @@ def _whole_lines_end(file: int, before: int | None = None) -> int:
 
 
 def _sync_folder(folder: str) -> None:
-    """Makes the file's name durable, where the system lets a folder be opened."""
+    """Makes the file's name durable, on systems that can open a folder."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:

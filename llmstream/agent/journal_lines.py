@@ -1,4 +1,4 @@
-"""The lines of a journal, and what those of one run say when they are read one after the other."""
+"""The lines of a journal: their format, and the history of a run that they add up to."""
 
 from __future__ import annotations
 
@@ -17,23 +17,6 @@ from llmstream.errors import DecodeError
 __all__ = ["Line", "RunRecord", "compacted", "encode_line", "read_lines", "sum_of"]
 
 
-_CHAIN: Final = b'{"chain":"'
-"""How a line begins: its checksum goes on from that of the line before, so that none can be left out,
-doubled or moved. CRC-32 finds every error of up to 32 bits in a row."""
-
-_SUM: Final = b'{"sum":"'
-"""How it began before: a checksum of the line alone."""
-
-_PLAIN: Final = b'{"type":'
-"""And before that."""
-
-_MAY_HAVE_RUN = (
-    "The process ended while the call ran. It may have had effects; find out before it is called again."
-)
-_REPEATABLE = "The process ended while the call ran. It is safe to repeat: call it again."
-_NEVER_BEGAN = "The process ended before the call began. It has not run."
-
-
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line of a journal.
 
@@ -41,9 +24,9 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     run:          the id of the run
     agent:        with "run": the agent's name
     step:         the number of the step
-    at:           with "messages": how many messages of the conversation before them stay
+    at:           with "messages": how many earlier messages stay before them
     messages:     their saved form
-    call, result: as they ran, and what the model is to see of it
+    call, result: the call as it ran, and the result for the model
     repeatable:   with "call": whether the tool may run again without harm
     """
 
@@ -58,11 +41,104 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     repeatable: bool = False
 
 
-class RunRecord:
-    """What the lines of one run say so far.
+# The form of a line in the file, and its checksum.
 
-    agent: the name of the agent whose run it is
-    ended: whether it came to its end, of whatever kind, and was not cut off
+_CHAIN: Final = b'{"chain":"'
+"""Start of a line. Its checksum continues that of the line before, so a missing, doubled or moved line is
+detected. CRC-32 detects every burst error of up to 32 bits."""
+
+_SUM: Final = b'{"sum":"'
+"""Start of a line in older versions: a checksum of the line alone."""
+
+_PLAIN: Final = b'{"type":'
+"""Start of a line in the first version, without a checksum."""
+
+
+def encode_line(line: Line, after: int = 0) -> bytes:
+    """Encodes a line: a JSON object whose first field is the checksum of the rest.
+
+    after: the checksum of the line before it; 0 for the first line
+    """
+    body = msgspec.json.encode(line)
+    return b'%s%08x",%s\n' % (_CHAIN, zlib.crc32(body, after), body[1:])
+
+
+def sum_of(line: bytes) -> int:
+    """The checksum in a line, or in its beginning; 0 without one."""
+    for start in (_CHAIN, _SUM):
+        if line.startswith(start):
+            try:
+                return int(line[len(start) : len(start) + 8], 16)
+            except ValueError:
+                return 0
+    return 0
+
+
+def read_lines(path: str) -> Iterator[Line]:
+    """Reads the lines of a file, without a last line that a crash left incomplete.
+
+    Lines of older versions have no checksum, or one of the line alone. After the first line with a newer
+    kind, older kinds are damage.
+
+    raises: DecodeError if a line is damaged; OSError if the file cannot be read
+    """
+    after, least = 0, 0
+    with open(path, "rb") as file:
+        for number, data in enumerate(file, 1):
+            if not data.endswith(b"\n"):
+                return
+            try:
+                kind = _kind(data)
+                if kind < least:
+                    raise ValueError("it has no checksum")
+                body = _checked(data, kind, after)
+                after, least = sum_of(data), kind
+                yield msgspec.json.decode(body, type=Line)
+            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                raise DecodeError(f"line {number} of the journal {path} is damaged: {error}") from None
+
+
+def _kind(data: bytes) -> int:
+    """What the checksum of a line covers: 0 nothing, 1 the line, 2 also the lines before it.
+
+    raises: ValueError if it does not begin like a line of a journal
+    """
+    for kind, start in enumerate((_PLAIN, _SUM, _CHAIN)):
+        if data.startswith(start):
+            return kind
+    raise ValueError("it does not begin like a line of a journal")
+
+
+def _checked(data: bytes, kind: int, after: int) -> bytes:
+    """A line without its checksum.
+
+    raises: ValueError if the checksum is wrong
+    """
+    if kind == 0:
+        return data
+    start = (_PLAIN, _SUM, _CHAIN)[kind]
+    at = len(start) + 8
+    body = b"{" + data[at + 2 : -1]
+    if data[len(start) : at + 2] != b'%08x",' % zlib.crc32(body, after if kind == 2 else 0):
+        raise ValueError("its checksum is wrong: a line was altered, removed, doubled or moved")
+    return body
+
+
+# The lines of one run, combined.
+
+# Results that `recover` adds for calls without one; the model reads them.
+_MAY_HAVE_RUN = (
+    "The process ended while the call ran. It may have had effects; find out before it is called again."
+)
+_REPEATABLE = "The process ended while the call ran. It is safe to repeat: call it again."
+_NEVER_BEGAN = "The process ended before the call began. It has not run."
+
+
+class RunRecord:
+    """One run, as recorded by its lines so far.
+
+    agent: the name of its agent
+    ended: whether it reached its end, successful or not, and was not interrupted
     """
 
     def __init__(self) -> None:
@@ -75,16 +151,16 @@ class RunRecord:
         self._calls: dict[tuple[int, str], ToolCall] = {}
 
     def read(self, line: Line) -> None:
-        """One line more.
+        """Adds a line.
 
-        raises: DecodeError where messages before it are missing
+        raises: DecodeError if messages before it are missing
         """
         match line:
             case Line(type="run"):
                 self.agent = line.agent
             case Line(type="messages"):
                 if line.at > len(self._messages):
-                    raise DecodeError("the journal is damaged: messages are missing in it")
+                    raise DecodeError("the journal is damaged: messages are missing")
                 self._messages[line.at :] = load_messages(line.messages)
                 self._step = line.step
             case Line(type="call", call=ToolCall() as call):
@@ -104,7 +180,7 @@ class RunRecord:
                 self.ended = True
 
     def lines(self, run: str) -> Iterator[Line]:
-        """The fewest lines that say the same: the conversation, and the calls that are not in it yet."""
+        """The fewest equivalent lines: the conversation, and the calls that are not in it yet."""
         yield Line("run", run, agent=self.agent)
         if self._messages:
             saved = dump_messages(self._messages).decode()
@@ -118,7 +194,7 @@ class RunRecord:
             yield Line("end", run)
 
     def history(self) -> list[Message]:
-        """The conversation, with results for the calls of the last step."""
+        """The conversation, with a result for every call of the last step."""
         found = open_calls(self._messages)
         if not found:
             return self._messages
@@ -141,91 +217,18 @@ class RunRecord:
         begun = self._begun.get(key)
         if begun is None:
             return ToolResult(call.id, _NEVER_BEGAN, True, call.name)
-        words = _REPEATABLE if begun.repeatable else _MAY_HAVE_RUN
-        return ToolResult(call.id, words, True, call.name)
-
-
-def encode_line(line: Line, after: int = 0) -> bytes:
-    """A line as it stands in the file: a JSON object whose first field is the checksum of the rest.
-
-    after: the checksum of the line before it; 0 for the first
-    """
-    body = msgspec.json.encode(line)
-    return b'%s%08x",%s\n' % (_CHAIN, zlib.crc32(body, after), body[1:])
-
-
-def sum_of(line: bytes) -> int:
-    """The checksum that a line, or its beginning, names; 0 for one without."""
-    for start in (_CHAIN, _SUM):
-        if line.startswith(start):
-            try:
-                return int(line[len(start) : len(start) + 8], 16)
-            except ValueError:
-                return 0
-    return 0
-
-
-def read_lines(path: str) -> Iterator[Line]:
-    """The lines of a file; one without its end was torn by a crash and counts as not written.
-
-    Lines of older versions have no checksum, or one that says nothing of the line before; behind one
-    that has it, all have.
-
-    raises: DecodeError where one is damaged; OSError where the file cannot be read
-    """
-    after, least = 0, 0
-    with open(path, "rb") as file:
-        for number, data in enumerate(file, 1):
-            if not data.endswith(b"\n"):
-                return
-            try:
-                kind = _kind(data)
-                if kind < least:
-                    raise ValueError("it has no checksum")
-                body = _checked(data, kind, after)
-                after, least = sum_of(data), kind
-                yield msgspec.json.decode(body, type=Line)
-            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-                raise DecodeError(f"line {number} of the journal {path} is damaged: {error}") from None
-
-
-def _kind(data: bytes) -> int:
-    """How much the checksum of a line covers: 0 nothing, 1 the line, 2 the lines before it too.
-
-    raises: ValueError where it begins like no line of a journal
-    """
-    for kind, start in enumerate((_PLAIN, _SUM, _CHAIN)):
-        if data.startswith(start):
-            return kind
-    raise ValueError("it begins like no line of a journal")
-
-
-def _checked(data: bytes, kind: int, after: int) -> bytes:
-    """A line without its checksum.
-
-    raises: ValueError where it is another
-    """
-    if kind == 0:
-        return data
-    start = (_PLAIN, _SUM, _CHAIN)[kind]
-    at = len(start) + 8
-    body = b"{" + data[at + 2 : -1]
-    if data[len(start) : at + 2] != b'%08x",' % zlib.crc32(body, after if kind == 2 else 0):
-        raise ValueError("its checksum is another: a line was altered, left out, doubled or moved")
-    return body
-
-
-# A journal without what nobody will ask for any more.
+        text = _REPEATABLE if begun.repeatable else _MAY_HAVE_RUN
+        return ToolResult(call.id, text, True, call.name)
 
 
 def compacted(path: str, left: Container[str]) -> bytes:
-    """What a journal has to hold: of each run the conversation and the calls that are not in it.
+    """The compacted content of a journal: of each run the conversation and the calls that are not in it.
 
-    Runs that came to their end are dropped, but for the last of each agent, which `recover` may be
-    asked for. Runs that were cut off stay, however old: somebody may have to look into them.
+    Completed runs are dropped, except the last of each agent, which `recover` may need. Interrupted
+    runs stay, however old, because a person may have to examine them.
 
-    left:   ids of runs that have no end in it and that nothing will be added to, such as cancelled ones
-    raises: DecodeError where the file is damaged; OSError where it cannot be read
+    left:   ids of runs without an end that get no more lines, such as cancelled ones
+    raises: DecodeError if the file is damaged; OSError if it cannot be read
     """
     records: dict[str, RunRecord] = {}
     last: dict[str, str] = {}
@@ -234,14 +237,14 @@ def compacted(path: str, left: Container[str]) -> bytes:
         record.read(line)
         if line.type == "run":
             last[line.agent] = line.run
-    kept = [
+    remaining = [
         (run, record)
         for run, record in records.items()
         if last.get(record.agent) == run or not (record.ended or run in left)
     ]
     lines: list[bytes] = []
     after = 0
-    for run, record in kept:
+    for run, record in remaining:
         for line in record.lines(run):
             lines.append(encode_line(line, after))
             after = sum_of(lines[-1])

@@ -1,4 +1,4 @@
-"""The loop itself: step after step, as one sentence of events, until nothing is left to do."""
+"""The agent loop: runs step after step as one event sequence, until no calls or messages remain."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Final
 
 import msgspec
 
-from llmstream.agent.answer import Answer, GivenAnswer
 from llmstream.agent.calls import is_empty
 from llmstream.agent.config import AgentConfig
 from llmstream.agent.history import settled
-from llmstream.agent.hooks import Stop, answered
+from llmstream.agent.hooks import Stop, call_hook
+from llmstream.agent.model_response import HookResponse, ModelResponse
 from llmstream.agent.planning import StepEffects, planned
 from llmstream.agent.resumption import Resumption
 from llmstream.agent.run_context import RunContext
@@ -32,19 +32,19 @@ from llmstream.structured import Output, as_output
 __all__ = ["Loop"]
 
 _EMPTY: Final = "The answer was empty. Answer in text, or call a tool."
-"""What the model reads of an answer in which it gave nothing but thoughts, if anything."""
+"""Message to the model after a response without text, files or calls."""
 
 
 class Loop:
-    """One run. `events` is the sentence of all its steps; `messages` is a whole history at any time.
+    """One run. `events` yields one event sequence for all steps; `messages` is complete at any time.
 
-    course:    what its steps share
-    output:    what the final answer has to be, or None
+    context:   what the steps share
+    output:    the type of the final answer, or None
     warnings:  of all steps, each once
-    answer:    of the model, in the step under way or the last one that asked it
-    suspended: the run as a value, where it ended because calls wait
-    repairs:   how often the model may still repair an answer that is not of its type
-    cut_short: whether the limit of steps ended it, while there was more to do
+    response:  the response in the current step, or in the last step with a request
+    suspended: the run as a value if it ended because calls wait
+    repairs:   how many more times the model may repair an answer that does not fit its type
+    cut_short: whether the step limit ended it before the model had finished
     """
 
     def __init__(
@@ -56,13 +56,13 @@ class Loop:
         resumption: Resumption | None = None,
     ) -> None:
         self.state = state
-        self.course = RunContext(config, state, total_s)
+        self.context = RunContext(config, state, total_s)
         self.finish_reason: FinishReason | None = None
         self.error: LLMStreamError | None = None
         self.suspended: Suspension | None = None
         self.cut_short = False
         self.warnings: list[Warning] = []
-        self.answer: Answer | None = None
+        self.response: ModelResponse | None = None
         self.output: Output | None = as_output(config.options.get("output"))
         self.repairs = 0 if self.output is None else self.output.repair
         self._empty_retries = config.empty_retries
@@ -76,21 +76,21 @@ class Loop:
 
     @property
     def model(self) -> Model:
-        """The agent's model."""
+        """The agent's model; a step may use another."""
         return self._config.model
 
     @property
     def quiet(self) -> bool:
-        """Whether an error is only said and not raised."""
+        """Whether an error is only reported as an event and not raised."""
         return self._config.options.get("errors") == "events"
 
     async def events(self) -> AsyncGenerator[Event]:
-        """Every event of the run, with one `stream-start`. Whatever ends it, no task of it is left."""
-        began, watch = False, self.course.watch
+        """Yields every event of the run, with one `stream-start`. No task remains when it ends."""
+        began, watch = False, self.context.watch
         if watch is not None:
             watch.began(self._config.name, self._config.model)
         try:
-            async with aclosing(self._sentence()) as events:
+            async with aclosing(self._all_steps()) as events:
                 async for event in events:
                     is_start = isinstance(event, StreamStart)
                     if isinstance(event, StreamStart):
@@ -98,26 +98,27 @@ class Loop:
                     if not began and not is_start:
                         yield StreamStart()
                     if not began or not is_start:
-                        yield self.course.ids.unique(event, self.state.step)
+                        yield self.context.ids.unique(event, self.state.step)
                     began = True
         finally:
             failure = None if watch is None else self.error or sys.exception()
             try:
-                self.course.journal.leave()
+                self.context.journal.leave()
                 await self.aclose()
             finally:
                 if watch is not None:
                     watch.ended(self.state, self.finish_reason, failure, suspended=self.suspended is not None)
 
-    async def _sentence(self) -> AsyncGenerator[Event]:
-        """The steps, an error where one failed, and the finish."""
+    async def _all_steps(self) -> AsyncGenerator[Event]:
+        """Yields the events of the steps, an error if one failed, and the finish."""
         try:
             async with aclosing(self._steps()) as events:
                 async for event in events:
                     yield event
         except LLMStreamError as error:
             self.error = error
-            if self.answer is None or error is not self.answer.stream.error:  # whose events have said so
+            # The events of the response have already reported its own error.
+            if self.response is None or error is not self.response.stream.error:
                 error.partial = error.partial or self._partial()
                 yield ErrorEvent(error.info)
                 self._finish = Finish("error")
@@ -130,7 +131,7 @@ class Loop:
             yield await self._finished()
 
     async def _steps(self) -> AsyncGenerator[Event]:
-        self.course.begin()
+        self.context.begin()
         while (step := await self._next_step()) is not None:
             self._step = step
             try:
@@ -144,62 +145,62 @@ class Loop:
                 return
 
     async def _next_step(self) -> RunStep | None:
-        """The step to come; None where a hook stops the run before it."""
-        course, resumption = self.course, self._resumption
+        """The next step; None if a hook stops the run before it."""
+        context, resumption = self.context, self._resumption
         if resumption is not None:
             self._resumption = None
-            return ResumedStep(course, resumption)
-        self.state.conversation += course.delivered()
+            return ResumedStep(context, resumption)
+        self.state.conversation += context.delivered()
         plan = await planned(self._config, self.state, self._effects)
-        await course.note()
+        await context.note()
         if isinstance(plan, Stop):
-            course.stop(plan)
+            context.stop(plan)
             return None
-        if isinstance(plan, GivenAnswer):
-            return StaticStep(course, plan)
-        step = ModelStep(course, plan)
-        self.answer = step.answer
+        if isinstance(plan, HookResponse):
+            return StaticStep(context, plan)
+        step = ModelStep(context, plan)
+        self.response = step.response
         return step
 
     async def _is_over(self, step: RunStep) -> bool:
-        """Whether no further step follows."""
-        course = self.course
-        if self.suspended is not None or course.stopped_by is not None:
+        """Whether the run ends with this step."""
+        context = self.context
+        if self.suspended is not None or context.stopped_by is not None:
             return True
         self._ask_again(step)
-        if not step.worked and not course.inbox:
+        if not step.worked and not context.inbox:
             return True
         for condition in self._config.stop_when:
-            if await answered(condition, self.state):
+            if await call_hook(condition, self.state):
                 reason = condition.reason if isinstance(condition, Budget) else None
-                course.cut_short(getattr(condition, "__name__", repr(condition)), reason)
+                context.cut_short(getattr(condition, "__name__", repr(condition)), reason)
                 return True
         if self._misses.over(self.state.steps[-1].statuses):
-            course.cut_short(f"invalid_calls({self._config.max_invalid_calls})", "invalid_calls")
+            context.cut_short(f"invalid_calls({self._config.max_invalid_calls})", "invalid_calls")
             return True
         limit = self._config.max_steps
         self.cut_short = self.state.step >= limit
         if self.cut_short:
-            course.cut_short(f"step_count({limit})", "max_steps")
+            context.cut_short(f"step_count({limit})", "max_steps")
         return self.cut_short
 
     def _ask_again(self, step: RunStep) -> None:
-        """Shows the model what is wrong with its answer, if anything is, it may try again and there is time.
+        """Requests a repair of an invalid or empty answer while retries and steps remain.
 
-        An answer that was cut off would be cut off again.
+        Not after a cut-off answer: it would be cut off again.
         """
-        course, reason = self.course, step.finish.finish_reason
-        if step.worked or course.inbox or reason in CUT_SHORT or self.state.step >= self._config.max_steps:
+        context, reason = self.context, step.finish.finish_reason
+        if step.worked or context.inbox or reason in CUT_SHORT or self.state.step >= self._config.max_steps:
             return
         if (error := self._invalid(step.message, reason)) is not None:
             self.repairs -= 1
-            course.inbox.append(repair_message(error))
+            context.inbox.append(repair_message(error))
         elif self._empty_retries > 0 and is_empty(step.message):
             self._empty_retries -= 1
-            course.inbox.append(Message.user(_EMPTY))
+            context.inbox.append(Message.user(_EMPTY))
 
     def _invalid(self, message: Message, reason: FinishReason) -> InvalidOutput | None:
-        """What is wrong with the answer, where it may be repaired."""
+        """The validation error of an answer that may be repaired, else None."""
         if self.output is None or self.repairs == 0 or not may_be_repaired(message):
             return None
         try:
@@ -209,37 +210,37 @@ class Loop:
         return None
 
     async def _finished(self) -> Finish:
-        """The run's own finish: the last step's reason, the tokens of all steps."""
+        """Ends the run: the finish has the last step's reason and the tokens of all steps."""
         if self.suspended is None:
-            self.state.conversation += self.course.delivered()
+            self.state.conversation += self.context.delivered()
         reason: FinishReason = "tool-calls" if self.suspended is not None else self._finish.finish_reason
         self.finish_reason = reason
-        await self.course.note()
-        await self.course.journal.end()
+        await self.context.note()
+        await self.context.journal.end()
         return msgspec.structs.replace(self._finish, finish_reason=reason, usage=self.state.total_usage)
 
     def _partial(self) -> Message | None:
-        return None if self.answer is None else self.answer.stream.message
+        return None if self.response is None else self.response.stream.message
 
     def own_id(self, shown: str) -> str:
-        """The id that the step under way has for what the run's events call so."""
-        return self.course.ids.original(shown, self.state.step)
+        """The id within the current step for an id in the run's events."""
+        return self.context.ids.original(shown, self.state.step)
 
     async def aclose(self) -> None:
-        """Leaves at once: the socket closes, tools are cancelled and waited for. May be called again."""
-        if self.answer is not None:
-            await self.answer.stream.aclose()
+        """Closes the socket, cancels tools and waits for their cleanup. Idempotent."""
+        if self.response is not None:
+            await self.response.stream.aclose()
         if self._step is not None:
             await self._step.aclose()
 
     @property
-    def asked(self) -> int:
-        """How many messages of the history are still those that the run began with."""
+    def unchanged_prompt(self) -> int:
+        """How many messages at the start of the history are still those of the prompt."""
         pairs = zip(self._prompt, self.state.conversation, strict=False)
         return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] is pair[1], pairs))
 
     def messages(self) -> list[Message]:
-        """The conversation so far, every call with its result; copies."""
+        """Copies of the conversation so far, with a result for every call."""
         step, found = self._step, self.state.messages
         if step is None:
             return settled(found)

@@ -1,8 +1,8 @@
-"""Runs within runs: an agent as a tool of another, and its events in the run of that one.
+"""Events of sub-agents in the run of the agent that called them.
 
-A nested event arrives as a preliminary `tool-result` of the call that asked the sub-agent: its
-`result` is the event as JSON, and its metadata says whose it is. So ids stay unique, the sentence
-stays one, and a reader who does not care sees progress of a tool.
+A nested event is a preliminary `tool-result` of the call that runs the sub-agent: its `result` is the
+event as JSON, and its metadata names the sub-agent. So ids stay unique, the event sequence stays valid,
+and other readers see it as progress of a tool.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 __all__ = ["Nested", "NestedEvent", "Spent", "Waits", "as_result", "nested_event"]
 
 OWN_KEY = "llmstream"
+"""The key of our own entries in `provider_metadata`."""
 
 
 class NestedEvent(NamedTuple):
     """An event of a sub-agent.
 
     agent:       its name
-    parent_call: the id of the call that asked it
-    event:       the event; of a sub-agent's own sub-agent a preliminary result again
+    parent_call: the id of the call that runs it
+    event:       the event; one of a deeper sub-agent is itself a preliminary result
     """
 
     agent: str
@@ -39,7 +40,7 @@ class NestedEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """What a sub-agent reports as progress: one of its events."""
+    """Progress report of a sub-agent: one of its events."""
 
     agent: str
     event: Event
@@ -47,29 +48,29 @@ class Nested:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a sub-agent reports at its end: the model and the tokens of each answer, for the run above."""
+    """Report at the end of a sub-agent: model and tokens of each response, to count in the parent run."""
 
     answers: tuple[tuple[str, Usage], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """What a sub-agent reports where its run is suspended: the call that asked it waits too."""
+    """Report of a suspended sub-agent: the call that runs it has to wait too."""
 
     suspension: Suspension
 
 
 def as_result(nested: Nested, call: ToolCall) -> ToolResultEvent:
-    """The event in the run of the agent above."""
+    """The nested event as an event of the parent run."""
     metadata: dict[str, dict[str, Any]] = {OWN_KEY: {"agent": nested.agent, "parent_call": call.id}}
     value = msgspec.to_builtins(nested.event)
     return ToolResultEvent(value, call.id, call.name, preliminary=True, provider_metadata=metadata)
 
 
 def nested_event(event: Event) -> NestedEvent | None:
-    """The sub-agent's event that an event holds, or None where it is one of the run itself.
+    """The sub-agent's event inside an event of a run; None if it has none.
 
-    raises: DecodeError where it says that it holds one and does not
+    raises: DecodeError if the event is marked as nested but contains no event
     """
     if not isinstance(event, ToolResultEvent) or not event.preliminary:
         return None

@@ -1,4 +1,4 @@
-"""Telling an observer what a run does."""
+"""Observations of runs: what an observer of an agent receives."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ __all__ = [
 ]
 
 
-# What an observer of an agent's runs is told: small values, without content unless it wants that.
+# Observations are small values, without content unless the observer has `wants_content`.
 
 
 class RunStarted(msgspec.Struct, frozen=True, kw_only=True):
-    """A run is read for the first time.
+    """A run begins: it is read for the first time.
 
     run_id: the same in all observations of a run
     agent:  its name, or ""
@@ -46,7 +46,7 @@ class RunStarted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallObserved(msgspec.Struct, frozen=True, kw_only=True):
-    """What an observer of one of the run's calls of a model is told."""
+    """An observation of one of the run's calls of a model."""
 
     run_id: str
     step: int
@@ -54,15 +54,15 @@ class CallObserved(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_content(self) -> bool:
-        """Whether only observers that want content are told."""
+        """Whether it is sent only to observers with `wants_content`."""
         return isinstance(self.observation, CallContent)
 
 
 class ToolStarted(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool begins to run. Told in the task of the call, in which nothing else runs.
+    """A tool call begins. The observer is called in the task of the call, in which nothing else runs.
 
     tool_call_id: the same in `ToolFinished`
-    is_known:     whether there is such a tool; otherwise the model invented the name
+    is_known:     whether the tool exists; else the model invented its name
     """
 
     run_id: str
@@ -74,10 +74,10 @@ class ToolStarted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolContent(msgspec.Struct, frozen=True, kw_only=True):
-    """What went in and came out; comes right before `ToolFinished`, to an observer with `wants_content`.
+    """Arguments and result of a call; sent just before `ToolFinished`, to observers with `wants_content`.
 
     arguments: as they ran, as JSON text
-    result:    what the model sees; None where the call was cancelled
+    result:    what the model receives; None if the call was cancelled
     """
 
     is_content: ClassVar[bool] = True
@@ -90,10 +90,10 @@ class ToolContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolFinished(msgspec.Struct, frozen=True, kw_only=True):
-    """It is over, in whatever way; comes once for each `ToolStarted`.
+    """A tool call ended; sent once for each `ToolStarted`.
 
-    error_type: the class of what it raised, "error", or "cancelled"; None where nothing failed
-    is_known:   whether there is such a tool
+    error_type: the class of its exception, "error", or "cancelled"; None without a failure
+    is_known:   whether the tool exists
     """
 
     run_id: str
@@ -106,12 +106,12 @@ class ToolFinished(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunFinished(msgspec.Struct, frozen=True, kw_only=True):
-    """A run is over, in whatever way; comes once for each `RunStarted`.
+    """A run ended; sent once for each `RunStarted`.
 
-    steps:      how many are over
-    error_code: why it failed; None where it did not
-    left:       the reader went before the end, or was cancelled
-    suspended:  it waits for a decision
+    steps:      the number of completed steps
+    error_code: why it failed; None without a failure
+    left:       the reader left before the end, or was cancelled
+    suspended:  the run waits for a decision
     """
 
     run_id: str
@@ -131,14 +131,14 @@ AgentObservation: TypeAlias = (
 
 
 ObserveRun: TypeAlias = Callable[[AgentObservation], object]
-"""Called at once, in the task where it happens; it has to be quick. What it raises is logged and dropped.
+"""Called synchronously in the task of the observed step, so it must be fast. Its exceptions are logged.
 
-One whose attribute `wants_content` is true is told what is said, too.
+An observer with a true attribute `wants_content` also receives content.
 """
 
 
 class RunWatch:
-    """Tells an observer of one run."""
+    """Sends the observations of one run to its observer."""
 
     def __init__(self, observe: ObserveRun, clock: Callable[[], float]) -> None:
         self._observe = observe
@@ -150,43 +150,43 @@ class RunWatch:
         self._began: float | None = None
 
     def began(self, agent: str, model: Model) -> None:
-        """The run is read for the first time."""
+        """Reports the first read of the run."""
         self._agent, self._model, self._began = agent, model, self._clock()
-        whom = {"provider": model.provider.name, "model": model.name}
-        tell(self._observe, RunStarted(run_id=self._run_id, agent=agent, **whom))
+        names = {"provider": model.provider.name, "model": model.name}
+        tell(self._observe, RunStarted(run_id=self._run_id, agent=agent, **names))
 
     def calls(self, step: int) -> Callable[[Observation], object]:
-        """The observer of the calls of a model in a step."""
+        """The observer for the model calls of a step."""
         return _OfCalls(self._observe, self._run_id, step)
 
     async def tool(
         self, call: ToolCall, step: int, tool: Tool | None, running: Coroutine[Any, Any, ToolCallStatus]
     ) -> ToolCallStatus:
-        """The status of a call, which runs now."""
-        whose = {"run_id": self._run_id, "tool_call_id": call.id, "name": call.name}
+        """Awaits a call and reports its start and end."""
+        ids = {"run_id": self._run_id, "tool_call_id": call.id, "name": call.name}
         is_known = tool is not None
         description = tool.spec.description if tool is not None else ""
-        tell(self._observe, ToolStarted(step=step, description=description, is_known=is_known, **whose))
+        tell(self._observe, ToolStarted(step=step, description=description, is_known=is_known, **ids))
         status, began = None, self._clock()
         try:
             status = await running
         finally:
             if self._content:
                 result = None if status is None else status.result.content
-                content = ToolContent(arguments=call.arguments, result=result, **whose)
+                content = ToolContent(arguments=call.arguments, result=result, **ids)
                 tell(self._observe, cleaned(content, self._cleaner()))
             finished = ToolFinished(
                 step=step,
                 duration_s=self._clock() - began,
                 error_type="cancelled" if status is None else _error_type(status),
                 is_known=is_known,
-                **whose,
+                **ids,
             )
             tell(self._observe, finished)
         return status
 
     def _cleaner(self) -> Callable[[str], str]:
-        """Takes the model's keys out of what a tool was given or found, such as in an environment."""
+        """Redacts the model's keys, which a tool may have read, for example from the environment."""
         secrets = () if self._model is None else self._model.known_secrets()
 
         def clean(text: str) -> str:
@@ -204,7 +204,7 @@ class RunWatch:
         *,
         suspended: bool,
     ) -> None:
-        """The run is over; told once, if it began. Without a finish reason or a failure it was left."""
+        """Reports the end of the run once, if it began. Without finish reason and failure it was left."""
         if self._began is None:
             return
         began, self._began = self._began, None
@@ -226,7 +226,7 @@ class RunWatch:
 
 
 class _OfCalls:
-    """An observer of calls that tells one of runs."""
+    """An observer of model calls that passes observations to an observer of runs."""
 
     def __init__(self, observe: ObserveRun, run_id: str, step: int) -> None:
         self._observe, self._run_id, self._step = observe, run_id, step

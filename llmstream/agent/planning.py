@@ -1,4 +1,4 @@
-"""What the application says before and after an answer of the model: the plan of a step, and its review."""
+"""Applies `prepare_step`, hooks, effects and instructions before a request, and `after_model` after it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import inspect
 from collections.abc import Iterable
 from dataclasses import replace
 
-from llmstream.agent.answer import GivenAnswer
 from llmstream.agent.config import AgentConfig
 from llmstream.agent.context.effects import ContextEffect, RunEffects, replaces
-from llmstream.agent.hooks import Again, Instructions, Proceed, Rewrite, Skip, StepPlan, Stop, answered
+from llmstream.agent.hooks import Again, Instructions, Proceed, Rewrite, Skip, StepPlan, Stop, call_hook
+from llmstream.agent.model_response import HookResponse
 from llmstream.agent.state import RunState
 from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message, Role
@@ -19,13 +19,13 @@ __all__ = ["StepEffects", "planned", "prepared", "reviewed"]
 
 
 async def prepared(config: AgentConfig, state: RunState) -> StepPlan:
-    """What `prepare_step` wants of the step.
+    """The plan of `prepare_step`.
 
-    raises: InvalidRequest where that is no plan
+    raises: InvalidRequest if it returned anything but a plan
     """
-    plan = await answered(config.prepare_step, state)
+    plan = await call_hook(config.prepare_step, state)
     if plan is not None and not isinstance(plan, StepPlan):
-        raise InvalidRequest(f"prepare_step gives a StepPlan or None, got {plan!r}")
+        raise InvalidRequest(f"prepare_step must return a StepPlan or None, got {plan!r}")
     if plan is None:
         return StepPlan()
     return plan if plan.messages is None else replace(plan, messages=_shown("prepare_step", plan.messages))
@@ -33,40 +33,42 @@ async def prepared(config: AgentConfig, state: RunState) -> StepPlan:
 
 async def planned(
     config: AgentConfig, state: RunState, effects: StepEffects
-) -> StepPlan | GivenAnswer | Stop:
-    """What the next step is to be: a request, an answer that needs none, or none at all."""
-    plan = await _wanted(config, state, effects)
+) -> StepPlan | HookResponse | Stop:
+    """The plan of the next step; or a response from a hook; or the decision to stop."""
+    plan = await _before_model(config, state, effects)
     return await _instructed(config, state, plan) if isinstance(plan, StepPlan) else plan
 
 
-async def _wanted(
+async def _before_model(
     config: AgentConfig, state: RunState, effects: StepEffects
-) -> StepPlan | GivenAnswer | Stop:
+) -> StepPlan | HookResponse | Stop:
     plan = await prepared(config, state)
-    said = await answered(config.hooks.before_model, state)
-    match said:
+    decision = await call_hook(config.hooks.before_model, state)
+    match decision:
         case None | Proceed():
-            return await effects.kept(state, plan)
+            return await effects.applied(state, plan)
         case Rewrite(messages):
             return replace(plan, messages=_shown("before_model", messages))
         case Skip(str() | Message() as result):
-            return GivenAnswer(result)
+            return HookResponse(result)
         case Stop():
-            return said
+            return decision
         case _:
-            raise InvalidRequest(f"before_model gave {said!r}, which is no decision about an answer")
+            raise InvalidRequest(
+                f"before_model must return Rewrite, Skip, Stop, Proceed or None, got {decision!r}"
+            )
 
 
 class StepEffects:
-    """The context effects of a run; first those that replace the conversation."""
+    """The context effects of a run; those that replace the history apply first."""
 
     def __init__(self, effects: Iterable[ContextEffect]) -> None:
         found = tuple(effects)
         self._lasting = RunEffects(effect for effect in found if replaces(effect))
         self._passing = RunEffects(effect for effect in found if not replaces(effect))
 
-    async def kept(self, state: RunState, plan: StepPlan) -> StepPlan:
-        """The plan with what the effects leave of the conversation."""
+    async def applied(self, state: RunState, plan: StepPlan) -> StepPlan:
+        """The plan with the messages that the effects return."""
         lasting, passing = self._lasting, self._passing
         if not lasting and not passing:
             return plan
@@ -79,39 +81,41 @@ class StepEffects:
 
 
 async def _instructed(config: AgentConfig, state: RunState, plan: StepPlan) -> StepPlan:
-    """The plan with the instructions of this step before what the model is shown.
+    """The plan with the instructions of this step as its first message.
 
-    They are no part of the history: the next step, and the next run, has its own.
+    They are not added to the history: the next step, and the next run, has its own.
 
-    raises: InvalidRequest where the function gives no text
+    raises: InvalidRequest if the function returns anything but text
     """
     text = plan.instructions
     if text is None:
-        asked = config.instructions
-        text = await answered(asked, *(() if asked is None or _takes_nothing(asked) else (state,)))
+        function = config.instructions
+        text = await call_hook(function, *(() if function is None or _takes_nothing(function) else (state,)))
     if text is not None and not isinstance(text, str):
-        raise InvalidRequest(f"instructions gives a str or None, got {text!r}")
+        raise InvalidRequest(f"instructions must return a str or None, got {text!r}")
     if not text:
         return plan
     shown = list(state.conversation if plan.messages is None else plan.messages)
     own = shown[0] if shown else None
     if own is not None and own.role == Role.SYSTEM and own.text == config.system:
-        del shown[0]  # the agent's own, in whose place these are
+        del shown[0]  # replaced by the instructions of this step
     return replace(plan, messages=(Message.system(text), *shown))
 
 
 async def reviewed(config: AgentConfig, state: RunState, message: Message) -> Message | Again | Stop:
-    """The answer as it is to stand in the history, what is wrong with it, or the end of the run."""
-    said = await answered(config.hooks.after_model, state, copy_messages([message])[0])
-    match said:
+    """The response for the history after `after_model`, or its decision to repeat or to stop."""
+    decision = await call_hook(config.hooks.after_model, state, copy_messages([message])[0])
+    match decision:
         case None | Proceed():
             return message
         case Rewrite(Message() as changed):
             return changed
         case Stop() | Again(str() | Message()):
-            return said
+            return decision
         case _:
-            raise InvalidRequest(f"after_model gave {said!r}, which is no decision about an answer")
+            raise InvalidRequest(
+                f"after_model must return Rewrite(Message), Again, Stop, Proceed or None, got {decision!r}"
+            )
 
 
 def _takes_nothing(function: Instructions) -> bool:
@@ -121,12 +125,13 @@ def _takes_nothing(function: Instructions) -> bool:
         return False
 
 
-def _shown(whose: str, messages: object) -> tuple[Message, ...]:
-    """What the model is to be shown.
+def _shown(source: str, messages: object) -> tuple[Message, ...]:
+    """The messages for the request.
 
-    raises: InvalidRequest where it is no list of messages
+    source: the function that returned them
+    raises: InvalidRequest for anything but messages
     """
     given = tuple(messages) if isinstance(messages, Iterable) else (messages,)
     if isinstance(messages, str) or not all(isinstance(message, Message) for message in given):
-        raise InvalidRequest(f"{whose} shows the model a list of messages, got {messages!r}")
+        raise InvalidRequest(f"{source} must give a list of messages, got {messages!r}")
     return given

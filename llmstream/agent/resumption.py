@@ -1,4 +1,4 @@
-"""A suspension and what was decided about it, checked: what a resumed run starts from."""
+"""Checks a suspension with its decisions and results: what a resumed run starts from."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from llmstream.tools.approval import as_decision
 __all__ = ["Continuation", "Results", "Resumption", "check_continuation"]
 
 Results: TypeAlias = Iterable[ToolResult] | Mapping[str, Any]
-"""Of calls that ran elsewhere: as they are, or by the id of the call any value that a tool may return."""
+"""Results of external calls: ToolResults, or any values that a tool may return, by the id of the call."""
 
 _claimed: dict[str, float] = {}
-"""Ids of the suspensions that this process has resumed, with the Unix time when they expire."""
+"""Ids of the suspensions that this process has resumed, with the Unix time of their expiry."""
 
 _FORGET_AFTER: Final = 1000
-"""So many more claims, and those that have expired are forgotten: they are refused for that."""
+"""New claims between removals of expired ones, which are refused for their expiry anyway."""
 
 _next_look = _FORGET_AFTER
 
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """How the run of a sub-agent goes on: what `Agent.resume` takes.
+    """The arguments of `Agent.resume` for the suspended run of a sub-agent.
 
     decisions: by `approval_id`
-    results:   of calls that ran elsewhere
+    results:   of external calls
     """
 
     suspension: Suspension
@@ -47,36 +47,36 @@ class Continuation:
 
 @runtime_checkable
 class Continues(Protocol):
-    """The function of a tool whose call a run can be suspended in: it asks a sub-agent."""
+    """The function of a tool that runs a sub-agent, so that its call can be suspended."""
 
     def check_continuation(self, continuation: Continuation) -> None:
-        """Makes sure that the run of the sub-agent can go on.
+        """Checks that the run of the sub-agent can continue.
 
         raises: InvalidRequest
         """
 
 
 def check_continuation(call: ToolCall, tools: ToolSet, continuation: Continuation) -> None:
-    """Makes sure that the sub-agent which a call asked can go on.
+    """Checks that the sub-agent of a call can continue.
 
-    raises: InvalidRequest where it is no tool any more, or its run is not genuine, has expired or was
-            resumed before
+    raises: InvalidRequest if it is not a tool of the agent now, or its run was altered, has expired or
+            was resumed before
     """
     found = tools.find(call.name)
     if found is None or not isinstance(found.function, Continues):
-        raise InvalidRequest(f"the agent {call.name!r} whose call waits is no tool of this agent")
+        raise InvalidRequest(f"the sub-agent {call.name!r}, whose call waits, is not a tool of this agent")
     found.function.check_continuation(continuation)
 
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """What to do with the calls that waited.
+    """What to do with each waiting call.
 
-    decided:         by the id of the call
-    answered:        results from elsewhere
-    undecided:       calls that go on waiting, by id
-    continued:       runs of sub-agents that go on, by the id of the call that asked
-    undecided_inner: those that go on waiting
+    decided:         decisions, by the id of the call
+    answered:        external results
+    undecided:       calls that continue to wait, by id
+    continued:       runs of sub-agents that continue, by the id of their call
+    undecided_inner: runs of sub-agents that continue to wait, by the id of their call
     """
 
     suspension: Suspension
@@ -96,13 +96,15 @@ class Resumption:
         agent: str,
         key: bytes | None,
     ) -> Resumption:
-        """Checks all of it before anything runs.
+        """Checks everything before any call runs.
 
-        raises: InvalidRequest where the suspension is not genuine, not this agent's, or was resumed
-                before, and where a decision or result belongs to no call that waits
+        raises: InvalidRequest if the suspension was altered, belongs to another agent, or was resumed
+                before, or if a decision or result belongs to no waiting call
         """
         if suspension.agent != agent:
-            raise InvalidRequest(f"the suspension is of agent {suspension.agent!r}, this one is {agent!r}")
+            raise InvalidRequest(
+                f"the suspension belongs to agent {suspension.agent!r}, this agent is {agent!r}"
+            )
         suspension.check(key)
         _check_unclaimed(suspension)
         _check_history(suspension)
@@ -112,19 +114,19 @@ class Resumption:
         if unknown:
             waiting = ", ".join(f"{p.approval_id!r} ({p.name})" for p in suspension.pending if p.approval_id)
             raise InvalidRequest(
-                f"no call waits for the approval {unknown[0]!r}. Decisions are by the `approval_id` of "
-                f"pending calls: {waiting or 'none'}."
+                f"no call waits for the approval {unknown[0]!r}. The keys of decisions are the `approval_id` "
+                f"of pending calls: {waiting or 'none'}."
             )
-        said = {i: as_decision(decision) for i, decision in decisions.items()}
-        elsewhere = {p.call_id: p for p in suspension.pending if not p.approval_id}
+        by_approval = {i: as_decision(decision) for i, decision in decisions.items()}
+        external = {p.call_id: p for p in suspension.pending if not p.approval_id}
         given = {r.tool_call_id: r for r in _given(results)}
-        stray = [i for i in given if i not in elsewhere]
+        stray = [i for i in given if i not in external]
         if stray:
             raise InvalidRequest(f"no call {stray[0]!r} waits for a result")
         own = {p.call_id: p for p in suspension.own}
-        decided = {i: said[p.approval_id] for i, p in own.items() if p.approval_id in said}
+        decided = {i: by_approval[p.approval_id] for i, p in own.items() if p.approval_id in by_approval}
         answered = tuple([_status(given[i], p) for i, p in own.items() if i in given])
-        continued = _continued(suspension, said, given)
+        continued = _continued(suspension, by_approval, given)
         return cls(
             suspension,
             decided,
@@ -136,17 +138,17 @@ class Resumption:
 
     @property
     def decided_calls(self) -> list[ToolCall]:
-        """The calls that were decided about, just as they were shown."""
+        """The decided calls, exactly as they were shown."""
         return [p.call for p in self.suspension.own if p.call_id in self.decided]
 
     @property
     def continued_calls(self) -> list[tuple[ToolCall, Continuation]]:
-        """The calls that asked sub-agents which go on now, as they ran."""
+        """The calls whose sub-agents continue now, as they ran."""
         calls = _open_calls(self.suspension)
         return [(calls[i], continuation) for i, continuation in self.continued.items()]
 
     def check_edits(self, tools: ToolSet) -> None:
-        """Makes sure that arguments which a person changed fit the tools, before anything runs.
+        """Checks arguments that a person edited against the tools, before any call runs.
 
         raises: InvalidRequest
         """
@@ -156,9 +158,9 @@ class Resumption:
                 tools.approved(call, decision)
 
     def claim(self) -> None:
-        """Uses the suspension up, in this process.
+        """Marks the suspension as resumed, in this process.
 
-        raises: InvalidRequest where another run was faster
+        raises: InvalidRequest if another run was first
         """
         _check_unclaimed(self.suspension)
         expires = self.suspension.expires_at_s
@@ -167,9 +169,9 @@ class Resumption:
 
 
 def _given(results: Results) -> list[ToolResult]:
-    """The results, also where they are values by the id of their call.
+    """The results as ToolResults.
 
-    raises: InvalidRequest for what is no result
+    raises: InvalidRequest for anything else
     """
     if isinstance(results, Mapping):
         made = {call_id: ToolOutcome.of(value).fitted() for call_id, value in results.items()}
@@ -178,15 +180,15 @@ def _given(results: Results) -> list[ToolResult]:
     wrong = [result for result in found if not isinstance(result, ToolResult)]
     if wrong:
         raise InvalidRequest(
-            f"results are ToolResults of llmstream.chats, or values by `call_id`; got {wrong[0]!r}"
+            f"results must be ToolResults of llmstream.chats, or values by `call_id`; got {wrong[0]!r}"
         )
     return found
 
 
 def _continued(
-    suspension: Suspension, said: Mapping[str, Approve | Deny], given: Mapping[str, ToolResult]
+    suspension: Suspension, by_approval: Mapping[str, Approve | Deny], given: Mapping[str, ToolResult]
 ) -> dict[str, Continuation]:
-    """The runs of sub-agents about whose calls something was decided."""
+    """The runs of sub-agents that have a decision or result for one of their calls."""
     results: dict[str, list[ToolResult]] = {}
     for call_id, pending, shown in suspension.within:
         if shown.call_id in given:
@@ -194,14 +196,16 @@ def _continued(
             results.setdefault(call_id, []).append(result)
     found: dict[str, Continuation] = {}
     for call_id, inner in suspension.inner.items():
-        decisions = {p.approval_id: said[p.approval_id] for p in inner.pending if p.approval_id in said}
+        decisions = {
+            p.approval_id: by_approval[p.approval_id] for p in inner.pending if p.approval_id in by_approval
+        }
         if decisions or call_id in results:
             found[call_id] = Continuation(inner, decisions, tuple(results.get(call_id, ())))
     return found
 
 
 def _forget_expired() -> None:
-    global _next_look  # the set is the process's, so is its size
+    global _next_look  # belongs to `_claimed`, which is per process
     if len(_claimed) >= _next_look:
         now = time.time()
         for name in [name for name, expires in _claimed.items() if expires < now]:
@@ -215,27 +219,27 @@ def _open_calls(suspension: Suspension) -> dict[str, ToolCall]:
 
 def _check_unclaimed(suspension: Suspension) -> None:
     if suspension.id in _claimed:
-        raise InvalidRequest("the suspension was resumed before; its calls must not run twice")
+        raise InvalidRequest("the suspension was already resumed; its calls must not run twice")
 
 
 def _check_history(suspension: Suspension) -> None:
-    """The calls that wait stand in the history, and say there what they say here."""
+    """Checks that the waiting calls are in the history, with the same names and arguments."""
     found = _open_calls(suspension)
     for pending in suspension.own:
         call = found.get(pending.call_id)
         if call is None or (call.name, call.arguments) != (pending.name, pending.arguments):
-            raise InvalidRequest(f"the call {pending.call_id!r} that waits is not the one in the history")
+            raise InvalidRequest(f"the waiting call {pending.call_id!r} differs from the one in the history")
     stray = [i for i in suspension.inner if i not in found]
     if stray:
-        raise InvalidRequest(f"the call {stray[0]!r}, whose agent waits, is not in the history")
+        raise InvalidRequest(f"the call {stray[0]!r}, whose sub-agent waits, is not in the history")
 
 
 def _check_unique(suspension: Suspension) -> None:
-    """A result names one call."""
+    """Checks that ids are unique, so that each result belongs to one call."""
     seen: set[str] = set()
     for pending in suspension.pending:
         if pending.call_id in seen:
-            raise InvalidRequest(f"two calls that wait have the id {pending.call_id!r}. Run the agent again.")
+            raise InvalidRequest(f"two waiting calls have the id {pending.call_id!r}. Run the agent again.")
         seen.add(pending.call_id)
 
 

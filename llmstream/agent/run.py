@@ -1,4 +1,4 @@
-"""One run of an agent: its events, views of what it has done, and a way to steer it."""
+"""One run of an agent: its events, its state so far, and steering."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ else:
 
 
 _LEAST_S: Final = 1e-6
-"""A run whose time is over already ends with its first step; deadlines are positive."""
+"""Deadlines must be positive; with this one, a run without time left ends in its first step."""
 
 
 class AgentRun(AsyncOnly, Generic[T]):
-    """Iterate it for the events of all steps; leave it and everything stops at once, tools included.
+    """Yields the events of all steps. Leaving it stops everything at once, tools included.
 
-    Ids of later steps are prefixed with the step's number where they would occur twice. The
-    results of our tools are `tool-result` events, preliminary ones before them. A run that a
-    stop condition ends finishes with the reason of its last step; one that waits for a decision,
-    or for calls that nothing here can run, with "tool-calls", and is a value in `suspended`.
+    Ids that an earlier step used are prefixed with the step's number. Results of local tools are
+    `tool-result` events, preceded by preliminary ones. A run that a stop condition ends finishes with
+    the reason of its last step. A run that waits for a decision, or for calls that cannot run here,
+    finishes with "tool-calls" and has a `suspended` value.
     """
 
     def __init__(self, loop: Loop) -> None:
@@ -74,14 +74,14 @@ class AgentRun(AsyncOnly, Generic[T]):
         return self._events()
 
     def _check_unread(self) -> None:
-        """Refuses a second reader of a run; one that was left simply has nothing more to give.
+        """Refuses to read a completed run again; iterating a run that was left yields nothing.
 
         raises: InvalidRequest
         """
         if self._over and self.finish_reason is not None:
             raise InvalidRequest(
-                "this run was read to its end, and a run is read once. What came is in `message` and "
-                "`messages()`; start another with those."
+                "this run has been read to its end, and a run can be read only once. Its results are in "
+                "`message` and `messages()`; start a new run with those."
             )
 
     async def __aenter__(self) -> Self:
@@ -94,7 +94,7 @@ class AgentRun(AsyncOnly, Generic[T]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Leaves the run: the socket closes now, tools are cancelled and waited for."""
+        """Leaves the run: closes the socket at once, cancels tools and waits for their cleanup."""
         reader = self._reader() if self._reader is not None else None
         self._over, self._held = True, None
         if reader is not None and not self._reading.stepping:  # else its reader ends it
@@ -103,18 +103,18 @@ class AgentRun(AsyncOnly, Generic[T]):
         await self._loop.aclose()
 
     async def next(self) -> bool:
-        """Goes on to the next event, which is then `current`; False when the run is over."""
+        """Reads the next event into `current`; False when the run is over."""
         return await self._reading.next(self._events)
 
     def text_deltas(self) -> AsyncGenerator[str]:
-        """Only the fragments of text, of all steps."""
+        """Yields only the text deltas, of all steps."""
         return text_deltas(self.__aiter__)
 
     async def collect(self) -> Message:
-        """Runs to the end and gives its `message`.
+        """Runs to the end and returns `message`.
 
-        raises: LLMStreamError where a step failed; `.partial` holds what came. InvalidRequest where the
-                run was left: half of an answer is in `message`, and is not the answer
+        raises: LLMStreamError if a step failed, with the content so far in `.partial`; InvalidRequest if
+                the run was left, because `message` is incomplete then
         """
         async for _ in self._events():
             pass
@@ -122,7 +122,7 @@ class AgentRun(AsyncOnly, Generic[T]):
             raise self.error
         if self.finish_reason is None:
             raise InvalidRequest(
-                "the run was left before its end; what came is in `message` and `messages()`"
+                "the run was left before its end; the content so far is in `message` and `messages()`"
             )
         return self.message
 
@@ -133,35 +133,35 @@ class AgentRun(AsyncOnly, Generic[T]):
     def objects(self) -> AsyncGenerator[T]: ...
 
     def objects(self) -> AsyncGenerator[Any]:
-        """The run's final answer as a value of `output`'s type, as it grows.
+        """Yields the run's final answer as a growing value of `output`'s type.
 
-        As `EventStream.objects`, over all steps: values begin anew with each, so what the last step
-        gives is the answer, and the last value is the validated one, also kept as `object`. An answer
-        that does not fit is shown to the model with what is wrong, and the run goes on, if nothing
-        else stops it; so it is however the run is read. A run that is suspended ends this quietly.
+        Works as `EventStream.objects`, over all steps: values restart with each step, the last value is
+        validated and also available as `object`. An answer that does not fit is returned to the model with
+        the validation error, and the run continues unless something else stops it, in whatever way the run
+        is read. A suspended run ends this iterator without an error.
 
-        raises: InvalidOutput when that did not help; LLMStreamError where a step failed
+        raises: InvalidOutput if the repairs failed; LLMStreamError if a step failed
         """
         return growing_objects(
             self,
             self._events,
             required_output(self._loop.output),
             waits=lambda: self.suspended is not None,
-            ask_again=lambda error: False,  # the loop has done so, in a step of its own
+            ask_again=lambda error: False,  # the loop already does this, in a separate step
             quiet=self._loop.quiet,
         )
 
     @property
     def typed(self) -> bool:
-        """Whether an `output` was asked for, so that there will be an `object`."""
+        """Whether the run has an `output` type, and so an `object` at its end."""
         return self._loop.output is not None
 
     @property
     def object(self) -> T:
         """The validated answer, of `output`'s type, once the run is over.
 
-        raises: InvalidOutput where it does not fit, with the message in `partial`; the run's own error
-                where it failed; InvalidRequest while it is still to be read, or waits
+        raises: InvalidOutput if it does not fit, with the message in `partial`; the run's own error
+                if it failed; InvalidRequest while it is not read to its end, or is suspended
         """
         output = required_output(self._loop.output)
         if self.finish_reason is None or self.suspended is not None:
@@ -177,54 +177,55 @@ class AgentRun(AsyncOnly, Generic[T]):
             raise
 
     def _limit(self, seconds: float | None) -> None:
-        """Has the run take no longer than that, counted from its first read; None changes nothing."""
-        course = self._loop.course
-        if seconds is not None and (course.total_s is None or seconds < course.total_s):
-            course.total_s = max(seconds, _LEAST_S)
+        """Lowers the run's time limit, counted from its first read; None changes nothing."""
+        context = self._loop.context
+        if seconds is not None and (context.total_s is None or seconds < context.total_s):
+            context.total_s = max(seconds, _LEAST_S)
 
     def send(self, message: str | Message) -> None:
-        """Steers the run: the model sees this user message before its next step, which there will be.
+        """Adds a user message before the next step, and makes sure that there is a next step.
 
-        Where `max_steps` ends the run first, the message stands in its history, unanswered.
+        If `max_steps` ends the run first, the message stays in its history without a response.
 
-        raises: InvalidRequest where the run is over, and for what is no message
+        raises: InvalidRequest if the run is over, or for anything but a str or Message
         """
         if self._over:
             raise InvalidRequest(
-                "the run is over. Start another with its messages() and this one behind them."
+                "the run is over. Start a new run with its messages(), followed by this one."
             )
         if not isinstance(message, str | Message):
             raise InvalidRequest(f"a run is sent a str or a Message, got {message!r}")
-        self._loop.course.inbox.append(Message.user(message) if isinstance(message, str) else message)
+        self._loop.context.inbox.append(Message.user(message) if isinstance(message, str) else message)
 
     async def steer(self, message: str | Message) -> None:
-        """Interrupts the answer of the step under way with a word of the user; see `EventStream.steer`.
+        """Interrupts the current response with a user message; see `EventStream.steer`.
 
-        `send` waits for the next step instead, and does so with every model.
+        `send` waits for the next step instead, and works with every model.
 
-        raises: as there; InvalidRequest too while tools run, when no answer is under way
+        raises: as `EventStream.steer`; also InvalidRequest while tools run, because no response is in
+                progress then
         """
-        answer = self._loop.answer
-        if answer is None:
+        response = self._loop.response
+        if response is None:
             raise InvalidRequest(
-                "no answer is under way that could be steered; send() reaches the next step."
+                "no response is in progress that could be steered; send() reaches the next step."
             )
-        await answer.stream.steer(message)
+        await response.stream.steer(message)
 
     def tool_input(self, call_id: str) -> Any:
-        """The input of a call of the step under way so far, as a JSON value; see `EventStream.tool_input`.
+        """The input so far of a call in the current step, as a JSON value; see `EventStream.tool_input`.
 
-        call_id: as the run's events have it
+        call_id: the id in the run's events
         """
-        answer = self._loop.answer
-        return None if answer is None else answer.stream.tool_input(self._loop.own_id(call_id))
+        response = self._loop.response
+        return None if response is None else response.stream.tool_input(self._loop.own_id(call_id))
 
     def _events(self) -> AsyncGenerator[Event]:
         alive = self._reader is not None and self._reader() is not None
         if alive or (self._begun and not self._over):
             raise InvalidRequest(
-                "this run is being read already, or was left by `break` just now. One reader at a time; "
-                "what has come is in `messages()`, and `async with` leaves at once."
+                "this run is already being read, or was just left by `break`. Use one reader at a time; "
+                "the content so far is in `messages()`, and `async with` leaves the run at once."
             )
         events = self._read()
         self._reader = weakref.ref(events)
@@ -245,65 +246,67 @@ class AgentRun(AsyncOnly, Generic[T]):
             self._over, self._held = True, None
             await events.aclose()
 
-    # -- views
+    # The state of the run so far.
 
     @property
     def model(self) -> Model:
-        """The agent's model; of a step that asked another, see `Step.model`."""
+        """The agent's model; `Step.model` names the one that a step used."""
         return self._loop.model
 
     @property
     def current(self) -> Event | None:
-        """The event read last, by `next()` or by iteration."""
+        """The event that was read last, by `next()` or by iteration."""
         return self._current
 
     @property
     def step(self) -> int:
-        """The number of the step under way, or of the last one, from 0."""
+        """The number of the current step, or of the last one, from 0."""
         over = self._loop.finish_reason is not None and self._loop.suspended is None
         return max(0, self.state.step - 1) if over and self.state.steps else self.state.step
 
     @property
     def state(self) -> RunState:
-        """What stop conditions and hooks see."""
+        """The state that stop conditions and hooks receive."""
         return self._loop.state
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The steps that are over."""
+        """The completed steps."""
         return tuple(self.state.steps)
 
     @property
     def statuses(self) -> tuple[ToolCallStatus, ...]:
-        """How the calls of all steps went, in order."""
+        """The statuses of the calls of all completed steps, in order."""
         return tuple([status for step in self.state.steps for status in step.statuses])
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """What the tools gave to the application, by the id of the call in the events; see `ToolOutput`."""
-        return self._loop.course.values
+        """What tools returned to the application, by the id of the call in the events; see `ToolOutput`."""
+        return self._loop.context.values
 
     def messages(self) -> list[Message]:
-        """The whole conversation so far; every call in it has exactly one result, whatever happened."""
+        """The complete conversation so far; every call in it has exactly one result."""
         return self._loop.messages()
 
     def added(self) -> list[Message]:
-        """What has come behind the prompt: answers, tool results, and what was sent to the run. Copies.
+        """Copies of the messages after the prompt: responses, tool results, and messages sent to the run.
 
-        Of a history that a context effect has replaced, everything from the first replaced message on.
+        If a context effect replaced part of the history, everything from the first replaced message on.
         """
-        return self._loop.messages()[self._loop.asked :]
+        return self._loop.messages()[self._loop.unchanged_prompt :]
 
     @property
     def message(self) -> Message:
-        """The message of the step under way; of a run that is over, the last one that says something."""
-        answer = self._loop.answer
-        current = Message.assistant() if answer is None else answer.stream.message
+        """The message of the current step; once the run is over, the last message with content."""
+        response = self._loop.response
+        current = Message.assistant() if response is None else response.stream.message
         if self._loop.finish_reason is None:
             return current
-        said = [step.message for step in self.state.steps]
-        speaking = (m for m in reversed(said) if not is_empty(m))
-        return current if self.error is not None else next(speaking, said[-1] if said else current)
+        if self.error is not None:
+            return current
+        messages = [step.message for step in self.state.steps]
+        with_content = (m for m in reversed(messages) if not is_empty(m))
+        return next(with_content, messages[-1] if messages else current)
 
     @property
     def text(self) -> str:
@@ -317,27 +320,27 @@ class AgentRun(AsyncOnly, Generic[T]):
 
     @property
     def warnings(self) -> list[Warning]:
-        """What was left out of the requests of all steps or changed in them, each once, in order."""
+        """What the requests of all steps left out or changed, each once, in order."""
         return list(self._loop.warnings)
 
     @property
     def response(self) -> ResponseInfo | None:
-        """Who answered last, and its ids and rate limits; None before a model was asked."""
-        return None if self._loop.answer is None else self._loop.answer.stream.response
+        """The model, ids and rate limits of the last response; None before the first request."""
+        return None if self._loop.response is None else self._loop.response.stream.response
 
     @property
     def usage(self) -> Usage:
-        """Tokens of the answer in the step under way, or in the last one."""
-        answer = self._loop.answer
-        return Usage() if answer is None else answer.stream.usage
+        """Tokens of the response in the current step, or in the last one."""
+        response = self._loop.response
+        return Usage() if response is None else response.stream.usage
 
     @property
     def total_usage(self) -> Usage:
-        """Tokens of all steps that are over, sub-agents' included."""
+        """Tokens of all completed steps, including those of sub-agents."""
         return self.state.total_usage
 
     def cost(self, price: Price) -> float | None:
-        """What the steps in this process may have cost by any price; None where none is known."""
+        """The estimated cost of the steps in this process, by the given price; None if it knows no price."""
         known = [cost for model, usage in self.state.spent if (cost := price(model, usage)) is not None]
         return sum(known) if known else None
 
@@ -348,37 +351,37 @@ class AgentRun(AsyncOnly, Generic[T]):
 
     @property
     def cost_estimate(self) -> float | None:
-        """What the run may have cost, by the agent's `price`; None where that knows no price."""
+        """The estimated cost of the run, by the agent's `price`; None if that knows no price."""
         return self.state.cost_estimate
 
     @property
     def finish_reason(self) -> FinishReason | None:
-        """Why the run ended; None while it has not."""
+        """Why the run ended; None before its end."""
         return self._loop.finish_reason
 
     @property
     def stopped_by(self) -> str | None:
-        """The stop condition, tool or hook that ended the run, in words; or None."""
-        return self._loop.course.stopped_by
+        """A description of the stop condition, tool or hook that ended the run; or None."""
+        return self._loop.context.stopped_by
 
     @property
     def cut_short(self) -> bool:
-        """Whether `max_steps` ended the run, while the model still wanted tools or had a message to read."""
+        """Whether `max_steps` ended the run while calls or messages still needed a response."""
         return self._loop.cut_short
 
     @property
     def limit_reached(self) -> str | None:
-        """The limit that ended the run before the model was done, or None.
+        """The limit that ended the run before the model had finished, or None.
 
         "max_steps", "invalid_calls", or the name of a condition of `llmstream.agent.stop`: "tokens_over",
         "cost_over", "elapsed_over", "tool_calls_over", "no_progress", "step_count". `Agent.run` raises
         LimitExceeded with this as its reason.
         """
-        return self._loop.course.limit
+        return self._loop.context.limit
 
     @property
     def suspended(self) -> Suspension | None:
-        """The run as a value, where it waits for a decision or for results from elsewhere."""
+        """The run as a value if it waits for a decision or for external results, else None."""
         return self._loop.suspended
 
     @property
@@ -387,29 +390,28 @@ class AgentRun(AsyncOnly, Generic[T]):
         return self._loop.error
 
 
-# Runs that ended without an answer, as errors for those who see only the answer.
+# `Agent.run` and sub-agent tools return only the answer, so a run without one becomes an error here.
 
 
 def answer_of(run: AgentRun) -> Any:
-    """What a run that was read to its end has come to: of an answer of a type its value, else the message.
+    """The result of a completed run: the value if it has an output type, else the message.
 
-    raises: as `check_finished`; InvalidOutput where the answer is not of the type
+    raises: as `check_finished`; InvalidOutput if the answer does not fit the type
     """
     check_finished(run)
     return run.object if run.typed else run.message
 
 
 def check_finished(run: AgentRun) -> None:
-    """Makes sure that a run that was read to its end has come to an answer.
+    """Raises an error for a completed run without an answer.
 
-    What the application itself ends, by a hook, a tool or a stop condition of its own, is an end like
-    any other, unless nothing at all was said and called.
+    A run that the application ended by a hook, a tool or its own stop condition counts as answered, unless
+    it has neither content nor calls.
 
-    raises: the run's own error, however it was read; RunSuspended where it waits; LimitExceeded where a
-            limit cut it short: `reason` names it;
-            ContentFiltered where the vendor's filter did; InvalidOutput where the answer is empty or none
+    raises: the run's own error; RunSuspended if it waits; LimitExceeded if a limit ended it, named in
+            `reason`; ContentFiltered if the vendor's filter did; InvalidOutput if the answer is empty
     """
-    if run.error is not None:  # also where `errors="events"` keeps the run's own reader from it
+    if run.error is not None:  # `errors="events"` does not raise it while the run is read
         raise run.error
     error = _suspended(run) or _over_limit(run)
     if error is None:
@@ -424,8 +426,8 @@ def _suspended(run: AgentRun) -> LLMStreamError | None:
         return None
     waiting = ", ".join(map(str, run.suspended.pending))
     error = RunSuspended(
-        f"the run waits for {waiting}, which nobody here decides. Give the agent approve=, or use "
-        "stream() and its `suspended`; this error has that in `suspension`.",
+        f"the run waits for {waiting}, and there is no approver. Pass approve= to the agent, or use "
+        "stream() and its `suspended`; this error has the same value in `suspension`.",
         reason="suspended",
     )
     error.suspension = run.suspended
@@ -437,16 +439,14 @@ def _over_limit(run: AgentRun) -> LLMStreamError | None:
         case None:
             return None
         case "max_steps":
-            what = (
-                f"the run was cut short at its limit of {len(run.steps)} steps, and the model was not done."
-            )
-            remedy = "Raise max_steps, or use stream() and its messages() to go on."
+            what = f"the run reached its limit of {len(run.steps)} steps before the model had finished."
+            remedy = "Raise max_steps, or use stream() and its messages() to continue."
         case "invalid_calls":
-            what = "the model made the same invalid calls again and again, although it could read why."
-            remedy = "See the results in `partial` and messages(); max_invalid_calls= allows more of them."
+            what = "the model repeated the same invalid calls after it had received the errors."
+            remedy = "See the results in `partial` and messages(); max_invalid_calls= raises the limit."
         case _:
-            what = f"the run was stopped by {run.stopped_by} before the model was done."
-            remedy = "Raise the limit, or use stream() and its messages() to go on."
+            what = f"the run was stopped by {run.stopped_by} before the model had finished."
+            remedy = "Raise the limit, or use stream() and its messages() to continue."
     return LimitExceeded(f"{what} {remedy}", reason=run.limit_reached)
 
 
@@ -455,7 +455,7 @@ def _stopped(run: AgentRun) -> LLMStreamError | None:
     if message.tool_calls or not is_empty(message):
         return None
     return InvalidOutput(
-        f"the run was ended before the model answered: {run.stopped_by}.",
+        f"the run was ended before the model responded: {run.stopped_by}.",
         provider=run.model.provider.name,
         reason="stopped",
     )
@@ -465,13 +465,13 @@ def _no_answer(run: AgentRun) -> LLMStreamError | None:
     provider = run.model.provider.name
     if run.finish_reason == "content-filter":
         return ContentFiltered(
-            "the vendor's filter withheld the answer; what came before is in `partial`.",
+            "the vendor's filter withheld the answer; the content before it is in `partial`.",
             provider=provider,
             reason="content-filter",
         )
     if is_empty(run.message):
         return InvalidOutput(
-            "the answer is empty: the model gave neither text nor a file. empty_retries= asks again.",
+            "the answer is empty: the model returned neither text nor a file. empty_retries= retries it.",
             provider=provider,
             reason="empty",
         )

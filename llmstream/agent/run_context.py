@@ -1,4 +1,4 @@
-"""What the steps of one run share, and what they leave for the next."""
+"""State that the steps of one run share."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from llmstream.agent.answer import PlanMemory
 from llmstream.agent.approvals import CallGate
 from llmstream.agent.calls import StepCalls
 from llmstream.agent.config import AgentConfig
 from llmstream.agent.history import SettledPart
 from llmstream.agent.hooks import Again, Approve, Deny, Stop
 from llmstream.agent.journal import RunJournal
+from llmstream.agent.model_response import PlanMemory
 from llmstream.agent.nested import OWN_KEY
 from llmstream.agent.observing import RunWatch
 from llmstream.agent.state import RunState
@@ -29,17 +29,14 @@ from llmstream.tools import ToolContext, ToolSet
 __all__ = ["RunContext"]
 
 
-# Ids of a run: those that two steps, or the run before its suspension, use both are kept apart.
-
-
 class Ids:
-    """Prefixes an id with its step's number where an earlier step has used it."""
+    """Makes ids unique in a run: prefixes an id with the step's number if an earlier step used it."""
 
     def __init__(self) -> None:
         self._step_of: dict[str, int] = {}
 
     def unique(self, event: Event, step: int) -> Event:
-        """The event, under an id that only its step uses."""
+        """The event, with an id that no other step uses."""
         for field in ("id", "tool_call_id"):
             block_id = getattr(event, field, None)
             if not isinstance(block_id, str) or isinstance(event, ResponseMetadata):
@@ -53,29 +50,29 @@ class Ids:
         return event
 
     def shown(self, call_id: str, step: int) -> str:
-        """What the events of the run call a call of a step."""
+        """The id in the run's events for a call of a step."""
         return call_id if self._step_of.get(call_id, step) == step else f"{step}/{call_id}"
 
     def original(self, shown: str, step: int) -> str:
-        """The id as the step has it, of one that `unique` may have prefixed."""
+        """The id within the step, without the prefix that `unique` may have added."""
         bare = shown.removeprefix(f"{step}/")
         return bare if self._step_of.get(bare, step) != step else shown
 
 
 class RunContext:
-    """The agent, the state and the journal of one run, and what has been said to it meanwhile.
+    """The configuration, state and journal of one run.
 
-    total_s:    how long the run may take; None for ever
-    settled:    what of the history has a result for every call
-    repairs:    what of the history was made fit for vendors already
-    of_plan:    the same of what plans showed in its place
-    inbox:      user messages that wait for the next step
-    ids:        of blocks and calls, as the events have them
-    values:     what tools gave the application, by the id that the events have for the call
-    watch:      tells the run's observer; None where there is none
+    total_s:    time limit of the run in seconds; None for no limit
+    settled:    the part of the history in which every call has a result
+    repairs:    the part of the history that was already repaired for vendors
+    of_plan:    the same for messages from plans
+    inbox:      user messages for the next step
+    ids:        maps ids of blocks and calls to those in the run's events
+    values:     what tools returned to the application, by the id of the call in the events
+    watch:      reports to the run's observer; None without one
     stopped_by: the stop condition, tool or hook that ended the run, or None
-    limit:      the limit that ended it before the model was done, as `LimitExceeded.reason` has it
-    started:    in loop time, when the run was first read
+    limit:      the limit that ended it before the model had finished, as in `LimitExceeded.reason`
+    started:    loop time of the first read
     """
 
     def __init__(self, config: AgentConfig, state: RunState, total_s: float | None) -> None:
@@ -96,77 +93,77 @@ class RunContext:
         self.started = 0.0
 
     def begin(self) -> None:
-        """The clocks run from now on."""
+        """Starts the clocks."""
         self.state.started = self.config.clock()
         self.started = asyncio.get_running_loop().time()
 
     @property
     def deadline(self) -> float | None:
-        """When the run has to be over, in loop time."""
+        """The loop time at which the run must be over, or None."""
         return None if self.total_s is None else self.started + self.total_s
 
-    def stop(self, said: Stop) -> None:
-        """A hook ends the run."""
-        self.stopped_by = said.reason or "a hook stopped the run"
+    def stop(self, decision: Stop) -> None:
+        """Ends the run on behalf of a hook."""
+        self.stopped_by = decision.reason or "a hook stopped the run"
 
     def cut_short(self, by: str, limit: str | None) -> None:
-        """A condition ends the run; where it is a limit, the model was not done."""
+        """Ends the run on behalf of a stop condition; `limit` names it if it is a limit."""
         self.stopped_by, self.limit = by, limit
 
-    def again(self, said: Again, message: Message) -> None:
-        """A hook has the model answer once more.
+    def again(self, decision: Again, message: Message) -> None:
+        """Requests another response on behalf of a hook.
 
-        message: the answer that will not do
+        message: the rejected response
         raises:  InvalidOutput once `Hooks.max_again` is used up
         """
-        feedback = said.feedback
-        asked = Message.user(feedback) if isinstance(feedback, str) else feedback
+        given = decision.feedback
+        feedback = Message.user(given) if isinstance(given, str) else given
         self._rejected += 1
         if self._rejected > self.config.hooks.max_again:
             error = InvalidOutput(
-                f"after_model rejected {self._rejected} answers; of the last it says: {asked.text}",
+                f"after_model rejected {self._rejected} answers; the last feedback was: {feedback.text}",
                 reason="again",
             )
             error.partial, error.usage = message, self.state.total_usage
             raise error
-        self.inbox.append(asked)
+        self.inbox.append(feedback)
 
     def delivered(self) -> list[Message]:
-        """Takes what is in the inbox."""
+        """Takes the messages out of the inbox."""
         inbox, self.inbox = self.inbox, []
         return inbox
 
     async def note(self) -> None:
-        """Journals what is new in the conversation."""
+        """Writes new messages of the conversation to the journal."""
         await self.journal.messages(self.state.step, self.state.conversation)
 
     def calls(self, tools: ToolSet, decided: Mapping[str, Approve | Deny] | None = None) -> StepCalls:
-        """Where the calls of the step under way run.
+        """Creates the runner for the calls of the current step.
 
-        decided: a person's decisions from before, by the id of the call
+        decided: decisions of a person from before, by the id of the call
         """
         config = self.config
-        judge = CallGate(
+        gate = CallGate(
             self.state,
             config.hooks,
             approve=config.approve,
             repair=config.repair,
             decided=decided,
-            context=self._context,
+            context=self._tool_context,
         )
         return StepCalls(
             tools,
-            judge,
+            gate,
             self.state,
             after=config.hooks.after_tool,
             limit=config.tool_limit,
             timeout_s=config.tool_timeout_s,
-            context=self._context,
+            context=self._tool_context,
             journal=self.journal,
             watch=self.watch,
         )
 
-    def _context(self, call: ToolCall) -> ToolContext:
+    def _tool_context(self, call: ToolCall) -> ToolContext:
         state = self.state
         return ToolContext(
             call.id, call.name, state.step, LateCopies(state.conversation), self.deadline, state.deps

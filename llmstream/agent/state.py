@@ -1,4 +1,4 @@
-"""What a run has done so far: steps, tokens, time, and what they may have cost."""
+"""The state of a run: steps, tokens, time and estimated cost."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from llmstream.tools import ToolCallStatus
 __all__ = ["Price", "RunState", "Step"]
 
 Price: TypeAlias = Callable[[str, Usage], float | None]
-"""What the tokens of a model ("provider:model") cost, in a currency of the caller's; None where unknown."""
+"""Returns the cost of tokens of a model ("provider:model"), in the caller's currency; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step that is over: an answer of the model and the calls that it asked for.
+    """A completed step: a model response and the statuses of its calls.
 
     model:         "provider:model"
     statuses:      of the calls that were run or refused here, in call order
-    cost_estimate: by the agent's `price`; None where that knows no price
+    cost_estimate: by the agent's `price`; None if that knows no price
     """
 
     number: int
@@ -40,16 +40,15 @@ class Step:
 
 @dataclass(slots=True)
 class RunState:
-    """A run as stop conditions, `prepare_step` and hooks see it.
+    """The state of a run, as passed to stop conditions, `prepare_step` and hooks.
 
-    step:           the number of the step under way, or of the next between two; from 0
-    steps:          those that are over in this process; a resumed run counts on but begins anew here
-    usage_by_model: tokens by "provider:model", sub-agents' included
-    spent:          model and tokens of each answer in this process, sub-agents' included
-    tool_calls:     how many calls were run or refused in this process
-    cost_estimate:  the sum of the prices of all answers that are known: an estimate, and at least that;
-                    None where none is
-    deps:           the application's own object
+    step:           the number of the current step, or between two steps of the next; from 0
+    steps:          the steps completed in this process; in a resumed run, `step` continues and this is empty
+    usage_by_model: tokens by "provider:model", including sub-agents
+    spent:          model and tokens of each response in this process, including sub-agents
+    tool_calls:     the number of calls that were run or refused in this process
+    cost_estimate:  the sum of all known prices, so a lower bound; None if no price is known
+    deps:           the application's object
     """
 
     deps: Any
@@ -66,12 +65,12 @@ class RunState:
 
     @property
     def messages(self) -> list[Message]:
-        """The conversation so far; copies."""
+        """Copies of the conversation so far."""
         return copy_messages(self.conversation)
 
     @property
     def total_usage(self) -> Usage:
-        """Tokens of the whole run, sub-agents' included."""
+        """Tokens of the complete run, including sub-agents."""
         return reduce(add, self.usage_by_model.values(), Usage())
 
     @property
@@ -80,11 +79,11 @@ class RunState:
         return 0.0 if self.started is None else self.clock() - self.started
 
     def priced(self, model: str, usage: Usage) -> float | None:
-        """What these tokens may cost, or None."""
+        """The estimated cost of these tokens, or None."""
         return None if self.price is None else self.price(model, usage)
 
     def spend(self, model: str, usage: Usage) -> None:
-        """Counts the tokens of one answer, and what they cost: a long prompt may have a price of its own."""
+        """Adds the tokens of one response and their cost: per response, as long prompts may cost more."""
         self.usage_by_model[model] = self.usage_by_model.get(model, Usage()) + usage
         self.spent.append((model, usage))
         cost = self.priced(model, usage)

@@ -1,4 +1,6 @@
-"""The steps of a run: one that asks the model, one that goes on with suspended calls, and what they share."""
+"""The steps of a run: `ModelStep` sends a request, `ResumedStep` continues suspended calls, `StaticStep`
+takes its response from a hook. `RunStep` is their common part.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +10,17 @@ from dataclasses import replace
 
 import msgspec
 
-from llmstream.agent.answer import Answer, GivenAnswer
 from llmstream.agent.calls import (
     StepCalls,
     in_call_order,
+    no_content_error,
     result_event,
     results_of,
-    said_nothing,
     shown_as_run,
     suspension_of,
 )
 from llmstream.agent.hooks import Again, StepPlan, Stop
+from llmstream.agent.model_response import HookResponse, ModelResponse
 from llmstream.agent.planning import prepared, reviewed
 from llmstream.agent.resumption import Resumption, check_continuation
 from llmstream.agent.run_context import RunContext
@@ -34,61 +36,58 @@ from llmstream.tools import ToolCallStatus, ToolOutcome, ToolSet
 __all__ = ["ModelStep", "ResumedStep", "RunStep", "StaticStep"]
 
 
-# A step under way: what all kinds of steps have in common, and the kind that asks no model.
-
-
 class RunStep:
-    """Its `events` are read to their end; then it is recorded, or the run waits.
+    """One step: its `events` are read to their end, then `record` adds it to the run or suspends the run.
 
-    message:  what the model said, as it stands in the history
-    finish:   how the answer ended
-    calls:    those that it runs; None where it runs none
+    message:  the model's message, as stored in the history
+    finish:   how the response ended
+    calls:    the calls that it runs; None if it runs none
     earlier:  results of its calls from before a suspension
-    worked:   whether calls were run or refused, so that the model has something to read
+    worked:   whether calls were run or refused, so that the model has results to read
     """
 
-    def __init__(self, course: RunContext) -> None:
-        self.number = course.state.step
+    def __init__(self, context: RunContext) -> None:
+        self.number = context.state.step
         self.message = Message.assistant()
         self.finish = Finish("unknown")
         self.model, self.usage, self.timings = "", Usage(), Timings()
         self.calls: StepCalls | None = None
         self.earlier: Mapping[str, ToolResult] = {}
         self.worked = False
-        self._course = course
+        self._context = context
 
     def events(self) -> AsyncGenerator[Event]:
-        """What happens in it, in order. `stream-start` comes where a model was asked."""
+        """Yields the events of the step, in order; `stream-start` comes with each response."""
         raise NotImplementedError
 
     def unrecorded(self) -> list[Message]:
-        """What the model has said that is not in the conversation yet."""
+        """The part of the response that is not in the conversation yet."""
         return []
 
     def results(self) -> dict[str, ToolResult]:
-        """The results of its calls so far; of a call that waits, one that says so."""
+        """The results of its calls so far; a waiting call has a placeholder result."""
         return results_of(self.calls, self.earlier)
 
     async def aclose(self) -> None:
-        """Cancels its calls and waits for their cleanup. May be called again."""
+        """Cancels its calls and waits for their cleanup. Idempotent."""
         if self.calls is not None:
             await self.calls.aclose()
 
     def record(self) -> Suspension | None:
-        """Its results join the conversation; or, where calls wait, the run as a value."""
-        course, state, calls = self._course, self._course.state, self.calls
+        """Adds the results to the conversation; if calls wait, returns the suspended run instead."""
+        context, state, calls = self._context, self._context.state, self.calls
         reason = self.finish.finish_reason
         statuses: tuple[ToolCallStatus, ...] = ()
         if calls is not None:
             state.conversation[-1] = shown_as_run(state.conversation[-1], calls)
-            course.stopped_by = course.stopped_by or calls.stop
+            context.stopped_by = context.stopped_by or calls.stop
             statuses = in_call_order(calls, state.conversation[-1])
             for status in statuses:
                 if status.value is not None:
-                    course.values[course.ids.shown(status.tool_call_id, self.number)] = status.value
+                    context.values[context.ids.shown(status.tool_call_id, self.number)] = status.value
             if calls.waiting or calls.inner:
-                return suspension_of(course.config, state, calls, self.earlier, course.delivered())
-            course.settled.settle(state.conversation, self.results())
+                return suspension_of(context.config, state, calls, self.earlier, context.delivered())
+            context.settled.settle(state.conversation, self.results())
         self.worked = bool(statuses) and reason != "content-filter"
         state.tool_calls += len(statuses)
         cost = state.priced(self.model, self.usage) if self.model else None
@@ -100,66 +99,63 @@ class RunStep:
 
 
 class StaticStep(RunStep):
-    """A step whose answer a hook gave in the model's place."""
+    """A step whose response came from a hook instead of the model."""
 
-    def __init__(self, course: RunContext, given: GivenAnswer) -> None:
-        super().__init__(course)
+    def __init__(self, context: RunContext, given: HookResponse) -> None:
+        super().__init__(context)
         self._given = given
 
     async def events(self) -> AsyncGenerator[Event]:
-        """The answer as one block of text."""
-        said = self._given.message
+        """Yields the response as one text block."""
+        message = self._given.message
         self.finish = Finish("stop")
         yield StreamStart()
         yield StepStart(self.number)
         for event in self._given.events():
             yield event
         yield StepFinish(self.number, "stop")
-        self.message = msgspec.structs.replace(said, sender=said.sender or self._course.config.name)
-        self._course.state.conversation.append(self.message)
-
-
-# A step in which the model is asked: its answer, then the calls that it wants.
+        self.message = msgspec.structs.replace(message, sender=message.sender or self._context.config.name)
+        self._context.state.conversation.append(self.message)
 
 
 class ModelStep(RunStep):
-    """One request, one answer, its calls side by side; eager calls begin before the answer is over."""
+    """One request, its response, and its calls in parallel; eager calls start before the response ends."""
 
     calls: StepCalls
 
-    def __init__(self, course: RunContext, plan: StepPlan) -> None:
-        super().__init__(course)
-        config = course.config
-        self.answer = Answer(
+    def __init__(self, context: RunContext, plan: StepPlan) -> None:
+        super().__init__(context)
+        config = context.config
+        self.response = ModelResponse(
             config.model,
             config.options,
-            _within(course, plan),
-            course.state.conversation,
+            _within(context, plan),
+            context.state.conversation,
             clock=config.clock,
-            started=course.started,
-            repairs=course.repairs,
-            of_plan=course.of_plan,
+            started=context.started,
+            repairs=context.repairs,
+            of_plan=context.of_plan,
         )
-        self.calls = course.calls(self.answer.tools)
+        self.calls = context.calls(self.response.tools)
         self._taken = self._rejected = False
 
     def unrecorded(self) -> list[Message]:
-        """The answer as far as it has come."""
-        return [] if self._taken else self.answer.added()
+        """The response so far."""
+        return [] if self._taken else self.response.added()
 
     async def events(self) -> AsyncGenerator[Event]:
-        """The answer of the model, and what becomes of its calls.
+        """Yields the events of the response and of its calls.
 
-        raises: LLMStreamError where the answer failed, or said nothing
+        raises: LLMStreamError if the response failed, or was cut off before any content
         """
-        answer, calls = self.answer, self.calls
-        eager = answer.tools.eager
+        response, calls = self.response, self.calls
+        eager = response.tools.eager
         try:
-            async with aclosing(answer.events()) as events:
+            async with aclosing(response.events()) as events:
                 async for event in events:
                     if eager and isinstance(event, ToolCallEvent):
                         calls.start_eager(event)
-                    elif isinstance(event, RetryNotice):  # it knows its answer, not the run
+                    elif isinstance(event, RetryNotice):  # the stream does not know the step number
                         event = msgspec.structs.replace(event, discard_step=self.number)
                         await calls.superseded()
                     yield event
@@ -167,22 +163,22 @@ class ModelStep(RunStep):
                         yield StepStart(self.number, event.warnings)
         finally:
             self._take()
-        failure = answer.stream.error or said_nothing(answer, self.message)
+        failure = response.stream.error or no_content_error(response, self.message)
         if failure is not None:
             for note in await calls.superseded():
                 yield note
             raise failure
-        yield StepFinish(self.number, self.finish.finish_reason, self.finish.usage, answer.timings)
+        yield StepFinish(self.number, self.finish.finish_reason, self.finish.usage, response.timings)
         await self._review()
-        await self._course.note()
+        await self._context.note()
         async with aclosing(self._work()) as events:
             async for event in events:
                 yield event
 
     async def _work(self) -> AsyncGenerator[Event]:
-        """Runs the calls of the answer, if there are any."""
+        """Runs the calls of the response, if there are any."""
         calls = self.calls
-        wanted = self._course.settled.open_calls(self._course.state.conversation)
+        wanted = self._context.settled.open_calls(self._context.state.conversation)
         refusal = self._refusal()
         if refusal is not None:
             for call in wanted:
@@ -192,108 +188,105 @@ class ModelStep(RunStep):
             return
         for call in wanted:
             calls.start(call)
-        async with aclosing(calls.events(self._course.deadline)) as events:
+        async with aclosing(calls.events(self._context.deadline)) as events:
             async for event in events:
                 yield event
 
     def _take(self) -> None:
-        """The answer joins the conversation, as far as it came."""
-        answer, state = self.answer, self._course.state
+        """Adds the response, complete or not, to the conversation."""
+        response, state = self.response, self._context.state
         self._taken = True
-        self.finish = answer.finish
-        self.model, self.usage, self.timings = answer.model_name, answer.usage, answer.timings
+        self.finish = response.finish
+        self.model, self.usage, self.timings = response.model_name, response.usage, response.timings
         state.spend(self.model, self.usage)
-        self.message = answer.stream.message
-        for added in answer.added():
-            self.message = msgspec.structs.replace(added, sender=added.sender or self._course.config.name)
+        self.message = response.stream.message
+        for added in response.added():
+            self.message = msgspec.structs.replace(added, sender=added.sender or self._context.config.name)
             state.conversation.append(self.message)
 
     async def _review(self) -> None:
-        """What the hook after the model makes of the answer."""
-        course, conversation = self._course, self._course.state.conversation
-        said = await reviewed(course.config, course.state, self.message)
-        if isinstance(said, Stop):
-            course.stop(said)
-        elif isinstance(said, Again):
+        """Applies the `after_model` hook to the response."""
+        context, conversation = self._context, self._context.state.conversation
+        decision = await reviewed(context.config, context.state, self.message)
+        if isinstance(decision, Stop):
+            context.stop(decision)
+        elif isinstance(decision, Again):
             self._rejected = True
-            course.again(said, self.message)
-        elif said is not self.message:
+            context.again(decision, self.message)
+        elif decision is not self.message:
             if self.message.parts:
                 conversation.pop()
-            conversation.append(said)
-            self.message = said
+            conversation.append(decision)
+            self.message = decision
 
     def _refusal(self) -> str | None:
-        """Why no call of this answer may run, for the model to read; None where they may."""
+        """The error that the model gets for every call of this response; None if they may run."""
         if self.finish.finish_reason == "content-filter":
             return "The call was not run: the answer was cut by the vendor's filter."
-        if self._course.stopped_by is not None:
-            return f"The call was not run: {self._course.stopped_by}."
+        if self._context.stopped_by is not None:
+            return f"The call was not run: {self._context.stopped_by}."
         if self._rejected:
-            return "The call was not run: the answer was rejected, for the reason given below."
+            return "The call was not run: the answer was rejected for the reason given below."
         return None
 
 
-def _within(course: RunContext, plan: StepPlan) -> StepPlan:
-    """The plan, with the total deadline of the run in place of one of its own, and with its observer."""
-    config = course.config
-    if _choice_is_spent(course, plan):
+def _within(context: RunContext, plan: StepPlan) -> StepPlan:
+    """The plan with the run's total deadline and observer."""
+    config = context.config
+    if _choice_is_spent(context, plan):
         plan = replace(plan, options={**plan.options, "tool_choice": None})
-    if course.watch is not None:
-        observe = joined(plan.options.get("observe"), course.watch.calls(course.state.step))
+    if context.watch is not None:
+        observe = joined(plan.options.get("observe"), context.watch.calls(context.state.step))
         plan = replace(plan, options={**plan.options, "observe": observe})
-    if course.total_s is None:
+    if context.total_s is None:
         return plan
     given = plan.options.get("deadlines") or config.options.get("deadlines")
     deadlines = given or plan.model_over(config.model).deadlines
-    capped = msgspec.structs.replace(deadlines, total_s=course.total_s)
+    capped = msgspec.structs.replace(deadlines, total_s=context.total_s)
     return replace(plan, options={**plan.options, "deadlines": capped})
 
 
-def _choice_is_spent(course: RunContext, plan: StepPlan) -> bool:
-    """Whether the agent's `tool_choice` forces calls that were made: held on to, the run would never end.
+def _choice_is_spent(context: RunContext, plan: StepPlan) -> bool:
+    """Whether to drop a forced `tool_choice` because calls were made: repeated, the run would never end.
 
-    An agent with `stop_when` knows its own end, so its choice holds at each step; a plan's always does.
+    With `stop_when` the agent has its own end, so its choice applies to each step. A plan's always applies.
     """
-    config = course.config
+    config = context.config
     forced = config.options.get("tool_choice") not in (None, "auto", "none")
     of_plan = plan.tool_choice is not None or "tool_choice" in plan.options
-    return forced and not of_plan and not config.stop_when and course.state.tool_calls > 0
-
-
-# The step that was under way when a run was suspended: it goes on with what was decided.
+    return forced and not of_plan and not config.stop_when and context.state.tool_calls > 0
 
 
 class ResumedStep(RunStep):
-    """Calls that were done keep their results; those that were decided about run, and no model is asked."""
+    """The suspended step: finished calls keep their results, decided calls run, no request is sent."""
 
-    def __init__(self, course: RunContext, resumption: Resumption) -> None:
-        super().__init__(course)
+    def __init__(self, context: RunContext, resumption: Resumption) -> None:
+        super().__init__(context)
         self._found = resumption
         self.finish = Finish("tool-calls")
-        self.message = course.state.conversation[-1]
+        self.message = context.state.conversation[-1]
         self.earlier = {result.tool_call_id: result for result in resumption.suspension.results}
 
     async def events(self) -> AsyncGenerator[Event]:
-        """What becomes of the calls.
+        """Yields the events of the calls.
 
-        raises: InvalidRequest where the suspension was resumed by now, the run of a sub-agent in it
-                cannot be, or arguments that a person changed do not fit
+        raises: InvalidRequest if the suspension was resumed meanwhile, a sub-agent's run in it cannot
+                continue, or edited arguments do not fit
         """
-        course, found = self._course, self._found
-        plan = await prepared(course.config, course.state)
-        tools = ToolSet.of(plan.options_over(course.config.options).get("tools") or ()).current()
+        context, found = self._context, self._found
+        plan = await prepared(context.config, context.state)
+        tools = ToolSet.of(plan.options_over(context.config.options).get("tools") or ()).current()
         found.check_edits(tools)
         for call, continuation in found.continued_calls:
             check_continuation(call, tools, continuation)
         found.claim()
-        course.inbox = found.suspension.unseen + course.inbox
-        calls = self.calls = course.calls(tools, found.decided)
-        await course.note()
+        context.inbox = found.suspension.unseen + context.inbox
+        calls = self.calls = context.calls(tools, found.decided)
+        await context.note()
         for result in found.suspension.results:
-            await course.journal.result(self.number, None, result)
+            await context.journal.result(self.number, None, result)
         for status in found.answered:
-            await course.journal.result(self.number, None, status.result)
+            await context.journal.result(self.number, None, status.result)
             calls.statuses[status.tool_call_id] = status
             yield result_event(status)
         calls.waiting.update(found.undecided)
@@ -302,7 +295,7 @@ class ResumedStep(RunStep):
             calls.start(call)
         for call, continuation in found.continued_calls:
             calls.start(call, continuation)
-        async with aclosing(calls.events(course.deadline)) as events:
+        async with aclosing(calls.events(context.deadline)) as events:
             async for event in events:
                 yield event
-        self.message = course.state.conversation[-1]
+        self.message = context.state.conversation[-1]

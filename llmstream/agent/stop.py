@@ -1,4 +1,4 @@
-"""Stop conditions: plain callables over a `RunState`, asked after each step and its tools."""
+"""Stop conditions: callables of a `RunState`, called after each step and its tools."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ __all__ = [
 
 
 StopCondition: TypeAlias = Callable[[RunState], bool | Awaitable[bool]]
-"""Whether the run should end; sync or async. The last step's calls have run, and their results are kept."""
+"""Returns whether the run should end; sync or async. The results of the last step stay in the history."""
 
 _Sync: TypeAlias = Callable[[RunState], bool]
 
 
 class Budget:
-    """A condition that ends a run before the model is done, so that `Agent.run` has no answer to give.
+    """A condition that is a limit: it ends a run before the model has finished, so `Agent.run` raises.
 
-    reason: what the `LimitExceeded` of `Agent.run` gives as its reason
-    name:   what `run.stopped_by` shows
+    reason: the reason of the `LimitExceeded` of `Agent.run`
+    name:   the value of `run.stopped_by`
     """
 
     def __init__(self, reason: str, name: str, reached: _Sync) -> None:
@@ -47,7 +47,7 @@ class Budget:
         self._reached = reached
 
     def __call__(self, state: RunState) -> bool:
-        """Whether the run has used it up."""
+        """Whether the run has reached the limit."""
         return self._reached(state)
 
     def __repr__(self) -> str:
@@ -55,23 +55,23 @@ class Budget:
 
 
 def _named(condition: _Sync, name: str) -> StopCondition:
-    """With a name that `run.stopped_by` can show."""
+    """Sets the name that `run.stopped_by` returns."""
     condition.__name__ = condition.__qualname__ = name
     return condition
 
 
 def step_count(steps: int) -> StopCondition:
-    """After so many steps.
+    """Stops after a number of steps.
 
     raises: InvalidRequest for less than one
     """
     if steps < 1:
-        raise InvalidRequest(f"a run has at least 1 step, got {steps}")
+        raise InvalidRequest(f"steps must be at least 1, got {steps}")
     return Budget("step_count", f"step_count({steps})", lambda state: state.step >= steps)
 
 
 def tool_called(*names: str) -> StopCondition:
-    """After a step that called one of these tools, whatever it gave."""
+    """Stops after a step that called one of these tools, whatever the result."""
     wanted = frozenset(names)
 
     def called(state: RunState) -> bool:
@@ -81,27 +81,27 @@ def tool_called(*names: str) -> StopCondition:
 
 
 def tokens_over(tokens: int) -> StopCondition:
-    """Once the run has spent more tokens than this, prompts and answers together."""
+    """Stops once the run has used more tokens than this, input and output together."""
     return Budget("tokens_over", f"tokens_over({tokens})", lambda state: _tokens(state) > tokens)
 
 
 def tool_calls_over(calls: int) -> StopCondition:
-    """Once more tool calls than this were run or refused; asked after each step."""
+    """Stops once more tool calls than this were run or refused; checked after each step."""
     return Budget("tool_calls_over", f"tool_calls_over({calls})", lambda state: state.tool_calls > calls)
 
 
 def cost_over(cost: float) -> StopCondition:
-    """Once the estimated cost is higher than this. It needs the agent's `price`; without, never."""
+    """Stops once the estimated cost is higher than this. Without the agent's `price` it never stops."""
     return Budget("cost_over", f"cost_over({cost:g})", lambda state: (state.cost_estimate or 0.0) > cost)
 
 
 def elapsed_over(seconds: float) -> StopCondition:
-    """Once so many seconds have passed, asked between steps; `Deadlines(total_s=...)` cuts within one."""
+    """Stops after this time, checked between steps; `Deadlines(total_s=...)` also ends a running step."""
     return Budget("elapsed_over", f"elapsed_over({seconds:g})", lambda state: state.elapsed_s > seconds)
 
 
 def no_progress(steps: int = 3) -> StopCondition:
-    """Once so many steps in a row made the same calls and got the same results.
+    """Stops once this many steps in a row made the same calls with the same results.
 
     raises: InvalidRequest for less than two
     """
@@ -116,18 +116,20 @@ def no_progress(steps: int = 3) -> StopCondition:
 
 
 def as_conditions(given: StopCondition | Iterable[StopCondition] | None) -> tuple[StopCondition, ...]:
-    """The conditions, whether one or several were given, or None.
+    """The conditions as a tuple.
 
-    raises: InvalidRequest where one is no function
+    raises: InvalidRequest if one is not a function
     """
     if given is None:
         return ()
     if not callable(given) and not isinstance(given, Iterable):
-        raise InvalidRequest(f"stop_when is a function of the run's state or a list of them, got {given!r}")
+        raise InvalidRequest(
+            f"stop_when must be a function of the run's state or a list of them, got {given!r}"
+        )
     conditions = (given,) if callable(given) else tuple(given)
     wrong = next((c for c in conditions if not callable(c)), None)
     if wrong is not None:
-        raise InvalidRequest(f"a stop condition is a function of the run's state, got {wrong!r}")
+        raise InvalidRequest(f"a stop condition must be a function of the run's state, got {wrong!r}")
     for condition in conditions:
         check_arguments("a stop condition", condition, "state")
     return conditions
@@ -147,19 +149,19 @@ def _done(step: Step) -> bytes:
     )
 
 
-# A bound on calls that cannot run: the same mistake, made step after step, ends the run.
+# The limit on invalid calls: a model that repeats the same mistake in each step does not recover.
 
 MAX_INVALID_CALLS: Final = 3
-"""Steps in which a tool may be called wrongly: models that read the error are right at the second try."""
+"""Steps with invalid calls of one tool. Models that use the error text succeed at the second try."""
 
 _UNKNOWN: Final = ""
-"""Counts calls of tools that do not exist, whatever they are called."""
+"""The key for calls of tools that do not exist, whatever their names."""
 
 
 class Misses:
-    """Counts steps in which a tool was called with arguments that do not fit, since it was called well.
+    """Counts, for each tool, the steps with invalid calls since its last valid call.
 
-    limit: steps after which it is enough; None for never
+    limit: steps after which the run ends; None for never
     """
 
     def __init__(self, limit: int | None) -> None:
@@ -167,7 +169,7 @@ class Misses:
         self._counts: dict[str, int] = {}
 
     def over(self, statuses: Iterable[ToolCallStatus]) -> bool:
-        """Whether the calls of one more step are too many; a call that ran begins the count anew."""
+        """Counts one more step; returns whether a limit is reached. A call that ran resets its count."""
         missed: set[str] = set()
         ran: set[str] = set()
         for status in statuses:

@@ -1,4 +1,4 @@
-"""An agent as a tool of another."""
+"""Several agents: one as a tool of another, or all in one chat."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from llmstream.tools import Tool, ToolContext, ToolOutput, tool_from_function
 __all__ = ["own_view", "shared_message", "sub_agent_tool"]
 
 
-class AskedAgent(Protocol):
-    """What the tool needs of an `Agent`, which makes such tools, so that they do not know it."""
+class SubAgent(Protocol):
+    """The part of `Agent` that the tool needs; `agent.py` imports this module, so it is not imported here."""
 
     name: str
 
     def stream(self, prompt: str, *, deps: Any = None) -> AgentRun:
-        """One run."""
+        """Starts a run."""
 
     def resume(
         self,
@@ -35,7 +35,7 @@ class AskedAgent(Protocol):
         results: Results = (),
         deps: Any = None,
     ) -> AgentRun:
-        """Goes on with a run that was suspended."""
+        """Continues a suspended run."""
 
     def check(
         self,
@@ -44,24 +44,24 @@ class AskedAgent(Protocol):
         *,
         results: Results = (),
     ) -> Resumption:
-        """Whether `resume` would take these."""
+        """Checks the arguments of `resume`."""
 
 
-def sub_agent_tool(agent: AskedAgent, name: str, description: str, **options: Any) -> Tool:
-    """The tool that asks the agent; see `Agent.as_tool`.
+def sub_agent_tool(agent: SubAgent, name: str, description: str, **options: Any) -> Tool:
+    """The tool that runs the agent; see `Agent.as_tool`.
 
-    raises: InvalidRequest where neither tool nor agent has a name
+    raises: InvalidRequest if neither tool nor agent has a name
     """
     if not name:
-        raise InvalidRequest("an agent that is a tool needs a name: agent.as_tool('research', ...)")
-    words = description or f"Ask the agent {name}."
-    return tool_from_function(_Asking(agent, name), name=name, description=words, **options)
+        raise InvalidRequest("an agent used as a tool needs a name: agent.as_tool('research', ...)")
+    text = description or f"Ask the agent {name}."
+    return tool_from_function(_SubAgentFunction(agent, name), name=name, description=text, **options)
 
 
-class _Asking:
-    """The function of the tool: one run of the agent, from its beginning or from where it waited."""
+class _SubAgentFunction:
+    """The function of the tool: starts a run of the agent, or resumes a suspended one."""
 
-    def __init__(self, agent: AskedAgent, name: str) -> None:
+    def __init__(self, agent: SubAgent, name: str) -> None:
         self.agent = agent
         self._name = name
 
@@ -72,22 +72,22 @@ class _Asking:
     async def __call__(self, prompt: str, context: ToolContext) -> ToolOutput:
         async with self._run(prompt, context) as run:
             try:
-                await _tell(run, self.agent.name or self._name, context)
+                await _report_events(run, self.agent.name or self._name, context)
             except LLMStreamError as error:
                 raise ToolError(f"The agent {self._name} failed: {error}") from error
             finally:
                 await context.report(Spent(tuple(run.state.spent)))
             if run.suspended is not None:
                 await context.report(Waits(run.suspended))
-                # What a caller reads that has no way to wait:
+                # A caller that cannot wait reads this error.
                 waiting = ", ".join(map(str, run.suspended.pending))
-                raise ToolError(f"The agent {self._name} cannot go on without a decision about {waiting}.")
+                raise ToolError(f"The agent {self._name} cannot continue without a decision about {waiting}.")
             return ToolOutput(run.text, value=self._value(run))
 
     def _value(self, run: AgentRun) -> Any:
-        """What the application gets: the message, or of an answer of a type its value.
+        """The answer for the application: the value if it has an output type, else the message.
 
-        raises: ToolError where the run has no answer, or one that does not fit
+        raises: ToolError if the run has no answer, or one that does not fit its type
         """
         try:
             return answer_of(run)
@@ -106,21 +106,21 @@ class _Asking:
         return run
 
 
-async def _tell(run: AgentRun, name: str, context: ToolContext) -> None:
-    """Reports the events of the run; where its sentence begins and ends says the call itself."""
+async def _report_events(run: AgentRun, name: str, context: ToolContext) -> None:
+    """Reports the events of the run, without start and finish: the call itself marks these."""
     async for event in run:
         if not isinstance(event, StreamStart | Finish | Raw):
             await context.report(Nested(name, event))
 
 
-# Several agents in one chat: what each of them sees of it, and what it adds.
+# Several agents in one chat: the messages that each of them receives and adds.
 
 
 def own_view(messages: Iterable[Message], name: str) -> list[Message]:
-    """The chat as the agent of this name sees it.
+    """The chat as sent to the agent of this name.
 
-    To a model an assistant's message is one of its own. So what other agents said is shown as a
-    user's, with the sender's name before it; their tool calls and results are left out.
+    A model takes assistant messages for its own. So messages of other agents become user messages with
+    the sender's name in front; their tool calls and results are left out.
     """
     seen: list[Message] = []
     foreign: set[str] = set()
@@ -142,7 +142,7 @@ def own_view(messages: Iterable[Message], name: str) -> list[Message]:
     return seen
 
 
-def shared_message(said: Message, name: str) -> Message:
-    """The answer as it joins the chat: without calls, whose results stay with the agent."""
-    parts = tuple([part for part in said.parts if not isinstance(part, ToolCall | ToolResult)])
-    return Message(name, Role.ASSISTANT, parts, said.metadata)
+def shared_message(message: Message, name: str) -> Message:
+    """The answer for the chat, without calls, because their results are not in the chat."""
+    parts = tuple([part for part in message.parts if not isinstance(part, ToolCall | ToolResult)])
+    return Message(name, Role.ASSISTANT, parts, message.metadata)

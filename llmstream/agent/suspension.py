@@ -1,4 +1,4 @@
-"""A run that waits for a person, as a value: saved, moved to another process, resumed once."""
+"""A suspended run as a value: it can be saved, moved to another process, and resumed once."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ VERSION = 1
 
 
 class SuspensionTaken(InvalidRequest, FileNotFoundError):
-    """A suspension that another process has taken, or that never was."""
+    """Another process has taken the suspension, or it never existed."""
 
 
 class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Everything that going on takes, but for the agent itself. `Agent.resume` takes it, once.
+    """The state of a suspended run, without the agent itself. `Agent.resume` continues it, once.
 
-    agent:          the name of the agent that was suspended
-    conversation:   the saved form of its messages, up to and with the calls that wait
-    pending:        the calls that wait, those of sub-agents behind its own
-    inner:          the suspended runs of sub-agents, by the id of the call that asked
-    results:        of the calls of the same answer that are done; these never run again
-    inbox:          the saved form of messages sent to the run that the model has not seen; "" for none
-    step:           how many steps are over
+    agent:          the name of the suspended agent
+    conversation:   the saved form of its messages, up to and including the waiting calls
+    pending:        the waiting calls: its own, then those of sub-agents
+    inner:          the suspended runs of sub-agents, by the id of the call that started them
+    results:        of finished calls of the same response; these never run again
+    inbox:          the saved form of messages sent to the run and not yet to the model; "" for none
+    step:           the number of completed steps
     usage_by_model: tokens so far
-    cost_estimate:  what they may have cost, by the agent's `price`
-    signed:         whether digests are HMACs made with the agent's `approval_key`
+    cost_estimate:  their estimated cost, by the agent's `price`
+    signed:         whether digests are HMACs with the agent's `approval_key`
     expires_at_s:   Unix time after which it is refused; None for never
-    seal:           a digest over all of it
+    seal:           a digest over all fields
     """
 
     version: int = VERSION
@@ -77,18 +77,18 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         key: bytes | None,
         ttl_s: float | None,
     ) -> Self:
-        """A new one, with its digests.
+        """Creates a suspension with its digests.
 
-        raises: InvalidRequest where JSON cannot hold what a message holds
+        raises: InvalidRequest if JSON cannot represent a message
         """
         name = secrets.token_hex(16)
         own = tuple(pending)
         waiting = (*own, *[shown for _, _, shown in _flattened(inner, own)])
-        open_one = cls(
+        unsealed = cls(
             id=name,
             agent=agent,
             conversation=dump_messages(messages).decode(),
-            pending=tuple([msgspec.structs.replace(p, digest=_bound(p, name, key)) for p in waiting]),
+            pending=tuple([msgspec.structs.replace(p, digest=_call_digest(p, name, key)) for p in waiting]),
             results=tuple(results),
             inner=dict(inner),
             inbox=dump_messages(inbox).decode() if inbox else "",
@@ -98,29 +98,30 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             signed=key is not None,
             expires_at_s=None if ttl_s is None else time.time() + ttl_s,
         )
-        return msgspec.structs.replace(open_one, seal=open_one._seal(key))
+        return msgspec.structs.replace(unsealed, seal=unsealed._seal(key))
 
     @property
     def messages(self) -> list[Message]:
-        """The conversation; its last calls have no results yet."""
+        """The conversation; the waiting calls have no results yet."""
         return load_messages(self.conversation)
 
     @property
     def own(self) -> tuple[PendingCall, ...]:
-        """The calls that wait and are no sub-agent's.
+        """The waiting calls of the run itself, without those of sub-agents.
 
-        raises: InvalidRequest where the others are not those that the sub-agents' runs wait for
+        raises: InvalidRequest if the others differ from the pending calls of the sub-agents' runs
         """
         count = sum(len(inner.pending) for inner in self.inner.values())
         own, shown = self.pending[: len(self.pending) - count], self.pending[len(self.pending) - count :]
         within = [made for _, _, made in _flattened(self.inner, own)]
         if within != [msgspec.structs.replace(p, digest="") for p in shown]:
-            raise InvalidRequest("the suspension was altered: it shows other calls of its sub-agents")
+            raise InvalidRequest("the suspension was altered: the calls of its sub-agents do not match")
         return own
 
     @property
     def within(self) -> Iterator[tuple[str, PendingCall, PendingCall]]:
-        """The calls of sub-agents: the call that asked the agent, the call there, and how it is shown here.
+        """The waiting calls of sub-agents: the id of the parent call, the original call, and the call
+        as it is shown in `pending`.
 
         raises: InvalidRequest as `own`
         """
@@ -128,13 +129,13 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def unseen(self) -> list[Message]:
-        """Messages sent to the run that the model has not seen: it will, when the run goes on."""
+        """Messages sent to the run and not yet to the model; the next step sends them."""
         return load_messages(self.inbox) if self.inbox else []
 
     def check(self, key: bytes | None) -> None:
-        """Makes sure that this is what was suspended.
+        """Verifies digests, signature and expiry.
 
-        raises: InvalidRequest where it was altered, has expired, or was not signed with this key
+        raises: InvalidRequest if it was altered, has expired, or was not signed with this key
         """
         if self.signed != (key is not None):
             how = (
@@ -143,11 +144,11 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 else "not signed, but this agent has a key"
             )
             raise InvalidRequest(f"the suspension is {how}")
-        bound = all(_same(p.digest, _bound(p, self.id, key)) for p in self.pending)
-        if not bound or not _same(self.seal, self._seal(key)):
+        genuine = all(_same(p.digest, _call_digest(p, self.id, key)) for p in self.pending)
+        if not genuine or not _same(self.seal, self._seal(key)):
             raise InvalidRequest(
-                "the suspension was altered after it was made, or signed with another key; it is refused. "
-                "Decisions hold for the arguments that were shown."
+                "the suspension was altered after it was created, or signed with another key; it is refused. "
+                "Decisions apply only to the arguments that were shown."
             )
         if self.expires_at_s is not None and time.time() > self.expires_at_s:
             raise InvalidRequest("the suspension has expired. Run the agent again.")
@@ -158,16 +159,18 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def from_json(cls, data: bytes | str) -> Self:
-        """What `to_json` gave, in any order of fields. Whether it is genuine, `Agent.resume` finds out.
+        """Decodes the output of `to_json`, in any order of fields; `Agent.resume` verifies the digests.
 
-        raises: DecodeError where it is damaged, something else, of a newer version, or has a field too
-                many or too few
+        raises: DecodeError if it is damaged, not a suspension, of another version, or has missing or
+                unknown fields
         """
         try:
             found = msgspec.json.decode(data, type=cls)
             if found.version != VERSION:
-                raise DecodeError(f"a suspension of version {found.version}; this llmstream reads {VERSION}")
-            # The seal is made of what was understood, so what the reader passes over is compared here.
+                raise DecodeError(
+                    f"the suspension has version {found.version}; this llmstream reads version {VERSION}"
+                )
+            # The seal covers only decoded fields, so anything that decoding ignores is compared here.
             if msgspec.json.decode(data) != msgspec.json.decode(found.to_json()):
                 raise DecodeError(
                     "the suspension is incomplete or was altered after it was saved: fields are missing, "
@@ -178,12 +181,12 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file that only its owner can read, whole or not at all; see `Chat.save`."""
+        """Writes it atomically to a file that only its owner can read; see `Chat.save`."""
         write_whole(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """What `save` wrote; the file stays. Two processes that load it can both resume it: see `take`.
+        """Reads the file that `save` wrote. The file stays, so two processes could resume it; see `take`.
 
         raises: OSError, DecodeError as `from_json`
         """
@@ -191,20 +194,20 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def take(cls, path: str | os.PathLike[str]) -> Self:
-        """The same, and the file is gone: of several processes that try, one has it.
+        """Reads the file and deletes it, so that only one of several processes gets the suspension.
 
-        A file that cannot be read stays where it is.
+        A file that cannot be decoded stays.
 
-        raises: SuspensionTaken, which is a FileNotFoundError too, where another was first; OSError,
-                also for a symbolic link, whose target would stay; DecodeError as `load`
+        raises: SuspensionTaken, which is also a FileNotFoundError, if another process was first;
+                OSError, also for a symbolic link, whose target would stay; DecodeError as `load`
         """
         try:
             with taking(path) as data:
                 return cls.from_json(data)
         except FileNotFoundError:
             raise SuspensionTaken(
-                f"there is no suspension in {os.fspath(path)}: it was resumed already, or another process "
-                "is doing so. Each is taken once."
+                f"there is no suspension in {os.fspath(path)}: it was already resumed, or another process "
+                "is resuming it. Each can be taken only once."
             ) from None
 
     def _seal(self, key: bytes | None) -> str:
@@ -216,12 +219,12 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def _flattened(
     inner: Mapping[str, Suspension], own: Iterable[PendingCall]
 ) -> Iterator[tuple[str, PendingCall, PendingCall]]:
-    """The calls that sub-agents wait for: who asked, the call there, and as the run above shows it.
+    """The waiting calls of sub-agents: id of the parent call, original call, call as shown in the parent.
 
-    Models choose ids, and may put a "/" into one; a name that is taken gets a number, so that a result
-    answers one call.
+    Models choose ids, and may put a "/" into one; a name in use gets a number, so that a result belongs
+    to exactly one call.
 
-    own: the calls of the run above, whose ids stand as they are
+    own: the calls of the parent run, whose ids do not change
     """
     used = {pending.call_id for pending in own}
     copies: dict[str, int] = {}
@@ -241,11 +244,11 @@ def _flattened(
 
 
 def _same(digest: str, expected: str) -> bool:
-    """Whether a digest is the one expected; what was altered may hold any characters."""
+    # An altered digest may contain any characters, lone surrogates too.
     return hmac.compare_digest(digest.encode("utf-8", "surrogatepass"), expected.encode())
 
 
-def _bound(pending: PendingCall, suspension_id: str, key: bytes | None) -> str:
+def _call_digest(pending: PendingCall, suspension_id: str, key: bytes | None) -> str:
     return digest_of(
         key,
         suspension_id,

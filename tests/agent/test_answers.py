@@ -442,7 +442,7 @@ SAYS = (ev.TextStart("0"), ev.TextDelta("Let me", "0"), ev.TextEnd("0"))
 
 
 async def test_an_answer_cut_in_its_only_call_is_an_error() -> None:
-    with pytest.raises(ls.IncompleteStream, match="amid a tool call") as caught:
+    with pytest.raises(ls.IncompleteStream, match="inside a tool call") as caught:
         await ls.Agent(ScriptedModel(Turn(events=(*SAYS, *CUT_CALL))), tools=[look]).run("Go")
     assert caught.value.partial.text == "Let me"
 

@@ -110,7 +110,7 @@ async def test_no_tool_runs_for_a_response_that_never_ended() -> None:  # case 5
 async def test_an_empty_answer_at_the_limit_of_tokens_is_an_error() -> None:  # case 52
     run = ls.Agent(ScriptedModel(Turn(reasoning="Hm", finish_reason="length"))).stream("Go")
     events = []
-    with pytest.raises(ls.IncompleteStream, match="limit of tokens"):
+    with pytest.raises(ls.IncompleteStream, match="token limit"):
         async for event in run:
             events.append(event)
     assert check(events) == []

@@ -125,7 +125,7 @@ def test_arguments_that_are_none_cannot_be_approved(arguments: Any) -> None:
         (ls.Deny("policy changed"), "The call was denied: policy changed. It has not run."),
         (Skip("later"), "later"),
         (Stop("closed"), "The call was not run: closed."),
-        (Rewrite({"euros": 1}), "hook wants other arguments"),
+        (Rewrite({"euros": 1}), "hook changed the approved arguments"),
     ],
 )
 async def test_what_a_hook_forbids_by_now_does_not_run(said: Any, result: str) -> None:

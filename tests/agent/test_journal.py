@@ -142,7 +142,7 @@ def test_other_damage_is_named(died: Path) -> None:
     with pytest.raises(ls.DecodeError, match="line 2"):
         clerk("-").recover(died)
     died.write_bytes(b"".join([lines[0], *lines[2:]]))
-    with pytest.raises(ls.DecodeError, match="left out"):
+    with pytest.raises(ls.DecodeError, match="removed"):
         clerk("-").recover(died)
 
 
@@ -381,7 +381,7 @@ async def test_a_moved_doubled_or_missing_line_is_found(tmp_path: Path, changed:
     (await lines_of(path, "a", "b", "c")).close()
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[at] for at in changed))
-    with pytest.raises(ls.DecodeError, match="left out, doubled or moved"):
+    with pytest.raises(ls.DecodeError, match="removed, doubled or moved"):
         runs(path)
 
 
@@ -399,7 +399,7 @@ def test_a_line_that_begins_like_none_is_damage(tmp_path: Path) -> None:
     """A bit turned in the name of the first checksum must not turn the check off."""
     path = tmp_path / "journal"
     path.write_bytes(encode_line(Line("run", "a")).replace(b"chain", b"chaIn"))
-    with pytest.raises(ls.DecodeError, match="begins like no line"):
+    with pytest.raises(ls.DecodeError, match="does not begin like a line"):
         runs(path)
 
 

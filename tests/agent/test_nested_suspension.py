@@ -91,7 +91,7 @@ async def test_the_run_above_waits_and_says_what_for() -> None:
     results = run.messages()[-1].tool_results
     assert [r.content for r in results] == [
         "seen outer",
-        "The agent that this call asked waits for a decision about a call of its own.",
+        "The sub-agent of this call waits for a decision about one of its own calls.",
     ]
 
 
@@ -220,7 +220,7 @@ async def test_what_is_shown_is_what_waits_within_even_where_all_is_sealed_anew(
     forged = msgspec.structs.replace(forged, pending=(shown,))
     with pytest.raises(ls.InvalidRequest):
         boss(rest()).resume(forged, {pending.approval_id: True})
-    with pytest.raises(ls.InvalidRequest, match="other calls"):
+    with pytest.raises(ls.InvalidRequest, match="do not match"):
         _ = forged.own
 
 
@@ -229,10 +229,10 @@ async def test_it_is_used_once_at_every_depth_and_refused_before_anything_runs()
     decisions = {suspension.pending[0].approval_id: True}
     await boss(rest(), "Done.").resume(suspension, decisions).collect()
     assert ran.count("pay 5") == 1
-    with pytest.raises(ls.InvalidRequest, match="before"):
+    with pytest.raises(ls.InvalidRequest, match="already resumed"):
         boss(rest(), "Done.").resume(suspension, decisions)
     ((_, inner),) = suspension.inner.items()
-    with pytest.raises(ls.InvalidRequest, match="before"):
+    with pytest.raises(ls.InvalidRequest, match="already resumed"):
         rest().resume(inner, decisions)
 
 
@@ -244,7 +244,7 @@ async def test_a_sub_agent_that_cannot_go_on_leaves_the_suspension_unused(inner:
         boss(clerk(approval_key=inner)) if inner else ls.Agent(ScriptedModel("x"), name="boss", tools=[look])
     )
     ran.clear()
-    with pytest.raises(ls.InvalidRequest, match=r"no tool of this agent|not signed"):
+    with pytest.raises(ls.InvalidRequest, match=r"not a tool of this agent|not signed"):
         await wrong.resume(suspension, decisions).collect()
     assert ran == []
     await boss(rest(), "Done.").resume(suspension, decisions).collect()
@@ -362,7 +362,7 @@ async def test_two_calls_that_wait_under_one_id_are_refused() -> None:
         key=None,
         ttl_s=None,
     )
-    with pytest.raises(ls.InvalidRequest, match="two calls"):
+    with pytest.raises(ls.InvalidRequest, match="two waiting calls"):
         agent.resume(made, {}, results=[ToolResult(run.suspended.pending[0].call_id, "one")])
     assert ran == []
 

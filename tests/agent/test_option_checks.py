@@ -96,7 +96,7 @@ def test_a_method_of_another_sdk_is_answered_with_ours(name, remedy) -> None:
 
 
 def test_a_suspension_that_was_taken_says_so(tmp_path) -> None:
-    with pytest.raises(ls.InvalidRequest, match="it was resumed already") as taken:
+    with pytest.raises(ls.InvalidRequest, match="it was already resumed") as taken:
         ls.Suspension.take(tmp_path / "waiting.json")
     assert isinstance(taken.value, FileNotFoundError)
 

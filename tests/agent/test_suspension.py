@@ -145,9 +145,9 @@ async def test_a_suspension_is_used_once() -> None:
     decisions = {suspension.pending[0].approval_id: True}
     slow = agent("Done.").resume(suspension, decisions)
     await agent("Done.").resume(suspension, decisions).collect()
-    with pytest.raises(ls.InvalidRequest, match="before"):
+    with pytest.raises(ls.InvalidRequest, match="already resumed"):
         agent("Done.").resume(suspension, decisions)
-    with pytest.raises(ls.InvalidRequest, match="before"):
+    with pytest.raises(ls.InvalidRequest, match="already resumed"):
         await slow.collect()
     assert ran == ["looked", "paid 50"]
 
@@ -200,7 +200,7 @@ async def test_decisions_that_belong_to_no_call_are_refused() -> None:
         agent().resume(suspension, {"approval_x": True})
     with pytest.raises(ls.InvalidRequest, match="no call"):
         agent().resume(suspension, results=[ToolResult("x", "y")])
-    with pytest.raises(ls.InvalidRequest, match="of agent"):
+    with pytest.raises(ls.InvalidRequest, match="belongs to agent"):
         ls.Agent(ScriptedModel("x")).resume(suspension)
 
 
@@ -306,7 +306,7 @@ async def test_a_suspension_is_not_taken_under_a_lock(tmp_path: Path) -> None:
     suspension, _ = await suspended()
     path = tmp_path / "run.json"
     suspension.save(path)
-    with taking(path), pytest.raises(ls.InvalidRequest, match="another process is doing so"):
+    with taking(path), pytest.raises(ls.InvalidRequest, match="another process is resuming it"):
         ls.Suspension.take(path)
     assert not path.exists()
 
@@ -317,7 +317,7 @@ async def test_a_suspension_taken_meanwhile_is_gone(tmp_path: Path, monkeypatch:
     path = tmp_path / "run.json"
     suspension.save(path)
     monkeypatch.setattr(file_lock, "lock", lambda file: None)
-    with pytest.raises(ls.InvalidRequest, match="resumed already"), taking(path):
+    with pytest.raises(ls.InvalidRequest, match="already resumed"), taking(path):
         assert ls.Suspension.take(path) == suspension
         ls.Suspension.take(path)
 
@@ -343,5 +343,5 @@ async def test_what_is_no_result_is_refused(results):
     agent = elsewhere()
     run = agent.stream("Go")
     await run.collect()
-    with pytest.raises(ls.InvalidRequest, match="results are ToolResults"):
+    with pytest.raises(ls.InvalidRequest, match="results must be ToolResults"):
         agent.resume(run.suspended, results=results)

@@ -1,7 +1,7 @@
-"""What of a long conversation a model is shown: effects, functions from messages to messages.
+"""Context effects: functions that select which messages of a long conversation are sent to the model.
 
-None of those here parts a call from its result or drops a system message; where one leaves
-something out, what remains begins with a user's message. Order stays.
+The effects here never separate a call from its result, never drop a system message, and keep the
+order. After something was left out, the rest begins with a user message.
 """
 
 from llmstream.agent.context.budget import approximate_tokens, token_budget

@@ -1,4 +1,4 @@
-"""As much of a conversation's end as fits a number of tokens, which are estimated or counted."""
+"""`token_budget`: sends only the last turns that fit a token limit."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from llmstream.streams.history import Repairs
 __all__ = ["Count", "approximate_tokens", "token_budget", "tokens_of"]
 
 Count: TypeAlias = Callable[[Message], int]
-"""How many tokens a message takes."""
+"""Returns the number of tokens of a message."""
 
 _CHARS_PER_TOKEN = 4
-"""Of English prose with the tokenizers in use; other scripts and code take more tokens."""
+"""For English prose with common tokenizers; other scripts and code take more tokens."""
 _TOKENS_PER_FILE = 1_000
-"""About what an image of a megapixel takes; a long document takes more."""
+"""About the tokens of an image of one megapixel; a long document takes more."""
 _TOKENS_PER_MESSAGE = 4
-"""What surrounds a message: its role and the marks of its ends."""
+"""Overhead of a message: its role and delimiters."""
 
 
 def approximate_tokens(message: Message) -> int:
@@ -32,37 +32,37 @@ def approximate_tokens(message: Message) -> int:
 
 
 def tokens_of(messages: Sequence[Message], count: Count) -> int:
-    """The tokens of a conversation."""
+    """The tokens of all messages."""
     return sum(map(count, messages))
 
 
 def token_budget(max_tokens: int, *, count: Count = approximate_tokens, replace: bool = False) -> Effect:
-    """Shows the last turns that fit, and the system messages.
+    """Sends the last turns that fit, and the system messages.
 
-    Of a last turn that alone does not fit, the user's messages stay, and the last steps that fit
-    behind them, at least one: a call and its result are never parted, so that what is shown may
-    still be too long. `cut_tool_results` before it makes results shorter.
+    If the last turn alone does not fit, its user messages stay, with as many of its last steps as fit,
+    but at least one. A call and its result are never separated, so the result may still be too long;
+    `cut_tool_results` before this effect shortens results.
 
     count:   the tokens of one message; by default an estimate
-    replace: the run's history is cut too
+    replace: also cuts the run's history
     raises:  InvalidRequest for less than one token
     """
     if not is_count(max_tokens):
-        raise InvalidRequest(f"a budget has at least one token, got {max_tokens!r}")
+        raise InvalidRequest(f"max_tokens must be an integer of at least 1, got {max_tokens!r}")
 
     def begun() -> ContextEffect:
         repairs, sums = Repairs(), Scan(_Sums(0, 0), lambda before, message: before.plus(message, count))
 
         def budget(messages: list[Message]) -> list[Message]:
-            whole = repairs.repair(messages)[0]
-            found = sums.of(whole)
-            starts = turn_starts(whole)
+            history = repairs.repair(messages)[0]
+            found = sums.of(history)
+            starts = turn_starts(history)
             if found[-1].all <= max_tokens or not starts:
-                return whole
+                return history
             fitting = _first_fitting(starts, found, found[-1].all - max_tokens)
             if fitting is not None:
-                return from_place(whole, fitting)
-            return _last_steps(whole, found, starts[-1], max_tokens)
+                return from_place(history, fitting)
+            return _last_steps(history, found, starts[-1], max_tokens)
 
         return budget
 
@@ -70,7 +70,7 @@ def token_budget(max_tokens: int, *, count: Count = approximate_tokens, replace:
 
 
 class _Sums(NamedTuple):
-    """Tokens of all messages before a place, and of those that may be left out."""
+    """Tokens of all messages before an index, and of those of them that may be left out."""
 
     all: int
     left_out: int
@@ -81,24 +81,24 @@ class _Sums(NamedTuple):
 
 
 def _first_fitting(places: list[int], sums: list[_Sums], too_many: int, start: int = 0) -> int | None:
-    """The first place before which enough can be left out, counted from a start on; the sums only grow."""
+    """The first place before which enough tokens can be left out, from `start` on; sums never decrease."""
     needed = sums[start].left_out + too_many
     at = bisect_left(places, needed, key=lambda place: sums[place].left_out)
     return places[at] if at < len(places) else None
 
 
-def _last_steps(whole: list[Message], sums: list[_Sums], start: int, max_tokens: int) -> list[Message]:
+def _last_steps(history: list[Message], sums: list[_Sums], start: int, max_tokens: int) -> list[Message]:
     """The last turn without its first steps."""
-    steps = step_starts(whole, start)
+    steps = step_starts(history, start)
     if not steps:
-        return from_place(whole, start)
+        return from_place(history, start)
     too_many = sums[-1].all - sums[start].left_out - max_tokens
     fitting = _first_fitting(steps, sums, too_many, steps[0])
-    kept = steps[-1] if fitting is None else fitting
+    first = steps[-1] if fitting is None else fitting
     return [
-        *system_of(whole[:start]),
-        *whole[start : steps[0]],
-        *from_place(whole[steps[0] :], kept - steps[0]),
+        *system_of(history[:start]),
+        *history[start : steps[0]],
+        *from_place(history[steps[0] :], first - steps[0]),
     ]
 
 

@@ -1,4 +1,4 @@
-"""An effect: a function from messages to messages, and whether what it gives replaces the history."""
+"""A context effect: a function from messages to messages, which may also replace the run's history."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ __all__ = ["ContextEffect", "Effect", "RunEffects", "Scan", "applied", "is_count
 _Shown: TypeAlias = Iterable[Message] | Awaitable[Iterable[Message]]
 
 ContextEffect: TypeAlias = "Callable[[list[Message]], _Shown] | Callable[[list[Message], RunState], _Shown]"
-"""Given a conversation, gives what is to be shown of it; sync or async.
+"""Receives the conversation and returns the messages to send; sync or async.
 
-One with a second parameter is given the `RunState` of the run too.
+A function with a second parameter also receives the `RunState`.
 """
 
 Spend: TypeAlias = Callable[[str, Usage], None]
-"""Told of a model ("provider:model") and the tokens that an effect has used."""
+"""Called with a model ("provider:model") and the tokens that an effect used."""
 
 _spend: ContextVar[Spend | None] = ContextVar("llmstream_context_spend", default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """An effect with its kind.
+    """A context effect with its options.
 
-    replace: what it gives stands in the run's history too; else only the model's view is changed
-    begun:   makes the function anew for one run, in which it may remember what it has read
+    replace: also replaces the run's history; else only the request changes
+    begun:   creates the function for one run, so that it can store state within the run
     """
 
     function: ContextEffect
@@ -51,16 +51,19 @@ class Effect:
 
     @classmethod
     def remembering(cls, begun: Callable[[], ContextEffect], replace: bool) -> Effect:
-        """An effect that remembers in each run; called by itself, it remembers nothing."""
+        """An effect with state per run; called directly, it has none."""
         return cls(lambda messages: _given(begun(), messages, None), replace, begun)
 
     def __call__(self, messages: list[Message]) -> Iterable[Message] | Awaitable[Iterable[Message]]:
-        """What the function gives, where it needs no run."""
+        """Applies the function outside a run.
+
+        raises: InvalidRequest if it takes the state of a run
+        """
         return _given(self.function, messages, None)
 
 
 class RunEffects:
-    """The effects as they are applied at each step of one run; what has been read is not read again."""
+    """Applies effects at each step of one run, without reading earlier messages again."""
 
     def __init__(self, effects: Iterable[ContextEffect]) -> None:
         self._effects = [(effect, _function(effect), Repairs()) for effect in effects]
@@ -73,7 +76,7 @@ class RunEffects:
     async def applied(
         self, messages: Iterable[Message], *, spend: Spend | None = None, state: RunState | None = None
     ) -> list[Message]:
-        """See the function of this name."""
+        """See the function `applied`."""
         shown = self._repairs.repair(self._copies.of(messages))[0]
         with counted(spend):
             for effect, function, repairs in self._effects:
@@ -85,7 +88,7 @@ class RunEffects:
 
 
 def replaces(effect: ContextEffect) -> bool:
-    """Whether what the effect gives stands in the history too."""
+    """Whether the effect also replaces the history."""
     return isinstance(effect, Effect) and effect.replace
 
 
@@ -96,13 +99,13 @@ async def applied(
     spend: Spend | None = None,
     state: RunState | None = None,
 ) -> list[Message]:
-    """The conversation after the effects, one after the other; whole, as every vendor demands it.
+    """Applies the effects in order; the result is a complete history, as vendors require.
 
-    messages: stay as they are: effects are given copies
-    spend:    is told of the tokens that effects use
+    messages: are not changed; effects receive copies
+    spend:    called with the tokens that effects use
     state:    of the run, for effects that take it
-    raises:   what an effect raises; InvalidRequest where one gives no messages, or takes the state of a
-              run and there is none
+    raises:   exceptions of effects; InvalidRequest if one returns anything but messages, or takes the
+              state of a run and there is none
     """
     return await RunEffects(effects).applied(messages, spend=spend, state=state)
 
@@ -117,21 +120,23 @@ def _given(function: Any, messages: list[Message], state: RunState | None) -> _S
     if not takes(function, 2):
         return cast(_Shown, function(messages))
     if state is None:
-        raise InvalidRequest(f"the context effect {function!r} takes the state of a run, and there is none")
+        raise InvalidRequest(
+            f"the context effect {function!r} takes the state of a run, but was called outside a run"
+        )
     return cast(_Shown, function(messages, state))
 
 
 def spend(model: str, usage: Usage) -> None:
-    """Counts tokens in the run for which effects are at work, if there is one."""
-    told = _spend.get()
-    if told is not None:
-        told(model, usage)
+    """Adds tokens to the run that applies the effects, if there is one."""
+    receiver = _spend.get()
+    if receiver is not None:
+        receiver(model, usage)
 
 
 @contextmanager
-def counted(told: Spend | None) -> Iterator[None]:
-    """Within it, `spend` tells this one. It must not surround a `yield` of a generator."""
-    token = _spend.set(told)
+def counted(receiver: Spend | None) -> Iterator[None]:
+    """Within the block, `spend` calls this receiver. The block must not contain a `yield`."""
+    token = _spend.set(receiver)
     try:
         yield
     finally:
@@ -139,21 +144,21 @@ def counted(told: Spend | None) -> Iterator[None]:
 
 
 def is_count(value: object, least: int = 1) -> bool:
-    """Whether it is a whole number, and not too small."""
+    """Whether the value is an integer of at least `least`; a bool is not."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _begins_with_a_user(messages: Sequence[Message]) -> bool:
-    said = (message.role for message in messages if message.role not in (Role.SYSTEM, "developer"))
-    return next(said, None) == Role.USER
+    roles = (message.role for message in messages if message.role not in (Role.SYSTEM, "developer"))
+    return next(roles, None) == Role.USER
 
 
 def _from_a_user(messages: list[Message]) -> list[Message]:
-    """Without what is left of a turn whose question is gone: some vendors refuse to begin with an answer."""
-    asked = next((i for i, m in enumerate(messages) if m.role == Role.USER), None)
-    if not asked:
+    """Drops the rest of a turn whose user message is gone: some vendors require a user message first."""
+    first = next((i for i, m in enumerate(messages) if m.role == Role.USER), None)
+    if not first:
         return messages
-    return [m for m in messages[:asked] if m.role in (Role.SYSTEM, "developer")] + messages[asked:]
+    return [m for m in messages[:first] if m.role in (Role.SYSTEM, "developer")] + messages[first:]
 
 
 def _messages(effect: ContextEffect, given: Iterable[Message]) -> Sequence[Message]:
@@ -162,11 +167,9 @@ def _messages(effect: ContextEffect, given: Iterable[Message]) -> Sequence[Messa
     except TypeError:
         found = [None]  # type: ignore[list-item]  # refused below
     if not all(issubclass(kind, Message) for kind in set(map(type, found))):
-        raise InvalidRequest(f"the context effect {effect!r} gave something that is no list of messages")
+        raise InvalidRequest(f"the context effect {effect!r} did not return a list of messages")
     return found
 
-
-# Values along a conversation that grows, each found once.
 
 V = TypeVar("V")
 
@@ -174,14 +177,14 @@ _content = attrgetter("sender", "role", "parts", "metadata")
 
 
 class Scan(Generic[V]):
-    """Gives a value for each message, which follows from the one before it.
+    """Computes a value for each message of a growing conversation, each from the value before it.
 
-    An effect is given the whole conversation at each step of a run; without this it would look
-    through all of it again. Messages of before are compared with today's, in C and mostly by
-    identity: where one was exchanged or changed, the scan begins anew.
+    An effect receives the complete conversation at each step of a run; without this it would scan all
+    of it again. Earlier messages are compared with the current ones, in C and mostly by identity:
+    after a message was replaced or changed, the scan starts again.
 
-    start: before the first message
-    next:  the value of a message, given that of the one before
+    start: the value before the first message
+    next:  computes the value of a message from the value before it
     """
 
     def __init__(self, start: V, next: Callable[[V, Message], V]) -> None:
@@ -191,7 +194,7 @@ class Scan(Generic[V]):
         self._values = [start]
 
     def of(self, messages: Sequence[Message]) -> list[V]:
-        """The value before each message, and that at the end: one more than there are messages."""
+        """The value before each message and the value at the end: one more than there are messages."""
         known = self._known
         if list(map(_content, messages[: len(known)])) != known:
             known.clear()

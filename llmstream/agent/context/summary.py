@@ -1,4 +1,4 @@
-"""The older part of a conversation as a summary that a model writes."""
+"""`summarise`: replaces the older part of a conversation by a summary that a model writes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _INSTRUCTIONS: Final = (
 )
 _HEADING: Final = "Summary of the conversation so far:\n\n"
 _REMEMBERED = 64
-"""Summaries that an effect keeps, for as many conversations at once."""
+"""Summaries that an effect stores, one for each of as many concurrent conversations."""
 
 
 def summarise(
@@ -38,35 +38,35 @@ def summarise(
     instructions: str = _INSTRUCTIONS,
     replace: bool = False,
 ) -> Effect:
-    """Shows a summary in place of the older turns, once the conversation is longer than a number of tokens.
+    """Replaces older turns by a summary once the conversation exceeds a token limit.
 
-    The last turns stay as they are; so do the system messages. Where no turn is older, the steps
-    of the last turn but its last are summarised. A summary is asked for once and remembered by the
-    effect; the next covers it. Its tokens count in the run. A summary of nothing changes nothing.
+    The last turns and the system messages stay. If there are no older turns, the steps of the last
+    turn except its last step are summarised. The effect requests each summary once and stores it; the
+    next summary includes it. Its tokens count in the run. An empty summary changes nothing.
 
-    model:        a `Model` or "provider:model" that writes it
+    model:        a `Model` or "provider:model" that writes the summary
     keep_turns:   how many turns stay, at least 1
     count:        the tokens of one message; by default an estimate
-    instructions: what the model is told to do
-    replace:      the summary takes the place of the older part in the run's history too
-    raises:       InvalidRequest for limits below 1; when applied, LLMStreamError where the model fails
+    instructions: the system prompt for the summary
+    replace:      also replaces the older part in the run's history
+    raises:       InvalidRequest for limits below 1; when applied, LLMStreamError if the model fails
     """
     if not is_count(when_tokens_over) or not is_count(keep_turns):
-        raise InvalidRequest("summarise takes when_tokens_over and keep_turns of at least 1")
+        raise InvalidRequest("when_tokens_over and keep_turns of summarise() must be integers of at least 1")
     writer = model if isinstance(model, Model) else Model(model)
     made = _Summariser(writer, when_tokens_over, keep_turns, count, instructions)
     return Effect.remembering(made.begun, replace)
 
 
 class _Beginning(NamedTuple):
-    """A conversation up to some place: what identifies it, and its tokens."""
+    """The beginning of a conversation: its hash and its tokens."""
 
     hash: hashlib._Hash
     tokens: int
 
 
 class _Summariser:
-    """Remembers what stands in place of which beginning of a conversation, by that one's digest."""
+    """Stores the shorter form of each summarised beginning, by its digest."""
 
     def __init__(self, model: Model, limit: int, keep_turns: int, count: Count, instructions: str) -> None:
         self._model = model
@@ -77,7 +77,7 @@ class _Summariser:
         self._known: OrderedDict[bytes, list[Message]] = OrderedDict()
 
     def begun(self) -> ContextEffect:
-        """The effect for one run."""
+        """Creates the effect for one run."""
         repairs, scan = Repairs(), Scan(_Beginning(hashlib.sha256(), 0), self._longer)
         return lambda messages: self._shown(repairs.repair(messages)[0], scan)
 
@@ -88,14 +88,14 @@ class _Summariser:
         )
         return _Beginning(running, before.tokens + self._count(message))
 
-    async def _shown(self, whole: list[Message], scan: Scan[_Beginning]) -> list[Message]:
-        found = scan.of(whole)
+    async def _shown(self, history: list[Message], scan: Scan[_Beginning]) -> list[Message]:
+        found = scan.of(history)
         if found[-1].tokens <= self._limit:
-            return whole
-        places = range(len(whole), 0, -1)
+            return history
+        places = range(len(history), 0, -1)
         covered = next((n for n in places if found[n].hash.digest() in self._known), 0)
         beginning = list(self._known[found[covered].hash.digest()]) if covered else []
-        shown = beginning + whole[covered:]
+        shown = beginning + history[covered:]
         if tokens_of(shown, self._count) <= self._limit:
             return shown
         start, end = self._older(shown)
@@ -111,7 +111,7 @@ class _Summariser:
         return shorter + shown[end:]
 
     def _older(self, shown: Sequence[Message]) -> tuple[int, int]:
-        """From where to where it is summarised."""
+        """The range of messages to summarise."""
         turns = turn_starts(shown)
         end = turns[-self._keep_turns] if len(turns) > self._keep_turns else 0
         if any(m.role != Role.SYSTEM and not is_summary(m) for m in shown[:end]):
@@ -123,18 +123,18 @@ class _Summariser:
         return (before if is_summary(shown[before]) else steps[0]), steps[-1]
 
     async def _written(self, older: Sequence[Message]) -> Message | None:
-        text = "\n\n".join(_told(message) for message in older if message.role != Role.SYSTEM)
+        text = "\n\n".join(_as_text(message) for message in older if message.role != Role.SYSTEM)
         prompt = f"<conversation>\n{text}\n</conversation>"
         stream = self._model.stream(prompt, instructions=self._instructions)
         try:
-            said = (await stream.collect()).text.strip()
+            summary = (await stream.collect()).text.strip()
         finally:
             spend(f"{self._model.provider.name}:{self._model.name}", stream.usage)
-        return Message.user(_HEADING + said).with_meta(SUMMARY, True) if said else None
+        return Message.user(_HEADING + summary).with_meta(SUMMARY, True) if summary else None
 
 
-def _told(message: Message) -> str:
-    """A message as text for the one who summarises."""
+def _as_text(message: Message) -> str:
+    """A message as text for the summarising model."""
     lines: list[str] = []
     for part in message.parts:
         match part:

@@ -1,4 +1,4 @@
-"""Where a conversation may be cut: before turns, and between the steps of one."""
+"""Turns and steps of a conversation, between which it may be cut, and `cut_tool_results`."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ __all__ = [
 
 
 SUMMARY: Final = "llmstream.summary"
-"""In a message's own metadata, which no vendor sees: this one is a summary."""
+"""Marks a summary in a message's metadata, which is not sent to vendors."""
 
 
 def turn_starts(messages: Sequence[Message]) -> list[int]:
-    """The places where turns begin: at each user's message, but for a summary that stands behind one.
+    """The indexes where turns begin: at each user message, except a summary right after one.
 
-    What other agents said in a conversation of several stands here as users' messages; so each of
-    them is a turn.
+    In a chat of several agents the messages of other agents are user messages, so each begins a turn.
     """
     starts: list[int] = []
     for place in compress(range(len(messages)), _have_role(messages, Role.USER)):
@@ -44,52 +43,52 @@ def turn_starts(messages: Sequence[Message]) -> list[int]:
 
 
 def _role_before(messages: Sequence[Message], place: int) -> str:
-    """The role of the message before a place, system messages apart."""
+    """The role of the previous message that is not a system message."""
     roles = (messages[at].role for at in range(place - 1, -1, -1))
     return next((role for role in roles if role != Role.SYSTEM), "")
 
 
 def _have_role(messages: Sequence[Message], role: Role) -> Iterator[bool]:
-    """Whether each message has a role; in C, for effects ask it of a whole conversation at each step."""
+    """Whether each message has the role; in C, because effects scan the conversation at each step."""
     return map(eq, map(attrgetter("role"), messages), repeat(role))
 
 
 def is_summary(message: Message) -> bool:
-    """Whether the message stands in place of others."""
+    """Whether the message is a summary of others."""
     return message.role == Role.USER and bool(message.get_meta(SUMMARY)[0])
 
 
 def step_starts(messages: Sequence[Message], start: int) -> list[int]:
-    """The places from `start` on where an assistant's message begins a step; its results stand behind it."""
+    """The indexes from `start` on where an assistant message begins a step; its results follow it."""
     return list(compress(range(start, len(messages)), _have_role(messages[start:], Role.ASSISTANT)))
 
 
 def system_of(messages: Sequence[Message]) -> list[Message]:
-    """The system messages, which nothing drops."""
+    """The system messages, which no effect drops."""
     return list(compress(messages, _have_role(messages, Role.SYSTEM)))
 
 
 def from_place(messages: Sequence[Message], place: int) -> list[Message]:
-    """The messages from a place on, with the system messages before it."""
+    """The messages from an index on, preceded by the earlier system messages."""
     return [*system_of(messages[:place]), *messages[place:]]
 
 
-# Long results of tools, cut with a note that says so.
+# Cutting long tool results.
 
 _SHORTEST = 100
-"""Less has no room for the note."""
+"""A shorter limit leaves no room for the note about the cut."""
 
 
 def cut_tool_results(max_chars: int, *, replace: bool = False) -> Effect:
-    """Shows at most so many characters of each result of a tool, the note about the cut included.
+    """Cuts each tool result to a number of characters, including a note about the cut.
 
-    Results of the vendor's own tools stay: the vendor wants them back as they were.
+    Results of the vendor's own tools stay: the vendor requires them back unchanged.
 
-    replace: the run's history is cut too
+    replace: also cuts the run's history
     raises:  InvalidRequest for less than 100 characters
     """
     if not is_count(max_chars, _SHORTEST):
-        raise InvalidRequest(f"results are cut to at least {_SHORTEST} characters, got {max_chars!r}")
+        raise InvalidRequest(f"max_chars must be an integer of at least {_SHORTEST}, got {max_chars!r}")
 
     def begun() -> ContextEffect:
         repairs = Repairs()

@@ -1,4 +1,4 @@
-"""The last turns of a conversation."""
+"""`sliding_window`: sends only the last turns of a conversation."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ __all__ = ["sliding_window"]
 
 
 def sliding_window(turns: int, *, replace: bool = False) -> Effect:
-    """Shows the last turns, and the system messages.
+    """Sends the last turns, and the system messages.
 
-    turns:   a turn is a user's message and all that follows up to the next
-    replace: the run's history is cut too
+    turns:   a turn is a user message and everything up to the next one
+    replace: also cuts the run's history
     raises:  InvalidRequest for less than one turn
     """
     if not is_count(turns):
-        raise InvalidRequest(f"a window shows at least one turn, got {turns!r}")
+        raise InvalidRequest(f"turns must be an integer of at least 1, got {turns!r}")
 
     def begun() -> ContextEffect:
         repairs = Repairs()
 
         def window(messages: list[Message]) -> list[Message]:
-            whole = repairs.repair(messages)[0]
-            starts = turn_starts(whole)
-            return whole if len(starts) <= turns else from_place(whole, starts[-turns])
+            history = repairs.repair(messages)[0]
+            starts = turn_starts(history)
+            return history if len(starts) <= turns else from_place(history, starts[-turns])
 
         return window
 

@@ -175,7 +175,7 @@ def test_limits_that_mean_nothing_are_refused(make: object) -> None:
 
 async def test_an_effect_has_to_give_messages() -> None:
     for given_back in (None, ["text"]):
-        with pytest.raises(ls.InvalidRequest, match="no list of messages"):
+        with pytest.raises(ls.InvalidRequest, match="did not return a list of messages"):
             await applied(talk(1), [lambda messages: given_back])  # type: ignore[arg-type, return-value]
 
 

@@ -1,4 +1,4 @@
-"""One answer of the model as the events of a step, timed."""
+"""The response in one step, as events with timings: from the model, or from a hook in its place."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ from llmstream.streams.model import Model
 from llmstream.streams.options import Options
 from llmstream.tools import ToolSet
 
-__all__ = ["Answer", "GivenAnswer", "PlanMemory"]
+__all__ = ["HookResponse", "ModelResponse", "PlanMemory"]
 
 _CONTENT_TAGS: Final = ("text-delta", "reasoning-delta", "tool-input-start", "tool-call", "file")
 
 
 class PlanMemory:
-    """Copies and repairs of what plans showed the model: mostly the history, a little longer each time."""
+    """Copies and repairs of messages from plans, reused because each step mostly repeats the history."""
 
     def __init__(self) -> None:
         self.copies = RepeatedCopies()
         self.repairs = Repairs()
 
 
-class Answer:
-    """Asks a model once. `events` gives all but the stream's finish, which is in `finish` then.
+class ModelResponse:
+    """Sends one request. `events` yields all events but the stream's finish, which is stored in `finish`.
 
-    repairs:    of the run's history, for a plan that shows the model that
-    of_plan:    the same of what plans of earlier steps showed it in place of that
+    repairs:    of the run's history, used if the plan has no messages of its own
+    of_plan:    copies and repairs of the messages from earlier plans
     model_name: "provider:model"
-    tools:      what was offered
-    cut_call:   whether the answer ended in the middle of a tool call
+    tools:      the tools offered to the model
+    cut_call:   whether the response ended in the middle of a tool call
     """
 
     def __init__(
@@ -70,19 +70,16 @@ class Answer:
         self.tools = ToolSet.of(options.get("tools") or ()).current()
         self.finish = Finish("unknown")
         self.cut_call = False
-        asked: Options = {
-            **options,
-            "tools": self.tools.declared(),
-            "errors": "events",
-        }  # they run elsewhere
+        # The stream gets only declarations: the step runs the tools.
+        requested: Options = {**options, "tools": self.tools.declared(), "errors": "events"}
         own = repairs if plan.messages is None else of_plan.repairs
-        self.stream = EventStream(model, shown, asked, started=started, repairs=own)
+        self.stream = EventStream(model, shown, requested, started=started, repairs=own)
         self._clock = clock
         self._began = clock()
         self._times: dict[str, float] = {}
 
     async def events(self) -> AsyncGenerator[Event]:
-        """The events of the answer, in order; leaving closes the socket."""
+        """Yields the events of the response, in order; leaving closes the socket."""
         async with aclosing(aiter(self.stream)) as events:
             async for event in events:
                 if isinstance(event, Finish):
@@ -94,16 +91,16 @@ class Answer:
 
     @property
     def timings(self) -> Timings:
-        """When the first event and the first content came, and how long it all took."""
+        """Times to the first event, to the first content and to the end."""
         return Timings(**self._times)
 
     @property
     def usage(self) -> Usage:
-        """Tokens of the answer as far as the vendor has said."""
+        """Tokens of the response, as reported so far."""
         return self.stream.usage
 
     def added(self) -> list[Message]:
-        """What the answer adds to the conversation: its message, or what is kept of one that broke off."""
+        """The messages that the response adds to the conversation; of a broken one, the usable part."""
         return self.stream.added()
 
     def _note(self, event: Event) -> None:
@@ -115,20 +112,20 @@ class Answer:
             self.cut_call = False
         if isinstance(event, ResponseMetadata) and event.provider_metadata:
             own = event.provider_metadata.get(OWN_KEY, {})
-            self.model_name = own.get("answered_by", self.model_name)  # of a chain of models
+            self.model_name = own.get("answered_by", self.model_name)  # set by a fallback
         if "first_event_s" not in self._times:
             self._times["first_event_s"] = self._clock() - self._began
         if "first_content_s" not in self._times and event.__struct_config__.tag in _CONTENT_TAGS:
             self._times["first_content_s"] = self._clock() - self._began
 
 
-class GivenAnswer:
-    """The events of an answer that a hook gave in the model's place."""
+class HookResponse:
+    """A response that a hook returned instead of the model."""
 
     def __init__(self, given: object) -> None:
         self.message = given if isinstance(given, Message) else Message.assistant(str(given))
 
     def events(self) -> list[Event]:
-        """Its text as one block."""
+        """The text as one block."""
         text = self.message.text
         return [TextStart("given"), TextDelta(text, "given"), TextEnd("given")] if text else []
