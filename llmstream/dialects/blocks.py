@@ -50,6 +50,7 @@ class Block(msgspec.Struct, eq=False):
     wire_id:  what the vendor calls a call, by which a result names it
     provider_executed, dynamic: of a call, as in `ToolCall`
     metadata: of the start, and of the call
+    invalid:  of a call, where its input may be JSON and is known to be wrong
     parts:    fragments of a call's input; size: their length in bytes
     held:     bytes of memory that are counted for it
     """
@@ -60,6 +61,7 @@ class Block(msgspec.Struct, eq=False):
     wire_id: str = ""
     provider_executed: bool = False
     dynamic: bool = False
+    invalid: bool = False
     metadata: Metadata | None = None
     parts: list[str] = msgspec.field(default_factory=list)
     size: int = 0
@@ -285,7 +287,7 @@ class Blocks(Generic[B]):
                 block.id,
                 provider_executed=block.provider_executed,
                 dynamic=block.dynamic,
-                invalid=not block.name or not is_json(text),
+                invalid=block.invalid or not block.name or not is_json(text),
                 provider_metadata=block.metadata,
             )
         )
