@@ -35,7 +35,7 @@ from llmstream.events.types import merge_metadata
 from llmstream.grammar import TRUNCATING
 from llmstream.unique_ids import UniqueIds
 
-__all__ = ["LOGPROBS", "Block", "Blocks", "LazyBlocks", "Logprobs", "logprobs_of"]
+__all__ = ["LOGPROBS", "Block", "Blocks", "Logprobs", "logprobs_of"]
 
 _SLOT_BYTES: Final = 8  # a place in a list
 _NAME_BYTES: Final = 64  # a place in a set
@@ -50,6 +50,7 @@ class Block(msgspec.Struct, eq=False):
     wire_id:  what the vendor calls a call, by which a result names it
     provider_executed, dynamic: of a call, as in `ToolCall`
     metadata: of the start, and of the call
+    invalid:  of a call, where its input may be JSON and is known to be wrong
     parts:    fragments of a call's input; size: their length in bytes
     held:     bytes of memory that are counted for it
     """
@@ -60,6 +61,7 @@ class Block(msgspec.Struct, eq=False):
     wire_id: str = ""
     provider_executed: bool = False
     dynamic: bool = False
+    invalid: bool = False
     metadata: Metadata | None = None
     parts: list[str] = msgspec.field(default_factory=list)
     size: int = 0
@@ -285,7 +287,7 @@ class Blocks(Generic[B]):
                 block.id,
                 provider_executed=block.provider_executed,
                 dynamic=block.dynamic,
-                invalid=not block.name or not is_json(text),
+                invalid=block.invalid or not block.name or not is_json(text),
                 provider_metadata=block.metadata,
             )
         )
@@ -477,71 +479,3 @@ def _entries(found: object) -> list[Any]:
     if isinstance(found, list):
         return found
     return [found] if found else []
-
-
-T = TypeVar("T")
-
-
-class LazyBlocks(PayloadDecoder[T]):
-    """A decoder whose text and reasoning open as they come. New decoders have `Blocks` instead.
-
-    Block ids count from "0" in the order of opening.
-    """
-
-    _text_id: str | None = None
-    _reasoning_id: str | None = None
-    _blocks = 0
-    _logprobs: Logprobs | None = None  # made when the first come, which for most answers is never
-
-    def keep_logprobs(self, found: object, key: str) -> None:
-        """Log probabilities of the fragment that comes next; `key` is that of the metadata."""
-        if self._logprobs is None:
-            self._logprobs = Logprobs(key)
-        self.hold(self._logprobs.add(self.encodable(found)))
-
-    def text(self, delta: str) -> None:
-        """A fragment of text; "" opens nothing."""
-        if not delta:
-            return
-        if self._text_id is None:
-            self.end_reasoning()
-            self._text_id = self.next_id()
-            self.out.append(TextStart(self._text_id))
-        said = None if self._logprobs is None else self._logprobs.of_delta()
-        self.out.append(TextDelta(delta, self._text_id, said))
-
-    def reasoning(self, delta: str) -> None:
-        """A fragment of reasoning; "" opens nothing."""
-        if not delta:
-            return
-        if self._reasoning_id is None:
-            self.end_text()
-            self._reasoning_id = self.next_id()
-            self.out.append(ReasoningStart(self._reasoning_id))
-        said = None if self._logprobs is None else self._logprobs.of_delta()
-        self.out.append(ReasoningDelta(delta, self._reasoning_id, said))
-
-    def end_text(self) -> None:
-        """Closes the open text, if there is one."""
-        if self._text_id is not None:
-            said = None if self._logprobs is None else self._logprobs_of_block(self._logprobs)
-            self.out.append(TextEnd(self._text_id, provider_metadata=said))
-            self._text_id = None
-
-    def end_reasoning(self, metadata: Metadata | None = None) -> None:
-        """Closes the open reasoning, if there is one, with what the vendor wants back."""
-        if self._reasoning_id is not None:
-            if self._logprobs is not None:
-                metadata = merge_metadata(metadata, self._logprobs_of_block(self._logprobs))
-            self.out.append(ReasoningEnd(self._reasoning_id, provider_metadata=metadata))
-            self._reasoning_id = None
-
-    def _logprobs_of_block(self, logprobs: Logprobs) -> Metadata | None:
-        self.let_go(logprobs.held)
-        return logprobs.of_block()
-
-    def next_id(self) -> str:
-        """The next block id."""
-        number = self._blocks
-        self._blocks += 1
-        return str(number)

@@ -71,6 +71,7 @@ class PayloadDecoder(Generic[T]):
         self._decode = wire.decode
         self._type = wire.type
         self._include_raw = include_raw
+        self.has_half_characters = False  # surrogates may come one by one, and JSON could not hold them
         self._joiner: SurrogateJoiner | None = None
         self._silent_bytes = 0  # since the last event, what belongs to an unfinished one included
         self._defects = 0
@@ -182,6 +183,11 @@ class PayloadDecoder(Generic[T]):
         """A value of the wire as events may hold it: without halves of characters, once such have come."""
         return value if self._joiner is None else encodable_value(value)
 
+    @property
+    def defects(self) -> int:
+        """How many events could not be read so far."""
+        return self._defects
+
     def whole_payload(self) -> Any:
         """The payload that `on` reads, with the fields that the wire's types do not name.
 
@@ -226,6 +232,7 @@ class PayloadDecoder(Generic[T]):
             return None
         if self._joiner is None and "\\u" in text:
             self._joiner = SurrogateJoiner()
+            self.has_half_characters = True
         return wire
 
     def _log_replaced(self) -> None:

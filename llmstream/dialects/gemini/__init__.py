@@ -1,8 +1,8 @@
 """The `gemini` dialect: generateContent, as Google AI Studio and Vertex AI serve it.
 
-`wire.py` has the shapes; `decoder.py` reads the chunks and `part_decoder.py` what is in them;
-`request.py` and `conversation.py` write requests. `request_reader.py`, `content_reader.py` and
-`event_encoder.py` are the reverse. `VERTEX` is Vertex AI, where calls have no ids.
+`wire.py` has the shapes; `decoder.py` reads the chunks, `parts.py` what is in them, `calls.py` and
+`partial_args.py` the calls; `request.py` and `messages.py` write requests. The server side is
+`serving/wires/gemini`. `VERTEX` is Vertex AI, where calls have no ids.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from llmstream.dialects.base import Dialect, Encoded, OutputAbility, Place, Stre
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.gemini.decoder import GeminiDecoder
-from llmstream.dialects.gemini.part_decoder import KEY
+from llmstream.dialects.gemini.parts import KEY
 from llmstream.dialects.gemini.request import encode_request
 from llmstream.dialects.gemini.wire import CONTINUATION, path_for
 from llmstream.dialects.google import asked_for, facts_of, with_options, without_option

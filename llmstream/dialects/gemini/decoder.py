@@ -1,4 +1,4 @@
-"""Bytes of a Gemini answer to events: the chunks around the parts."""
+"""Decodes a Gemini answer into events: the chunks around the parts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.base import Place, StreamLimits
+from llmstream.dialects.blocks import Block, Blocks
 from llmstream.dialects.call_ids import mint_call_id
-from llmstream.dialects.decoder import held_size
+from llmstream.dialects.decoder import PayloadDecoder, held_size
 from llmstream.dialects.errors import error_from_value
-from llmstream.dialects.gemini.part_decoder import KEY, PartDecoder, holds_more, snake
+from llmstream.dialects.gemini.calls import FunctionCalls
+from llmstream.dialects.gemini.parts import KEY, Parts, holds_more, snake
 from llmstream.dialects.gemini.wire import (
     CONTINUATION,
     Candidate,
@@ -21,6 +23,7 @@ from llmstream.dialects.gemini.wire import (
     GeminiFraming,
     Part,
     PlainChunk,
+    decode_chunk,
     decode_plain_chunk,
     finish_reason,
     is_block_reason,
@@ -32,7 +35,6 @@ from llmstream.errors import LimitExceeded, LLMStreamError, ServerError
 from llmstream.events import (
     ErrorEvent,
     Event,
-    Finish,
     FinishReason,
     Metadata,
     Raw,
@@ -40,6 +42,7 @@ from llmstream.events import (
     TextDelta,
     Usage,
 )
+from llmstream.grammar import TRUNCATING
 
 __all__ = ["GeminiDecoder"]
 
@@ -59,7 +62,7 @@ _UNKNOWN: Final = Part()
 _SILENT: Final = (_UNKNOWN, Part(text=""))
 
 
-class GeminiDecoder(PartDecoder):
+class GeminiDecoder(PayloadDecoder[Chunk]):
     """One answer; see `dialects.base.Decoder`.
 
     The wire has no last event. A finish reason may stand in the middle (code execution on Gemini
@@ -76,30 +79,27 @@ class GeminiDecoder(PartDecoder):
         limits: StreamLimits = StreamLimits(),
         new_call_id: Callable[[], str] = mint_call_id,
     ) -> None:
-        super().__init__(
-            GeminiFraming(max_bytes=limits.max_event_bytes),
-            provider=provider,
-            include_raw=include_raw,
-            limits=limits,
-            new_call_id=new_call_id,
-        )
-        self._sources = Sources(lambda: self.fresh(f"source-{self._next_source()}"), self.hold)
-        self._source_count = 0
+        framing = GeminiFraming(max_bytes=limits.max_event_bytes)
+        super().__init__(framing, decode_chunk, provider=provider, include_raw=include_raw, limits=limits)
+        self._blocks = Blocks(self, Block, key=KEY, closing=lambda block: block.metadata)
+        self._calls = FunctionCalls(self, self._blocks, new_call_id)
+        self._parts = Parts(self, self._blocks, self._calls, new_call_id)
+        self._sources = Sources(self._blocks.source_id, self.hold)
         self._counts = Counts()
         self._raw_reason: str | None = None
         self._blocked: str | None = None
         self._named = False
         self._model_status: Any = None
-        self._last_words: dict[str, Any] = {}
-        self._earlier_words: list[dict[str, Any]] = []
+        self._of_finish: dict[str, Any] = {}
+        self._of_earlier: list[dict[str, Any]] = []
         self._responses = Responses()
         self._place_at = 0  # how many of the events in `out` came before the latest place
         self.gap: LLMStreamError | None = None
-        self._whole: tuple[bytes, Any] = (b"", None)
+        self._all_fields: tuple[bytes, Any] = (b"", None)
 
     def _read(self, payloads: list[bytes]) -> None:
         """Nearly every chunk is the next piece of the text that is open; that is all done here."""
-        decode, said = decode_plain_chunk.decode, self._counts.said
+        decode, said, blocks = decode_plain_chunk.decode, self._counts.said, self._blocks
         for payload in payloads:
             try:
                 plain = decode(payload)
@@ -112,7 +112,7 @@ class GeminiDecoder(PartDecoder):
                     said.append(plain.usage_metadata)
                 candidates = plain.candidates
                 parts = candidates[0].content.parts if len(candidates) == 1 else ()
-                text_id = self._text_id
+                text_id = blocks.text_id
                 if (
                     text_id is None
                     or self.complete
@@ -144,10 +144,10 @@ class GeminiDecoder(PartDecoder):
                 self.complete = not any(part.text or part.thought is not None for part in parts)
             for part in parts:
                 if part.thought:
-                    self.reasoning(part.text)
+                    self._blocks.reasoning(part.text)
                 else:
-                    self.spoke = self.spoke or bool(part.text.strip())
-                    self.text(part.text)
+                    self._parts.spoke = self._parts.spoke or bool(part.text.strip())
+                    self._blocks.text(part.text)
 
     def on(self, wire: Chunk) -> None:
         """Turns one chunk into events."""
@@ -159,7 +159,7 @@ class GeminiDecoder(PartDecoder):
         if not self._named:
             self._name(wire, wire.model_status)
         if wire.model_status is not None and wire.model_status != self._model_status:
-            self._model_status = self._last_words["model_status"] = wire.model_status
+            self._model_status = self._of_finish["model_status"] = wire.model_status
         if wire.usage_metadata is not None:
             self._counts.said.append(wire.usage_metadata)
         if wire.prompt_feedback is not None:
@@ -177,7 +177,7 @@ class GeminiDecoder(PartDecoder):
 
     @usage.setter
     def usage(self, usage: Usage) -> None:
-        """The base begins with none; from then on the chunks say it."""
+        """The base begins with none; from then on the chunks report it."""
 
     def on_sentinel(self, payload: bytes) -> bool:
         """Gateways that also speak chat completions end with its mark; others keep alive with `null`."""
@@ -188,16 +188,15 @@ class GeminiDecoder(PartDecoder):
         if not self.complete:
             return
         reason = self._reason()
-        self.end_prose()
-        self.end_calls(truncated=reason in ("length", "content-filter", "error"))
+        self._blocks.close_prose()
+        if reason not in TRUNCATING:
+            self._calls.complete_all()
         if self.done:
             return
-        if self.client_called and reason in ("stop", "other", "unknown"):
-            reason = "tool-calls"
         if reason == "error":
+            self._blocks.end(reason)  # the error comes right before the finish
             self.out.append(ErrorEvent(self._what_failed().info))
-        self.done = True
-        self.out.append(Finish(reason, self.usage, self._blocked or self._raw_reason, self._said()))
+        self._blocks.finish(reason, self._blocked or self._raw_reason, self._finish_metadata())
 
     # long answers, which come in several responses
 
@@ -211,26 +210,26 @@ class GeminiDecoder(PartDecoder):
     @property
     def unfinished(self) -> Metadata | None:
         """What the finish of a broken answer says, where it can be continued."""
-        return self._said() if self._responses.last is not None else None
+        return self._finish_metadata() if self._responses.last is not None else None
 
-    def _said(self) -> Metadata | None:
-        """What the finish says beside the reason."""
-        earlier = {"earlier_responses": self._earlier_words} if self._earlier_words else {}
-        told = {**self._last_words, **earlier, **self._responses.metadata()}
-        return {KEY: told} if told else None
+    def _finish_metadata(self) -> Metadata | None:
+        """Beside the reason."""
+        earlier = {"earlier_responses": self._of_earlier} if self._of_earlier else {}
+        metadata = {**self._of_finish, **earlier, **self._responses.metadata()}
+        return {KEY: metadata} if metadata else None
 
     def go_on(self) -> None:
         """Another body follows: blocks and calls stay open."""
         self._responses.go_on(self._counts.usage)
         self._counts = Counts()
-        if self._last_words:
-            self._earlier_words.append(self._last_words)
-            self.hold(held_size(self._last_words))
-            self._last_words = {}
+        if self._of_finish:
+            self._of_earlier.append(self._of_finish)
+            self.hold(held_size(self._of_finish))
+            self._of_finish = {}
         self._framing = GeminiFraming(max_bytes=self.limits.max_event_bytes)
         self._raw_reason = self.gap = None
         self.complete = False
-        self.expect_repeats()
+        self._calls.expect_repeats()
 
     def fail(self, error: LLMStreamError) -> None:
         """The stream cannot go on, unless it is a response that can be asked for again."""
@@ -262,13 +261,13 @@ class GeminiDecoder(PartDecoder):
             return
         self._named = True
         self._model_status = status
-        told = None if status is None else {KEY: {"model_status": status}}
-        self.out.append(ResponseMetadata(model, number, _moment(wire.create_time), told))
+        metadata = None if status is None else {KEY: {"model_status": status}}
+        self.out.append(ResponseMetadata(model, number, _moment(wire.create_time), metadata))
 
     def _feedback(self, feedback: Any) -> None:
         if not isinstance(feedback, dict):
             return
-        self._last_words["prompt_feedback"] = feedback
+        self._of_finish["prompt_feedback"] = feedback
         if is_block_reason(feedback.get("blockReason")):
             self._blocked = feedback["blockReason"]
             self.complete = True
@@ -284,7 +283,7 @@ class GeminiDecoder(PartDecoder):
                 if part == _UNKNOWN:
                     self._unknown_part(position, number)
                 else:
-                    self.on_part(part)
+                    self._parts.read(part)
                 if self.done:
                     return
         if candidate.finish_reason:
@@ -306,15 +305,17 @@ class GeminiDecoder(PartDecoder):
 
     def _unknown_part(self, position: int, number: int) -> None:
         """A part of a kind that had not been invented when this was written, or an empty one."""
-        if self._whole[0] is not self.payload:  # a chunk is read again once, however many such parts it has
+        if (
+            self._all_fields[0] is not self.payload
+        ):  # a chunk is read again once, however many such parts it has
             try:
-                self._whole = (self.payload, self.whole_payload())
+                self._all_fields = (self.payload, self.whole_payload())
             except RecursionError:
                 self.defect("a part of an unknown kind is nested too deeply")
                 return
-        for kind, inner in self._whole[1]["candidates"][position]["content"]["parts"][number].items():
+        for kind, inner in self._all_fields[1]["candidates"][position]["content"]["parts"][number].items():
             if inner is not None:
-                self.custom(snake(kind), inner)
+                self._parts.custom(snake(kind), inner)
 
     def _around(self, candidate: Candidate) -> None:
         """What a candidate says beside its parts."""
@@ -323,28 +324,24 @@ class GeminiDecoder(PartDecoder):
             value = getattr(candidate, name)
             if value is None or value == {} or value == []:
                 continue
-            known = self._last_words.get(name)
+            known = self._of_finish.get(name)
             if name == "logprobs_result" and isinstance(known, dict) and isinstance(value, dict):
                 _extend(known, value)  # each chunk says them of its own tokens
                 self.hold(held_size(value))
             else:
-                self._last_words[name] = value
+                self._of_finish[name] = value
 
     def _reason(self) -> FinishReason:
         return "content-filter" if self._blocked is not None else finish_reason(self._raw_reason)
 
     def _what_failed(self) -> ServerError:
-        words = self._last_words.get("finish_message")
-        said = f": {words}" if isinstance(words, str) and words else ""
+        message = self._of_finish.get("finish_message")
+        detail = f": {message}" if isinstance(message, str) and message else ""
         return ServerError(
-            f"the model's answer was not usable ({self._raw_reason}{said}). Ask again.",
+            f"the model's answer was not usable ({self._raw_reason}{detail}). Ask again.",
             provider=self.provider,
             reason=self._raw_reason,
         )
-
-    def _next_source(self) -> int:
-        self._source_count += 1
-        return self._source_count
 
 
 def _says(part: Part | None) -> bool:

@@ -29,7 +29,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.call_ids import is_minted
-from llmstream.dialects.gemini.part_decoder import CODE_EXECUTION, KEY, SIDE_FIELDS, TRANSCRIPTION
+from llmstream.dialects.gemini.parts import CODE_EXECUTION, KEY, SIDE_FIELDS, TRANSCRIPTION
 from llmstream.dialects.history_parts import own_parts, result_text, role_of, system_text
 from llmstream.dialects.json_text import object_text
 from llmstream.dialects.media import media_of

@@ -1,8 +1,7 @@
 """The `gemini-interactions` dialect: Google's Interactions API, which streams steps.
 
-`wire.py` has the events; `decoder.py` reads the interaction and `step_decoder.py` its steps;
-`request.py` and `conversation.py` write requests. `request_reader.py`, `step_reader.py` and
-`event_encoder.py` are the reverse.
+`wire.py` has the events; `decoder.py` reads the interaction and `steps.py` its steps; `request.py`
+and `messages.py` write requests. The server side is `serving/wires/gemini_interactions`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bytes of a streamed interaction to events: the interaction around its steps."""
+"""Decodes a streamed interaction into events: the interaction around its steps."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 
 from llmstream.dialects.base import Place, StreamLimits
 from llmstream.dialects.call_ids import mint_call_id
-from llmstream.dialects.decoder import held_size
-from llmstream.dialects.gemini_interactions.step_decoder import StepDecoder
+from llmstream.dialects.decoder import PayloadDecoder, held_size
+from llmstream.dialects.gemini_interactions.steps import Steps
 from llmstream.dialects.gemini_interactions.wire import (
     ALIASES,
     CONTINUATION,
@@ -19,6 +19,7 @@ from llmstream.dialects.gemini_interactions.wire import (
     KEY,
     OpenStep,
     WireEvent,
+    decode_event,
     read_usage,
 )
 from llmstream.dialects.google import Responses, failure
@@ -38,19 +39,14 @@ _FALLING_SHORT: Final = ("length", "content-filter", "error")
 _OF_STEPS: Final = frozenset({"step.start", "step.delta", "step.stop"})
 
 
-class InteractionsDecoder(StepDecoder):
+class InteractionsDecoder(PayloadDecoder[WireEvent]):
     """One answer; see `dialects.base.Decoder`.
 
-    The answer is complete once a status other than `in_progress` was said; it ends with
+    The answer is complete once a status other than `in_progress` came; it ends with
     `interaction.completed`, or with the body. A long one comes in several interactions, which this
     reads as one; see `dialects.base.ContinuingDecoder`. So that text goes on in its block, the end
     of a step is held until the next event says that it was no cut.
     """
-
-    _status: str | None = None
-    _interaction_id: str | None = None
-    _error: Any = None
-    _named = False
 
     def __init__(
         self,
@@ -60,14 +56,20 @@ class InteractionsDecoder(StepDecoder):
         limits: StreamLimits = StreamLimits(),
         new_call_id: Callable[[], str] = mint_call_id,
     ) -> None:
-        super().__init__(provider=provider, include_raw=include_raw, limits=limits, new_call_id=new_call_id)
+        framing = SSEDecoder(max_bytes=limits.max_event_bytes)
+        super().__init__(framing, decode_event, provider=provider, include_raw=include_raw, limits=limits)
         self.gap: LLMStreamError | None = None
+        self._steps = Steps(self, new_call_id)
+        self._status: str | None = None
+        self._interaction_id: str | None = None
+        self._error: Any = None
+        self._named = False
         self._responses = Responses()
         self._counts = UsageCounts(read_usage, self.hold)
         self._held: list[Hashable] = []  # the step whose end is held
         self._cut: list[OpenStep] = []  # what the last interaction left open
         self._before: frozenset[str] = frozenset()  # ids of the interactions before this one
-        self._told: dict[str, Any] = {}
+        self._of_finish: dict[str, Any] = {}  # metadata of the finish
         self._errors: list[Any] = []
 
     def on(self, wire: WireEvent) -> None:
@@ -75,7 +77,7 @@ class InteractionsDecoder(StepDecoder):
         kind = wire.event_type
         if kind == "step.delta" and self._joiner is None and not self._held and not self._cut:
             self._responses.spoken = True
-            self.step_delta(wire.index, wire.delta)
+            self._steps.delta(wire.index, wire.delta)
             if wire.metadata is not None:
                 self._count(wire.metadata)
             return
@@ -93,15 +95,15 @@ class InteractionsDecoder(StepDecoder):
         if kind == "step.start":
             self._start(wire.index, wire.step or wire.content)
         elif kind == "step.delta":
-            if self._cut and wire.index not in self.open_steps:  # it goes on without another start
-                self.open_steps[wire.index] = self._cut.pop()
+            if self._cut and wire.index not in self._steps.open:  # it goes on without another start
+                self._steps.open[wire.index] = self._cut.pop()
                 self._end_cut()
-            self.step_delta(wire.index, wire.delta)
+            self._steps.delta(wire.index, wire.delta)
         elif kind == "step.stop":
             if wire.step_usage is not None:
-                told = {"index": wire.index, "usage": wire.step_usage}
-                self._told.setdefault("step_usage", []).append(told)
-                self.hold(held_size(told))
+                usage = {"index": wire.index, "usage": wire.step_usage}
+                self._of_finish.setdefault("step_usage", []).append(usage)
+                self.hold(held_size(usage))
             self._stop(wire.index)
         elif kind == "interaction.created":
             self._interaction(wire.interaction or {})
@@ -126,10 +128,10 @@ class InteractionsDecoder(StepDecoder):
 
     @usage.setter
     def usage(self, usage: Usage) -> None:
-        """The base begins with none; from then on the chunks say it."""
+        """The base begins with none; from then on the events report it."""
 
     def on_sentinel(self, payload: bytes) -> bool:
-        """`[DONE]` ends the body; all is said before it."""
+        """`[DONE]` ends the body; all came before it."""
         return payload.lstrip().startswith(b"[DONE]") or payload.strip() == b"null"
 
     def end(self) -> None:
@@ -137,48 +139,46 @@ class InteractionsDecoder(StepDecoder):
         if self.complete:
             self._finish()
 
-    def _interaction(self, told: dict[str, Any]) -> None:
-        if told.get("id"):
-            self._interaction_id = str(told["id"])
+    def _interaction(self, interaction: dict[str, Any]) -> None:
+        if interaction.get("id"):
+            self._interaction_id = str(interaction["id"])
         for name in _REMEMBERED:
-            if told.get(name) is not None:
-                self._told[name] = told[name]
-        if isinstance(told.get("errors"), list):
-            self._errors = told["errors"]
-        if told.get("error"):
-            self._error = told["error"]
-        self._count({"usage": told.get("usage")})
-        self._responses.place(told.get("continuation_token"), self._interaction_id)
-        model, agent = told.get("model"), told.get("agent")
+            if interaction.get(name) is not None:
+                self._of_finish[name] = interaction[name]
+        if isinstance(interaction.get("errors"), list):
+            self._errors = interaction["errors"]
+        if interaction.get("error"):
+            self._error = interaction["error"]
+        self._count({"usage": interaction.get("usage")})
+        self._responses.place(interaction.get("continuation_token"), self._interaction_id)
+        model, agent = interaction.get("model"), interaction.get("agent")
         if model and agent:
-            self._told["agent"] = agent
+            self._of_finish["agent"] = agent
         model = model or agent
         if not self._named and (model or self._interaction_id):
             self._named = True
             named = model if isinstance(model, str) and model else None
-            when = _moment(told.get("created"))
+            when = _moment(interaction.get("created"))
             self.out.append(ResponseMetadata(named, self._interaction_id, when))
 
     def _steps_of(self, steps: Any) -> None:
-        """A last word may hold all steps: their errors, and the steps where none of them has streamed."""
-        streamed, noted = self.stepped, bool(self.step_errors)
+        """A last event may hold all steps: their errors, and the steps where none of them has streamed."""
+        streamed, noted = self._steps.any_came, bool(self._steps.errors)
         for number, step in enumerate(steps if isinstance(steps, list) else ()):
             if not isinstance(step, dict) or self.done:
                 continue
             if not streamed:
-                self._start(("whole", number), step)
-                self.step_stop(("whole", number))
+                self._start(("last", number), step)
+                self._steps.stop(("last", number))
             elif not noted:
-                self.note_error(step)
+                self._steps.note_error(step)
 
     def _count(self, holder: Any) -> None:
-        said = None
         if isinstance(holder, dict):
-            said = holder.get("usage") or holder.get("total_usage")
-        self._counts.add(said)
+            self._counts.add(holder.get("usage") or holder.get("total_usage"))
 
     def _conclude(self, status: Any) -> None:
-        """A status; all but those of a beginning say that the answer is complete."""
+        """A status; with all but those of a beginning the answer is complete."""
         if isinstance(status, str) and status not in _BEGINNINGS:
             self._status = status
             self.complete = True
@@ -186,34 +186,34 @@ class InteractionsDecoder(StepDecoder):
     def _finish(self) -> None:
         self._end_cut()
         reason: FinishReason = FINISH_REASONS.get(self._status or "", "other")
-        for index, step in list(self.open_steps.items()):
+        for index, step in list(self._steps.open.items()):
             if step.kind == "call" and reason in _FALLING_SHORT:
-                self.break_off(index)
+                self._steps.break_off(index)
             else:
-                self.step_stop(index)
+                self._steps.stop(index)
         if self.done:
             return
-        if self.client_called and reason in ("stop", "other"):
+        if self._steps.client_called and reason in ("stop", "other"):
             reason = "tool-calls"
         if reason == "error":
             self.out.append(ErrorEvent(self._failure().info))
         self.complete = self.done = True
-        self.out.append(Finish(reason, self.usage, self._status, self._said()))
+        self.out.append(Finish(reason, self.usage, self._status, self._finish_metadata()))
 
-    def _said(self) -> Metadata | None:
-        """What the finish says beside the reason; the id is the one that goes with the token."""
-        told, place = dict(self._told), self._responses.last
+    def _finish_metadata(self) -> Metadata | None:
+        """The id is the one that goes with the token."""
+        metadata, place = dict(self._of_finish), self._responses.last
         owner = place.response_id if place is not None else None
         if owner or self._interaction_id:
-            told["interaction_id"] = owner or self._interaction_id
-        if self._errors or self.step_errors:
-            told["errors"] = [*self._errors, *self.step_errors]
-        told |= self._responses.metadata()
-        return {KEY: told} if told else None
+            metadata["interaction_id"] = owner or self._interaction_id
+        if self._errors or self._steps.errors:
+            metadata["errors"] = [*self._errors, *self._steps.errors]
+        metadata |= self._responses.metadata()
+        return {KEY: metadata} if metadata else None
 
     def _failure(self) -> ProviderError:
-        """Why the interaction failed: its own errors say it better than those of its steps."""
-        causes = [*self._errors[:1], self._error, *self.step_errors[:1]]
+        """Why the interaction failed: its own errors tell more than those of its steps."""
+        causes = [*self._errors[:1], self._error, *self._steps.errors[:1]]
         unknown = {"message": "the interaction failed", "code": self._status}
         return failure(next((cause for cause in causes if cause), unknown), provider=self.provider)
 
@@ -228,8 +228,8 @@ class InteractionsDecoder(StepDecoder):
 
     @property
     def unfinished(self) -> Metadata | None:
-        """What the finish of a broken answer says, where it can be continued."""
-        return self._said() if self._responses.last is not None else None
+        """What the finish of a broken answer has of it, where it can be continued."""
+        return self._finish_metadata() if self._responses.last is not None else None
 
     def go_on(self) -> None:
         """Another body follows, whose steps are counted from 0 again."""
@@ -238,10 +238,10 @@ class InteractionsDecoder(StepDecoder):
         self._status = self.gap = None
         self._framing = SSEDecoder(max_bytes=self.limits.max_event_bytes)
         self.complete = False
-        self._cut += self.open_steps.values()
-        self._before = self._used.names()
-        self._held, self.open_steps = [], {}
-        self.stepped = False
+        self._cut += self._steps.open.values()
+        self._before = self._steps.ids
+        self._held, self._steps.open = [], {}
+        self._steps.any_came = False
 
     def fail(self, error: LLMStreamError) -> None:
         """The stream cannot go on, unless it is an interaction that can be asked for again."""
@@ -253,28 +253,28 @@ class InteractionsDecoder(StepDecoder):
     def _start(self, index: Hashable, wire: dict[str, Any] | None) -> None:
         """A step opens, goes on with one that was cut, or repeats one of an earlier interaction."""
         if self._responses.count == 0 or wire is None or wire.get("type") == "user_input":
-            self.step_start(index, wire)
+            self._steps.start(index, wire)
         elif self._cut and _goes_on(self._cut[-1], wire):
-            self.open_steps[index] = self._cut.pop()
+            self._steps.open[index] = self._cut.pop()
             self._end_cut()
             for piece in [*_list(wire.get("content")), *_list(wire.get("summary"))]:
-                self.step_delta(index, piece)
+                self._steps.delta(index, piece)
         else:
             self._end_cut()
-            repeated = wire.get("id") in self._before or wire.get("call_id") in self._settled
-            self.step_start(index, {"type": "user_input"} if repeated else wire)
+            repeated = wire.get("id") in self._before or wire.get("call_id") in self._steps.settled
+            self._steps.start(index, {"type": "user_input"} if repeated else wire)
 
     def _stop(self, index: Hashable) -> None:
         """A step is over, or cut: nothing on the wire tells one from the other."""
-        step = self.open_steps.get(index)
+        step = self._steps.open.get(index)
         if step is not None and _may_be_cut(step):
             self._held = [index]
         else:
-            self.step_stop(index)
+            self._steps.stop(index)
 
     def _end_held(self) -> None:
         for index in self._held:
-            self.step_stop(index)
+            self._steps.stop(index)
         self._held = []
 
     def _end_cut(self) -> None:
@@ -282,11 +282,11 @@ class InteractionsDecoder(StepDecoder):
         cut, self._cut = self._cut, []
         for number, step in enumerate(cut):
             index = ("cut", number)
-            self.open_steps[index] = step
+            self._steps.open[index] = step
             if step.kind == "call":
-                self.break_off(index)
+                self._steps.break_off(index)
             else:
-                self.step_stop(index)
+                self._steps.stop(index)
 
 
 def _may_be_cut(step: OpenStep) -> bool:

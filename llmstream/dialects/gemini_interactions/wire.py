@@ -141,15 +141,15 @@ StepKind: TypeAlias = Literal["output", "thought", "call", "vendor-call", "vendo
 class Recording:
     """Audio that comes in pieces.
 
-    told: what they say beside their data, later ones over earlier ones
+    fields: what they have beside their data, later ones over earlier ones
     """
 
     pieces: list[bytes] = dataclasses.field(default_factory=list)
-    told: dict[str, Any] = dataclasses.field(default_factory=dict)
+    fields: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def file(self, mime_type: str) -> File:
         """All of it."""
-        media_type, metadata = media_of_piece(self.told, mime_type, inline=True)
+        media_type, metadata = media_of_piece(self.fields, mime_type, inline=True)
         return File(media_type, b"".join(self.pieces), metadata)
 
 

@@ -1,9 +1,9 @@
 """The `openai-chat` dialect: Chat Completions, as OpenAI and some seventy other servers speak it.
 
-`wire.py` has the shapes, `decoder.py` and `delta_reader.py` read them, `../tool_calls.py` is the hard
-part; `request.py` and `messages.py` write requests. `request_reader.py`, `message_reader.py` and
-`event_encoder.py` are the reverse. What servers do differently is data: `quirks.py`;
-what many of them share, `presets.py`.
+`wire.py` has the shapes, `decoder.py` reads them, with `reasoning.py` and `attachments.py` for what
+stands beside the text; `../tool_calls.py` is the hard part. `request.py` and `messages.py` write
+requests. What servers do differently is data: `quirks.py`; what many of them share, `presets.py`.
+The server side is `serving/wires/openai_chat`.
 """
 
 from __future__ import annotations

@@ -1,18 +1,23 @@
-"""What stands beside the text of an answer: sources, files, and tools the vendor ran itself."""
+"""What stands beside the text of an answer: sources, files, tools the vendor ran itself, and other fields."""
 
 from __future__ import annotations
 
 import base64
+import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+import msgspec
+
+from llmstream.dialects.json_text import encodable_value
 from llmstream.dialects.media import Base64Pieces
 from llmstream.dialects.tool_calls import json_text
 from llmstream.errors import DecodeError
 from llmstream.events import (
     Event,
     File,
+    Metadata,
     Source,
     ToolCall,
     ToolInputDelta,
@@ -21,7 +26,15 @@ from llmstream.events import (
     ToolResult,
 )
 
-__all__ = ["AudioFile", "ExecutedTools", "Sources", "audio_type", "image_file"]
+__all__ = [
+    "AnswerExtras",
+    "AudioFile",
+    "ExecutedTools",
+    "Sources",
+    "audio_type",
+    "extras_chunk",
+    "image_file",
+]
 
 
 _SLOT_BYTES: Final = 64
@@ -187,3 +200,58 @@ def _says(value: object) -> bool:
     if isinstance(value, dict):
         return any(_says(inner) for inner in value.values())
     return value not in (None, "", [])
+
+
+# Fields beside the answer, in chunks of their own or on every chunk.
+#
+# Perplexity repeats the pictures it found; Azure begins with what its filter made of the prompt; OpenAI
+# has in every chunk which tier and which configuration answers, and in a chunk of its own how it judges
+# prompt and answer. They become metadata of the finish, and go out again in a chunk without choices.
+
+
+class _Extras(msgspec.Struct):
+    images: Any = None
+    prompt_filter_results: Any = None
+    moderation: Any = None
+    service_tier: Any = None
+    system_fingerprint: Any = None
+
+
+_EXTRAS: Final = _Extras.__struct_fields__
+_QUOTED_EXTRAS: Final = tuple([f'"{name}"'.encode() for name in _EXTRAS])
+_decode_extras: Final = msgspec.json.Decoder(_Extras).decode
+
+
+class AnswerExtras:
+    """Stores the last value of each name; a null changes nothing."""
+
+    def __init__(self) -> None:
+        self._fields: dict[str, Any] = {}
+
+    def look(self, payload: bytes) -> None:
+        """A payload that may hold more than choices."""
+        if any(quoted in payload for quoted in _QUOTED_EXTRAS):
+            found = _read_extras(payload)
+            self._fields.update({name: found[name] for name in _EXTRAS if found.get(name)})
+
+    def metadata(self, provider: str) -> Metadata | None:
+        """All of them, under the provider's name; None where there was none."""
+        return {provider: self._fields} if self._fields else None
+
+
+def _read_extras(payload: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.structs.asdict(_decode_extras(payload))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        pass
+    try:
+        value = encodable_value(json.loads(payload.decode("utf-8", "replace")))
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def extras_chunk(metadata: Metadata | None) -> Mapping[str, Any]:
+    """The fields of the chunk that repeats them; empty where there are none."""
+    fields = {name: own[name] for own in (metadata or {}).values() for name in _EXTRAS if own.get(name)}
+    return {"choices": [], **fields} if fields else {}

@@ -30,8 +30,8 @@ from llmstream.dialects.call_ids import ShortCallIds
 from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
 from llmstream.dialects.history_parts import role_of, told_result, without_custom_parts
 from llmstream.dialects.media import data_uri
-from llmstream.dialects.openai_chat.delta_reader import joined
 from llmstream.dialects.openai_chat.quirks import MediaQuirks, Quirks
+from llmstream.dialects.openai_chat.reasoning import joined
 from llmstream.dialects.requests import RequestWarnings
 from llmstream.dialects.tool_calls import CUSTOM_CALL, json_input
 from llmstream.errors import Unsupported

@@ -1,12 +1,10 @@
 """The `openai-responses` dialect: the Responses API, as OpenAI and a dozen other servers speak it.
 
-Reading: `wire.py` has the shapes; `prose_decoder.py` reads messages and reasoning, `tool_decoder.py`
-calls, `item_decoder.py` their events, `decoder.py` the response around them. Writing: `request.py`,
-`input_writer.py` and `answer_writer.py`. In reverse: `request_reader.py`, `input_reader.py`,
-`answer_reader.py`; `event_encoder.py`, `prose_encoder.py` and `call_encoder.py`. Answers that are
-kept and read on: `kept_answers.py`, `following_decoder.py`. Over a WebSocket: `socket_talk.py`,
-`socket_decoder.py`, `steering.py`. What servers do differently is data:
-`quirks.py`.
+Reading: `wire.py` has the shapes; `decoder.py` reads the response, `prose_items.py` its messages and
+reasoning, `call_items.py` its calls, over the state in `open_items.py`. Writing: `request.py`,
+`messages.py`, `content.py`. Background responses, which are stored and read over several bodies:
+`background.py`. Over a WebSocket: `sockets.py`. What servers do differently is data: `quirks.py`. The
+server side is `serving/wires/openai_responses`.
 
 What the API wants back verbatim is in metadata under "openai", whatever the provider: item ids,
 encrypted reasoning, phases, and whole items of tools that only this API knows. `provider` beside

@@ -1,4 +1,4 @@
-"""Events of a kept answer, by their numbers: what is said again, what is missing, what is not wanted."""
+"""Background responses: requested, read over several bodies by the numbers of their events, cancelled."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from urllib.parse import quote
 import msgspec
 
 from llmstream.dialects.base import Position, StreamLimits
-from llmstream.dialects.openai_responses.decoder import OpenAIResponsesDecoder
+from llmstream.dialects.decoder import PayloadDecoder
+from llmstream.dialects.openai_responses.decoder import ResponseReader, is_end_mark
+from llmstream.dialects.openai_responses.open_items import OpenItem
 from llmstream.dialects.openai_responses.quirks import Quirks
-from llmstream.dialects.openai_responses.wire import KEY, OpenItem, WireEvent, extras_of
+from llmstream.dialects.openai_responses.wire import KEY, WireEvent
 from llmstream.dialects.requests import options_of
 from llmstream.errors import DecodeError, InvalidRequest, LLMStreamError, ProtocolError
 from llmstream.events import (
     Event,
     ReasoningDelta,
     ReasoningEnd,
-    ReasoningStart,
     ResponseMetadata,
     TextDelta,
     TextEnd,
-    TextStart,
     ToolInputDelta,
 )
 from llmstream.exchange import HttpRequest
@@ -33,7 +33,7 @@ from llmstream.request import Request
 
 __all__ = [
     "RESPONSE_ID",
-    "FollowingResponsesDecoder",
+    "BackgroundResponsesDecoder",
     "cancel_request",
     "is_kept",
     "is_made",
@@ -55,11 +55,11 @@ class _NumberedEvent(WireEvent, gc=False):
 _numbered: Final = msgspec.json.Decoder(_NumberedEvent)
 
 
-class FollowingResponsesDecoder(OpenAIResponsesDecoder):
-    """A decoder that goes on over several bodies of one answer; see `dialects.base.FollowingDecoder`.
+class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
+    """Reads one background response over several bodies; see `dialects.base.FollowingDecoder`.
 
-    Numbers are trusted here only, where they are promised: servers of the API that keep no answers
-    count as they like, or not at all.
+    Numbers are trusted here only, where they are promised: servers of the API without background
+    responses count as they like, or not at all.
     """
 
     def __init__(
@@ -70,25 +70,25 @@ class FollowingResponsesDecoder(OpenAIResponsesDecoder):
         limits: StreamLimits = StreamLimits(),
         after: Position | None = None,
     ) -> None:
-        super().__init__(provider=provider, include_raw=include_raw, limits=limits)
-        self._decode = _numbered.decode
-        self._type = _NumberedEvent
+        framing = SSEDecoder(max_bytes=limits.max_event_bytes)
+        super().__init__(framing, _numbered, provider=provider, include_raw=include_raw, limits=limits)
         self.gap: LLMStreamError | None = None
+        self._response = ResponseReader(self)
         self._last = -1
-        self._told = -1 if after is None else after.sequence_number
+        self._wanted_after = -1 if after is None else after.sequence_number
         self._names: ResponseMetadata | None = None
-        self._refused = False
+        self._refused = False  # the vendor does not store the response after all
         self._counted = False
         self._catching_up = False
-        self._given: dict[str, list[str]] = {}
+        self._given: dict[str, list[str]] = {}  # deltas of the blocks that are open
         self._waiting: deque[bytes] = deque()
 
     @property
     def position(self) -> Position | None:
-        """How far the answer is read; None without a name, or where the vendor says it is not kept."""
-        if self._response_id is None or self._refused:
+        """How far the response is read; None without a name, or where the vendor does not store it."""
+        if self._response.response_id is None or self._refused:
             return None
-        return Position(self._response_id, self._last)
+        return Position(self._response.response_id, self._last)
 
     @property
     def held(self) -> bool:
@@ -102,7 +102,7 @@ class FollowingResponsesDecoder(OpenAIResponsesDecoder):
         self.gap = None
 
     def catch_up(self, body: bytes) -> None:
-        """The whole response has come: its items end now, each with what was not given of it."""
+        """The complete response has come: its items end now, each with what was not given of it."""
         try:
             response = msgspec.json.decode(body)
         except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -116,68 +116,35 @@ class FollowingResponsesDecoder(OpenAIResponsesDecoder):
             self._wait_for({"type": "response.output_item.done", "output_index": place, "item": item})
         self._wait_for({"type": f"response.{response.get('status')}", "response": response})
 
-    def end_message(self, item: OpenItem, wire: dict[str, Any]) -> None:
-        """The item is whole; of one that was cut off, the text goes on where it was."""
-        content = [part for part in wire.get("content") or () if isinstance(part, dict)]
-        if self._catching_up and item.block is not None:
-            whole = "".join(str(part.get("text") or part.get("refusal") or "") for part in content)
-            self.text(item, self._missing(item.block, whole), ("content", 0))
-            item.told |= {("content", place) for place in range(len(content))}
-            for annotation in (note for part in content for note in part.get("annotations") or ()):
-                if isinstance(annotation, dict) and annotation not in item.annotations:
-                    self.cite(item, annotation)
-        super().end_message(item, wire)
-
-    def end_reasoning(self, item: OpenItem, wire: dict[str, Any]) -> None:
-        """The item is whole; of one that was cut off, the summary goes on where it was."""
-        if self._catching_up and item.block is not None and item.slot is not None:
-            kind, place = item.slot
-            pieces = [str(p.get("text") or "") for p in wire.get(kind) or () if isinstance(p, dict)]
-            whole = "".join(pieces) if kind == "content" else "".join(pieces[place : place + 1])
-            self.reasoning(item, item.slot, self._missing(item.block, whole))
-        super().end_reasoning(item, wire)
-
-    def _missing(self, block: str, whole: str) -> str:
-        """What was not given yet of the text of a block that is open."""
-        given = "".join(self._given.get(block, ()))
-        return whole[len(given) :] if whole.startswith(given) else ""
-
-    def _note(self) -> None:
-        """Keeps what was said of open blocks, for the time when the rest comes in one piece."""
-        for event in self.out:
-            if isinstance(event, TextDelta | ReasoningDelta):
-                self._given.setdefault(event.id, []).append(event.delta)
-                self.hold(sys.getsizeof(event.delta) + _SLOT_BYTES)
-            elif isinstance(event, TextEnd | ReasoningEnd):
-                given = self._given.pop(event.id, ())
-                self.let_go(sum(sys.getsizeof(delta) + _SLOT_BYTES for delta in given))
-
-    def _wait_for(self, wire: dict[str, Any]) -> None:
-        self._waiting.append(msgspec.json.encode(wire))
-
-    def on(self, wire: WireEvent) -> None:
+    def on(self, wire: _NumberedEvent) -> None:
         """Reads an event in its turn: once, and none after one that is missing."""
         self._counted = True
-        number = getattr(wire, "sequence_number", None)
+        number = wire.sequence_number
         if not isinstance(number, int) or isinstance(number, bool) or wire.type == "error":
-            super().on(wire)  # an error ends the answer, whatever its number
+            if self._catching_up and wire.type == "response.output_item.done":
+                self._give_missing(wire)
+            self._response.on(wire)  # an error ends the answer, whatever its number
             return
         if number <= self._last:
             self.out.clear()
             return
-        if number > self._last + 1 and (self._last >= 0 or self._response_id is not None):
+        if number > self._last + 1 and (self._last >= 0 or self._response.response_id is not None):
             self._miss(number)
             return
-        if self._last == self._told and self._told >= 0:
-            self.out[:0] = self._begun()
+        if self._last == self._wanted_after and self._wanted_after >= 0:
+            self.out[:0] = self._under_way()
         if wire.response is not None and wire.response.get("background") is False:
             self._refused = True
-        super().on(wire)
+        self._response.on(wire)
         self._note()
         self._last = number
-        if number <= self._told and not self.done:
+        if number <= self._wanted_after and not self.done:
             self._names = next((e for e in self.out if isinstance(e, ResponseMetadata)), self._names)
             self.out.clear()
+
+    def on_sentinel(self, payload: bytes) -> bool:
+        """Whether a payload is an end mark, which has no effect here."""
+        return is_end_mark(payload)
 
     def end(self) -> None:
         """The body is over."""
@@ -187,7 +154,7 @@ class FollowingResponsesDecoder(OpenAIResponsesDecoder):
             self.fail(self.gap)
 
     def _read(self, payloads: list[bytes]) -> None:
-        """As many payloads as it takes for one to say something; the others wait in a body that is whole."""
+        """As many payloads as it takes for one to give an event; the others of the body wait."""
         self._waiting.extend(payloads)
         broken = self._framing.error is not None
         while self.held and self.gap is None and (broken or not self.out):
@@ -195,10 +162,10 @@ class FollowingResponsesDecoder(OpenAIResponsesDecoder):
 
     def _read_next(self) -> None:
         """One payload; what cannot be read has taken its place in the answer all the same."""
-        before, defects = self._last, self._defects
+        before, defects = self._last, self.defects
         self._counted = False
         super()._read([self._waiting.popleft()])
-        if not self._counted and self._defects > defects:
+        if not self._counted and self.defects > defects:
             self._last = before + 1
 
     def _miss(self, number: int) -> None:
@@ -211,27 +178,73 @@ class FollowingResponsesDecoder(OpenAIResponsesDecoder):
             retryable=True,
         )
 
-    def _begun(self) -> list[Event]:
+    def _under_way(self) -> list[Event]:
         """What was under way when the reader left: names, blocks that go on, and inputs from their beginning.
 
-        An input is of use as a whole only, so what had come of it is said once more.
+        An input is of use only from its beginning, so what had come of it is given once more.
         """
         events: list[Event] = [] if self._names is None else [self._names]
         self._names = None
-        for item in self.items.values():
+        response = self._response
+        for item in response.items.by_place.values():
             if item.call_id is not None and not item.ended:
-                events.append(self.input_start(item, item.call_id))
+                events.append(response.calls.start_event(item, item.call_id))
                 if item.parts:
                     events.append(ToolInputDelta("".join(item.parts), item.call_id))
             elif item.block is not None and item.kind == "reasoning":
-                events.append(ReasoningStart(item.block, {KEY: self.origin(item)}))
+                events.append(response.reasoning.start_event(item, item.block))
             elif item.block is not None:
-                said = {**self.origin(item), **extras_of(item.wire)}
-                events.append(TextStart(item.block, {KEY: said}))
+                events.append(response.messages.start_event(item, item.block))
         return events
 
+    # The rest of a response comes in one piece, with items whose beginning was given already.
 
-# Answers that OpenAI makes in the background and keeps for a while: asked for, read on, ended.
+    def _wait_for(self, wire: dict[str, Any]) -> None:
+        self._waiting.append(msgspec.json.encode(wire))
+
+    def _note(self) -> None:
+        """Stores the deltas of open blocks, for the time when the rest comes in one piece."""
+        for event in self.out:
+            if isinstance(event, TextDelta | ReasoningDelta):
+                self._given.setdefault(event.id, []).append(event.delta)
+                self.hold(sys.getsizeof(event.delta) + _SLOT_BYTES)
+            elif isinstance(event, TextEnd | ReasoningEnd):
+                given = self._given.pop(event.id, ())
+                self.let_go(sum(sys.getsizeof(delta) + _SLOT_BYTES for delta in given))
+
+    def _give_missing(self, wire: WireEvent) -> None:
+        """An item is complete of which a part was given: its open block goes on where it was."""
+        item, found = self._response.items.find(wire), wire.item or {}
+        if item is None or item.done or item.block is None or found.get("type") not in (item.kind, None):
+            return
+        if item.kind == "message":
+            self._give_message(item, item.block, _dicts(found.get("content")))
+        elif item.kind == "reasoning" and item.slot is not None:
+            kind, place = item.slot
+            pieces = [str(piece.get("text") or "") for piece in _dicts(found.get(kind))]
+            complete = "".join(pieces) if kind == "content" else "".join(pieces[place : place + 1])
+            self._response.reasoning.delta(item, item.slot, self._missing(item.block, complete))
+
+    def _give_message(self, item: OpenItem, block_id: str, content: list[dict[str, Any]]) -> None:
+        messages = self._response.messages
+        complete = "".join(str(part.get("text") or part.get("refusal") or "") for part in content)
+        messages.text(item, self._missing(block_id, complete), ("content", 0))
+        item.given |= {("content", place) for place in range(len(content))}
+        for annotation in (note for part in content for note in _dicts(part.get("annotations"))):
+            if annotation not in item.annotations:
+                messages.cite(item, annotation)
+
+    def _missing(self, block_id: str, complete: str) -> str:
+        """What was not given yet of the text of a block that is open."""
+        given = "".join(self._given.get(block_id, ()))
+        return complete[len(given) :] if complete.startswith(given) else ""
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [piece for piece in value if isinstance(piece, dict)] if isinstance(value, list) else []
+
+
+# Requests around a response that OpenAI makes in the background and stores for a while.
 #
 # source: "Background mode" in OpenAI's documents: `background` wants `store`; an event has a
 # `sequence_number`, and `starting_after` gives those behind it
@@ -339,8 +352,8 @@ class ResponsesBackground(msgspec.Struct, frozen=True):
         include_raw: bool = False,
         limits: StreamLimits = StreamLimits(),
         after: Position | None = None,
-    ) -> FollowingResponsesDecoder:
+    ) -> BackgroundResponsesDecoder:
         """A decoder of an answer in the background, over any number of bodies."""
-        return FollowingResponsesDecoder(
+        return BackgroundResponsesDecoder(
             provider=provider, include_raw=include_raw, limits=limits, after=after
         )

@@ -1,4 +1,4 @@
-"""Bytes of a Responses stream to events: the response around its items."""
+"""Decodes the stream of one Responses answer: the response, with its items in parts of their own."""
 
 from __future__ import annotations
 
@@ -10,52 +10,87 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.base import StreamLimits
+from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.json_text import encodable_value
 from llmstream.dialects.media import Base64Pieces, audio_type
-from llmstream.dialects.openai_responses.item_decoder import ITEM_EVENTS, ItemDecoder
+from llmstream.dialects.openai_responses.call_items import CALL_EVENTS, Calls
+from llmstream.dialects.openai_responses.items import RESULT_ITEMS, is_call_item
+from llmstream.dialects.openai_responses.open_items import OpenItem, OpenItems
+from llmstream.dialects.openai_responses.prose_items import (
+    MESSAGE_EVENTS,
+    REASONING_EVENTS,
+    Messages,
+    ReasoningItems,
+    Sources,
+)
 from llmstream.dialects.openai_responses.wire import (
     KEY,
     TERMINAL,
-    OpenItem,
     WireEvent,
+    events,
+    pages_of,
     read_usage,
     reason_of,
     said_beside,
 )
 from llmstream.errors import NotAStream
-from llmstream.events import (
-    File,
-    Finish,
-    FinishReason,
-    Metadata,
-    ResponseMetadata,
-    TextDelta,
-)
+from llmstream.events import Custom, File, Finish, FinishReason, Metadata, ResponseMetadata, TextDelta, Usage
 from llmstream.framing.sse import SSEDecoder
 
-__all__ = ["OpenAIResponsesDecoder"]
+__all__ = ["OpenAIResponsesDecoder", "ResponseReader", "is_end_mark"]
 
 _YEAR_3000_S: Final = 32503680000
 
 _log: Final = logging.getLogger("llmstream")
 
 
-class OpenAIResponsesDecoder(ItemDecoder):
-    """One answer of the Responses API; see `dialects.base.Decoder`.
-
-    A message is one text, each summary of a reasoning item one reasoning. The answer is complete
-    with its last event, `response.completed`, `.incomplete`, `.failed` or `.cancelled`.
-    """
+class OpenAIResponsesDecoder(PayloadDecoder[WireEvent]):
+    """One answer of the Responses API; see `dialects.base.Decoder`."""
 
     def __init__(
         self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> None:
         framing = SSEDecoder(max_bytes=limits.max_event_bytes)
-        super().__init__(framing, provider=provider, include_raw=include_raw, limits=limits)
+        super().__init__(framing, events, provider=provider, include_raw=include_raw, limits=limits)
+        # Bound here: a method in between would cost 3 % of the decoding, for each event that it passes on.
+        self.on = ResponseReader(self).on  # type: ignore[method-assign]
+
+    def on_sentinel(self, payload: bytes) -> bool:
+        """Whether a payload is an end mark, which has no effect here."""
+        return is_end_mark(payload)
+
+    def end(self) -> None:
+        """The body is over; an answer without its last event is not complete."""
+
+
+def is_end_mark(payload: bytes) -> bool:
+    """Gateways that also speak chat completions end with its mark; others keep alive with `null`."""
+    return payload.lstrip().startswith(b"[DONE]") or payload.strip() == b"null"
+
+
+class ResponseReader:
+    """Turns the events of a response into ours, for the decoder that reads them from a body.
+
+    A message is one text, each summary of a reasoning item one reasoning. The answer is complete
+    with its last event, `response.completed`, `.incomplete`, `.failed` or `.cancelled`.
+
+    reader: the decoder; events go to its `out`
+    """
+
+    def __init__(self, reader: PayloadDecoder[Any]) -> None:
+        self.response_id: str | None = None
+        self.items = OpenItems(reader)
+        sources = Sources(reader)
+        self.messages = Messages(reader, self.items, sources)
+        self.reasoning = ReasoningItems(reader, self.items)
+        self.calls = Calls(reader, self.items, self.messages, sources)
+        self._sources = sources
+        self._by_place = self.items.by_place
+        self._reader = reader
         self._named = False
-        self._defective = False
-        self._response_id: str | None = None
+        self._broken = False  # the input of a call broke off
+        self._earlier: Usage | None = None  # of the responses that this one goes on from
         self._audio = Base64Pieces()
         self._spoken: OpenItem | None = None
 
@@ -63,7 +98,7 @@ class OpenAIResponsesDecoder(ItemDecoder):
         """Turns one event into ours; the deltas of text, which are most of them, go first."""
         kind = wire.type
         if kind == "response.output_text.delta":
-            item = self.items.get(wire.output_index)
+            item = self._by_place.get(wire.output_index)
             if (
                 item is not None
                 and item.block is not None
@@ -72,35 +107,56 @@ class OpenAIResponsesDecoder(ItemDecoder):
                 and wire.delta
                 and wire.content_index == 0
             ):
-                if not item.told:
-                    item.told.add(("content", 0))
-                self.out.append(TextDelta(wire.delta, item.block))
+                if not item.given:
+                    item.given.add(("content", 0))
+                self._reader.out.append(TextDelta(wire.delta, item.block))
                 return
-        if self._joiner is not None:
+        if self._reader.has_half_characters:
             wire = _encodable(wire)
         if kind is None:
             self._on_untyped(wire)
-            return
-        handler = _HANDLERS.get(kind)
-        if handler is not None:
-            handler(self, wire)
+        elif (on_call := CALL_EVENTS.get(kind)) is not None:
+            on_call(self.calls, wire)
+        elif (on_reasoning := REASONING_EVENTS.get(kind)) is not None:
+            on_reasoning(self.reasoning, wire)
+        elif (on_message := MESSAGE_EVENTS.get(kind)) is not None:
+            on_message(self.messages, wire)
+        elif (on_response := _RESPONSE_EVENTS.get(kind)) is not None:
+            on_response(self, wire)
         elif kind in TERMINAL:
-            # Perplexity says what failed beside the response, not in it.
-            self._on_terminal(kind, wire.response or ({"error": wire.error} if wire.error else None))
+            # Perplexity reports what failed beside the response, not in it.
+            self.conclude(kind, wire.response or ({"error": wire.error} if wire.error else None))
         elif kind.endswith("error"):
             self._on_error(wire)
 
-    def on_sentinel(self, payload: bytes) -> bool:
-        """Gateways that also speak chat completions end with its mark; it says nothing here."""
-        return payload.lstrip().startswith(b"[DONE]") or payload.strip() == b"null"
+    def conclude(self, kind: str, response: dict[str, Any] | None) -> None:
+        """The last event of the response."""
+        response = response or {}
+        self._on_response(WireEvent(response=response))
+        usage = read_usage(response.get("usage"))
+        if usage.raw is not None:
+            self._reader.usage = usage
+        reason, raw = reason_of(kind, response)
+        if reason == "error":
+            error = response.get("error") or {"message": "the response failed", "code": "server_error"}
+            self._fail_with({"error": error}, response)
+            return
+        self._add_unseen(response.get("output"))
+        self._finish(reason, raw, response)
 
-    def end(self) -> None:
-        """The body is over; an answer without its last event is not complete."""
+    def succeed(self, response: dict[str, Any]) -> None:
+        """Another response goes on with the answer: what is open is closed, and places count anew.
 
-    def defect(self, message: str) -> None:
-        """A known event could not be read; reading goes on."""
-        self._defective = True
-        super().defect(message)
+        response: the last one, as its last event has it
+        """
+        for item in list(self._by_place.values()):
+            self._settle(item, cut=True)
+        self._end_audio()
+        self._broken = False
+        self._earlier = (self._earlier or Usage()) + read_usage(response.get("usage"))
+        self._by_place.clear()
+        self._named = False
+        self._spoken = None
 
     # The response.
 
@@ -111,97 +167,155 @@ class OpenAIResponsesDecoder(ItemDecoder):
             return
         model, number = response.get("model"), response.get("id")
         model = model if isinstance(model, str) and model else None
-        self._response_id = str(number) if isinstance(number, (str, int)) and number != "" else None
-        if model is None and self._response_id is None:
+        self.response_id = str(number) if isinstance(number, (str, int)) and number != "" else None
+        if model is None and self.response_id is None:
             return
         self._named = True
         created, when = response.get("created_at"), None
         if isinstance(created, (int, float)) and 0 < created < _YEAR_3000_S:
             when = datetime.datetime.fromtimestamp(created, datetime.UTC)
-        self.out.append(ResponseMetadata(model, self._response_id, when))
+        self._reader.out.append(ResponseMetadata(model, self.response_id, when))
 
     def _on_untyped(self, wire: WireEvent) -> None:
         if wire.error:
             self._on_error(wire)
         elif wire.choices is not None or str(wire.object).startswith("chat.completion"):
-            self.fail(
+            self._reader.fail(
                 NotAStream(
                     "these are chunks of Chat Completions, not events of the Responses API: the address "
                     "is of the other API. Use the path /responses, or the dialect openai-chat.",
-                    provider=self.provider,
+                    provider=self._reader.provider,
                 )
             )
         elif isinstance(wire.message, str) or wire.detail:
             self._on_error(wire)
 
     def _on_error(self, wire: WireEvent) -> None:
-        """An error event, flat or nested; a `response.failed` that follows says the same again."""
+        """An error event, flat or nested; a `response.failed` that follows repeats it."""
         self._fail_with(_as_value(wire))
 
-    def _fail_with(self, said: dict[str, Any], response: dict[str, Any] = {}) -> None:
-        inner = said.get("error")
-        code = inner.get("code") if isinstance(inner, dict) else said.get("code")
+    def _fail_with(self, value: dict[str, Any], response: dict[str, Any] = {}) -> None:
+        inner = value.get("error")
+        code = inner.get("code") if isinstance(inner, dict) else value.get("code")
         # Images that cannot be used are the caller's (image_too_large, image_file_not_found ...).
         status = 400 if isinstance(code, str) and ("image" in code or code == "invalid_prompt") else None
-        failure = error_from_value(said, provider=self.provider, status=status)
-        failure.provider_metadata = self._said_of(response)
-        self.fail(failure)
-
-    def _on_terminal(self, kind: str, response: dict[str, Any] | None) -> None:
-        response = response or {}
-        self._on_response(WireEvent(response=response))
-        usage = read_usage(response.get("usage"))
-        if usage.raw is not None:
-            self.usage = usage
-        reason, raw = reason_of(kind, response)
-        if reason == "error":
-            error = response.get("error") or {"message": "the response failed", "code": "server_error"}
-            self._fail_with({"error": error}, response)
-            return
-        self._add_unseen(response.get("output"))
-        self._finish(reason, raw, response)
+        failure = error_from_value(value, provider=self._reader.provider, status=status)
+        failure.provider_metadata = self._finish_metadata(response)
+        self._reader.fail(failure)
 
     def _add_unseen(self, output: object) -> None:
         """Items of a response that were never streamed: some gateways send only the last event."""
-        if self.items or not isinstance(output, list):
+        if self._by_place or not isinstance(output, list):
             return
         for place, item in enumerate(output):
-            if isinstance(item, dict) and not self.done:
-                self.item_done(WireEvent(output_index=place, item=item))
+            if isinstance(item, dict) and not self._reader.done:
+                self._item_done(WireEvent(output_index=place, item=item))
 
     def _finish(self, reason: FinishReason, raw: str, response: dict[str, Any]) -> None:
-        if self.done:
+        reader = self._reader
+        if self._earlier is not None:
+            reader.usage = self._earlier + reader.usage
+        if reader.done:
             return
-        for item in list(self.items.values()):
-            self.settle(item, cut=reason in ("length", "content-filter"))
+        for item in list(self._by_place.values()):
+            self._settle(item, cut=reason in ("length", "content-filter"))
         self._end_audio()
-        if self.broken and (self._defective or reason not in ("length", "content-filter")):
+        if self._broken and (reader.defects or reason not in ("length", "content-filter")):
             reason = "error"  # an input that broke off beside an error leaves no other
-        elif self.refused and reason == "stop":
+        elif self.messages.refused and reason == "stop":
             reason = "content-filter"
-        elif self.client_called and reason in ("stop", "other", "unknown"):
+        elif self.calls.client_called and reason in ("stop", "other", "unknown"):
             reason = "tool-calls"
-        self.complete = self.done = True
-        self.out.append(Finish(reason, self.usage, raw, self._said_of(response)))
+        reader.complete = reader.done = True
+        reader.out.append(Finish(reason, reader.usage, raw, self._finish_metadata(response)))
 
-    def _said_of(self, response: dict[str, Any]) -> Metadata | None:
-        """The metadata of the finish."""
-        said = {"response_id": self._response_id} if self._response_id else {}
-        said |= said_beside(response)
-        self._tell_forgotten(response.get("input_transformations"))
-        return {KEY: said} if said else None
+    def _finish_metadata(self, response: dict[str, Any]) -> Metadata | None:
+        metadata = {"response_id": self.response_id} if self.response_id else {}
+        metadata |= said_beside(response)
+        self._warn_of_removed(response.get("input_transformations"))
+        return {KEY: metadata} if metadata else None
 
-    def _tell_forgotten(self, changes: object) -> None:
+    def _warn_of_removed(self, changes: object) -> None:
         """Reasoning that the vendor took out of the conversation: the answer was made without it."""
         found = (
             [change for change in changes if isinstance(change, dict)] if isinstance(changes, list) else []
         )
         reasons = {str(change.get("reason")) for change in found if change.get("action") == "removed"}
         if reasons:
-            words = (
+            message = (
                 "%s: reasoning of earlier answers was not used (%s); see input_transformations of the finish"
             )
-            _log.warning(words, self.provider, ", ".join(sorted(reasons)))
+            _log.warning(message, self._reader.provider, ", ".join(sorted(reasons)))
+
+    # Items begin and end.
+
+    def _on_added(self, wire: WireEvent) -> None:
+        item = wire.item
+        if item is None or not isinstance(item.get("type"), str):
+            self._reader.defect("an output item came without its type")
+            return
+        known = self.items.find(wire)
+        if known is not None and not known.done:
+            if known.kind == item["type"] and known.wire.get("id") == item.get("id"):
+                return
+            self._settle(known)
+        opened = self.items.enter(wire, item)
+        if opened.kind == "reasoning":
+            self.reasoning.delta(opened, ("summary", 0))
+        elif is_call_item(item):
+            self.calls.start(opened)
+
+    def _on_done(self, wire: WireEvent) -> None:
+        if wire.item is None:
+            self._reader.defect("an output item ended without saying what it is")
+            return
+        self._item_done(wire)
+
+    def _item_done(self, wire: WireEvent) -> None:
+        """The item is complete, whether it was streamed or not."""
+        item = wire.item or {}
+        opened = self.items.find(wire)
+        if opened is not None and opened.done:
+            return
+        kind = item.get("type")
+        if not isinstance(kind, str):
+            kind = "unknown" if opened is None else opened.kind
+            item = {**item, "type": kind}
+        if opened is not None and opened.kind != kind:
+            self._settle(opened)
+            opened = None
+        if opened is None:
+            opened = self.items.enter(wire, item)
+        opened.done = True
+        if kind == "message":
+            self.messages.end(opened, item)
+        elif kind == "reasoning":
+            self.reasoning.end(opened, item)
+        elif is_call_item(item):
+            self.calls.end(opened, item)
+        elif kind in RESULT_ITEMS:
+            self.calls.result_item(item)
+        else:
+            for page in pages_of(item):
+                self._sources.found(page)
+            metadata = {"type": kind, "provider": self._reader.provider, "item": item}
+            self._reader.out.append(Custom(f"{KEY}.{kind}", {KEY: metadata}))
+
+    def _settle(self, item: OpenItem, *, cut: bool = False) -> None:
+        """Closes what an item without its end left open; a call that is not complete is none.
+
+        cut: a limit or a filter ended the response
+        """
+        if item.done or item.ended:
+            return
+        if item.kind == "message":
+            self.messages.close(item)
+        elif item.kind == "reasoning":
+            self.reasoning.close(item)
+        elif self.calls.settle(item, cut=cut):
+            self._broken = True
+            if not cut:
+                self._reader.defect(f"the tool call {item.call_id!r} has no end. It was left out.")
 
     # Audio.
 
@@ -209,24 +323,25 @@ class OpenAIResponsesDecoder(ItemDecoder):
         if isinstance(wire.delta, str):
             before = self._audio.size
             self._audio.add(wire.delta)
-            self.hold(self._audio.size - before)
+            self._reader.hold(self._audio.size - before)
 
     def _on_transcript(self, wire: WireEvent) -> None:
         if self._spoken is None:
-            self._spoken = self.enter(WireEvent(output_index=-1), {"type": "message", "id": "transcript"})
-        self.text(self._spoken, wire.delta, ("content", 0))
+            message = {"type": "message", "id": "transcript"}
+            self._spoken = self.items.enter(WireEvent(output_index=-1), message)
+        self.messages.text(self._spoken, wire.delta, ("content", 0))
 
     def _end_audio(self, _: WireEvent | None = None) -> None:
         recording, self._audio = self._audio, Base64Pieces()
         if not recording:
             return
-        self.let_go(recording.size)
+        self._reader.let_go(recording.size)
         try:
             data = recording.whole()
         except ValueError:
-            self.defect("the audio is not base64")
+            self._reader.defect("the audio is not base64")
             return
-        self.out.append(File(audio_type(data), data))
+        self._reader.out.append(File(audio_type(data), data))
 
 
 def _as_value(wire: WireEvent) -> dict[str, Any]:
@@ -247,13 +362,15 @@ def _encodable(wire: WireEvent) -> WireEvent:
     return whole
 
 
-_D = OpenAIResponsesDecoder
-_HANDLERS: Final[dict[str, Callable[[Any, WireEvent], None]]] = {
-    **ITEM_EVENTS,
-    "response.created": _D._on_response,
-    "response.queued": _D._on_response,
-    "response.in_progress": _D._on_response,
-    "response.audio.delta": _D._on_audio,
-    "response.audio.done": _D._end_audio,
-    "response.audio.transcript.delta": _D._on_transcript,
+_R = ResponseReader
+_RESPONSE_EVENTS: Final[dict[str, Callable[[ResponseReader, WireEvent], None]]] = {
+    "response.output_item.added": _R._on_added,
+    "response.output_item.done": _R._on_done,
+    "response.created": _R._on_response,
+    "response.queued": _R._on_response,
+    "response.in_progress": _R._on_response,
+    "response.audio.delta": _R._on_audio,
+    "response.audio.done": _R._end_audio,
+    "response.audio.transcript.delta": _R._on_transcript,
 }
+"""Events that no table has repeat what others hold, or are unknown."""

@@ -17,15 +17,18 @@ import msgspec
 
 from llmstream.chats.content import Part
 from llmstream.dialects.base import StreamLimits
+from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.errors import error_from_value
+from llmstream.dialects.json_text import encodable_value
 from llmstream.dialects.openai_responses.content import write_part
-from llmstream.dialects.openai_responses.decoder import OpenAIResponsesDecoder
+from llmstream.dialects.openai_responses.decoder import ResponseReader, is_end_mark
 from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.request import CONTINUING
-from llmstream.dialects.openai_responses.wire import KEY, TERMINAL, WireEvent, read_usage
+from llmstream.dialects.openai_responses.wire import KEY, TERMINAL, WireEvent
 from llmstream.errors import LLMStreamError, Unsupported
-from llmstream.events import Custom, FinishReason, Usage
+from llmstream.events import Custom
 from llmstream.exchange import Heard
+from llmstream.framing.sse import SSEDecoder
 
 __all__ = ["KIND", "SocketRequest", "SocketResponsesDecoder", "SocketTalk"]
 
@@ -339,7 +342,7 @@ def _is_within(ours: Any, theirs: Any) -> bool:
 
 
 class _SocketEvent(WireEvent, gc=False):
-    """An event with what only sockets say.
+    """An event with the fields that only sockets have.
 
     steer:  of the events of steering, which one
     status: of an error, as HTTP would have it
@@ -352,7 +355,7 @@ class _SocketEvent(WireEvent, gc=False):
 _socket: Final = msgspec.json.Decoder(_SocketEvent)
 
 
-class SocketResponsesDecoder(OpenAIResponsesDecoder):
+class SocketResponsesDecoder(PayloadDecoder[_SocketEvent]):
     """Reads an answer and its successors as one: their blocks follow each other, and the last one finishes.
 
     Besides the server's messages it is fed the client's `response.steer`, where it was sent. A `custom` event
@@ -362,14 +365,13 @@ class SocketResponsesDecoder(OpenAIResponsesDecoder):
     def __init__(
         self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> None:
-        super().__init__(provider=provider, include_raw=include_raw, limits=limits)
-        self._decode = _socket.decode
-        self._type = _SocketEvent
+        framing = SSEDecoder(max_bytes=limits.max_event_bytes)
+        super().__init__(framing, _socket, provider=provider, include_raw=include_raw, limits=limits)
+        self._response = ResponseReader(self)
         self._steerings = Steerings(provider)
         self._over: tuple[str, dict[str, Any] | None] | None = None  # the last event of a response, held
-        self._earlier: Usage | None = None
 
-    def on(self, wire: WireEvent) -> None:
+    def on(self, wire: _SocketEvent) -> None:
         """Turns one event into ours."""
         kind = wire.type
         if kind in _ON_STEERING:
@@ -377,22 +379,27 @@ class SocketResponsesDecoder(OpenAIResponsesDecoder):
         elif kind in TERMINAL and self._steerings.due:
             self._over = (kind, wire.response)
         elif kind == "response.created" and self._over is not None:
-            self._go_on(wire)
+            self._go_on(wire, self._over[1] or {})
+        elif (kind is None or kind.endswith("error")) and (failure := self._http_error(wire)) is not None:
+            self.fail(failure)
         else:
-            super().on(wire)
+            self._response.on(wire)
+
+    def on_sentinel(self, payload: bytes) -> bool:
+        """Whether a payload is an end mark, which has no effect here."""
+        return is_end_mark(payload)
 
     def end(self) -> None:
         """The body is over; a response that is, too, needs no successor, unless input was taken for one."""
         if not self._steerings.items:
             self._end_held()
-        super().end()
 
-    def _on_steering(self, wire: WireEvent, kind: str) -> None:
+    def _on_steering(self, wire: _SocketEvent, kind: str) -> None:
         if kind == "response.steer":
             items = wire.input if isinstance(wire.input, list) else []
             self._steerings.sent(Submission(items))
             return
-        self._steerings.hear(kind, getattr(wire, "steer", None), wire.error)
+        self._steerings.hear(kind, wire.steer, wire.error)
         if self._over is not None and not self._steerings.due:
             self._take_effect()
             self._end_held()
@@ -400,43 +407,30 @@ class SocketResponsesDecoder(OpenAIResponsesDecoder):
     def _end_held(self) -> None:
         held, self._over = self._over, None
         if held is not None:
-            self._on_terminal(*held)
+            self._response.conclude(*held)
 
-    def _go_on(self, wire: WireEvent) -> None:
-        """The successor begins: what the last response left open is closed, and places count anew."""
-        held, self._over = self._over, None
-        response = (held[1] if held is not None else None) or {}
-        for item in list(self.items.values()):
-            self.settle(item, cut=True)
-        self._end_audio()
-        self.broken = False
-        self._earlier = (self._earlier or Usage()) + read_usage(response.get("usage"))
+    def _go_on(self, wire: _SocketEvent, last: dict[str, Any]) -> None:
+        """The successor begins."""
+        self._over = None
+        self._response.succeed(last)
         self._take_effect()
-        self.items.clear()
-        self._named = False
-        self._spoken = None
-        super().on(wire)
+        self._response.on(wire)
 
     def _take_effect(self) -> None:
         self.out += [steering_event(item, self.provider) for item in self._steerings.take()]
 
-    def _on_error(self, wire: WireEvent) -> None:
-        """An error event; over a socket it says what HTTP says in the head of an answer."""
-        status, error = getattr(wire, "status", None), wire.error
+    def _http_error(self, wire: _SocketEvent) -> LLMStreamError | None:
+        """The error of an event that has what HTTP puts into the head of an answer; None for others."""
+        status, error = wire.status, wire.error
         if not (isinstance(status, int) and 400 <= status < 600 and isinstance(error, dict)):
-            super()._on_error(wire)
-            return
+            return None
+        error = encodable_value(error)
         headers = error.get("headers")
-        told = {str(k).lower(): str(v) for k, v in headers.items()} if isinstance(headers, dict) else {}
-        failure = error_from_value({"error": error}, provider=self.provider, status=status, headers=told)
+        plain = {str(k).lower(): str(v) for k, v in headers.items()} if isinstance(headers, dict) else {}
+        failure = error_from_value({"error": error}, provider=self.provider, status=status, headers=plain)
         if error.get("code") == "websocket_connection_limit_reached":
             failure.retryable = True  # over another socket
-        self.fail(failure)
-
-    def _finish(self, reason: FinishReason, raw: str, response: dict[str, Any]) -> None:
-        if self._earlier is not None:
-            self.usage = self._earlier + self.usage
-        super()._finish(reason, raw, response)
+        return failure
 
 
 _ON_STEERING: Final = frozenset(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmstream.dialects.gemini.call_decoder import ArgumentsText, parse_path
+from llmstream.dialects.gemini.partial_args import ArgumentsText, parse_path
 from llmstream.dialects.gemini.wire import PartialArg
 from llmstream.errors import DecodeError
 

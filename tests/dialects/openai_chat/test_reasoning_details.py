@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmstream.dialects.openai_chat.delta_reader import ReasoningDetails, joined
+from llmstream.dialects.openai_chat.reasoning import ReasoningDetails, joined
 
 
 def text(words, **more):

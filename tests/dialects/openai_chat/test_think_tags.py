@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llmstream.dialects.openai_chat import Quirks, ReasoningQuirks
-from llmstream.dialects.openai_chat.delta_reader import ThinkTags
+from llmstream.dialects.openai_chat.reasoning import ThinkTags
 
 
 def split(text, sizes=(), *, opened=False, tag="think"):

@@ -17,7 +17,7 @@ from llmstream.agent.journal import Journal
 from llmstream.chats.content import ToolCall
 from llmstream.cli.terminal import TerminalFilter
 from llmstream.dialects.gemini import wire as paths
-from llmstream.dialects.openai_responses.background import FollowingResponsesDecoder
+from llmstream.dialects.openai_responses.background import BackgroundResponsesDecoder
 from llmstream.framing.sse import SSEDecoder
 from llmstream.providers.bedrock.clock import Clock
 from llmstream.simulator import server
@@ -134,7 +134,7 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
         "agent/test_journal.py::test_nothing_runs_that_cannot_be_written_down",
     ),
     "gaps are not seen": defect(
-        put(FollowingResponsesDecoder, "_miss", NOTHING),
+        put(BackgroundResponsesDecoder, "_miss", NOTHING),
         "48",
         "streams/test_resuming.py::test_a_gap_in_an_answer_that_is_not_read_on_fails",
     ),

@@ -13,7 +13,7 @@ from llmstream.chats.content import Custom, File, Metadata, Part, Reasoning, Tex
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.gemini.messages import SIDE_FIELDS, camel, read_response
-from llmstream.dialects.gemini.part_decoder import CODE_EXECUTION, KEY, snake
+from llmstream.dialects.gemini.parts import CODE_EXECUTION, KEY, snake
 from llmstream.dialects.gemini.request import FIELDS, encode_request, json_schema
 from llmstream.dialects.gemini.wire import model_of
 from llmstream.dialects.media import base64_bytes, part_of_media

@@ -10,7 +10,7 @@ import msgspec
 
 from llmstream.dialects.call_ids import is_minted
 from llmstream.dialects.gemini.messages import camel
-from llmstream.dialects.gemini.part_decoder import CODE_EXECUTION, KEY, SIDE_FIELDS, TRANSCRIPTION
+from llmstream.dialects.gemini.parts import CODE_EXECUTION, KEY, SIDE_FIELDS, TRANSCRIPTION
 from llmstream.dialects.gemini.wire import (
     FINISH_REASONS,
     grounding_of,

@@ -9,7 +9,7 @@ import msgspec
 
 from llmstream.dialects.blocks import logprobs_of
 from llmstream.dialects.errors import UNKNOWN_PATH
-from llmstream.dialects.openai_chat.decoder import extras_chunk
+from llmstream.dialects.openai_chat.attachments import extras_chunk
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.wire import raw_reason, write_usage
 from llmstream.dialects.tool_calls import plain_input

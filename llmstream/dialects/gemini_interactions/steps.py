@@ -8,16 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.base import StreamLimits
-from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.decoder import PayloadDecoder, held_size
 from llmstream.dialects.gemini_interactions.wire import (
     CONTENT,
     KEY,
     OpenStep,
     Recording,
-    WireEvent,
-    decode_event,
     is_citation,
     media_of_piece,
     sources_of_annotation,
@@ -44,10 +40,9 @@ from llmstream.events import (
     ToolInputStart,
     ToolResult,
 )
-from llmstream.framing.sse import SSEDecoder
 from llmstream.unique_ids import UniqueIds
 
-__all__ = ["StepDecoder"]
+__all__ = ["Steps"]
 
 _encode = msgspec.json.Encoder().encode
 _SLOT_BYTES: Final = 8
@@ -55,55 +50,51 @@ _MEDIA: Final = frozenset({"image", "video", "document"})
 _DRAFTS: Final = frozenset({"image", "video", "document", "audio"})
 
 
-class StepDecoder(PayloadDecoder[WireEvent]):
-    """The part of the decoder that knows steps; what stands around them is its subclass's.
+class Steps:
+    """The steps of one answer, as events of the decoder that reads it.
 
-    open_steps:    by index, in the order of opening
+    reader:        the decoder; events go to its `out`
+    new_call_id:   names calls that come without an id
+
+    open:          by index, in the order of opening
     client_called: whether the caller has calls to run
-    stepped:       whether any step has come
-    step_errors:   errors of outputs, as the wire has them
+    any_came:      whether the interaction that is read had a step yet
+    errors:        errors of outputs, as the wire has them
+    settled:       ids of the vendor's calls that have their results
     """
 
-    def __init__(
-        self,
-        *,
-        provider: str,
-        include_raw: bool = False,
-        limits: StreamLimits = StreamLimits(),
-        new_call_id: Callable[[], str] = mint_call_id,
-    ) -> None:
-        super().__init__(
-            SSEDecoder(max_bytes=limits.max_event_bytes),
-            decode_event,
-            provider=provider,
-            include_raw=include_raw,
-            limits=limits,
-        )
-        self.open_steps: dict[Hashable, OpenStep] = {}
+    def __init__(self, reader: PayloadDecoder[Any], new_call_id: Callable[[], str]) -> None:
+        self.open: dict[Hashable, OpenStep] = {}
         self.client_called = False
-        self.stepped = False
-        self.step_errors: list[dict[str, Any]] = []
+        self.any_came = False
+        self.errors: list[dict[str, Any]] = []
+        self.settled: set[str] = set()
+        self._reader = reader
         self._new_call_id = new_call_id
-        self._used = UniqueIds(hold=self.hold)
-        self._settled: set[str] = set()
+        self._ids = UniqueIds(hold=reader.hold)
         self._vendor_calls: dict[str, str] = {}
         self._blocks = 0
-        self._sources = Sources(lambda: self._fresh("source"), self.hold)
+        self._sources = Sources(lambda: self._fresh_id("source"), reader.hold)
 
-    def step_start(self, index: Hashable, wire: dict[str, Any] | None) -> None:
+    @property
+    def ids(self) -> frozenset[str]:
+        """Of all blocks, calls and sources so far."""
+        return self._ids.names()
+
+    def start(self, index: Hashable, wire: dict[str, Any] | None) -> None:
         """A step opens; it may bring some of its content."""
         if wire is None or not isinstance(wire.get("type"), str):
-            self.defect("a step.start came without a step or its type")
+            self._reader.defect("a step.start came without a step or its type")
             return
-        if index in self.open_steps:
-            self.step_stop(index)
-        self.stepped = True
+        if index in self.open:
+            self.stop(index)
+        self.any_came = True
         step = OpenStep(step_kind(wire["type"]), dict(wire))
-        self.open_steps[index] = step
-        self._keep(step, held_size(wire))
+        self.open[index] = step
+        self._retain(step, held_size(wire))
         if step.kind == "thought":
             step.id = self._block_id()
-            self.out.append(ReasoningStart(step.id))
+            self._reader.out.append(ReasoningStart(step.id))
             for piece in _list(wire.get("summary")):
                 self._think(step, piece)
         elif step.kind == "call":
@@ -117,12 +108,12 @@ class StepDecoder(PayloadDecoder[WireEvent]):
     def note_error(self, wire: dict[str, Any]) -> None:
         """An output may hold an error, which the interaction survives or not."""
         if isinstance(wire.get("error"), dict):
-            self.step_errors.append(wire["error"])
-            self.hold(held_size(wire["error"]))
+            self.errors.append(wire["error"])
+            self._reader.hold(held_size(wire["error"]))
 
-    def step_delta(self, index: Hashable, delta: dict[str, Any] | None) -> None:
+    def delta(self, index: Hashable, delta: dict[str, Any] | None) -> None:
         """A step grows; the deltas of text, which are most of them, go first."""
-        step = self.open_steps.get(index)
+        step = self.open.get(index)
         if delta is None:
             return
         if step is None:
@@ -138,16 +129,16 @@ class StepDecoder(PayloadDecoder[WireEvent]):
         else:
             self._extend(step, delta)
 
-    def step_stop(self, index: Hashable) -> None:
-        """A step is over: calls and results are whole."""
-        step = self.open_steps.pop(index, None)
+    def stop(self, index: Hashable) -> None:
+        """A step is over: calls and results are complete."""
+        step = self.open.pop(index, None)
         if step is None:
             return
-        self.let_go(step.held)
+        self._reader.let_go(step.held)
         if step.kind == "output":
             self._end_output(step)
         elif step.kind == "thought":
-            self.out.append(ReasoningEnd(step.id, provider_metadata=step.end_metadata))
+            self._reader.out.append(ReasoningEnd(step.id, provider_metadata=step.end_metadata))
         elif step.kind == "call":
             self._end_call(step)
         elif step.kind == "vendor-call":
@@ -155,13 +146,13 @@ class StepDecoder(PayloadDecoder[WireEvent]):
         elif step.kind == "vendor-result":
             self._vendor_result(step)
         elif step.type != "user_input":
-            self.out.append(Custom(f"{KEY}.{step.type}", step.rest("type")))
+            self._reader.out.append(Custom(f"{KEY}.{step.type}", step.rest("type")))
 
     def break_off(self, index: Hashable) -> None:
-        """A call whose end the wire never said is no call."""
-        step = self.open_steps.pop(index)
+        """A call whose end never came is no call."""
+        step = self.open.pop(index)
         if step.id:
-            self.out.append(ToolInputEnd(step.id, incomplete=True))
+            self._reader.out.append(ToolInputEnd(step.id, incomplete=True))
 
     # output and thoughts
 
@@ -171,7 +162,7 @@ class StepDecoder(PayloadDecoder[WireEvent]):
         if isinstance(text, str) and text and kind in ("text", None):
             if not step.id:
                 self._open_text(step)
-            self.out.append(TextDelta(text, step.id))
+            self._reader.out.append(TextDelta(text, step.id))
         if "annotations" in piece:
             self._annotate(step, piece["annotations"])
         if kind == "text" or not isinstance(kind, str) or kind == "text_annotation_delta":
@@ -179,30 +170,30 @@ class StepDecoder(PayloadDecoder[WireEvent]):
         if kind in _MEDIA:
             self._file(piece, draft=False)
         elif kind == "audio":
-            self._hear(step, piece)
+            self._gather_audio(step, piece)
         else:
-            told = {key: value for key, value in piece.items() if key != "type"}
-            self.out.append(Custom(f"{CONTENT}{kind}", {KEY: told}))
+            fields = {key: value for key, value in piece.items() if key != "type"}
+            self._reader.out.append(Custom(f"{CONTENT}{kind}", {KEY: fields}))
 
     def _open_text(self, step: OpenStep) -> None:
         step.id = self._block_id()
-        self.out.append(TextStart(step.id))
+        self._reader.out.append(TextStart(step.id))
 
     def _annotate(self, step: OpenStep, annotations: Any) -> None:
         """Annotations become sources; all their fields are metadata at the end of the text."""
         for annotation in _list(annotations):
             step.annotations.append(annotation)
-            self._keep(step, held_size(annotation))
+            self._retain(step, held_size(annotation))
             step.unsourced = step.unsourced or not is_citation(annotation)
-            self.out.extend(sources_of_annotation(annotation, self._sources))
+            self._reader.out.extend(sources_of_annotation(annotation, self._sources))
 
     def _end_output(self, step: OpenStep) -> None:
         if step.unsourced and not step.id:
-            self._open_text(step)  # words of a recording may be annotated, without a text
+            self._open_text(step)  # what a recording says may be annotated, without a text
         if step.id:
-            self.out.append(TextEnd(step.id, provider_metadata=step.end_metadata))
+            self._reader.out.append(TextEnd(step.id, provider_metadata=step.end_metadata))
         for mime_type, recording in step.audio.items():
-            self.out.append(recording.file(mime_type))
+            self._reader.out.append(recording.file(mime_type))
 
     def _think(self, step: OpenStep, piece: dict[str, Any]) -> None:
         """A summary, plain or in a delta around it, or the signature; an empty one erases none."""
@@ -210,7 +201,7 @@ class StepDecoder(PayloadDecoder[WireEvent]):
         content = inner if isinstance(inner, dict) else piece
         text, signature = content.get("text"), piece.get("signature")
         if isinstance(text, str) and text:
-            self.out.append(ReasoningDelta(text, step.id))
+            self._reader.out.append(ReasoningDelta(text, step.id))
         elif str(content.get("type")) in _DRAFTS:
             self._file(content, draft=True)
         if "annotations" in content:
@@ -225,7 +216,7 @@ class StepDecoder(PayloadDecoder[WireEvent]):
             try:
                 made = base64_bytes(data)
             except ValueError as error:
-                self.defect(f"the data of a file is not base64: {error}")
+                self._reader.defect(f"the data of a file is not base64: {error}")
                 return
         elif isinstance(uri, str) and ":" in uri:
             made = uri
@@ -233,35 +224,35 @@ class StepDecoder(PayloadDecoder[WireEvent]):
             return
         usual = "image/png" if piece.get("type") == "image" else "application/octet-stream"
         media_type, metadata = media_of_piece(piece, usual, inline=isinstance(made, bytes))
-        self.out.append((ReasoningFile if draft else File)(media_type, made, metadata))
+        self._reader.out.append((ReasoningFile if draft else File)(media_type, made, metadata))
 
-    def _hear(self, step: OpenStep, piece: dict[str, Any]) -> None:
-        """A recording comes in pieces and is whole with its step."""
+    def _gather_audio(self, step: OpenStep, piece: dict[str, Any]) -> None:
+        """A recording comes in pieces and is complete with its step."""
         data = piece.get("data")
         if not isinstance(data, str) or not data:
             self._file(piece, draft=False)
             return
         mime_type = str(piece.get("mime_type") or next(iter(step.audio), "audio/pcm"))
         recording = step.audio.setdefault(mime_type, Recording())
-        told = {key: piece[key] for key in piece if key not in ("type", "data", "mime_type")}
-        self._keep(step, sum(held_size(key) for key in told if key not in recording.told))
-        recording.told |= told
+        fields = {key: piece[key] for key in piece if key not in ("type", "data", "mime_type")}
+        self._retain(step, sum(held_size(key) for key in fields if key not in recording.fields))
+        recording.fields |= fields
         try:
             recording.pieces.append(base64_bytes(data))
-            self._keep(step, sys.getsizeof(recording.pieces[-1]) + _SLOT_BYTES)
+            self._retain(step, sys.getsizeof(recording.pieces[-1]) + _SLOT_BYTES)
         except ValueError as error:
-            self.defect(f"the data of a recording is not base64: {error}")
+            self._reader.defect(f"the data of a recording is not base64: {error}")
 
     # calls of the caller's tools
 
     def _open_call(self, step: OpenStep) -> None:
         if step.id or not step.name:
             return
-        step.id = self._fresh(str(step.wire.get("id") or self._new_call_id()))
-        self.out.append(ToolInputStart(step.name, step.id, provider_metadata=step.signature))
+        step.id = self._fresh_id(str(step.wire.get("id") or self._new_call_id()))
+        self._reader.out.append(ToolInputStart(step.name, step.id, provider_metadata=step.signature))
 
     def _grow_call(self, step: OpenStep, delta: dict[str, Any]) -> None:
-        """Fragments of text, or what the start did not say yet."""
+        """Fragments of text, or what the start left out."""
         for key in ("id", "name", "signature"):
             if delta.get(key):
                 step.wire[key] = delta[key]
@@ -273,58 +264,58 @@ class StepDecoder(PayloadDecoder[WireEvent]):
             return
         step.inputs.append(given)
         step.size += len(given)
-        self._keep(step, sys.getsizeof(given) + _SLOT_BYTES)
-        limit = self.limits.max_tool_input_bytes
+        self._retain(step, sys.getsizeof(given) + _SLOT_BYTES)
+        limit = self._reader.limits.max_tool_input_bytes
         if step.size > limit:
-            self.fail(LimitExceeded(f"the input of {step.name!r} is longer than {limit} bytes"))
+            self._reader.fail(LimitExceeded(f"the input of {step.name!r} is longer than {limit} bytes"))
         elif step.id:
-            self.out.append(ToolInputDelta(given, step.id))
+            self._reader.out.append(ToolInputDelta(given, step.id))
 
     def _end_call(self, step: OpenStep) -> None:
         if not step.id:
-            self.defect("a function call came without a name. It was left out.")
+            self._reader.defect("a function call came without a name. It was left out.")
             return
         given = step.wire.get("arguments")
         if not step.inputs and given not in (None, {}, ""):
             text = given if isinstance(given, str) else _encode(given).decode()
             step.inputs.append(text)
-            self.out.append(ToolInputDelta(text, step.id))
+            self._reader.out.append(ToolInputDelta(text, step.id))
         text = "".join(step.inputs) or "{}"
         self.client_called = True
-        self.out.append(ToolInputEnd(step.id))
-        self.out.append(
+        self._reader.out.append(ToolInputEnd(step.id))
+        self._reader.out.append(
             ToolCall(step.name, text, step.id, invalid=not is_json(text), provider_metadata=step.signature)
         )
 
     # tools that the vendor runs, and steps that only this vendor knows
 
     def _extend(self, step: OpenStep, delta: dict[str, Any]) -> None:
-        """These come whole in one delta, or grow field by field."""
+        """These come complete in one delta, or grow field by field."""
         for name, value in delta.items():
             if name != "type" and value is not None and value != "":
                 step.wire[name] = value
-                self._keep(step, held_size(name) + held_size(value))
+                self._retain(step, held_size(name) + held_size(value))
 
-    def _keep(self, step: OpenStep, size: int) -> None:
+    def _retain(self, step: OpenStep, size: int) -> None:
         step.held += size
-        self.hold(size)
+        self._reader.hold(size)
 
     def _vendor_call(self, step: OpenStep) -> None:
         wire_id = str(step.wire.get("id") or "")
-        call_id = self._fresh(wire_id or self._new_call_id())
+        call_id = self._fresh_id(wire_id or self._new_call_id())
         self._vendor_calls[wire_id] = call_id
         given = step.wire.get("arguments") or {}
         text = given if isinstance(given, str) else _encode(given).decode()
         dynamic = step.type.startswith("mcp_")
         metadata = step.rest("id", "arguments")
-        self.out.append(
+        self._reader.out.append(
             ToolInputStart(
                 step.name, call_id, provider_executed=True, dynamic=dynamic, provider_metadata=metadata
             )
         )
-        self.out.append(ToolInputDelta(text, call_id))
-        self.out.append(ToolInputEnd(call_id))
-        self.out.append(
+        self._reader.out.append(ToolInputDelta(text, call_id))
+        self._reader.out.append(ToolInputEnd(call_id))
+        self._reader.out.append(
             ToolCall(
                 step.name,
                 text,
@@ -338,38 +329,40 @@ class StepDecoder(PayloadDecoder[WireEvent]):
     def _vendor_result(self, step: OpenStep) -> None:
         wire_id = str(step.wire.get("call_id") or "")
         call_id = self._vendor_calls.get(wire_id) or wire_id or self._new_call_id()
-        if call_id in self._settled:
-            self.defect(f"the call {call_id!r} got a second result, which was left out")
+        if call_id in self.settled:
+            self._reader.defect(f"the call {call_id!r} got a second result, which was left out")
             return
-        self._settled.add(call_id)
+        self.settled.add(call_id)
         result = step.wire.get("result")
         failed = step.wire.get("is_error") is True
         metadata = step.rest("call_id", "result", "is_error")
-        self.out.append(
+        self._reader.out.append(
             ToolResult(result, call_id, step.name, failed, provider_executed=True, provider_metadata=metadata)
         )
-        self.out.extend(sources_of_result(step, self._sources))
+        self._reader.out.extend(sources_of_result(step, self._sources))
 
     # ids, and what has no place
 
     def _orphaned(self, index: Hashable, delta: dict[str, Any]) -> OpenStep | None:
         """A step for text that came without one, so that nothing is lost."""
         kind = {"text": "model_output", "thought_summary": "thought"}.get(str(delta.get("type")))
-        self.defect(f"a {delta.get('type')} delta came for step {index}, which is not open")
+        self._reader.defect(f"a {delta.get('type')} delta came for step {index}, which is not open")
         if kind is None:
             return None
-        self.step_start(index, {"type": kind})
-        return self.open_steps.get(index)
+        self.start(index, {"type": kind})
+        return self.open.get(index)
 
     def _block_id(self) -> str:
         number, self._blocks = self._blocks, self._blocks + 1
-        return self._fresh(str(number))
+        return self._fresh_id(str(number))
 
-    def _fresh(self, wish: str) -> str:
-        """An id that nothing else in the answer has, as near to the wish as can be."""
-        name = self._used.fresh(wish)
-        if len(self._used) > self.limits.max_blocks:
-            self.fail(LimitExceeded(f"the answer has more than {self.limits.max_blocks} blocks and calls"))
+    def _fresh_id(self, wanted: str) -> str:
+        """An id that nothing else in the answer has, as near to the wanted one as can be."""
+        name = self._ids.fresh(wanted)
+        if len(self._ids) > self._reader.limits.max_blocks:
+            self._reader.fail(
+                LimitExceeded(f"the answer has more than {self._reader.limits.max_blocks} blocks and calls")
+            )
         return name
 
 

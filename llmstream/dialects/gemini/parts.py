@@ -9,10 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.base import StreamLimits
-from llmstream.dialects.call_ids import mint_call_id
-from llmstream.dialects.decoder import Framing
-from llmstream.dialects.gemini.call_decoder import CallDecoder
+from llmstream.dialects.blocks import Block, Blocks
+from llmstream.dialects.decoder import PayloadDecoder
+from llmstream.dialects.gemini.calls import FunctionCalls
 from llmstream.dialects.gemini.wire import Blob, Part
 from llmstream.dialects.google import SIDE_FIELDS, TRANSCRIPTION
 from llmstream.dialects.media import base64_bytes
@@ -20,21 +19,11 @@ from llmstream.events import (
     Custom,
     File,
     Metadata,
-    ReasoningDelta,
-    ReasoningEnd,
     ReasoningFile,
-    ReasoningStart,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ToolCall,
-    ToolInputDelta,
-    ToolInputEnd,
-    ToolInputStart,
     ToolResult,
 )
 
-__all__ = ["CODE_EXECUTION", "KEY", "SIDE_FIELDS", "TRANSCRIPTION", "PartDecoder", "holds_more", "snake"]
+__all__ = ["CODE_EXECUTION", "KEY", "SIDE_FIELDS", "TRANSCRIPTION", "Parts", "holds_more", "snake"]
 
 KEY: Final = "google"
 """The key of all metadata of this dialect, whoever serves it."""
@@ -64,30 +53,31 @@ def snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda m: "_" + m.group(1).lower(), name)
 
 
-class PartDecoder(CallDecoder):
-    """The part of the decoder that knows parts; what stands around them is its subclass's.
+class Parts:
+    """The parts of one answer: runs of text become blocks, calls and files stand alone.
+
+    new_call_id: names calls that come without an id
 
     spoke: whether there has been any text that is no transcription
     """
 
     def __init__(
         self,
-        framing: Framing,
-        *,
-        provider: str,
-        include_raw: bool = False,
-        limits: StreamLimits = StreamLimits(),
-        new_call_id: Callable[[], str] = mint_call_id,
+        reader: PayloadDecoder[Any],
+        blocks: Blocks[Block],
+        calls: FunctionCalls,
+        new_call_id: Callable[[], str],
     ) -> None:
-        super().__init__(
-            framing, provider=provider, include_raw=include_raw, limits=limits, new_call_id=new_call_id
-        )
+        self.spoke = False
+        self._reader = reader
+        self._blocks = blocks
+        self._calls = calls
+        self._new_call_id = new_call_id
         self._vendor_calls: dict[str, str] = {}  # wire id -> our id
         self._running: str | None = None  # the vendor's call that has no result yet
         self._settled: set[str] = set()
-        self.spoke = False
 
-    def on_part(self, part: Part) -> None:
+    def read(self, part: Part) -> None:
         """One part. The vendor puts one thing into each; where there are more, none is lost."""
         beside = _beside(part)
         if part.audio_transcription is not None:
@@ -95,7 +85,7 @@ class PartDecoder(CallDecoder):
         elif part.text is not None or (beside is not None and not holds_more(part)):
             self._prose(part.text or "", bool(part.thought), beside)
         if part.function_call is not None:
-            self.function_call(part.function_call, beside)
+            self._calls.read(part.function_call, beside)
         if part.inline_data is not None:
             self._file(part, part.inline_data, beside)
         if part.file_data is not None:
@@ -113,54 +103,48 @@ class PartDecoder(CallDecoder):
 
     def custom(self, kind: str, inner: Any, beside: Metadata | None = None) -> None:
         """A part that only this vendor knows."""
-        self.end_prose()
-        told = inner if isinstance(inner, dict) else {"value": inner}
-        self.out.append(Custom(f"{KEY}.{kind}", {KEY: {**told, **(beside or {}).get(KEY, {})}}))
+        self._blocks.close_prose()
+        fields = inner if isinstance(inner, dict) else {"value": inner}
+        self._reader.out.append(Custom(f"{KEY}.{kind}", {KEY: {**fields, **(beside or {}).get(KEY, {})}}))
 
     # text and reasoning
 
     def _prose(self, text: str, thought: bool, beside: Metadata | None) -> None:
-        """A part that says more than its text is a block of its own: the vendor takes it back as it was."""
+        """A part that holds more than its text is a block of its own: the vendor takes it back as it was."""
         if not thought and text.strip():
             self.spoke = True
         if beside is not None:
             self._block(text, thought, beside)
         elif thought:
-            self.reasoning(text)
+            self._blocks.reasoning(text)
         else:
-            self.text(text)
+            self._blocks.text(text)
 
     def _block(self, text: str, thought: bool, beside: Metadata) -> None:
-        """A signature belongs to the whole; what else stands beside a text, to the fragment as well."""
-        self.end_prose()
-        block_id = self.next_id()
+        """A signature belongs to the block; what else stands beside a text, to the fragment as well."""
+        self._blocks.close_prose()
         signed = beside if not text or "thought_signature" in beside[KEY] else None
         rest = {name: value for name, value in beside[KEY].items() if name != "thought_signature"}
-        own = {KEY: rest} if rest else None
-        if thought:
-            self.out.append(ReasoningStart(block_id, signed))
-            if text:
-                self.out.append(ReasoningDelta(text, block_id, own))
-            self.out.append(ReasoningEnd(block_id, provider_metadata=signed))
-        else:
-            self.out.append(TextStart(block_id, signed))
-            if text:
-                self.out.append(TextDelta(text, block_id, own))
-            self.out.append(TextEnd(block_id, provider_metadata=signed))
+        block = Block("reasoning" if thought else "text", self._blocks.next_id(), metadata=signed)
+        if not self._blocks.open(None, block):
+            return
+        if text:
+            self._blocks.delta(block, text, {KEY: rest} if rest else None)
+        self._blocks.close(None)
 
-    def _transcription(self, part: Part, told: Any, beside: Metadata | None) -> None:
+    def _transcription(self, part: Part, transcription: Any, beside: Metadata | None) -> None:
         """What a recording says is the text of the answer, unless text says it beside or before.
 
         Seen: parts of gemini-3.5-transcribe, one for each speaker's segment, without `text` (2026-09).
         """
-        said = told if isinstance(told, dict) else {"value": told}
-        heard = said.get("text")
+        fields = transcription if isinstance(transcription, dict) else {"value": transcription}
+        heard = fields.get("text")
         if part.text:
-            text, rest = part.text, said
+            text, rest = part.text, fields
         elif isinstance(heard, str) and heard and not self.spoke:
-            text, rest = heard, {key: value for key, value in said.items() if key != "text"}
+            text, rest = heard, {key: value for key, value in fields.items() if key != "text"}
         else:
-            self.custom(TRANSCRIPTION, said, beside)
+            self.custom(TRANSCRIPTION, fields, beside)
             return
         if rest:
             beside = {KEY: {TRANSCRIPTION: rest, **(beside or {}).get(KEY, {})}}
@@ -171,27 +155,27 @@ class PartDecoder(CallDecoder):
     # files
 
     def _file(self, part: Part, blob: Blob, beside: Metadata | None) -> None:
-        self.end_prose()
+        self._blocks.close_prose()
         data: bytes | str
         if blob.data is not None:
             try:
                 data = base64_bytes(blob.data)
             except ValueError as error:
-                self.defect(f"the data of a file is not base64: {error}")
+                self._reader.defect(f"the data of a file is not base64: {error}")
                 return
         elif blob.file_uri and ":" in blob.file_uri:
             data = blob.file_uri
         else:
-            said = _encode(blob)
-            words = said[:_EXCERPT_BYTES].decode("utf-8", "replace")
-            self.defect(f"a file has neither data nor an address. It said: {words}")
+            encoded = _encode(blob)
+            excerpt = encoded[:_EXCERPT_BYTES].decode("utf-8", "replace")
+            self._reader.defect(f"a file has neither data nor an address. It said: {excerpt}")
             if blob.file_uri:
-                self.custom("file_data", msgspec.json.decode(said), beside)
+                self.custom("file_data", msgspec.json.decode(encoded), beside)
             return
         if blob.display_name is not None:
             beside = {KEY: {"display_name": blob.display_name, **(beside or {}).get(KEY, {})}}
         kind = ReasoningFile if part.thought else File
-        self.out.append(kind(blob.mime_type or "application/octet-stream", data, beside))
+        self._reader.out.append(kind(blob.mime_type or "application/octet-stream", data, beside))
 
     # tools that the vendor runs
 
@@ -206,16 +190,13 @@ class PartDecoder(CallDecoder):
         self._vendor_tool(call.get("id"), _tool_name(call), {} if args is None else args, metadata)
 
     def _vendor_tool(self, wire_id: Any, name: str, given: Any, metadata: Metadata | None) -> None:
-        self.end_prose()
-        call_id = self.fresh(str(wire_id) if wire_id else self.new_call_id())
+        self._blocks.close_prose()
+        call_id = self._blocks.fresh_id(str(wire_id) if wire_id else self._new_call_id())
         if wire_id:
             self._vendor_calls[str(wire_id)] = call_id
         self._running = call_id
-        text = _encode(given).decode()
-        self.out.append(ToolInputStart(name, call_id, provider_executed=True, provider_metadata=metadata))
-        self.out.append(ToolInputDelta(text, call_id))
-        self.out.append(ToolInputEnd(call_id))
-        self.out.append(ToolCall(name, text, call_id, provider_executed=True, provider_metadata=metadata))
+        block = Block("tool", call_id, name, provider_executed=True, metadata=metadata)
+        self._blocks.complete_call(block, _encode(given).decode())
 
     def _code_result(self, result: dict[str, Any], metadata: Metadata | None) -> None:
         given = {key: value for key, value in result.items() if key != "id"}
@@ -235,13 +216,13 @@ class PartDecoder(CallDecoder):
         self, wire_id: Any, name: str, given: Any, failed: bool, metadata: Metadata | None
     ) -> bool:
         """The result of the call it names, or of the last one; False where that has a result already."""
-        self.end_prose()
+        self._blocks.close_prose()
         call_id = self._vendor_calls.get(str(wire_id)) if wire_id else None
         call_id = call_id or self._running
         if call_id is None or call_id in self._settled:
             return False
         self._settled.add(call_id)
-        self.out.append(
+        self._reader.out.append(
             ToolResult(given, call_id, name, failed, provider_executed=True, provider_metadata=metadata)
         )
         return True
@@ -252,10 +233,10 @@ def _beside(part: Part) -> Metadata | None:
     values = _side_values(part)
     if values == _NOTHING_BESIDE:
         return None
-    told = {name: value for name, value in zip(SIDE_FIELDS, values, strict=True) if value is not None}
-    if told.get("thought_signature") == "":
-        del told["thought_signature"]
-    return {KEY: told} if told else None
+    fields = {name: value for name, value in zip(SIDE_FIELDS, values, strict=True) if value is not None}
+    if fields.get("thought_signature") == "":
+        del fields["thought_signature"]
+    return {KEY: fields} if fields else None
 
 
 def holds_more(part: Part) -> bool:

@@ -1,0 +1,199 @@
+"""Reasoning in the forms that servers have for it: tags inside of text, typed details, texts in objects."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from llmstream.dialects.decoder import held_size
+
+__all__ = ["ReasoningDetails", "ThinkTags", "joined", "reasoning_text"]
+
+
+def reasoning_text(reasoning: object) -> str:
+    """The text of reasoning given as text, as an object with text, or as a list of these."""
+    if isinstance(reasoning, str):
+        return reasoning
+    if isinstance(reasoning, list):
+        return "".join(reasoning_text(part) for part in reasoning)
+    if isinstance(reasoning, dict):
+        return reasoning_text(reasoning.get("text") or reasoning.get("content"))
+    return ""
+
+
+# Takes `<think>…</think>` out of content, for servers that leave a model's tags in its text.
+#
+# Tags may be cut across chunks. Only tags at the beginning of the answer count, after white space
+# at most, so that an answer about tags stays as it is. Qwen3 and R1 templates put the opening tag
+# into the prompt: `opened=True` begins inside the reasoning. Bedrock calls the tag `reasoning`.
+
+
+class ThinkTags:
+    """Content in, (is it reasoning, fragment) out."""
+
+    def __init__(self, *, opened: bool = False, tag: str = "think") -> None:
+        self._open, self._close = f"<{tag}>", f"</{tag}>"
+        self._inside = opened
+        self._behind = False
+        self._opened = opened
+        self._strip = True
+        self._held = ""
+
+    @property
+    def over(self) -> bool:
+        """The tags are behind us, and whatever comes is text as it is."""
+        return self._behind and not self._strip
+
+    def feed(self, content: str) -> Iterator[tuple[bool, str]]:
+        """The fragments that are certain by now; what may be part of a tag is held."""
+        text = self._held + content
+        self._held = ""
+        if not self._inside and not self._behind:
+            text = self._beginning(text)
+        elif self._opened:
+            text = self._own_opening_tag(text)
+        if self._held:
+            return
+        if self._inside:
+            yield from self._reasoning(text)
+        elif text:
+            yield from self._text(text)
+
+    def close(self) -> Iterator[tuple[bool, str]]:
+        """The content is over: what was held is what it looks like."""
+        held, self._held = self._held, ""
+        if held:
+            yield self._inside, held
+
+    def _beginning(self, text: str) -> str:
+        """Looks for the opening tag at the beginning; holds what may become one."""
+        bare = text.lstrip()
+        if bare.startswith(self._open):
+            self._inside = True
+            return bare[len(self._open) :]
+        if self._open.startswith(bare):
+            self._held = text
+            return ""
+        self._behind = True
+        self._strip = False
+        return text
+
+    def _own_opening_tag(self, text: str) -> str:
+        """A tag that came although the prompt was said to hold it."""
+        bare = text.lstrip()
+        if bare and len(bare) < len(self._open) and self._open.startswith(bare):
+            self._held = text
+            return ""
+        if bare:
+            self._opened = False
+        return bare.removeprefix(self._open)
+
+    def _reasoning(self, text: str) -> Iterator[tuple[bool, str]]:
+        if self._strip:
+            text = text.lstrip()
+        end = text.find(self._close)
+        if end < 0:
+            longest = len(self._close) - 1
+            keep = next(
+                (n for n in range(min(len(text), longest), 0, -1) if self._close.startswith(text[-n:])), 0
+            )
+            self._held = text[len(text) - keep :]
+            text = text[: len(text) - keep]
+            if text:
+                self._strip = False
+                yield True, text
+            return
+        if text[:end]:
+            yield True, text[:end]
+        self._inside, self._behind, self._strip = False, True, True
+        yield from self._text(text[end + len(self._close) :])
+
+    def _text(self, text: str) -> Iterator[tuple[bool, str]]:
+        """What follows the closing tag, without the empty lines between."""
+        if self._strip:
+            text = text.lstrip()
+        if text:
+            self._strip = False
+            yield False, text
+
+
+# OpenRouter's `reasoning_details`: fragments of typed reasoning, put together to be echoed unmodified.
+#
+# Fragments belong together by (type, index); an id that differs, or text after a signature, starts
+# a detail of its own. An Anthropic signature comes as a detail without text, even after tool calls.
+
+_GROWING: Final = ("text", "summary", "data")
+_DETAIL_BYTES: Final = 600  # two dicts, a tuple, a place in a list and in a dict
+_SLOT_BYTES: Final = 16
+
+
+class ReasoningDetails:
+    """Fragments in, complete details out.
+
+    held: what they take, in bytes
+    """
+
+    def __init__(self) -> None:
+        self.held = 0
+        self._found: list[tuple[dict[str, Any], dict[str, list[str]]]] = []
+        self._latest: dict[tuple[object, object], tuple[dict[str, Any], dict[str, list[str]]]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    @property
+    def items(self) -> list[dict[str, Any]]:
+        """Complete details in order of appearance."""
+        return [{**fixed, **{key: "".join(p) for key, p in grown.items()}} for fixed, grown in self._found]
+
+    def add(self, fragments: Iterable[object]) -> str:
+        """Takes the fragments of one chunk; returns the readable text they add."""
+        text = ""
+        for fragment in fragments:
+            if isinstance(fragment, dict):
+                self._add(fragment)
+                for key in ("text", "summary"):
+                    if isinstance(fragment.get(key), str):
+                        text += fragment[key]
+        return text
+
+    def clear(self) -> None:
+        """What was read has been handed on."""
+        self._found = []
+        self._latest = {}
+        self.held = 0
+
+    def _add(self, fragment: dict[str, Any]) -> None:
+        index = fragment.get("index")
+        key = (str(fragment.get("type")), index if isinstance(index, int) else None)
+        latest = self._latest.get(key)
+        if latest is None or _is_another(latest[0], fragment):
+            latest = ({}, {})
+            self._latest[key] = latest
+            self._found.append(latest)
+            self.held += _DETAIL_BYTES
+        fixed, grown = latest
+        for name, value in fragment.items():
+            if name in _GROWING and isinstance(value, str):
+                grown.setdefault(name, []).append(value)
+                self.held += sys.getsizeof(value) + _SLOT_BYTES
+            elif value is not None or name not in fixed:
+                if fixed.get(name) != value or name not in fixed:  # fragments repeat type and index
+                    self.held += held_size(name) + held_size(value) + _SLOT_BYTES
+                fixed[name] = value
+
+
+def _is_another(known: dict[str, Any], fragment: dict[str, Any]) -> bool:
+    if fragment.get("id") and known.get("id") and fragment["id"] != known["id"]:
+        return True
+    return bool(known.get("signature")) and bool(fragment.get("text"))
+
+
+def joined(lists: Iterable[object]) -> list[dict[str, Any]]:
+    """The details of one assistant message from all its parts, as the vendor wants them back."""
+    details = ReasoningDetails()
+    for fragments in lists:
+        if isinstance(fragments, list):
+            details.add(fragments)
+    return details.items

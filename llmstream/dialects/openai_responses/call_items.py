@@ -1,0 +1,383 @@
+"""Calls of a response: functions, custom tools and the vendor's own, with inputs and results."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+from llmstream.dialects.decoder import PayloadDecoder, held_size
+from llmstream.dialects.json_text import is_json, without_lone_surrogates
+from llmstream.dialects.openai_responses.items import (
+    RESULT_ITEMS,
+    as_text,
+    call_id_of,
+    is_call_item,
+    is_hosted,
+    is_whole,
+    layout_of,
+    may_wrap,
+    quoted,
+    tool_name_of,
+    wrapped_calls,
+)
+from llmstream.dialects.openai_responses.open_items import INPUT, OpenItem, OpenItems, Slot
+from llmstream.dialects.openai_responses.prose_items import Messages, Sources
+from llmstream.dialects.openai_responses.wire import KEY, WireEvent, extras_of, listed_sources
+from llmstream.errors import LimitExceeded
+from llmstream.events import (
+    ToolApprovalRequest,
+    ToolCall,
+    ToolInputDelta,
+    ToolInputEnd,
+    ToolInputStart,
+    ToolResult,
+)
+
+__all__ = ["CALL_EVENTS", "Calls"]
+
+_SLOT_BYTES: Final = 8  # a place in a list
+
+_STREAMED: Final = frozenset({"function_call", "custom_tool_call"})
+"""Items whose call goes back as plain fields; all others go back as the complete item."""
+
+_DRAFT: Final = (
+    *("partial_image_b64", "partial_image_index"),
+    *("output_format", "size", "quality", "background"),
+)
+"""Metadata of a picture that is not finished."""
+
+_INPUT_NAMES: Final = {
+    "function_call": ("arguments",),
+    "mcp_call": ("arguments",),
+    "custom_tool_call": ("input",),
+    "code_interpreter_call": ("code",),
+}
+"""Where an item has its input; of items that are not here, any name is taken."""
+
+
+class Calls:
+    """The calls of a response.
+
+    client_called: whether the caller has calls to run
+    """
+
+    def __init__(
+        self, reader: PayloadDecoder[Any], items: OpenItems, messages: Messages, sources: Sources
+    ) -> None:
+        self.client_called = False
+        self._reader = reader
+        self._items = items
+        self._messages = messages
+        self._sources = sources
+        self._last_search: str | None = None
+
+    def start(self, item: OpenItem) -> None:
+        """The input of a call begins, once its name is known."""
+        name = tool_name_of(item.wire)
+        if item.call_id is not None or not name or may_wrap(item.wire):
+            return
+        self._start(item)
+
+    def end(self, item: OpenItem, wire: dict[str, Any]) -> None:
+        """The item of a call is complete; a call that broke off stays open until the reason is known."""
+        inner = wrapped_calls(wire)
+        if inner is not None and item.call_id is None:
+            self._unwrap(item, wire, inner)
+            return
+        if item.call_id is None:
+            self._renew(item, wire)
+            name = tool_name_of(item.wire)
+            if not name:
+                self._reader.defect(f"the tool call {call_id_of(wire)!r} has no name. It was left out.")
+                item.ended = True
+                return
+            self._start(item)
+        if not item.ended:
+            self._renew(item, wire)
+            if wire.get("status") == "incomplete" and not is_hosted(item.wire):
+                if item.kind in _STREAMED or not item.parts:
+                    self._complete_input(item, layout_of(item.wire).text)
+                item.done = False
+                return
+            self._complete(item)
+            self._call(item)
+        self._after_call(item, wire)
+
+    def settle(self, item: OpenItem, *, cut: bool) -> bool:
+        """The response ended before the item of a call did; whether that leaves the call broken.
+
+        cut: a limit or a filter ended the response, so what is not complete was never meant to be
+        """
+        if item.call_id is None:
+            return False
+        text = "".join(item.parts) or layout_of(item.wire).text
+        complete = INPUT in item.given or (item.kind != "custom_tool_call" and is_json(text or "{}"))
+        if not cut and complete and item.wire.get("status") != "incomplete":
+            self._complete_input(item, text)
+            self._call(item)
+            return False
+        item.ended = True
+        self._reader.out.append(ToolInputEnd(item.call_id, incomplete=True))
+        return True
+
+    def result_item(self, wire: dict[str, Any]) -> None:
+        """What a call of the vendor gave, in an item of its own."""
+        kind = str(wire.get("type"))
+        call_id = wire.get("call_id") or self._last_search
+        if not call_id:
+            self._reader.defect(f"a {kind} does not say which call it belongs to")
+            return
+        self._result(str(call_id), RESULT_ITEMS[kind], wire)
+
+    def start_event(self, item: OpenItem, call_id: str) -> ToolInputStart:
+        """The event that opens the input of a call."""
+        wire, hosted = item.wire, is_hosted(item.wire)
+        metadata: dict[str, Any] = {"type": item.kind, **self._items.origin(item)}
+        if hosted and item.kind == "custom_tool_call":
+            metadata |= {"call_id": wire.get("call_id"), "name": wire.get("name")}
+        name, dynamic = tool_name_of(wire), item.kind.startswith("mcp_")
+        return ToolInputStart(name, call_id, hosted, dynamic, provider_metadata={KEY: metadata})
+
+    # From start to end.
+
+    def _start(self, item: OpenItem) -> None:
+        wire = item.wire
+        self._messages.close_all()
+        item.first_id = call_id_of(wire)
+        item.call_id = self._items.fresh_id(item.first_id or f"call-{self._items.count}")
+        self._reader.out.append(self.start_event(item, item.call_id))
+        waiting, item.parts = item.parts, []
+        for fragment in waiting:
+            self._give(item, fragment)
+        if not is_hosted(wire):
+            self.client_called = True
+        elif item.kind == "tool_search_call":
+            self._last_search = item.call_id
+
+    def _renew(self, item: OpenItem, wire: dict[str, Any]) -> None:
+        item.wire = _latest(item.wire, wire)
+        if item.wire is wire:
+            self._reader.hold(held_size(wire))
+
+    def _input(self, item: OpenItem, fragment: object, *, quote: bool = False) -> None:
+        """A fragment of input; quote: it is the inside of a JSON string."""
+        if item.ended:
+            return
+        text = as_text(fragment)
+        if not item.parts:
+            head = layout_of(item.wire).head
+            if head:
+                self._give(item, head)
+        self._give(item, quoted(text) if quote else text)
+
+    def _complete_input(self, item: OpenItem, text: str) -> None:
+        """The complete input: gives what the fragments left out."""
+        if item.compared is not None and item.compared == text:
+            return  # the fragments only grow, so that it still leaves out nothing, or fits no better
+        item.compared = text
+        if 2 * len(text) <= item.size:
+            return  # shorter, even if each two halves of a character were one; a look costs all fragments
+        given = without_lone_surrogates("".join(item.parts))
+        if len(text) > len(given) and text.startswith(given):
+            self._give(item, text[len(given) :])
+
+    def _end_input(self, item: OpenItem) -> None:
+        """The input is complete and the call stands, though its item is still open: the vendor runs it."""
+        if item.ended or item.call_id is None or not is_hosted(item.wire):
+            return
+        self._complete(item)
+        self._call(item)
+
+    def _complete(self, item: OpenItem) -> None:
+        """Gives what is missing of the input; a shell's paths may change at the end (2026-02)."""
+        layout = layout_of(item.wire)
+        self._complete_input(item, layout.text)
+        if layout.tail and not is_json("".join(item.parts) or "{}"):
+            self._give(item, layout.tail)
+
+    def _give(self, item: OpenItem, text: str) -> None:
+        if not text:
+            return
+        reader = self._reader
+        item.size += len(text)
+        if item.size > reader.limits.max_tool_input_bytes:
+            name, most = tool_name_of(item.wire), reader.limits.max_tool_input_bytes
+            reader.fail(LimitExceeded(f"the input of the tool call {name!r} grew past {most} bytes"))
+            return
+        item.parts.append(text)
+        reader.hold(sys.getsizeof(text) + _SLOT_BYTES)
+        if item.call_id is not None:
+            reader.out.append(ToolInputDelta(text, item.call_id))
+
+    def _call(self, item: OpenItem) -> None:
+        if item.call_id is None:
+            return
+        item.ended = True
+        text = "".join(item.parts)
+        custom = item.kind == "custom_tool_call"
+        invalid = bool(text) and not custom and not is_json(text)
+        self._reader.out.append(ToolInputEnd(item.call_id))
+        self._reader.out.append(
+            ToolCall(
+                tool_name_of(item.wire),
+                text or "{}",
+                item.call_id,
+                is_hosted(item.wire),
+                item.kind.startswith("mcp_"),
+                invalid,
+                {KEY: self._call_metadata(item, text)},
+            )
+        )
+
+    def _call_metadata(self, item: OpenItem, text: str) -> dict[str, Any]:
+        """What the vendor wants back with the call."""
+        metadata: dict[str, Any] = {"type": item.kind, **self._items.origin(item)}
+        if item.kind in _STREAMED:
+            metadata |= extras_of(item.wire)
+            last_id = call_id_of(item.wire)
+            if last_id and last_id != item.first_id:
+                metadata["call_id"] = last_id  # the item's latest id is what its output has to name
+            if item.kind == "custom_tool_call" and not text:
+                metadata["input"] = ""
+        elif not is_whole(item.wire):
+            metadata["item"] = item.wire
+        return metadata
+
+    def _after_call(self, item: OpenItem, wire: dict[str, Any]) -> None:
+        """Approval that a call waits for, or the result that stands in its own item."""
+        if item.call_id is None:
+            return
+        if item.kind == "mcp_approval_request":
+            self._reader.out.append(ToolApprovalRequest(item.call_id, item.item_id or item.call_id))
+        elif is_whole(item.wire):
+            self._result(item.call_id, tool_name_of(item.wire), wire)
+            for url in listed_sources(wire):
+                self._sources.listed(url)
+
+    def _result(self, call_id: str, name: str, wire: dict[str, Any]) -> None:
+        failed = wire.get("status") in ("failed", "incomplete") or bool(wire.get("error"))
+        metadata = {KEY: {"type": wire.get("type"), "provider": self._reader.provider}}
+        self._reader.out.append(
+            ToolResult(wire, call_id, name, failed, provider_executed=True, provider_metadata=metadata)
+        )
+
+    def _unwrap(self, item: OpenItem, wire: dict[str, Any], calls: list[tuple[str, str]]) -> None:
+        """The calls inside a wrapper, each under an id of its own that other vendors take too."""
+        self._messages.close_all()
+        self.client_called = True
+        item.ended = True
+        for place, (name, text) in enumerate(calls):
+            call_id = self._items.fresh_id(f"{call_id_of(wire) or 'call'}_{place}")
+            self._reader.out += [
+                ToolInputStart(name, call_id),
+                ToolInputDelta(text, call_id),
+                ToolInputEnd(call_id),
+                ToolCall(name, text, call_id),
+            ]
+
+    # Events of the wire.
+
+    def _open_call(self, wire: WireEvent) -> OpenItem | None:
+        """The call that an event names, while its item is open."""
+        item = self._items.find(wire)
+        return item if item is not None and is_call_item(item.wire) and not item.done else None
+
+    def _on_input(self, wire: WireEvent) -> None:
+        item = self._open_call(wire)
+        if item is not None:
+            self._input(item, wire.delta)
+
+    def _on_quoted_input(self, wire: WireEvent) -> None:
+        item = self._open_call(wire)
+        if item is not None:
+            self._input(item, wire.delta, quote=True)
+
+    def _on_input_done(self, wire: WireEvent) -> None:
+        item = self._open_call(wire)
+        if item is None or item.ended:
+            return
+        values = {"arguments": wire.arguments, "input": wire.input, "code": wire.code}
+        own = _INPUT_NAMES.get(item.kind, tuple(values))
+        found = {name: value for name, value in values.items() if value is not None and name in own}
+        again = INPUT in item.given
+        if again and not found:
+            return
+        item.wire = {**item.wire, **found}
+        self._reader.hold(held_size(found))
+        item.given.add(INPUT)
+        text = layout_of(item.wire).text
+        self._complete_input(item, text)
+        if item.kind == "mcp_call" and (not again or len(text) >= item.size) and is_json("".join(item.parts)):
+            self._end_input(item)
+
+    def _on_diff_done(self, wire: WireEvent) -> None:
+        item = self._items.find(wire)
+        if item is not None and item.kind == "apply_patch_call" and not item.parts and wire.diff is not None:
+            self._input(item, wire.diff, quote=True)
+
+    def _on_command(self, wire: WireEvent) -> None:
+        """Commands of a shell: strings of a list, each framed by its own events."""
+        item = self._items.find(wire)
+        if item is None or item.kind != "shell_call" or item.done:
+            return
+        slot: Slot = ("command", wire.command_index or 0)
+        if wire.delta is not None:
+            self._items.note(item, slot)
+            self._input(item, wire.delta, quote=True)
+        elif wire.type == "response.shell_call_command.added":
+            self._input(item, ',"' if wire.command_index else '"')
+        else:
+            if slot not in item.given:
+                self._input(item, wire.command, quote=True)
+            self._input(item, '"')
+
+    def _on_running(self, wire: WireEvent) -> None:
+        """The vendor runs the call, so its input is complete; OpenAI says only later what it searches for."""
+        item = self._open_call(wire)
+        if item is None:
+            return
+        if not item.kind.endswith("_search_call") or item.wire.get("action") or item.wire.get("queries"):
+            self._end_input(item)
+
+    def _on_partial_image(self, wire: WireEvent) -> None:
+        """A draft of what a call gives."""
+        item = self._items.find(wire)
+        if item is None or item.kind != "image_generation_call" or item.done:
+            return
+        fields = {name: getattr(wire, name) for name in _DRAFT}
+        draft = {name: value for name, value in fields.items() if value is not None}
+        self._end_input(item)
+        if item.call_id is not None:
+            name = tool_name_of(item.wire)
+            result = ToolResult(draft, item.call_id, name, preliminary=True, provider_executed=True)
+            self._reader.out.append(result)
+
+
+def _latest(known: dict[str, Any], wire: dict[str, Any]) -> dict[str, Any]:
+    """The item in its latest form; together with its first form where that is less."""
+    enough = tool_name_of(wire) and call_id_of(wire) and is_hosted(wire) == is_hosted(known)
+    return wire if enough else {**known, **wire}
+
+
+_C = Calls
+CALL_EVENTS: Final[dict[str, Callable[[Calls, WireEvent], None]]] = {
+    "response.function_call_arguments.delta": _C._on_input,
+    "response.function_call_arguments.done": _C._on_input_done,
+    "response.custom_tool_call_input.delta": _C._on_input,
+    "response.custom_tool_call_input.done": _C._on_input_done,
+    "response.mcp_call_arguments.delta": _C._on_input,
+    "response.mcp_call_arguments.done": _C._on_input_done,
+    "response.code_interpreter_call_code.delta": _C._on_quoted_input,
+    "response.code_interpreter_call_code.done": _C._on_input_done,
+    "response.web_search_call.searching": _C._on_running,
+    "response.file_search_call.searching": _C._on_running,
+    "response.code_interpreter_call.interpreting": _C._on_running,
+    "response.image_generation_call.generating": _C._on_running,
+    "response.image_generation_call.partial_image": _C._on_partial_image,
+    "response.apply_patch_call_operation_diff.delta": _C._on_quoted_input,
+    "response.apply_patch_call_operation_diff.done": _C._on_diff_done,
+    "response.shell_call_command.added": _C._on_command,
+    "response.shell_call_command.delta": _C._on_command,
+    "response.shell_call_command.done": _C._on_command,
+}

@@ -1,0 +1,130 @@
+"""The output items of one response while it streams: found by their place, with what was given of each."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+from llmstream.dialects.decoder import PayloadDecoder, held_size
+from llmstream.dialects.openai_responses.wire import WireEvent
+from llmstream.errors import LimitExceeded
+from llmstream.unique_ids import UniqueIds
+
+__all__ = ["INPUT", "OpenItem", "OpenItems", "Slot"]
+
+Slot: TypeAlias = tuple[str, Any]
+"""A piece of an item: ("summary" | "content" | "command", its index)."""
+
+INPUT: Final[Slot] = ("input", 0)
+"""Given of a call once the wire has sent its complete input."""
+
+_SLOT_BYTES: Final = 200  # a tuple with its index, in a set
+
+
+class OpenItem:
+    """An item, and what was given of it.
+
+    kind:     type of the item, such as "message"
+    wire:     its latest form
+    block:    id of the open text or reasoning, or None
+    call_id:  id of the call whose input has started, or None
+    first_id: the wire's id of that call when its input started
+    slot:     the piece of reasoning that the open block is
+    given:    pieces of which something was given
+    parts:    fragments of a tool's input, as they were given
+    compared: the complete input that they were last compared with
+    done:     the wire has closed it
+    ended:    the input of the call has ended (and the call was given)
+    """
+
+    __slots__ = (
+        "annotations",
+        "block",
+        "call_id",
+        "compared",
+        "done",
+        "ended",
+        "first_id",
+        "given",
+        "kind",
+        "logprobs",
+        "parts",
+        "size",
+        "slot",
+        "wire",
+    )
+
+    def __init__(self, wire: dict[str, Any]) -> None:
+        self.kind = str(wire.get("type"))
+        self.wire = wire
+        self.block: str | None = None
+        self.call_id: str | None = None
+        self.first_id: str | None = None
+        self.slot: Slot | None = None
+        self.given: set[Slot] = set()
+        self.parts: list[str] = []
+        self.size = 0
+        self.compared: str | None = None
+        self.annotations: list[dict[str, Any]] = []
+        self.logprobs: list[Any] = []
+        self.done = False
+        self.ended = False
+
+    @property
+    def item_id(self) -> str | None:
+        """The item's own id, which is not the call's."""
+        value = self.wire.get("id")
+        return str(value) if isinstance(value, (str, int)) and value != "" else None
+
+
+class OpenItems:
+    """The items of one response, with ids for what they become.
+
+    reader:   decodes the response
+    by_place: the items, also those that are done: more may come of them. Copilot gives an item a new id
+              in every event, so the place in the output comes first
+    count:    how many items have come
+    """
+
+    def __init__(self, reader: PayloadDecoder[Any]) -> None:
+        self.by_place: dict[Any, OpenItem] = {}
+        self.count = 0
+        self._reader = reader
+        self._by_id: dict[Any, OpenItem] = {}
+        self._ids = UniqueIds(hold=reader.hold)
+
+    def find(self, wire: WireEvent) -> OpenItem | None:
+        """The item that an event names: by its place, else by its id."""
+        if isinstance(wire.output_index, int):
+            return self.by_place.get(wire.output_index)
+        return self._by_id.get(wire.item_id) if isinstance(wire.item_id, str) else None
+
+    def enter(self, wire: WireEvent, item: dict[str, Any]) -> OpenItem:
+        """Adds an item; one that stood at its place has to be settled before."""
+        place = wire.output_index if isinstance(wire.output_index, int) else ("unplaced", self.count)
+        opened = self.by_place[place] = OpenItem(item)
+        for name in (item.get("id"), wire.item_id):
+            if isinstance(name, str):
+                self._by_id[name] = opened
+        self.count += 1
+        self._reader.hold(held_size(item))
+        limit = self._reader.limits.max_blocks
+        if self.count > limit:
+            self._reader.fail(LimitExceeded(f"the response has more than {limit} items"))
+        return opened
+
+    def fresh_id(self, wanted: str) -> str:
+        """An id that no block or call of the response has yet."""
+        return self._ids.fresh(wanted)
+
+    def origin(self, item: OpenItem) -> dict[str, Any]:
+        """Who gave an item and under which id: ids and encrypted forms mean nothing to others."""
+        origin: dict[str, Any] = {"provider": self._reader.provider}
+        if item.item_id is not None:
+            origin["item_id"] = item.item_id
+        return origin
+
+    def note(self, item: OpenItem, slot: Slot) -> None:
+        """Something of this piece was given."""
+        if slot not in item.given:
+            item.given.add(slot)
+            self._reader.hold(_SLOT_BYTES)

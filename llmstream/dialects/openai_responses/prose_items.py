@@ -1,0 +1,330 @@
+"""Messages and reasoning of a response, as blocks: text, refusals, summaries, and the sources of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from llmstream.dialects.decoder import PayloadDecoder, held_size
+from llmstream.dialects.openai_responses.open_items import OpenItem, OpenItems, Slot
+from llmstream.dialects.openai_responses.wire import KEY, LISTED, WireEvent, extras_of, source_of
+from llmstream.events import (
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    Source,
+    TextDelta,
+    TextEnd,
+    TextStart,
+)
+
+__all__ = ["MESSAGE_EVENTS", "REASONING_EVENTS", "Messages", "ReasoningItems", "Sources"]
+
+_NAME_BYTES: Final = 64  # a place in a set
+
+
+class Sources:
+    """Pages and documents that a response rests on, from annotations and from searches."""
+
+    def __init__(self, reader: PayloadDecoder[Any]) -> None:
+        self._reader = reader
+        self._count = 0
+        self._listed: set[str] = set()
+        self._pages: set[Any] = set()
+
+    def cited(self, annotation: dict[str, Any]) -> None:
+        """A page or document that a text cites; not a page that a search has given already."""
+        url = annotation.get("url")
+        if not isinstance(url, str) or url not in self._pages:
+            self._give(annotation)
+
+    def found(self, annotation: dict[str, Any]) -> None:
+        """A page that a search found, once; the text may cite it later."""
+        if annotation["url"] not in self._pages:
+            self._pages.add(annotation["url"])
+            self._reader.hold(held_size(annotation["url"]) + _NAME_BYTES)
+            self._give(annotation)
+
+    def listed(self, url: str) -> None:
+        """A page that a web search lists, once; where the text cites it, that is another source."""
+        if url not in self._listed:
+            self._listed.add(url)
+            self._count += 1
+            metadata = {KEY: {"type": LISTED}}
+            self._reader.out.append(Source("url", f"source-{self._count}", url, provider_metadata=metadata))
+
+    def _give(self, annotation: dict[str, Any]) -> None:
+        source = source_of(annotation, f"source-{self._count + 1}")
+        if source is not None:
+            self._count += 1
+            self._reader.out.append(source)
+
+
+class Messages:
+    """The messages of a response: each is one text.
+
+    refused: the model refused
+    """
+
+    def __init__(self, reader: PayloadDecoder[Any], items: OpenItems, sources: Sources) -> None:
+        self.refused = False
+        self._reader = reader
+        self._items = items
+        self._sources = sources
+        self._open: dict[OpenItem, None] = {}
+
+    def text(
+        self,
+        item: OpenItem,
+        delta: object,
+        slot: Slot,
+        *,
+        refusal: bool = False,
+        logprobs: list[Any] | None = None,
+    ) -> None:
+        """A fragment of a message's text; its log probabilities come again with the end."""
+        if item.block is None:
+            self._start(item, refusal=refusal)
+        if isinstance(delta, str) and delta and item.block is not None:
+            self._items.note(item, slot)
+            if logprobs:
+                self._gather_logprobs(item, logprobs)
+            metadata = {KEY: {"logprobs": logprobs}} if logprobs else None
+            self._reader.out.append(TextDelta(delta, item.block, metadata))
+
+    def start_event(self, item: OpenItem, block_id: str, *, refusal: bool = False) -> TextStart:
+        """The event that opens a message's text."""
+        metadata = {**self._items.origin(item), **extras_of(item.wire)}
+        if refusal:
+            metadata["refusal"] = True
+        return TextStart(block_id, {KEY: metadata})
+
+    def cite(self, item: OpenItem, annotation: dict[str, Any]) -> None:
+        """A page or document that the text rests on."""
+        item.annotations.append(annotation)
+        self._reader.hold(held_size(annotation))
+        self._sources.cited(annotation)
+
+    def end(self, item: OpenItem, wire: dict[str, Any]) -> None:
+        """The item is complete: gives what its deltas left out, and closes the text."""
+        content = _dicts(wire.get("content"))
+        cited = bool(item.annotations)
+        for place, part in enumerate(content):
+            refusal = part.get("type") == "refusal"
+            # Bedrock counts the parts of a message from 1 while it streams, so the number decides.
+            if ("content", place) not in item.given and len(item.given) < len(content):
+                text = part.get("refusal" if refusal else "text")
+                self.text(item, text, ("content", place), refusal=refusal)
+            if not cited:
+                for annotation in _dicts(part.get("annotations")):
+                    self.cite(item, annotation)
+        logprobs = [one for part in content for one in _dicts(part.get("logprobs"))]
+        if len(logprobs) > len(item.logprobs):  # some servers send them only here
+            item.logprobs = logprobs
+        if item.block is None and not item.given:
+            self._start(item)
+        if item.block is not None:
+            self.close(item, content)
+
+    def close(self, item: OpenItem, content: list[dict[str, Any]] = []) -> None:
+        """Closes the text of a message, with what belongs to all of it."""
+        if item.block is None:
+            return
+        metadata: dict[str, Any] = {}
+        if item.annotations:
+            metadata["annotations"] = item.annotations
+        if item.logprobs:
+            metadata["logprobs"] = item.logprobs
+        if len(content) > 1:
+            metadata["content"] = content
+        self._reader.out.append(TextEnd(item.block, provider_metadata={KEY: metadata} if metadata else None))
+        item.block = None
+        del self._open[item]
+
+    def close_all(self) -> None:
+        """Closes whatever text is open: the input of a tool may not begin inside it."""
+        for item in list(self._open):
+            self.close(item)
+
+    def _start(self, item: OpenItem, *, refusal: bool = False) -> None:
+        """The text begins once it is known whether it is a refusal."""
+        self.refused = self.refused or refusal
+        item.block = self._items.fresh_id(item.item_id or f"text-{self._items.count}")
+        self._open[item] = None
+        self._reader.out.append(self.start_event(item, item.block, refusal=refusal))
+
+    def _gather_logprobs(self, item: OpenItem, logprobs: list[Any]) -> None:
+        item.logprobs.extend(logprobs)
+        self._reader.hold(sum(map(held_size, logprobs)))
+
+    # Events of the wire.
+
+    def _item_of(self, wire: WireEvent) -> OpenItem:
+        """The message that an event names; a resumed stream may begin inside one."""
+        item = self._items.find(wire)
+        if item is None:
+            item = self._items.enter(wire, {"type": "message", "id": wire.item_id})
+        return item
+
+    def _on_delta(self, wire: WireEvent) -> None:
+        """A fragment of text that is more than the next one of an open block."""
+        item = self._item_of(wire)
+        if item.done or item.kind != "message":
+            return
+        self.text(item, wire.delta, ("content", wire.content_index or 0), logprobs=wire.logprobs)
+
+    def _on_text_done(self, wire: WireEvent) -> None:
+        item, slot = self._item_of(wire), ("content", wire.content_index or 0)
+        if item.kind == "message" and not item.done:
+            self._complete(item, slot, wire.text, wire.logprobs)
+
+    def _complete(self, item: OpenItem, slot: Slot, text: object, logprobs: list[Any] | None) -> None:
+        """A complete piece of text: gives it where no fragment came, or its log probabilities alone."""
+        if slot not in item.given:
+            self.text(item, text, slot, logprobs=logprobs)
+        elif not item.logprobs:
+            self._gather_logprobs(item, logprobs or [])
+
+    def _on_refusal(self, wire: WireEvent) -> None:
+        item, slot = self._item_of(wire), ("content", wire.content_index or 0)
+        self.refused = True
+        if item.kind == "message" and not item.done and (wire.refusal is None or slot not in item.given):
+            self.text(item, wire.refusal if wire.delta is None else wire.delta, slot, refusal=True)
+
+    def _on_part(self, wire: WireEvent) -> None:
+        item = self._items.find(wire)
+        kind = wire.part.get("type") if wire.part else None
+        if item is None or item.done:
+            return
+        if item.kind == "message" and item.block is None and kind in ("output_text", "refusal"):
+            self._start(item, refusal=kind == "refusal")
+
+    def _on_part_done(self, wire: WireEvent) -> None:
+        """A piece is complete: it repeats its fragments, unless a server sends none."""
+        item, part = self._items.find(wire), wire.part or {}
+        slot: Slot = ("content", wire.content_index or 0)
+        if item is None or item.done or item.kind != "message" or not isinstance(wire.content_index, int):
+            return
+        if part.get("type") == "output_text":
+            logprobs = part.get("logprobs")
+            self._complete(item, slot, part.get("text"), logprobs if isinstance(logprobs, list) else None)
+        elif part.get("type") == "refusal" and slot not in item.given:
+            self.text(item, part.get("refusal"), slot, refusal=True)
+
+    def _on_annotation(self, wire: WireEvent) -> None:
+        if wire.annotation is not None:
+            self.cite(self._item_of(wire), wire.annotation)
+
+
+class ReasoningItems:
+    """The reasoning of a response: each summary of an item is a block of its own."""
+
+    def __init__(self, reader: PayloadDecoder[Any], items: OpenItems) -> None:
+        self._reader = reader
+        self._items = items
+
+    def delta(self, item: OpenItem, slot: Slot, delta: object = "") -> None:
+        """A fragment of reasoning.
+
+        Bare reasoning, which is no summary, is marked: it goes back as what it was.
+        """
+        if item.slot != slot:
+            if item.slot is not None and item.slot in item.given:
+                self.close(item)
+            item.slot = slot
+        if item.block is None:
+            self._start(item)
+        if isinstance(delta, str) and delta and item.block is not None:
+            bare = slot[0] == "content" and slot not in item.given
+            self._items.note(item, slot)
+            metadata = {KEY: {"part": "reasoning_text"}} if bare else None
+            self._reader.out.append(ReasoningDelta(delta, item.block, metadata))
+
+    def start_event(self, item: OpenItem, block_id: str) -> ReasoningStart:
+        """The event that opens a block of an item."""
+        return ReasoningStart(block_id, {KEY: self._items.origin(item)})
+
+    def end(self, item: OpenItem, wire: dict[str, Any]) -> None:
+        """The item is complete; its latest encrypted form is what goes back."""
+        for name in ("summary", "content"):
+            for place, piece in enumerate(_dicts(wire.get(name))):
+                slot = (name, place if name == "summary" else 0)
+                if slot not in item.given:
+                    self.delta(item, slot, piece.get("text"))
+        if item.block is None:
+            self._start(item)
+        metadata: dict[str, Any] = {}
+        encrypted = wire.get("encrypted_content") or item.wire.get("encrypted_content")
+        if encrypted:
+            metadata["encrypted_content"] = encrypted
+        self.close(item, metadata | extras_of(wire))
+
+    def close(self, item: OpenItem, metadata: dict[str, Any] | None = None) -> None:
+        """Closes the block that is open."""
+        if item.block is not None:
+            end = ReasoningEnd(item.block, provider_metadata={KEY: metadata} if metadata else None)
+            self._reader.out.append(end)
+            item.block = None
+
+    def _start(self, item: OpenItem) -> None:
+        place = item.slot[1] if item.slot is not None else 0
+        item.block = self._items.fresh_id(f"{item.item_id or 'reasoning'}:{place}")
+        self._reader.out.append(self.start_event(item, item.block))
+
+    # Events of the wire.
+
+    def _on_reasoning(self, wire: WireEvent) -> None:
+        """Summaries count by their index; the parts of bare reasoning are one."""
+        item = self._items.find(wire)
+        if item is None:
+            item = self._items.enter(wire, {"type": "reasoning", "id": wire.item_id})
+        if item.kind != "reasoning" or item.done:
+            return
+        bare = str(wire.type).startswith("response.reasoning_text")
+        slot = ("content", 0) if bare else ("summary", wire.summary_index or 0)
+        if wire.delta is not None:
+            self.delta(item, slot, wire.delta)
+        elif wire.text is not None and slot not in item.given:
+            self.delta(item, slot, wire.text)
+        elif wire.part is not None and slot not in item.given:
+            self.delta(item, slot, wire.part.get("text") if str(wire.type).endswith(".done") else "")
+
+    def _on_thought(self, wire: WireEvent) -> None:
+        """What the model thinks beside any item, complete (Perplexity)."""
+        thought = wire.thought
+        if isinstance(thought, str) and thought:
+            block = self._items.fresh_id(f"thought-{self._items.count}")
+            start = ReasoningStart(block, {KEY: {"provider": self._reader.provider}})
+            self._reader.out += [start, ReasoningDelta(thought, block), ReasoningEnd(block)]
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [piece for piece in value if isinstance(piece, dict)] if isinstance(value, list) else []
+
+
+_M = Messages
+MESSAGE_EVENTS: Final[dict[str, Callable[[Messages, WireEvent], None]]] = {
+    "response.output_text.delta": _M._on_delta,
+    "response.content_part.added": _M._on_part,
+    "response.content_part.done": _M._on_part_done,
+    "response.output_text.done": _M._on_text_done,
+    "response.output_text.annotation.added": _M._on_annotation,
+    "response.refusal.delta": _M._on_refusal,
+    "response.refusal.done": _M._on_refusal,
+}
+
+_R = ReasoningItems
+REASONING_EVENTS: Final[dict[str, Callable[[ReasoningItems, WireEvent], None]]] = {
+    "response.reasoning_summary_part.added": _R._on_reasoning,
+    "response.reasoning_summary_part.done": _R._on_reasoning,
+    "response.reasoning_summary_text.delta": _R._on_reasoning,
+    "response.reasoning_summary_text.done": _R._on_reasoning,
+    "response.reasoning_text.delta": _R._on_reasoning,
+    "response.reasoning_text.done": _R._on_reasoning,
+    "response.reasoning.started": _R._on_thought,
+    "response.reasoning.search_queries": _R._on_thought,
+    "response.reasoning.search_results": _R._on_thought,
+    "response.reasoning.fetch_url_queries": _R._on_thought,
+    "response.reasoning.fetch_url_results": _R._on_thought,
+    "response.reasoning.stopped": _R._on_thought,
+}
