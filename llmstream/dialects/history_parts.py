@@ -50,6 +50,8 @@ def role_of(message: Message) -> Role:
 
     raises: InvalidRequest for any other role
     """
+    if type(message.role) is Role:  # no look-up: the hash of an enum's member is Python code
+        return message.role
     role = _ROLES.get(message.role)
     if role is None:
         raise InvalidRequest(f"no role {message.role!r} is known. Use system, user, assistant or tool.")
@@ -62,6 +64,11 @@ def own_parts(message: Message, *, key: str, provider: str, warn: Callable[[str]
     key:  under which the vendor's metadata stands
     warn: called where reasoning is left out
     """
+    for part in message.parts:
+        if isinstance(part, Reasoning):
+            break
+    else:
+        return message.parts  # as it is with most messages
     vendors = MessageVendors(message)
     out: list[Part] = []
     for part in message.parts:
