@@ -1,4 +1,4 @@
-"""The one argument that all examples have: `--live provider:model`."""
+"""The shared argument of all examples: `--live provider:model`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SCRIPTS = Path(__file__).parent / "scripts"
 
 
 def models(doc: str | None, *simulated: str) -> list[str]:
-    """The models to ask: the simulated ones, or the one that `--live` names in place of each."""
+    """The models to use: the simulated ones, or the one of `--live` in place of each."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--live",

@@ -1,8 +1,8 @@
-"""A chat with an agent over several turns, kept in a Chat.
+"""A chat with an agent over several turns, stored in a Chat.
 
-An agent keeps nothing between runs, and appends nothing to the Chat that it is given: what a run
-added joins the Chat when the run is over. The instructions are sent once, however often the
-conversation goes back in.
+An agent has no state between runs and does not append to the Chat: the program adds the run's
+messages when the run is over. The instructions are sent once, even if the conversation already
+begins with them.
 """
 
 from __future__ import annotations

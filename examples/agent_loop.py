@@ -1,7 +1,7 @@
-"""An agent: one stream of events over all steps, tools included.
+"""An agent: one stream of events over all steps, including tool results.
 
-The agent asks the model, runs the calls, and asks again until no calls remain. Steps, calls and
-results arrive as events between the text, so one loop shows all of it.
+The agent calls the model, runs the tool calls, and repeats until no calls remain. Steps, calls and
+results arrive as events between the text, so one loop displays all of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A call that a person has to agree to: the run is saved, and goes on in another process.
+"""Human approval of a tool call: the run is saved, and resumed in another process.
 
-The first process stops where the decision is due and ends; the second has the person's answer. What
-was approved is bound by a digest: a file that was altered in between is refused.
+The first process stops when a decision is needed; the second has the person's decision. A digest
+binds the decision to the call: a file that was altered in between is refused.
 """
 
 from __future__ import annotations

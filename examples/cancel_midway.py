@@ -1,7 +1,7 @@
-"""Leaving a stream in the middle: the socket closes at once and what came is kept.
+"""Cancels a stream: the socket closes at once, and the partial message is available.
 
-Whether by `break`, by an exception or because a timeout cancels the task, `async with` ends the
-request there and then, so no tokens are paid for that nobody reads.
+After `break`, an exception, or a timeout that cancels the task, `async with` ends the request at
+once, so no tokens are paid for that nobody reads.
 """
 
 from __future__ import annotations

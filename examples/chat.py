@@ -1,7 +1,7 @@
-"""A conversation of several turns, kept in a Chat.
+"""A conversation of several turns, stored in a Chat.
 
-The Chat is what the program keeps between turns; a stream only borrows it. So the answer joins
-the Chat when it is whole, and a turn that fails leaves the conversation as it was.
+A stream reads the Chat and does not append to it. The program appends the response when it is
+complete, so a turn that fails leaves the conversation unchanged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A process that dies while a tool runs: the journal says what was done, and nothing of it is done again.
+"""Crash recovery: a process ends while a tool runs, and another continues from the journal.
 
-Each call is on the disk before it runs, and its result after. The second process reads the journal,
-tells the model what may have happened, and goes on.
+Each call is on disk before it runs, and its result after. The second process reads the journal and
+continues; the model learns which calls may have had effects. No call runs twice.
 """
 
 from __future__ import annotations

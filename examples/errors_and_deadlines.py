@@ -1,8 +1,8 @@
-"""How things fail: typed errors, what came before them, retries and deadlines.
+"""Errors: typed exceptions, partial messages, retries and deadlines.
 
-A stream that fails gives what it had, then `error`, then `finish`, and then iteration raises.
-The exception says what happened, whether asking again helps, and holds the message so far. The
-simulator's script refuses, breaks off, falls silent and rejects the key, one after the other.
+A stream that fails delivers what has arrived, yields `error` and `finish`, and then raises. The
+exception has the cause, whether a retry may help, and the partial message. The simulator's script
+refuses a request, breaks off, stalls and rejects the key, one after the other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ QUESTIONS = (
 
 
 async def ask(spec: str, prompt: str) -> str:
-    """The answer, or what went wrong, as one line."""
+    """Returns the response, or the error, as one line."""
     retry = ls.Retry(max_retries=1, max_wait_s=5)  # only while nothing of the answer has come
     deadlines = ls.Deadlines(first_event_s=20, idle_s=0.5, total_s=60)
     try:

@@ -1,7 +1,7 @@
-"""A kernel's loop over raw chunks: fragments of tool calls are the consumer's to put together.
+"""A loop over raw chunks, which assembles the fragments of tool calls by itself.
 
-`tools_stream` yields chunks in the shape of Chat Completions as they come, from any provider. A first
-fragment has id and name, later ones only arguments; `index` says which call they belong to.
+`tools_stream` yields chunks in the shape of Chat Completions as they arrive, from any provider. The
+first fragment of a call has id and name, later ones only arguments; `index` names the call.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ MAX_ITERATIONS = 3
 
 
 class Agent(Protocol):
-    """What the kernel asks of an agent; a `Model` is one, and so is the mock of a test."""
+    """What the loop needs of a model; a `Model` has it, and so has the mock of a test."""
 
     def tools_stream(
         self, messages: list[ls.Message], tools: list[ls.Tool], /
     ) -> AsyncIterator[StreamingChunk]:
-        """The chunks of one answer."""
+        """The chunks of one response."""
         ...
 
 
@@ -40,7 +40,7 @@ async def weather(city: str) -> str:
 
 
 def assembled(fragments: Iterable[Fragment]) -> list[chats.ToolCall]:
-    """Whole calls, in the order of their indexes."""
+    """Complete calls, in the order of their indexes."""
     ids: dict[int, str] = {}
     names: dict[int, str] = {}
     texts: dict[int, str] = {}

@@ -1,7 +1,7 @@
-"""A conversation that outgrows the model: what it is shown is kept small, what was said is kept whole.
+"""Context effects: what the model sees of a long conversation, while the history stays complete.
 
-Effects are functions from messages to messages. None of them parts a call from its result: see what the
-model is shown at the end of fifty turns with a tool in each.
+Effects are functions from messages to messages. None of them separates a call from its result. The
+output is what the model sees after fifty turns with a tool call in each.
 """
 
 from __future__ import annotations

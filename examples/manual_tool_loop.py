@@ -1,8 +1,8 @@
-"""The loop over tools, written by hand: read, run the calls, go on.
+"""The tool loop, written by hand: read, run the calls, continue.
 
-`call_tools()` runs what the response asked for and says how each call went. Afterwards the
-same stream goes on with the next response; an empty list means that the model is done. A tool
-that fails is no failure of the stream: the model is told.
+`call_tools()` runs the calls of the response and returns their statuses. Then the same stream
+continues with the next response; an empty list means that the model is done. A tool that fails does
+not fail the stream: the model reads the error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The tools of an MCP server, used by an agent; needs `pip install 'llmstream-sdk[mcp]'`.
 
-The server is a process of its own for as long as the block lasts. Its progress arrives as
-preliminary results, and what it refuses is an error result that the model reads.
+The server is a separate process while the block lasts. Its progress arrives as preliminary results,
+and a refusal is an error result that the model reads.
 """
 
 from __future__ import annotations

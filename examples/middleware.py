@@ -1,8 +1,8 @@
-"""Wrappers around models: one of the package's for each need, and one of your own in five lines.
+"""Middleware: the built-in kinds, and your own in five lines.
 
-The first model is overloaded, so the chain asks the second; that one writes its reasoning into
-its text, between tags, and the wrapper around the chain makes reasoning of it. The answer is kept,
-and the second time nobody is asked. A middleware is an async generator over the events of an answer.
+The first model is overloaded, so `fallback` calls the second. That one writes its reasoning into its
+text, between tags, and `extract_thinking` turns it into reasoning. The response is cached, so the second
+call sends no request. A middleware is an async generator over events.
 """
 
 from __future__ import annotations

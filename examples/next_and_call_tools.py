@@ -1,8 +1,8 @@
 """A terminal program over a stream: next, current, error, messages, call_tools.
 
-`next()` is false when this response is over. Then the program looks for an error and runs the
-tools; with no calls left, the conversation is done. It never builds messages from fragments: the
-stream has the whole conversation, which is what is cached.
+`next()` is false when this response is over. Then the program checks for an error and runs the tools;
+without calls, the conversation is done. The program never builds messages from fragments: the stream
+has the complete conversation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def weather(city: str) -> str:
 
 
 async def update(stream: ls.EventStream) -> tuple[str, bool]:
-    """One turn of the program's loop: what to print, and whether all is done."""
+    """One turn of the program's loop: the text to print, and whether the conversation is done."""
     if await stream.next():
         match stream.current:
             case ls.TextDelta(text):

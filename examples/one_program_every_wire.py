@@ -1,8 +1,8 @@
-"""One program, unchanged, over every wire: the same tools, the same events but for ids.
+"""One program, unchanged, over every dialect: the same tools, the same events except for ids.
 
-An agent looks up two cities and answers, once for each of the nine dialects. Of every event the
-example keeps what all vendors mean alike; what is a vendor's own (its ids, its words for the
-reasons, what it does not take, how it cuts the input of a call) is levelled out before the comparison.
+An agent looks up two cities, once for each of the nine dialects. Before the comparison, the example
+removes what is specific to a vendor: ids, raw finish reasons, warnings, and how it cuts the input of a
+call.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ async def weather(city: str, days: int = 1) -> str:
 
 
 async def ask(spec: str) -> list[ls.Event]:
-    """The program: nothing in it knows which vendor answers."""
+    """The program: nothing in it depends on the vendor."""
     agent = ls.Agent(spec, tools=[weather], max_steps=5)
     async with agent.stream("How is the weather in Łódź, and how in Atlantis?") as run:
         return [event async for event in run]
 
 
 def levelled(events: list[ls.Event]) -> list[dict[str, Any]]:
-    """The events as JSON objects, without what is a vendor's own; ids become numbers."""
+    """The events as JSON objects, without vendor-specific fields; ids become numbers."""
     story: list[dict[str, Any]] = []
     ids: dict[str, int] = {}
     for event in events:

@@ -1,8 +1,8 @@
-"""The whole union in one `match`.
+"""Matches every event of the union.
 
-The field one matches on comes first in every event, so patterns can be positional. A type
-checker proves through `assert_never` that no event is forgotten. The simulator's script ends in
-an error of the vendor's, so that one sees how a stream fails: blocks close, `error`, `finish`.
+The field to match on comes first in every event, so patterns can be positional. A type checker
+proves with `assert_never` that no event is missing. The simulator's script ends in an error of the
+vendor, to show how a stream fails: blocks close, `error`, `finish`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A recorded body becomes events: a dialect alone, without a network or an event loop.
+"""Decodes a recorded body into events: a dialect alone, without a network or an event loop.
 
-A dialect does no I/O: bytes go in, events come out, however the bytes are cut. `Sentence` holds
-them to the grammar and ends them. `llmstream replay --dialect anthropic FILE` does the same.
+A dialect does no I/O: bytes go in, events come out, however the bytes are cut. `GuardedDecoder` checks
+them by the grammar and ends them. `llmstream replay --dialect anthropic FILE` does the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RECORDING = Path(__file__).parent / "recordings" / "weather.anthropic.sse"
 
 
 def replay(body: bytes, piece_bytes: int) -> Iterator[ls.Event]:
-    """The events of a body that comes in pieces."""
+    """The events of a body that arrives in pieces."""
     sentence = GuardedDecoder(Anthropic().decoder(provider="anthropic"), provider="anthropic")
     yield from sentence.start()
     for at in range(0, len(body), piece_bytes):

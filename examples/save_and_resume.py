@@ -1,6 +1,6 @@
-"""A conversation is saved, loaded and continued, with another vendor if need be.
+"""Saves a conversation, loads it, and continues it, optionally with another vendor.
 
-The saved form is a versioned JSON document; newer versions read every older one. What a vendor
+The saved form is a versioned JSON document; newer versions read every older one. Data that a vendor
 wants back verbatim, such as signatures of its reasoning, is saved with it.
 """
 
@@ -16,7 +16,7 @@ import llmstream as ls
 
 
 async def ask(spec: str, chat: ls.Chat, prompt: str) -> None:
-    """One turn: the prompt and the answer join the chat."""
+    """One turn: appends the prompt and the response to the chat."""
     chat.append(ls.Message.user(prompt))
     chat.append(await ls.stream(spec, chat).collect())
 

@@ -1,8 +1,8 @@
 """A Starlette app that streams a model's events to a browser, as Server-Sent Events.
 
-The same as `web_endpoint.py` for the ASGI world: an async generator goes into a
-`StreamingResponse`. When the browser leaves, Starlette cancels the response, and leaving the
-generator closes the model's socket. Needs `starlette` and `uvicorn`.
+The same as `web_endpoint.py` for ASGI: an async generator in a `StreamingResponse`. When the browser
+disconnects, Starlette cancels the response, and leaving the generator closes the model's socket. Needs
+`starlette` and `uvicorn`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import llmstream as ls
 
 
 async def sse(spec: str, prompt: str) -> AsyncIterator[bytes]:
-    """The events of an answer as frames."""
+    """The events of a response as SSE frames."""
     async with ls.stream(spec, prompt, errors="events") as stream:
         async for event in stream:
             yield b"data: " + ls.events.encode(event) + b"\n\n"

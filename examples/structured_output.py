@@ -1,7 +1,7 @@
-"""An answer of a type: partial objects while it comes, a validated one at the end.
+"""Structured output: partial objects while the response arrives, a validated one at the end.
 
-The first answer of this model has a word where a number belongs. It is shown what is wrong and
-answers again; the values begin anew. A field that has not come yet is `msgspec.UNSET`.
+The first response of this model has a word where a number belongs. The model receives the error and
+responds again; the values begin again. A field that has not arrived is `msgspec.UNSET`.
 """
 
 from __future__ import annotations

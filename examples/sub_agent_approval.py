@@ -1,7 +1,7 @@
-"""A sub-agent whose call needs a person: the run above it waits, is saved whole, and goes on within.
+"""Human approval of a sub-agent's call: the run above waits, is saved, and resumes within the sub-agent.
 
-What was done does not run again: the sub-agent's first call, the answers of both models. The decision
-holds for the arguments that were shown, however deep the agent is that asked.
+What was done does not run again: the sub-agent's first call, the responses of both models. The decision
+is bound to the arguments that were shown, at any depth of agents.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def assistant(clerk_spec: str, spec: str) -> ls.Agent:
 
 
 def simulated(turn: int) -> list[str]:
-    """The two models as they go on from a turn; with `--live`, real ones."""
+    """The two models from a turn on; with `--live`, real ones."""
     return [f"sim:{SCRIPTS / f'{name}_{turn}.json'}" for name in ("clerk", "assistant")]
 
 

@@ -1,7 +1,7 @@
-"""Agents that ask other agents, and several agents in one chat.
+"""Sub-agents as tools, and several agents in one chat.
 
-A sub-agent is a tool. Its events arrive in the run above as progress of its call, so one loop shows
-who says what; its tokens are in the sums.
+A sub-agent is a tool. Its events arrive in the run above as progress of its call, so one loop displays
+all agents; its tokens count in the run above.
 """
 
 from __future__ import annotations

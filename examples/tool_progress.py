@@ -1,7 +1,7 @@
-"""A tool that tells how far it is: what an async generator yields, and what a tool reports.
+"""Progress of tools: values of an async generator, and `context.report`.
 
-Each value arrives as a preliminary result of its call, the last one is the result. The other tool starts
-as soon as its call is complete, while the model still speaks.
+Each value arrives as a preliminary result of its call; the last one is the result. The other tool is
+eager: it starts as soon as its call is complete, before the response ends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One program, two vendors at the same time, the same events.
 
-Both models are asked concurrently, each over its own wire (Chat Completions and Anthropic's
-Messages by default). What the events say is equal; only ids and the vendor's own words differ.
+Both models are called concurrently, each in its own dialect (Chat Completions and Anthropic's
+Messages by default). The events are equal except for ids and vendor-specific fields.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import llmstream as ls
 
 
 async def story(spec: str, prompt: str) -> list[str]:
-    """What a model says, as one line an event, without what is the vendor's own."""
+    """The events of a model, one line each, without vendor-specific fields."""
     lines: list[str] = []
     async with ls.stream(spec, prompt) as stream:
         async for event in stream:

@@ -1,8 +1,8 @@
 """An aiohttp server that streams a model's events to a browser, as Server-Sent Events.
 
-`events.encode` is the wire form: one JSON object an event. A browser that leaves cancels the
-handler, which closes the model's socket. `errors="events"` because the head of the answer is
-sent by then: the browser learns of a failure from the `error` event.
+`events.encode` is the wire form: one JSON object per event. A browser that disconnects cancels the
+handler, which closes the model's socket. `errors="events"`, because the head of the response is sent
+by then: the browser learns of a failure from the `error` event.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One WebSocket for the steps of an agent, and a word to a model that is still speaking.
+"""WebSockets: one socket for the steps of an agent, and steering a model while it responds.
 
-Each step says only what is new; the server has the rest. `steer` interrupts an answer without losing
-what it has said: the stream goes on with the answer to the new words.
+Each step sends only new messages; the server has the rest. `steer` interrupts a response without losing
+its text: the stream continues with the response to the input.
 """
 
 from __future__ import annotations
