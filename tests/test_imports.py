@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 
 import pytest
+from aiohttp import web
 
 import llmstream
 
@@ -25,13 +27,51 @@ def loaded(statement: str) -> set[str]:
         ("ls.TextDelta", {"asyncio", "anyio", "aiohttp", "llmstream.chats", "llmstream.streams"}),
         (
             "ls.stream; ls.Model; ls.Accumulator",
-            {"aiohttp", "llmstream.tools", "llmstream.agent", "llmstream.partial_json"},
+            {
+                "aiohttp",
+                "json",
+                "yarl",
+                "llmstream.tools",
+                "llmstream.agent",
+                "llmstream.json_types",
+                "llmstream.partial_json",
+                "llmstream.providers.sim",
+                "llmstream.structured",
+                "llmstream.transport.public_addresses",
+            },
         ),
-        ("ls.Agent; ls.tool", {"aiohttp", "llmstream.simulator"}),
+        ("ls.Agent; ls.tool", {"aiohttp", "llmstream.simulator", "llmstream.providers.sim"}),
     ],
 )
 def test_a_name_loads_only_what_it_needs(statement: str, absent: set[str]) -> None:
     assert loaded(statement) & absent == set()
+
+
+CALL = """\
+import asyncio, sys, llmstream as ls
+
+asyncio.run(ls.Model("openai:gpt-4o", base_url=sys.argv[1], api_key="k").ask("Hi"))
+print(*sorted(sys.modules))
+"""
+ANSWER = (
+    b'data: {"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+)
+
+
+async def test_a_plain_call_loads_only_calls(serve) -> None:
+    """No agent, tool, form of an answer, simulator or server; and no other dialect than the one."""
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(body=ANSWER, content_type="text/event-stream")
+
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", CALL, await serve(answer), stdout=subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    parts = {name.removeprefix("llmstream.") for name in output.decode().split()}
+    assert {"streams.http_call", "dialects.openai_chat.decoder"} <= parts
+    unwanted = {"agent", "mcp", "serving", "simulator", "structured", "telemetry", "testing", "tools"}
+    assert parts & {*unwanted, "json_types", "providers.sim", "dialects.anthropic"} == set()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Final, TypeAlias
 
@@ -143,6 +142,8 @@ def object_text(text: str, *, key: str) -> msgspec.Raw:
 
 def _is_loose_json(text: str) -> bool:
     """msgspec refuses lone surrogates and numbers past a double, which are JSON all the same."""
+    import json  # loaded with the first text that msgspec refuses
+
     try:
         json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError):

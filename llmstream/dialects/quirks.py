@@ -11,11 +11,14 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 import msgspec
 
-__all__ = ["Change", "ModelQuirks", "change", "changed", "changes_for"]
+__all__ = ["CACHED_MODELS", "Change", "ModelQuirks", "change", "changed", "changes_for"]
+
+CACHED_MODELS: Final = 1024
+"""For so many models a dialect remembers the quirks; callers of a gateway may invent any number of names."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

@@ -14,9 +14,9 @@ import pkgutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from llmstream.dialects.names import DIALECTS
 from llmstream.errors import InvalidRequest, LLMStreamError, Unsupported
 from llmstream.providers.base import Provider
-from llmstream.providers.sim import SIMULATED, simulated
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -35,6 +35,10 @@ ENTRY_POINT_GROUP: Final = "llmstream.providers"
 
 _NOT_VENDORS: Final = frozenset({"abilities", "base", "registry", "sim"})
 """The modules beside this one that hold no `Provider` of their name."""
+
+_SHORT: Final = {"openai-chat": "sim", "bedrock-converse": "sim-bedrock"}
+_SIMULATED: Final = {_SHORT.get(dialect, f"sim-{dialect}"): dialect for dialect in DIALECTS}
+"""Name of a simulated provider to the name of its dialect."""
 
 _RETIRED: Final = {
     **dict.fromkeys(
@@ -95,7 +99,7 @@ def our_provider_names() -> tuple[str, ...]:
     """The names of the providers that come with llmstream, in alphabetical order; none is loaded."""
     package = importlib.import_module("llmstream.providers")
     modules = {module.name for module in pkgutil.iter_modules(package.__path__)} - _NOT_VENDORS
-    return tuple(sorted([*map(_canonical, modules), *SIMULATED]))
+    return tuple(sorted([*map(_canonical, modules), *_SIMULATED]))
 
 
 def provider_notes(name: str) -> str:
@@ -123,13 +127,15 @@ def _entry_points() -> dict[str, EntryPoint]:
 
 
 def _module(name: str) -> str:
-    return f"llmstream.providers.{'sim' if name in SIMULATED else name.replace('-', '_')}"
+    return f"llmstream.providers.{'sim' if name in _SIMULATED else name.replace('-', '_')}"
 
 
 @functools.cache
 def _ours(name: str) -> Provider:
-    if name in SIMULATED:
-        return simulated(name)
+    if name in _SIMULATED:
+        from llmstream.providers.sim import simulated  # loaded by those who simulate
+
+        return simulated(name, _SIMULATED[name])
     module = importlib.import_module(_module(name))
     for value in vars(module).values():
         if isinstance(value, Provider) and value.name == name:

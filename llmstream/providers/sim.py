@@ -10,23 +10,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Final
 
 from llmstream.dialects.base import Dialect
-from llmstream.dialects.names import DIALECTS, dialect_class
+from llmstream.dialects.names import dialect_class
 from llmstream.providers.base import Provider
 
-__all__ = ["SIMULATED", "SimProvider", "simulated"]
-
-_SHORT: Final = {"openai-chat": "sim", "bedrock-converse": "sim-bedrock"}
-
-SIMULATED: Final[Mapping[str, str]] = MappingProxyType(
-    {_SHORT.get(dialect, f"sim-{dialect}"): dialect for dialect in DIALECTS}
-)
-"""Name of a simulated provider to the name of its dialect."""
+__all__ = ["SimProvider", "simulated"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +36,8 @@ class SimProvider(Provider):
         return url + self.path
 
 
-def simulated(name: str) -> SimProvider:
-    """The simulator in one dialect; its module is loaded now. KeyError for a name that is not simulated."""
-    dialect = SIMULATED[name]
+def simulated(name: str, dialect: str) -> SimProvider:
+    """The simulator in one dialect, whose module is loaded now; `name` is that of the provider."""
     return SimProvider(
         name=name,
         title=f"Simulator ({dialect})",

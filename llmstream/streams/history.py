@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import msgspec
 
@@ -15,8 +15,10 @@ from llmstream.chats.message import Message, Role
 from llmstream.dialects.base import Dialect
 from llmstream.events import OtherWarning
 from llmstream.request import Request
-from llmstream.transport.public_addresses import DownloadLimits
 from llmstream.unique_ids import UniqueIds
+
+if TYPE_CHECKING:
+    from llmstream.transport.public_addresses import DownloadLimits
 
 __all__ = ["Growing", "Inliner", "Repairs", "is_plain", "kept_of_a_broken_turn", "mended"]
 
@@ -303,7 +305,8 @@ class Inliner:
         return part.url.lower().startswith(schemes) and not self._dialect.accepts_url(part)
 
     async def _fetch(self, keys: list[tuple[str, str]]) -> None:
-        from llmstream.transport.download import download
+        from llmstream.transport.download import download  # brings aiohttp
+        from llmstream.transport.public_addresses import DownloadLimits
 
         limits = self._downloads or DownloadLimits()
         few = asyncio.Semaphore(_AT_ONCE)

@@ -24,10 +24,11 @@ from llmstream.request import Request, ToolSpec
 from llmstream.streams.call import Prepared
 from llmstream.streams.history import Inliner, mended
 from llmstream.transport.deadlines import Deadlines
-from llmstream.transport.public_addresses import DownloadLimits
 
 if TYPE_CHECKING:
     import aiohttp
+
+    from llmstream.transport.public_addresses import DownloadLimits
 
 __all__ = ["Capabilities", "ModelCheck", "TokenCount", "capabilities_of", "check_model", "count_tokens"]
 

@@ -15,6 +15,7 @@ import msgspec
 
 from llmstream.dialects.base import (
     Background,
+    Decoder,
     Encoded,
     Position,
     StreamLimits,
@@ -44,10 +45,8 @@ from llmstream.streams.options import (
     with_output,
 )
 from llmstream.streams.resuming import asking_to_keep, background_of, end_kept
-from llmstream.structured.modes import Asked, asked
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.limiter import RateLimiter
-from llmstream.transport.public_addresses import DownloadLimits
 from llmstream.transport.retry import Retry
 
 if TYPE_CHECKING:
@@ -61,6 +60,7 @@ if TYPE_CHECKING:
     from llmstream.streams.lookups import Capabilities, ModelCheck, TokenCount
     from llmstream.structured import Output
     from llmstream.tools import AnyTool
+    from llmstream.transport.public_addresses import DownloadLimits
     from llmstream.transport.socket_body import SocketWay
     from llmstream.transport.websocket import SocketPool
 
@@ -413,7 +413,7 @@ class Model(Generic[T]):
         if given.get("background"):
             request, asked = asking_to_keep(dialect, request, provider=name)
             warnings = [*before, *asked]
-        way = self._asked(request)
+        sent, reading = self._asked(request)
         call_id = _new_id()
         inliner = Inliner(dialect, self.downloads)
         adapts = given.get("adapt", True)
@@ -433,14 +433,14 @@ class Model(Generic[T]):
             request,
             given,
             call_id,
-            prepare=lambda: self._prepare(way.request, call_id, inliner, warnings, adapter),
+            prepare=lambda: self._prepare(sent, call_id, inliner, warnings, adapter),
             adapter=adapter,
-            decoder=lambda: way.reading(
+            decoder=lambda: reading(
                 making(provider=name, include_raw=request.include_raw, limits=self.limits)
             ),
             kept=self._kept(keeping, request) if keeping and given.get("background") else None,
             follows=keeping is not None,
-            continued=self._continued(way.request, inliner, adapter) if keeping is None else None,
+            continued=self._continued(sent, inliner, adapter) if keeping is None else None,
             sockets=sockets,
         )
         return _calls()(plan, total_started=started)
@@ -458,7 +458,7 @@ class Model(Generic[T]):
         name = self.provider.name
         keeping = background_of(self.provider.dialect, token, provider=name)
         request = msgspec.structs.replace(request, model=token.model)
-        way = self._asked(request)
+        _, reading = self._asked(request)
         after = None if whole else Position(token.response_id, token.sequence_number)
         kept = self._kept(keeping, request)
         plan = self._plan(
@@ -466,7 +466,7 @@ class Model(Generic[T]):
             options or {},
             _new_id(),
             prepare=lambda: kept.reopen(Position(token.response_id)),
-            decoder=lambda: way.reading(
+            decoder=lambda: reading(
                 keeping.following_decoder(
                     provider=name, include_raw=request.include_raw, limits=self.limits, after=after
                 )
@@ -494,11 +494,14 @@ class Model(Generic[T]):
             self.limits.max_event_bytes,
         )
 
-    def _asked(self, request: Request) -> Asked:
-        """The request in the mode of its response format; most have none."""
+    def _asked(self, request: Request) -> tuple[Request, Callable[[Decoder], Decoder]]:
+        """The request in the mode of its response format, and the decoder of its answer around another."""
         if request.response_format is None:
-            return Asked(request)
-        return asked(request, self.provider.dialect.output_abilities(request))
+            return request, _unchanged
+        from llmstream.structured import asked  # loaded by those who ask for a form
+
+        way = asked(request, self.provider.dialect.output_abilities(request))
+        return way.request, way.reading
 
     def _plan(self, request: Request, given: Options, call_id: str, **ways: Any) -> Plan:
         """What every call needs; `ways`: how to prepare, decode and find this one again."""
@@ -623,6 +626,10 @@ def _calls() -> type[HTTPCall]:
     from llmstream.streams.http_call import HTTPCall
 
     return HTTPCall
+
+
+def _unchanged(decoder: Decoder) -> Decoder:
+    return decoder
 
 
 def _new_id() -> str:

@@ -16,7 +16,9 @@ from llmstream.chats.content import Text
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidOutput, InvalidRequest, LLMStreamError
 from llmstream.events import Event, RetryNotice, StepStart, TextDelta
-from llmstream.structured import ANSWER_KEY, Output
+
+if TYPE_CHECKING:
+    from llmstream.structured import Output
 
 __all__ = [
     "CUT_SHORT",
@@ -227,6 +229,8 @@ def repair_message(error: InvalidOutput) -> Message:
 
 
 def _is_answer(part: Text) -> bool:
+    from llmstream.structured import ANSWER_KEY  # loaded by those who ask for values
+
     return ANSWER_KEY in (part.metadata or {}).get("llmstream", {})
 
 

@@ -23,7 +23,6 @@ from llmstream.events import UnsupportedSetting, Warning
 from llmstream.request import Request
 from llmstream.streams.attempts import Attempts, Reporter
 from llmstream.streams.call import Continued, KeptAnswer, Plan, Prepared, ResumeToken
-from llmstream.structured.modes import OutputToolDecoder
 from llmstream.transport.deadlines import Deadlines, Watchdog
 from llmstream.transport.retry import budget_of, wait_before_retry_s
 
@@ -85,6 +84,8 @@ def background_of(dialect: Dialect, token: ResumeToken, *, provider: str) -> Bac
 
 def followed(decoder: Decoder) -> FollowingDecoder | None:
     """The decoder that goes on over several bodies, if this is one or stands around one."""
+    from llmstream.structured import OutputToolDecoder  # loaded by those who ask for a form or keep an answer
+
     inner = decoder.decoder if isinstance(decoder, OutputToolDecoder) else decoder
     return inner if goes_on(inner) else None
 

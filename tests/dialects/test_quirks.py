@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from llmstream.dialects.openai_chat import (
@@ -12,6 +14,7 @@ from llmstream.dialects.openai_chat import (
     change,
     hosted,
 )
+from llmstream.dialects.openai_responses.quirks import Quirks as ResponsesQuirks
 from llmstream.dialects.quirks import changed, changes_for
 
 
@@ -49,3 +52,9 @@ def test_a_models_own_rule_beats_the_tables() -> None:
 def test_a_misspelt_field_is_refused_at_once() -> None:
     with pytest.raises(TypeError, match="styl"):
         change(ThinkingQuirks, styl="effort")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("quirks", [hosted(), ResponsesQuirks(open_model_rules=True)])
+def test_quirks_of_a_model_are_made_once(quirks: Any) -> None:
+    assert quirks.for_model("deepseek-r1") is quirks.for_model("deepseek-r1")
+    assert quirks.for_model("deepseek-r1") is not quirks.for_model("qwen3-8b")

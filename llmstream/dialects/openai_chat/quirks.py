@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Union
 
 import msgspec
 
-from llmstream.dialects.quirks import Change, ModelQuirks, change, changed, changes_for
+from llmstream.dialects.quirks import CACHED_MODELS, Change, ModelQuirks, change, changed, changes_for
 from llmstream.events import FinishReason
 
 if TYPE_CHECKING:
@@ -269,16 +269,13 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     open_model_rules: bool = False
     by_model: tuple[ModelQuirks[AnyQuirks], ...] = ()
 
+    def __hash__(self) -> int:
+        # For the cache of `for_model`. Mappings have no hash, and few quirks meet for one model's name.
+        return hash(self.path)
+
     def for_model(self, model: str) -> Quirks:
         """These quirks, with what is different for one model."""
-        changes = changes_for(model, self.by_model)
-        quirks = changed(self, changes)
-        if not quirks.open_model_rules:
-            return quirks
-        from llmstream.model_rules.open_models import OPEN_MODELS  # 2 ms, for hosts of open models alone
-
-        general = _of_open_model(OPEN_MODELS.find(model), quirks.thinking.style)
-        return changed(self, (*general, *changes))
+        return _of_model(self, model)
 
 
 AnyQuirks: TypeAlias = Union[  # noqa: UP007 - Struct needs it when the module is loaded
@@ -294,7 +291,18 @@ AnyQuirks: TypeAlias = Union[  # noqa: UP007 - Struct needs it when the module i
 """What a model may change."""
 
 
-@functools.cache
+@functools.lru_cache(CACHED_MODELS)
+def _of_model(quirks: Quirks, model: str) -> Quirks:
+    changes = changes_for(model, quirks.by_model)
+    changed_quirks = changed(quirks, changes)
+    if not changed_quirks.open_model_rules:
+        return changed_quirks
+    from llmstream.model_rules.open_models import OPEN_MODELS  # 2 ms, for hosts of open models alone
+
+    general = _of_open_model(OPEN_MODELS.find(model), changed_quirks.thinking.style)
+    return changed(quirks, (*general, *changes))
+
+
 def _of_open_model(rules: OpenModelRules, style: ThinkingStyle) -> tuple[Change[AnyQuirks], ...]:
     """What the rules for an open model change, at a host that asks for thinking in this style."""
     if not rules.thinks:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from llmstream.dialects.quirks import ModelQuirks, change, changed, changes_for
+from llmstream.dialects.quirks import CACHED_MODELS, ModelQuirks, change, changed, changes_for
 from llmstream.model_rules.table import nearest_effort
 
 __all__ = [
@@ -147,20 +148,29 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     open_model_rules: bool = False
     by_model: tuple[ModelQuirks[AnyQuirks], ...] = ()
 
+    def __hash__(self) -> int:
+        # For the cache of `for_model`. Mappings have no hash, and few quirks meet for one model's name.
+        return hash(self.path)
+
     def for_model(self, model: str) -> Quirks:
         """These quirks, with what is different for one model."""
-        changes = changes_for(model, self.by_model)
-        if self.open_model_rules:
-            from llmstream.model_rules.open_models import OPEN_MODELS  # 2 ms, for hosts of open models alone
-
-            rules = OPEN_MODELS.find(model)
-            if not rules.thinks or not (rules.efforts or rules.can_stop_thinking):
-                changes.insert(0, change(ThinkingQuirks, supported=False))
-            elif rules.efforts:
-                off = ("none",) if rules.can_stop_thinking else ()
-                changes.insert(0, change(ThinkingQuirks, known_efforts=(*off, *rules.efforts)))
-        return changed(self, changes)
+        return _of_model(self, model)
 
 
 AnyQuirks: TypeAlias = Quirks | InputQuirks | ToolQuirks | ThinkingQuirks | OutputQuirks | DeliveryQuirks
 """What a model may change."""
+
+
+@functools.lru_cache(CACHED_MODELS)
+def _of_model(quirks: Quirks, model: str) -> Quirks:
+    changes = changes_for(model, quirks.by_model)
+    if quirks.open_model_rules:
+        from llmstream.model_rules.open_models import OPEN_MODELS  # 2 ms, for hosts of open models alone
+
+        rules = OPEN_MODELS.find(model)
+        if not rules.thinks or not (rules.efforts or rules.can_stop_thinking):
+            changes.insert(0, change(ThinkingQuirks, supported=False))
+        elif rules.efforts:
+            off = ("none",) if rules.can_stop_thinking else ()
+            changes.insert(0, change(ThinkingQuirks, known_efforts=(*off, *rules.efforts)))
+    return changed(quirks, changes)
