@@ -98,7 +98,7 @@ def test_other_errors_refuse_no_hint():
     assert refused_hint(BadRequest(words, status=400), HttpRequest("/x", b"[]")) is None
 
 
-def test_a_value_that_was_refused_bars_no_other():
+def test_refused_value_bars_no_other_value():
     error = BadRequest("Unsupported value: 'minimal' is not supported.", param="reasoning_effort")
     refused = refused_hint(error, http(CHAT))
     assert refused == Refused("reasoning.effort", ("reasoning_effort",), "minimal")
@@ -115,7 +115,7 @@ def test_a_field_is_taken_out_of_every_item():
     assert [one.hint for one in gone] == ["strict"]
 
 
-def test_an_object_without_fields_is_taken_out_too():
+def test_emptied_object_is_removed_too():
     refused = [
         Refused("reasoning.effort", ("generationConfig", "thinkingConfig", "thinkingLevel")),
         Refused("reasoning.display", ("generationConfig", "thinkingConfig", "includeThoughts")),

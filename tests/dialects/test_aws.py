@@ -41,20 +41,20 @@ def test_an_event_is_no_exception():
         ({"originalMessage": "inner"}, 424, True, "inner"),
     ],
 )
-def test_a_failure_of_the_model_tells_of_its_cause(said, status, retryable, message):
+def test_model_failure_reports_its_cause(said, status, retryable, message):
     error = exception("modelStreamErrorException", json.dumps(said).encode())
     assert isinstance(error, ServerError)
     assert (error.status, error.retryable, error.message) == (status, retryable, message)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"null", b"\xff", b'{"message": 5}'])
-def test_any_body_of_an_exception_is_an_error_with_words(body):
+def test_any_exception_body_has_a_message(body):
     error = exception("throttlingException", body)
     assert isinstance(error, RateLimited)
     assert error.message
 
 
-def test_an_error_code_may_be_a_number_or_unknown():
+def test_error_code_may_be_number_or_unknown():
     for code, status in (("500", 500), ("999", 500), ("Whatever", 500), ("InternalFailure", 500)):
         message = Message({":message-type": "error", ":error-code": code, ":error-message": "gone"}, b"")
         error = exception_of(message, provider="p")
@@ -86,12 +86,13 @@ def test_whole_answers_by_their_header(status, kind, code, retryable):
     assert error.reason == kind.partition(":")[0].rpartition("#")[2]
 
 
-def test_a_prompt_that_is_too_long_is_told_by_its_words():
+def test_too_long_prompt_is_found_by_message():
     error = answer(400, b'{"message":"Input is too long for requested model."}', "ValidationException")
     assert error.code == "context-too-long"
 
 
-def test_the_type_may_stand_in_the_body_and_the_message_in_capitals():
+def test_exception_type_may_be_in_the_body():
+    """And the message under `Message`."""
     error = answer_error(403, {}, b'{"__type":"x#AccessDeniedException","Message":"no"}', provider="p")
     assert (error.code, error.message, error.reason) == ("permission-denied", "no", "AccessDeniedException")
 

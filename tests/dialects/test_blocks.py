@@ -97,7 +97,7 @@ def test_one_block_too_many_ends_the_stream():
     assert reader.failure is not None
 
 
-def test_a_block_at_a_taken_index_ends_the_other():
+def test_block_at_taken_index_ends_other():
     reader = Reader()
     reader.blocks.open(0, Block("text", "a"))
     reader.blocks.open(0, Block("text", "b"))
@@ -114,7 +114,7 @@ def test_a_held_back_call_may_have_been_cut(reason):
     assert not reader.blocks.client_called
 
 
-def test_the_next_block_releases_a_held_back_call():
+def test_next_block_releases_a_held_call():
     reader = Reader()
     call(reader, 0)
     reader.blocks.hold_back(0)
@@ -122,7 +122,7 @@ def test_the_next_block_releases_a_held_back_call():
     assert kinds(reader) == [ToolInputStart, ToolInputEnd, ToolCall, TextStart]
 
 
-def test_text_and_reasoning_close_before_each_other():
+def test_text_and_reasoning_close_each_other():
     reader = Reader()
     reader.blocks.reasoning("a")
     reader.blocks.text("")
@@ -140,7 +140,7 @@ def test_text_and_reasoning_close_before_each_other():
     ]
 
 
-def test_logprobs_stand_at_their_delta_and_at_the_end():
+def test_logprobs_are_on_the_delta_and_end():
     reader = Reader()
     reader.blocks.add_logprobs([{"token": "a"}])
     reader.blocks.text("a")
@@ -170,7 +170,7 @@ def test_an_orphan_is_reported_once_an_index():
     assert kinds(reader) == [ErrorEvent, ErrorEvent]
 
 
-def test_an_answer_with_calls_ends_in_tool_calls():
+def test_response_with_calls_is_tool_calls():
     reader = Reader()
     call(reader, 0, "c", "{}")
     reader.blocks.finish("stop", "end")
@@ -179,7 +179,7 @@ def test_an_answer_with_calls_ends_in_tool_calls():
     assert reader.done
 
 
-def test_what_is_retained_is_let_go_at_the_end():
+def test_retained_values_are_freed_at_end():
     """Ten inputs of one kilobyte, one after the other, fit into a few."""
     reader = Reader(StreamLimits(max_held_bytes=5_000))
     for number in range(10):
@@ -187,7 +187,7 @@ def test_what_is_retained_is_let_go_at_the_end():
     assert reader.failure is None
 
 
-def test_nothing_opens_once_the_stream_has_ended():
+def test_nothing_opens_after_the_end():
     """One event of the wire may hold several calls, of which the first is too long."""
     reader = Reader(StreamLimits(max_tool_input_bytes=2))
     call(reader, 0, "a", "{", '"x"')

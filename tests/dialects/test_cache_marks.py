@@ -19,7 +19,8 @@ def test_four_marks_stay() -> None:
     assert (blocks, warnings) == (marked(4), [])
 
 
-def test_of_more_the_last_four_stay_with_a_warning() -> None:
+def test_only_the_last_four_marks_stay() -> None:
+    """The others are warned of."""
     warnings: list[Warning] = []
     blocks = marked(6)
     keep_last_marks(blocks, warnings)

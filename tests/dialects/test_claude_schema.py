@@ -16,7 +16,7 @@ def test_objects_are_closed_at_every_depth():
     assert fitted["$defs"]["d"]["additionalProperties"] is False
 
 
-def test_constraints_move_into_the_description():
+def test_constraints_move_into_description():
     assert claude_strict_schema({"type": "integer", "minimum": 1, "description": "A day."}) == {
         "type": "integer",
         "description": 'A day. {"minimum":1}',
@@ -40,12 +40,12 @@ def test_one_of_becomes_any_of():
     assert claude_strict_schema(both) == {"anyOf": [{"type": "string"}, {"type": "null"}]}
 
 
-def test_a_property_named_like_a_constraint_is_a_property():
+def test_property_may_be_named_as_constraint():
     schema = {"type": "object", "properties": {"pattern": {"type": "string"}, "minimum": {"type": "number"}}}
     assert set(claude_strict_schema(schema)["properties"]) == {"pattern", "minimum"}
 
 
-def test_fitting_twice_changes_nothing_and_the_original_stays():
+def test_fitting_is_idempotent_and_pure():
     schema = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 3}}}
     once = claude_strict_schema(schema)
     assert claude_strict_schema(once) == once

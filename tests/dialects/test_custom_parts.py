@@ -20,7 +20,7 @@ PARTS = [c.Custom("acme.geo", {"lat": 1}), c.UnknownPart("geo", b'{"kind":"geo",
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("role", [Role.USER, Role.ASSISTANT, Role.SYSTEM])
 @pytest.mark.parametrize("name", WIRES)
-def test_a_part_that_no_wire_knows_is_left_out_with_a_warning(name: str, role: Role, part: c.Part) -> None:
+def test_unknown_custom_part_is_warned_of(name: str, role: Role, part: c.Part) -> None:
     told = Message("", role, (c.Text("said"), part))
     messages = [Message.user("Hi"), told, Message.user("More")]
     dialect = find_provider(name).dialect
@@ -30,7 +30,7 @@ def test_a_part_that_no_wire_knows_is_left_out_with_a_warning(name: str, role: R
     assert len([w for w in encoded.warnings if "left out" in str(w)]) == 1
 
 
-def test_a_message_of_nothing_else_goes_and_others_stay_themselves() -> None:
+def test_only_emptied_messages_are_removed() -> None:
     heard: list[str] = []
     hello = Message.user("Hi")
     kept = without_custom_parts([hello, Message("", Role.USER, (PARTS[1],))], heard.append)

@@ -61,7 +61,7 @@ def words(value: object) -> Iterator[str]:
                 yield from words(inner)
 
 
-def test_the_status_says_what_kind_of_error_it_is(cases: list[tuple[Path, dict[str, Any]]]) -> None:
+def test_status_decides_the_error_class(cases: list[tuple[Path, dict[str, Any]]]) -> None:
     for folder, meta in cases:
         error, _, _ = read(folder, meta)
         assert isinstance(error, errors.ProviderError), folder.name
@@ -80,14 +80,14 @@ def test_an_error_keeps_the_vendors_words(cases: list[tuple[Path, dict[str, Any]
         assert said or not body.strip(), folder.name
 
 
-def test_what_is_too_long_is_told_from_other_refusals(cases: list[tuple[Path, dict[str, Any]]]) -> None:
+def test_too_long_differs_from_refusals(cases: list[tuple[Path, dict[str, Any]]]) -> None:
     for folder, meta in cases:
         error, _, body = read(folder, meta)
         too_long = meta["status"] in (400, 413) and bool(TOO_LONG.search(body))
         assert isinstance(error, errors.ContextTooLong) == too_long, (folder.name, body[:200])
 
 
-def test_only_what_may_pass_is_worth_another_try(cases: list[tuple[Path, dict[str, Any]]]) -> None:
+def test_only_temporary_errors_are_retryable(cases: list[tuple[Path, dict[str, Any]]]) -> None:
     for folder, meta in cases:
         error, headers, _ = read(folder, meta)
         wished = {"true": True, "false": False}.get(headers.get("x-should-retry", ""))
@@ -95,7 +95,7 @@ def test_only_what_may_pass_is_worth_another_try(cases: list[tuple[Path, dict[st
         assert error.retryable is (usual if wished is None else wished), folder.name
 
 
-def test_the_wait_is_the_one_the_vendor_asked_for(cases: list[tuple[Path, dict[str, Any]]]) -> None:
+def test_retry_wait_is_the_vendors(cases: list[tuple[Path, dict[str, Any]]]) -> None:
     for folder, meta in cases:
         error, headers, body = read(folder, meta)
         delay = re.search(r'"retryDelay":\s*"([\d.]+)s"', body)
@@ -108,7 +108,7 @@ def test_the_wait_is_the_one_the_vendor_asked_for(cases: list[tuple[Path, dict[s
         assert error.retry_after_s == expected, folder.name
 
 
-def test_an_error_survives_its_way_through_the_simulator(cases: list[tuple[Path, dict[str, Any]]]) -> None:
+def test_error_survives_the_simulator(cases: list[tuple[Path, dict[str, Any]]]) -> None:
     for folder, meta in cases:
         error, _, _ = read(folder, meta)
         dialect = wire_of(meta["of_family"], None).dialect
@@ -130,7 +130,7 @@ FRAMES = {
 """How a server that has begun to answer says the same."""
 
 
-def test_said_inside_an_answer_an_error_keeps_its_words_too(cases: list[tuple[Path, dict[str, Any]]]) -> None:
+def test_error_in_a_stream_keeps_its_message(cases: list[tuple[Path, dict[str, Any]]]) -> None:
     for folder, meta in cases:
         error, _, body = read(folder, meta)
         frame = FRAMES.get(meta["of_family"])

@@ -94,12 +94,12 @@ def test_a_used_up_quota_is_not_retried() -> None:
     assert (type(error), error.retryable) == (errors.RateLimited, False)
 
 
-def test_the_vendors_own_wish_about_retries_wins() -> None:
+def test_vendor_retry_header_wins() -> None:
     assert answer(400, {}, x_should_retry="true").retryable
     assert not answer(500, {}, x_should_retry="false").retryable
 
 
-def test_the_request_id_is_found_under_each_vendors_header() -> None:
+def test_request_id_is_found_in_any_header() -> None:
     for header in ("x-request-id", "request-id", "x-amzn-requestid", "mistral-correlation-id"):
         error = vendor_error(500, {header: "r1"}, b"", provider="acme")
         assert error.request_id == "r1"
@@ -111,7 +111,7 @@ def test_googles_delay_is_in_the_details() -> None:
     assert error.retry_after_s == 37
 
 
-def test_a_generation_that_failed_is_kept_in_the_message() -> None:
+def test_failed_generation_is_in_the_message() -> None:
     error = answer(400, {"error": {"code": "tool_use_failed", "message": "no", "failed_generation": "maybe"}})
     assert "maybe" in error.message
 
@@ -130,7 +130,7 @@ def test_a_generation_that_failed_is_kept_in_the_message() -> None:
         (None, 500, errors.ServerError),
     ],
 )
-def test_inside_a_200_the_words_give_the_status(value: object, status: int, kind: type[Exception]) -> None:
+def test_message_gives_the_status_in_a_200(value: object, status: int, kind: type[Exception]) -> None:
     error = error_from_value(value, provider="acme")
     assert (error.status, type(error)) == (status, kind)
 
@@ -154,11 +154,11 @@ def test_the_numbers_of_zai_have_a_status(code: str, status: int, retryable: boo
         (b'{"message": ""}', False),
     ],
 )
-def test_an_error_without_the_word_is_told_from_an_answer(body: bytes, is_error: bool) -> None:
+def test_unmarked_error_body_is_recognized(body: bytes, is_error: bool) -> None:
     assert is_error_body(body) is is_error
 
 
-def test_a_page_where_a_stream_was_asked_for_is_no_stream() -> None:
+def test_html_page_is_no_stream() -> None:
     error = answer(200, b"<html>Sign in</html>", content_type="text/html")
     assert isinstance(error, errors.NotAStream)
     assert "Sign in" in error.message
@@ -184,7 +184,7 @@ NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
         ({"retry-after": "soon"}, None),
     ],
 )
-def test_retry_after_is_a_number_or_a_date_or_nothing(headers: dict[str, str], wait: float | None) -> None:
+def test_retry_after_is_number_date_or_none(headers: dict[str, str], wait: float | None) -> None:
     assert retry_after_s(headers, now=lambda: NOW) == wait
 
 
@@ -204,7 +204,7 @@ _json = st.recursive(
 
 
 @given(_json, st.integers(200, 599))
-def test_whatever_a_vendor_says_is_a_typed_error(value: object, status: int) -> None:
+def test_any_error_body_is_a_typed_error(value: object, status: int) -> None:
     assert isinstance(answer(status, value), errors.LLMStreamError)
     assert isinstance(error_from_value(value, provider="acme"), errors.ProviderError)
 
@@ -215,7 +215,8 @@ def test_any_bytes_are_a_typed_error(body: bytes, status: int) -> None:
     assert errors.error_from_info(error.info).info == error.info
 
 
-def test_recorded_error_answers_say_status_and_retryability(shared_dir: Path) -> None:
+def test_recorded_errors_have_their_status(shared_dir: Path) -> None:
+    """And whether they are retryable."""
     spec = importlib.util.spec_from_file_location("corpus_compare", shared_dir / "corpus_compare.py")
     assert spec is not None
     assert spec.loader is not None
@@ -232,13 +233,13 @@ def test_recorded_error_answers_say_status_and_retryability(shared_dir: Path) ->
     assert wrong == {}
 
 
-def test_the_field_that_a_server_complains_about_is_named() -> None:
+def test_rejected_field_is_named() -> None:
     detail = [{"type": "missing", "loc": ["body", "messages", 0], "msg": "Field required"}]
     error = vendor_error(422, {}, msgspec.json.encode({"detail": detail}), provider="x")
     assert error.message == "messages.0: Field required"
 
 
-def test_an_answer_without_a_body_is_said_to_be_empty() -> None:
+def test_empty_response_body_is_reported() -> None:
     assert "Its body is empty" in vendor_error(200, {}, b"", provider="x").message
 
 
@@ -254,7 +255,7 @@ def test_a_policy_block_is_no_fault_to_retry(code: str, status: int | None) -> N
     assert (error.status, error.retryable, error.reason) == (status or 400, False, code)
 
 
-def test_a_wrong_data_residency_is_the_callers_fault() -> None:
+def test_wrong_data_residency_is_bad_request() -> None:
     told = {"error": {"code": "data_residency_mismatch", "message": "Use the endpoint of your region."}}
     error = error_from_value(told, provider="openai")
     assert (type(error), error.status, error.retryable) == (errors.BadRequest, 400, False)
@@ -307,7 +308,7 @@ def test_details_without_a_code_say_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", ["code", "type", "status", "error_type", "reason"])
-def test_a_number_too_long_for_an_int_is_a_reason(name: str) -> None:
+def test_number_too_long_for_int_is_a_reason(name: str) -> None:
     error = answer(400, {"error": {"message": "no", name: "1" * 5000}})
     assert type(error) is errors.BadRequest
     assert error.reason == "1" * 5000
@@ -331,7 +332,7 @@ def test_the_message_of_a_page(page: bytes, message: str) -> None:
     assert answer(400, page).message == message
 
 
-def test_a_page_of_open_tags_is_looked_at_once() -> None:
+def test_open_tags_are_searched_once() -> None:
     """A pattern looks for the end from each beginning; 64 KiB of them took seconds."""
     text = Counted("<title" * 10_000)
     _plain(text)

@@ -476,7 +476,7 @@ def test_what_is_given_out_counts_no_more() -> None:
     assert isinstance(calls(closed=False).error, LimitExceeded)
 
 
-def test_the_size_of_a_value_is_that_of_all_that_is_in_it() -> None:
+def test_value_size_counts_its_contents() -> None:
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     value = json.loads(json.dumps([{f"key{n}": [n, "t" * n, None]} for n in range(1000)]))
@@ -525,7 +525,7 @@ def test_an_event_of_megabytes_is_not_kept() -> None:
     assert held < 0.1
 
 
-def test_an_event_of_empty_objects_is_refused() -> None:
+def test_flood_of_empty_objects_is_refused() -> None:
     """Three bytes of the wire would be eighty of memory."""
     body = b'data: {"id":"1","choices":[' + b"{}," * 2_000_000 + b"{}]}\n\n"
     peak, _, decoder = peak_of(body)
@@ -534,7 +534,7 @@ def test_an_event_of_empty_objects_is_refused() -> None:
     assert "objects and lists" in str(decoder.error)
 
 
-def test_a_large_event_with_many_alternatives_is_read() -> None:
+def test_large_event_of_alternatives_is_read() -> None:
     """Twenty logprobs for each of a few thousand tokens, in one event."""
     told = [{"token": " the", "logprob": -0.1, "bytes": [32, 116]}] * 60_000
     body = chat({"content": "x"}, unknown=told)
@@ -543,7 +543,7 @@ def test_a_large_event_with_many_alternatives_is_read() -> None:
 
 
 @pytest.mark.parametrize("dialect", ["openai-chat", "anthropic", "gemini", "openai-responses", "cohere"])
-def test_the_words_of_an_error_in_a_stream_are_cut(dialect: str) -> None:
+def test_stream_error_message_is_cut(dialect: str) -> None:
     long = "x" * MB
     body = sse({"type": "error", "error": {"message": long, "code": long, "status": long, "param": long}})
     _, _, decoder = peak_of(body, dialect)

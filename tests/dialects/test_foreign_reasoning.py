@@ -41,20 +41,20 @@ def test_whose_it_is(metadata, key, provider, foreign) -> None:
     assert is_foreign(part, MessageVendors(Message.assistant(part, Text("a"))), key, provider) == foreign
 
 
-def test_its_own_mark_counts_before_what_stands_beside_it() -> None:
+def test_own_mark_outranks_its_neighbours() -> None:
     part = Reasoning("hm", MARK)
     message = Message.assistant(part, Text("a", {"ollama": {}}))
     assert is_foreign(part, MessageVendors(message), "ollama")
 
 
-def test_only_reasoning_that_its_vendor_does_not_mark_is_marked() -> None:
+def test_only_unmarked_reasoning_is_marked() -> None:
     signed = ReasoningStart("1", {"anthropic": {"redacted_data": "x"}})
     events = [ReasoningStart("0"), ReasoningDelta("hm", "0"), signed, TextStart("2")]
     marked = with_origin(events, "deepseek")
     assert marked == [ReasoningStart("0", MARK), *events[1:]]
 
 
-def test_a_mark_alone_makes_no_part_of_empty_reasoning() -> None:
+def test_mark_alone_makes_no_reasoning_part() -> None:
     fold = Accumulator()
     fold.feed_many([StreamStart(), ReasoningStart("0", MARK), ReasoningEnd("0")])
     assert fold.partial.parts == ()
@@ -71,7 +71,7 @@ async def heard(name: str) -> Message:
         return await model.stream("Hi").collect()
 
 
-async def test_a_conversation_knows_whose_reasoning_it_holds_and_keeps_that_when_it_is_saved() -> None:
+async def test_conversation_keeps_reasoning_origin() -> None:
     said = await heard("moonshot")
     assert said.parts[0] == Reasoning("Let me see.", {"llmstream": {"origin": "moonshot"}})
     chat = Chat.from_json(Chat(Message.user("Hi"), said, Message.user("And?")).to_json())

@@ -35,7 +35,7 @@ def test_each_code_has_its_error(code, error, status):
     assert status_of(got.info) == status
 
 
-def test_what_will_not_change_is_not_tried_again():
+def test_permanent_errors_are_not_retryable():
     assert not failure({"code": 12}, provider="google").retryable
     assert not failure({"code": "quota_exceeded"}, provider="google").retryable
     assert failure({"code": "rate_limit_exceeded"}, provider="google").retryable

@@ -69,7 +69,7 @@ def test_parts_by_their_type():
         ("", False),
     ],
 )
-def test_what_every_model_reads_by_its_address(url, yes):
+def test_urls_that_every_model_reads(url, yes):
     for dialect in (Gemini(), GeminiInteractions()):
         assert dialect.accepts_url(Image(url=url)) is yes
 

@@ -13,13 +13,13 @@ def sources():
     return Sources(lambda: f"s{next(numbers)}")
 
 
-def test_a_page_comes_once_and_needs_an_address():
+def test_page_comes_once_and_needs_a_url():
     found = sources()
     assert list(found.page("https://a.example", "A")) == [Source("url", "s1", "https://a.example", "A")]
     assert [*found.page("https://a.example", "B"), *found.page(""), *found.page(None), *found.page(5)] == []
 
 
-def test_a_document_by_its_path_keeps_the_path():
+def test_document_by_path_keeps_the_path():
     (source,) = sources().document("gs://b/tides.pdf", "Tides")
     assert (source.filename, source.media_type, source.title) == ("tides.pdf", "application/pdf", "Tides")
     assert document_uri(source) == "gs://b/tides.pdf"
@@ -31,12 +31,12 @@ def test_a_document_by_its_name():
     assert document_uri(Source("document", "x", title="T")) == "T"
 
 
-def test_a_document_at_a_web_address_is_a_page():
+def test_document_at_a_web_address_is_a_page():
     (source,) = sources().document("https://a.example/b.pdf", "B")
     assert (source.source_type, source.url) == ("url", "https://a.example/b.pdf")
 
 
-def test_documents_of_one_path_and_other_titles_are_two():
+def test_same_path_other_title_is_two():
     found = sources()
     assert (
         len(

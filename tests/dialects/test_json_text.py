@@ -17,7 +17,7 @@ def test_what_is_not(text):
     assert not is_json(text)
 
 
-def test_halves_of_characters_are_mended_everywhere():
+def test_surrogates_are_replaced_everywhere():
     assert encodable_value({"a\ud83d": ["\ud83d\ude00", 1, None]}) == {"a\ufffd": ["😀", 1, None]}
 
 
@@ -31,5 +31,5 @@ def test_halves_of_characters_are_mended_everywhere():
         ("5", b'{"input":5}'),
     ],
 )
-def test_objects_stand_and_others_are_wrapped(text, raw):
+def test_objects_stay_others_are_wrapped(text, raw):
     assert bytes(object_text(text, key="input")) == raw

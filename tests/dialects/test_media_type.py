@@ -21,7 +21,7 @@ def test_images(data, name):
     assert image_type(data) == name
 
 
-def test_an_image_that_nobody_knows_is_what_the_caller_says():
+def test_unknown_image_has_the_callers_type():
     assert image_type(b"??", "image/*") == "image/*"
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from llmstream.dialects.schemas import openai_strict_schema, strict_problem
 
 
-def test_optional_properties_may_be_null_and_all_are_required():
+def test_optional_properties_become_nullable():
+    """And all are required."""
     schema = {
         "type": "object",
         "properties": {
@@ -70,7 +71,7 @@ def test_inner_objects_are_closed_too():
         {"type": "array", "items": {"type": "string"}},
     ],
 )
-def test_a_schema_that_fits_comes_out_as_it_was(schema):
+def test_fitting_schema_comes_out_unchanged(schema):
     assert openai_strict_schema(schema) == schema
     assert strict_problem(schema) is None
 
@@ -100,7 +101,7 @@ def test_open_maps_cannot_be_strict(more):
         ),
     ],
 )
-def test_what_the_vendor_says_of_schemas_that_are_not_strict(schema, words):
+def test_unstrict_schema_is_explained(schema, words):
     assert words in strict_problem(schema)
 
 
@@ -124,7 +125,7 @@ schemas = st.recursive(
 
 
 @given(schemas)
-def test_strict_schemas_are_strict_and_stay_as_they_are(schema):
+def test_strict_schemas_stay_unchanged(schema):
     strict = openai_strict_schema(schema)
     assert strict_problem(strict) is None
     assert openai_strict_schema(strict) == strict

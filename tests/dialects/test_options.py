@@ -6,14 +6,14 @@ from llmstream.dialects.requests import merged, options_of
 from llmstream.request import Request
 
 
-def test_objects_are_merged_field_by_field_and_the_later_wins():
+def test_objects_merge_by_field_later_wins():
     assert merged({"a": {"b": 1, "c": 2}, "d": [1]}, {"a": {"b": 3}, "d": [2]}) == {
         "a": {"b": 3, "c": 2},
         "d": [2],
     }
 
 
-def test_options_of_a_provider_win_over_those_of_its_dialect():
+def test_provider_options_win_over_dialects():
     request = Request(
         model="m", provider_options={"google": {"a": 1, "b": 1}, "vertex": {"b": 2}, "x": {"c": 3}}
     )

@@ -6,7 +6,7 @@ from llmstream.dialects.requests import RequestWarnings
 from llmstream.events import OtherWarning, UnsupportedSetting
 
 
-def test_what_is_in_it_is_known_however_it_came():
+def test_added_warnings_are_found_by_in():
     warnings = RequestWarnings()
     warnings.append(OtherWarning("a"))
     warnings += [OtherWarning("b"), UnsupportedSetting("seed")]
@@ -16,7 +16,7 @@ def test_what_is_in_it_is_known_however_it_came():
     assert warnings == [OtherWarning("a"), OtherWarning("b"), UnsupportedSetting("seed"), OtherWarning("c")]
 
 
-def test_a_look_costs_one_step_however_many_there_are():
+def test_warning_lookup_takes_constant_time():
     compared = []
 
     class Text(str):

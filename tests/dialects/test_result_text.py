@@ -28,7 +28,7 @@ def test_a_failure_is_told_once(content: str, told: str) -> None:
     assert failure_text(told) == told
 
 
-def test_a_value_is_told_as_json_where_there_is_no_text() -> None:
+def test_value_becomes_json_if_no_text() -> None:
     assert result_text(ToolResult("c", "text", result={"a": 1})) == "text"
     assert result_text(ToolResult("c", result={"a": 1})) == '{"a":1}'
     assert result_text(ToolResult("c")) == ""

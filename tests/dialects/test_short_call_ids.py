@@ -21,25 +21,25 @@ def test_an_id_of_the_vendors_form_stays():
     assert ShortCallIds(said("D681PevKs"))["D681PevKs"] == "D681PevKs"
 
 
-def test_an_id_of_any_other_form_is_replaced_and_stays_the_same():
+def test_other_id_forms_are_replaced_stably():
     ids = ShortCallIds(said("call_1"))
     assert re.fullmatch("[a-zA-Z0-9]{9}", ids["call_1"])
     assert ShortCallIds(said("other", "call_1"))["call_1"] == ids["call_1"]
 
 
-def test_a_result_without_its_call_has_an_id_as_well():
+def test_result_without_a_call_has_an_id_too():
     ids = ShortCallIds([Message.tool([ToolResult("call_1")])])
     assert ids["call_1"] == ShortCallIds(said("call_1"))["call_1"]
 
 
-def test_a_replacement_that_is_somebodys_own_id_is_not_taken(monkeypatch):
+def test_replacement_avoids_existing_ids(monkeypatch):
     taken = ShortCallIds(said("call_1"))["call_1"]
     ids = ShortCallIds(said("call_1", taken))
     assert ids[taken] == taken
     assert ids["call_1"] != taken
 
 
-def test_ids_whose_digests_are_equal_stay_apart(monkeypatch):
+def test_equal_digests_give_different_ids(monkeypatch):
     class Same:
         def __init__(self, data):
             self.data = data

@@ -29,7 +29,7 @@ FLOODS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("dialect", "flood"), FLOODS)
-def test_a_flood_without_events_ends_the_answer(dialect, flood) -> None:
+def test_flood_without_events_ends_stream(dialect, flood) -> None:
     sentence = GuardedDecoder(dialect.decoder(provider="p", limits=LIMITS), provider="p")
     events, fed = sentence.start(), 0
     piece = flood * (32_768 // len(flood))
@@ -41,7 +41,7 @@ def test_a_flood_without_events_ends_the_answer(dialect, flood) -> None:
     assert check(events) == []
 
 
-def test_pings_between_events_are_counted_anew() -> None:
+def test_events_reset_the_count_of_pings() -> None:
     sentence = GuardedDecoder(OpenAIChat().decoder(provider="p", limits=LIMITS), provider="p")
     chunk = b'data: {"choices": [{"index": 0, "delta": {"content": "a"}}]}\n\n'
     sentence.start()
@@ -51,7 +51,7 @@ def test_pings_between_events_are_counted_anew() -> None:
     assert sentence.error is None
 
 
-def test_an_event_as_long_as_the_limit_is_read() -> None:
+def test_event_as_long_as_the_limit_is_read() -> None:
     sentence = GuardedDecoder(
         OpenAIChat().decoder(provider="p", limits=StreamLimits(max_event_bytes=4_000_000)), provider="p"
     )

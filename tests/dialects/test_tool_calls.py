@@ -9,7 +9,7 @@ from llmstream.errors import DecodeError
 from llmstream.events import ToolCall, ToolInputDelta, ToolInputEnd, ToolInputStart
 
 
-def test_the_tracker_alone_gives_the_events_of_a_call():
+def test_tracker_alone_gives_a_calls_events():
     tracker = ToolCallTracker()
     assert tracker.add(index=0, id="a", name="f") == [ToolInputStart("f", "a")]
     assert tracker.add(index=0, arguments="{}") == [ToolInputDelta("{}", "a")]
@@ -32,7 +32,7 @@ def test_a_call_that_was_cut_is_dropped(arguments):
 
 
 @pytest.mark.parametrize("arguments", [None, "", '{"x":'])
-def test_a_call_that_was_cut_is_kept_as_invalid_where_asked_for(arguments):
+def test_cut_call_is_invalid_on_request(arguments):
     tracker = ToolCallTracker()
     tracker.add(index=0, id="a", name="f", arguments=arguments)
     assert tracker.finish(truncated=True, keep_cut=True) == [
@@ -41,7 +41,8 @@ def test_a_call_that_was_cut_is_kept_as_invalid_where_asked_for(arguments):
     ]
 
 
-def test_a_whole_input_in_a_cut_answer_is_a_call_only_where_a_call_comes_in_one_piece():
+def test_cut_input_may_be_a_complete_call():
+    """Only where a call comes in one piece, and its input is complete."""
     for in_one_piece, last in ((True, ToolCall("f", '{"x":1}', "a")), (False, ToolInputEnd("a", True))):
         tracker = ToolCallTracker()
         tracker.add(index=0, id="a", name="f", arguments='{"x":1}')
@@ -71,7 +72,7 @@ def test_plain_text_that_looks_whole_goes_on():
     assert [(call.tool_name, call.input) for call in calls] == [("f", "12"), ("g", "{}")]
 
 
-def test_empty_plain_text_is_told_from_an_empty_object():
+def test_empty_text_is_no_empty_object():
     tracker = ToolCallTracker()
     tracker.add(index=0, id="a", name="f", custom=CUSTOM)
     said = {"acme": {"type": "custom_tool_call", "input": ""}}

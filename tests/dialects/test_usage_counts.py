@@ -35,7 +35,7 @@ def test_what_is_no_object_states_nothing():
     assert found.usage == Usage()
 
 
-def test_a_usage_that_was_read_stays_as_it_was():
+def test_usage_read_before_is_not_changed():
     found = counts()
     found.add({"in": 1})
     early = found.usage

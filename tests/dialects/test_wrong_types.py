@@ -37,13 +37,13 @@ def test_logprobs_of_any_type_cost_no_text(dialect: str, odd: Any) -> None:
         assert "bug" not in str(read(dialect, {"id": "1", "model": "m", "choices": [choice]}))
 
 
-def test_logprobs_that_are_no_list_are_passed_over() -> None:
+def test_logprobs_that_are_no_list_skipped() -> None:
     choice = {"index": 0, "delta": {"content": "kept"}, "logprobs": {"content": 1, "refusal": True}}
     assert texts(read("openai-chat", {"id": "1", "model": "m", "choices": [choice]})) == "kept"
 
 
 @pytest.mark.parametrize("odd", ODD, ids=repr)
-def test_an_address_of_any_type_cites_nothing_twice(odd: Any) -> None:
+def test_address_of_any_type_cites_once(odd: Any) -> None:
     item = {"type": "message", "id": "m", "content": []}
     annotation = {"type": "url_citation", "url": odd, "title": odd}
     events = read(

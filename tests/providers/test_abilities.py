@@ -17,14 +17,14 @@ from llmstream.providers.registry import find_provider, provider_names
 
 
 @pytest.mark.parametrize("name", provider_names())
-def test_without_tools_nothing_of_them_can_be_asked_for(name):
+def test_without_tools_no_tool_abilities(name):
     can = abilities(find_provider(name))
     if not can.tools:
         assert not any((can.forced_call, can.named_call, can.single_call, can.strict_tools))
     assert "bytes" in can.images or "url" not in can.images
 
 
-def test_what_a_vendor_cannot_do_is_found_out():
+def test_missing_abilities_are_found():
     ollama = abilities(find_provider("ollama"))
     assert ollama.tools
     assert not ollama.forced_call

@@ -20,7 +20,7 @@ HTTP = HttpRequest("/v1/messages", b"{}")
         ("https://gate.example/dev1", "https://gate.example/dev1/v1/messages"),
     ],
 )
-def test_a_version_in_the_address_is_not_doubled(base: str, url: str) -> None:
+def test_version_in_the_url_is_not_doubled(base: str, url: str) -> None:
     assert ANTHROPIC.prepare(HTTP, model="m", base_url=base, api_key="k", env={}).url == url
     env = {"ANTHROPIC_BASE_URL": base}
     assert ANTHROPIC.prepare(HTTP, model="m", api_key="k", env=env).url == url
@@ -30,7 +30,7 @@ def test_a_key_has_its_own_header() -> None:
     assert ANTHROPIC.prepare(HTTP, model="m", env={"ANTHROPIC_API_KEY": "k"}).headers == {"x-api-key": "k"}
 
 
-def test_a_token_is_bearer_where_no_key_is_set() -> None:
+def test_token_is_bearer_without_a_key() -> None:
     env = {"ANTHROPIC_AUTH_TOKEN": "t"}
     assert ANTHROPIC.prepare(HTTP, model="m", env=env).headers == {"authorization": "Bearer t"}
     both = {**env, "ANTHROPIC_API_KEY": "k"}

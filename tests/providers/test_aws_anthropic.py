@@ -22,7 +22,7 @@ def without(name):
     return {key: value for key, value in ENV.items() if key != name}
 
 
-def test_the_workspace_goes_with_every_request():
+def test_every_request_names_the_workspace():
     http = prepared(ENV)
     assert http.url == "https://aws-external-anthropic.us-west-2.api.aws/v1/messages"
     assert http.headers["anthropic-workspace-id"] == "wrkspc_1"

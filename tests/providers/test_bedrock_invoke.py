@@ -7,7 +7,7 @@ from llmstream.providers.bedrock_invoke import BEDROCK_INVOKE
 from llmstream.request import Request
 
 
-def test_the_model_is_in_the_path_and_the_version_in_the_body():
+def test_model_in_path_and_version_in_body():
     request = Request(model="anthropic.claude-3-haiku-20240307-v1:0", messages=(Message.user("Hi"),))
     http = BEDROCK_INVOKE.dialect.encode(request, provider="bedrock-invoke").http
     sent = BEDROCK_INVOKE.prepare(http, model=request.model, env={"AWS_BEARER_TOKEN_BEDROCK": "k"})

@@ -28,7 +28,7 @@ RUNTIME = "https://bedrock-runtime.{region}.amazonaws.com"
         (BEDROCK_RESPONSES, f"{MANTLE}/v1", f"{MANTLE}/v1/x", "bedrock-mantle"),
     ],
 )
-def test_a_request_is_signed_for_its_endpoint(provider, base_url, url, service):
+def test_request_is_signed_for_its_endpoint(provider, base_url, url, service):
     http = provider.prepare(HttpRequest("/x", b"{}"), model="m", base_url=base_url, env=ENV)
     assert http.url == url.replace("{region}", "eu-west-1")
     assert f"/eu-west-1/{service}/aws4_request" in http.headers["authorization"]

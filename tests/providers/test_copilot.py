@@ -30,7 +30,7 @@ def sent(message: Message) -> dict[str, object]:
     return found
 
 
-def test_thoughts_go_back_with_their_signature() -> None:
+def test_reasoning_goes_back_with_signature() -> None:
     message = answer({"reasoning_text": "hm"}, {"reasoning_opaque": "s"}, {"content": "a"})
     assert message.parts[0].metadata == {
         "llmstream": {"origin": "copilot"},
@@ -49,6 +49,6 @@ def test_a_late_signature_goes_back_too() -> None:
     assert (sent(message)["reasoning_text"], sent(message)["reasoning_opaque"]) == ("hm", "s")
 
 
-def test_a_signature_beside_a_call_goes_back_without_thoughts() -> None:
+def test_call_signature_goes_back_alone() -> None:
     call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     assert sent(answer({"tool_calls": [call], "reasoning_opaque": "s"}))["reasoning_opaque"] == "s"

@@ -165,7 +165,7 @@ def test_the_name_is_the_modules(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", VENDORS)
-def test_the_address_is_https_unless_it_is_this_machine(name: str) -> None:
+def test_address_is_https_unless_local(name: str) -> None:
     provider = find_provider(name)
     assert provider.base_url.startswith("https://") or is_local(provider.base_url) or provider.base_url_env
     assert provider.base_url_env
@@ -174,7 +174,7 @@ def test_the_address_is_https_unless_it_is_this_machine(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", VENDORS)
-def test_the_key_has_variables_and_a_missing_one_names_them(name: str) -> None:
+def test_missing_key_names_its_variables(name: str) -> None:
     provider = find_provider(name)
     assert provider.key_env
     if not provider.key_required:
@@ -200,7 +200,7 @@ def test_the_notes_name_a_dated_source(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", VENDORS)
-def test_the_page_has_all_names_of_a_provider(name: str) -> None:
+def test_page_lists_all_provider_names(name: str) -> None:
     provider = find_provider(name)
     text = section_of(name)
     assert provider.docs in text
@@ -209,12 +209,12 @@ def test_the_page_has_all_names_of_a_provider(name: str) -> None:
     assert all(alias in text for alias in provider.aliases)
 
 
-def test_every_vendors_url_is_written_down_here() -> None:
+def test_every_vendor_url_is_listed_here() -> None:
     assert sorted(URLS) == sorted(VENDORS)
 
 
 @pytest.mark.parametrize("name", VENDORS)
-def test_a_request_goes_to_the_right_url_with_the_key(name: str) -> None:
+def test_request_has_the_right_url_and_key(name: str) -> None:
     provider = find_provider(name)
     http = prepared(provider, env={provider.key_env[0]: KEY})
     assert http.url == URLS[name]
@@ -238,7 +238,8 @@ def test_the_first_key_set_wins(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", VENDORS)
-def test_the_environments_address_wins_over_the_default_and_the_callers_over_both(name: str) -> None:
+def test_callers_address_outranks_others(name: str) -> None:
+    """The caller's, then the environment's, then the default."""
     provider = find_provider(name)
     for variable in provider.base_url_env:
         env = {provider.key_env[0]: KEY, variable: "https://env.example/v9"}
@@ -248,7 +249,7 @@ def test_the_environments_address_wins_over_the_default_and_the_callers_over_bot
 
 
 @pytest.mark.parametrize("name", VENDORS)
-def test_a_wrong_address_does_not_show_the_key(name: str) -> None:
+def test_wrong_address_does_not_show_the_key(name: str) -> None:
     provider = find_provider(name)
     with pytest.raises(LLMStreamError) as caught:
         prepared(provider, env={provider.key_env[0]: KEY}, base_url="ftp://x y")
@@ -263,7 +264,7 @@ def test_a_refused_key_names_its_variable(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", VENDORS)
-def test_what_the_environment_must_not_change(name: str) -> None:
+def test_other_variables_do_not_change_url(name: str) -> None:
     provider = find_provider(name)
     others = {"HTTP_PROXY": "http://p.example", "OPENAI_ORGANIZATION": "o", "HOST": "h.example"}
     assert prepared(provider, env={provider.key_env[0]: KEY, **others}).url == URLS[name]

@@ -21,7 +21,8 @@ async def failure(spec: str, base_url: str) -> ls.LLMStreamError:
     return raised.value
 
 
-async def test_a_404_names_the_request_and_the_version_that_is_missing(serve) -> None:
+async def test_404_names_request_and_version(serve) -> None:
+    """The version that the address lacks."""
     url = await serve(missing)
     error = await failure("openai-chat:x", f"{url}?token=hush")
     assert isinstance(error, ls.NotFound)
@@ -29,20 +30,20 @@ async def test_a_404_names_the_request_and_the_version_that_is_missing(serve) ->
     assert "hush" not in str(error)
 
 
-async def test_a_404_of_an_address_with_a_version_names_only_the_request(serve) -> None:
+async def test_404_with_version_names_request(serve) -> None:
     url = await serve(missing)
     error = await failure("openai-chat:x", f"{url}/v1")
     assert str(error).endswith(f"The request was POST {url}/v1/chat/completions (HTTP 404)")
     assert "did you mean" not in str(await failure("anthropic:x", url))
 
 
-async def test_an_echoed_key_stays_masked_in_what_is_added(serve) -> None:
+async def test_echoed_key_stays_masked(serve) -> None:
     url = await serve(missing)
     assert "secret-key" not in str(await failure("openai-chat:x", f"{url}/secret-key"))
 
 
 @pytest.mark.parametrize("provider", ["ollama", "ollama-openai"])
-async def test_nobody_at_the_address_of_ollama_names_its_command(provider, unused_tcp_port_factory) -> None:
+async def test_unreachable_ollama_names_command(provider, unused_tcp_port_factory) -> None:
     error = await failure(f"{provider}:x", f"http://127.0.0.1:{unused_tcp_port_factory()}")
     assert isinstance(error, ls.ConnectionFailed)
     assert "Is Ollama running? `ollama serve` starts it." in str(error)

@@ -24,7 +24,7 @@ def test_the_resource_makes_the_address():
         prepared(ANTHROPIC_FOUNDRY_API_KEY="k")
 
 
-def test_an_address_is_taken_with_and_without_a_version():
+def test_version_in_the_address_is_optional():
     for address in ("https://res.example/anthropic/", "https://res.example/anthropic/v1"):
         http = prepared(ANTHROPIC_FOUNDRY_BASE_URL=address, ANTHROPIC_FOUNDRY_API_KEY="k")
         assert http.url == "https://res.example/anthropic/v1/messages"

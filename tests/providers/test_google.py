@@ -21,6 +21,6 @@ USUAL = "https://generativelanguage.googleapis.com/v1beta"
         ("https://a.example/v1beta/models/m:streamGenerateContent?alt=sse",) * 2,
     ],
 )
-def test_the_version_is_added_where_it_is_missing(written: str | None, address: str) -> None:
+def test_missing_version_is_added(written: str | None, address: str) -> None:
     assert GOOGLE.address(written, {}) == address
     assert GOOGLE_INTERACTIONS.address(None, {"GOOGLE_GEMINI_BASE_URL": written or ""}) == address

@@ -15,5 +15,5 @@ from llmstream.providers.groq import GROQ
         ("https://gate.example/groq", "https://gate.example/groq"),
     ],
 )
-def test_the_path_may_be_missing_as_in_groqs_own_sdk(written: str, address: str) -> None:
+def test_path_is_optional_as_in_the_groq_sdk(written: str, address: str) -> None:
     assert GROQ.address(None, {"GROQ_BASE_URL": written}) == address

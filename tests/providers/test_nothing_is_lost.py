@@ -226,7 +226,7 @@ def test_a_setting_is_sent_or_named(name: str, model: str, setting: str) -> None
 
 
 @each_target
-def test_several_calls_at_once_are_allowed_or_not_or_it_is_said(name: str, model: str) -> None:
+def test_parallel_calls_sent_or_warned_of(name: str, model: str) -> None:
     plain = send(name, model, tools=(LOOK,))
     if named(plain, send(name, model), "look"):
         return  # no tools at all
@@ -242,7 +242,7 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 @each_target
-def test_every_effort_is_sent_as_it_is_or_it_is_said(name: str, model: str) -> None:
+def test_every_effort_is_sent_or_warned_of(name: str, model: str) -> None:
     plain = send(name, model)
     seen: list[tuple[str, Sent]] = []
     for effort in EFFORTS:
@@ -281,7 +281,7 @@ def test_a_tool_is_sent_whole_or_named(name: str, model: str) -> None:
 
 
 @each_target
-def test_a_strict_tool_is_another_or_it_is_said(name: str, model: str) -> None:
+def test_strict_tool_is_sent_or_warned_of(name: str, model: str) -> None:
     plain = send(name, model, tools=(LOOK,))
     if named(plain, send(name, model), "look"):
         return  # no tools at all
@@ -301,7 +301,7 @@ CHOICES: dict[str, Any] = {"auto": "auto", "none": "none", "required": "required
 
 
 @each_target
-def test_choices_of_tools_differ_or_it_is_said(name: str, model: str) -> None:
+def test_tool_choices_differ_or_are_warned(name: str, model: str) -> None:
     tools = (LOOK, OTHER)
     plain = send(name, model, tools=tools)
     if named(plain, send(name, model), "look"):
@@ -316,7 +316,8 @@ def test_choices_of_tools_differ_or_it_is_said(name: str, model: str) -> None:
 
 
 @each_target
-def test_a_forced_tool_while_the_model_thinks_is_sent_or_named(name: str, model: str) -> None:
+def test_forced_tool_in_thinking_is_sent(name: str, model: str) -> None:
+    """Or it is named in a warning."""
     fields: dict[str, Any] = {"tools": (LOOK, OTHER), "reasoning": ReasoningOptions(effort="high")}
     plain = send(name, model, **fields)
     if named(plain, send(name, model), "look"):
@@ -329,7 +330,7 @@ def test_a_forced_tool_while_the_model_thinks_is_sent_or_named(name: str, model:
 
 
 @each_target
-def test_a_schema_is_sent_in_one_place_or_another(name: str, model: str) -> None:
+def test_schema_is_sent_or_warned_of(name: str, model: str) -> None:
     plain, sent = send(name, model), send(name, model, response_format=ResponseFormat(SCHEMA))
     assert "needle" in sent.text or named(sent, plain, "output"), sent
     described = ResponseFormat(SCHEMA, description="What was found.")
@@ -338,7 +339,7 @@ def test_a_schema_is_sent_in_one_place_or_another(name: str, model: str) -> None
 
 
 @each_target
-def test_json_of_any_shape_is_asked_for_with_the_word(name: str, model: str) -> None:
+def test_json_mode_request_mentions_json(name: str, model: str) -> None:
     plain, sent = send(name, model), send(name, model, response_format=ResponseFormat())
     assert sent.body != plain.body or named(sent, plain, "output"), sent
     if "json_object" in sent.leaves():
@@ -347,7 +348,7 @@ def test_json_of_any_shape_is_asked_for_with_the_word(name: str, model: str) -> 
 
 
 @each_target
-def test_a_schema_beside_tools_is_sent_or_named(name: str, model: str) -> None:
+def test_schema_beside_tools_sent_or_named(name: str, model: str) -> None:
     plain = send(name, model, tools=(OTHER,))
     sent = send(name, model, tools=(OTHER,), response_format=ResponseFormat(SCHEMA))
     assert "needle" in sent.text or named(sent, plain, "output"), sent
@@ -470,7 +471,7 @@ CACHED = {
 
 
 @pytest.mark.parametrize("name", CACHED)
-def test_a_mark_of_the_cache_is_sent_or_named(name: str) -> None:
+def test_cache_mark_is_sent_or_warned_of(name: str) -> None:
     model, own = (
         MODELS.get(name, ("some-model",))[-1],
         {CACHED[name]: {"cache_control": {"type": "ephemeral"}}},
@@ -485,7 +486,7 @@ def test_a_mark_of_the_cache_is_sent_or_named(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*CACHED, "bedrock"])
-def test_more_marks_of_the_cache_than_are_taken_are_named(name: str) -> None:
+def test_excess_cache_marks_are_warned_of(name: str) -> None:
     model = MODELS.get(name, ("some-model",))[0 if name == "bedrock" else -1]
     own = {CACHED.get(name, "anthropic"): {"cache_control": {"type": "ephemeral"}}}
     turns = [

@@ -10,7 +10,7 @@ def headers(model: str, **env: str) -> dict[str, str]:
     return OPENROUTER.prepare(HTTP, model=model, api_key="k", env=env).headers
 
 
-def test_claudes_tool_input_is_asked_for_piece_by_piece() -> None:
+def test_claude_tool_input_is_streamed() -> None:
     wanted = "fine-grained-tool-streaming-2025-05-14"
     assert headers("anthropic/claude-sonnet-4.5")["x-anthropic-beta"] == wanted
     assert "x-anthropic-beta" not in headers("openai/gpt-5")
@@ -24,7 +24,7 @@ def test_the_caller_can_ask_otherwise() -> None:
     )
 
 
-def test_the_application_is_named_where_the_environment_does() -> None:
+def test_environment_names_the_application() -> None:
     named = headers("openai/gpt-5", OPENROUTER_APP_URL="https://app.example", OPENROUTER_APP_TITLE="App")
     assert named["http-referer"] == "https://app.example"
     assert named["x-openrouter-title"] == "App"

@@ -127,7 +127,7 @@ def test_pages_are_sources_once() -> None:
     }
 
 
-def test_an_address_that_no_search_found_is_a_source_as_well() -> None:
+def test_unsearched_url_is_a_source_too() -> None:
     events = read(bytes_of([*ANSWER[:2], *ANSWER[9:]]))
     assert [event.url for event in events if isinstance(event, Source)] == ["https://a.example/2"]
 
@@ -175,7 +175,7 @@ def test_a_function_is_called() -> None:
     assert events[-1].finish_reason == "tool-calls"
 
 
-def test_what_failed_is_said_beside_the_response() -> None:
+def test_error_beside_the_response_is_read() -> None:
     failed = {
         "type": "response.failed",
         "error": {"message": "upstream died", "type": "bad_gateway", "code": 502},
@@ -194,7 +194,7 @@ def test_any_cut_gives_the_same() -> None:
 
 
 @pytest.mark.parametrize("count", range(len(ANSWER)))
-def test_a_stream_that_breaks_off_is_in_order(count: int) -> None:
+def test_truncated_stream_keeps_the_grammar(count: int) -> None:
     read(bytes_of(ANSWER[:count]))
 
 

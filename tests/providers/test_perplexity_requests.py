@@ -62,13 +62,13 @@ def test_the_plain_request_is_whole() -> None:
     }
 
 
-def test_a_preset_takes_the_place_of_the_model() -> None:
+def test_preset_replaces_the_model() -> None:
     sent, _ = encode(provider_options={"perplexity": {"preset": "low", "model": None}})
     assert sent["preset"] == "low"
     assert "model" not in sent
 
 
-def test_a_conversation_goes_back_in_plain_items() -> None:
+def test_conversation_goes_as_plain_items() -> None:
     own = {"provider": "perplexity", "item_id": "msg_1", "annotations": [{"type": "url_citation"}]}
     signed = {"provider": "perplexity", "item_id": "fc_1", "thought_signature": "sig", "status": "completed"}
     found = {"provider": "perplexity", "item": {"type": "search_results", "results": []}}
@@ -108,7 +108,7 @@ def test_a_conversation_goes_back_in_plain_items() -> None:
     assert said == ["what perplexity's own tools did does not go back: its input has no such items"]
 
 
-def test_a_schema_stands_where_chat_completions_have_it() -> None:
+def test_schema_stands_as_in_chat() -> None:
     sent, _ = encode(response_format=ResponseFormat(SCHEMA, "number", strict=False))
     assert sent["response_format"] == {
         "type": "json_schema",
@@ -117,7 +117,7 @@ def test_a_schema_stands_where_chat_completions_have_it() -> None:
     assert "text" not in sent
 
 
-def test_json_of_any_shape_is_asked_for_in_words() -> None:
+def test_json_mode_goes_into_the_prompt() -> None:
     sent, _ = encode(response_format=ResponseFormat())
     assert not {"text", "response_format"} & set(sent)
     assert sent["input"][0]["type"] == "message"
@@ -131,14 +131,14 @@ def test_efforts_begin_at_minimal(effort: Any, word: str) -> None:
     assert bool(said) is (effort != word)
 
 
-def test_files_are_refused_and_texts_go_as_text() -> None:
+def test_files_are_refused_texts_become_text() -> None:
     with pytest.raises(Unsupported, match="pages as images"):
         encode(Message.user(Document(data=b"%PDF", media_type="application/pdf")))
     sent, _ = encode(Message.user(Document(data=b"words", media_type="text/plain")))
     assert sent["input"][0]["content"] == [{"type": "input_text", "text": "words"}]
 
 
-def test_an_image_of_a_tool_is_left_out_with_a_warning() -> None:
+def test_tool_image_is_warned_of() -> None:
     picture = Image(data=b"x", media_type="image/png")
     sent, said = encode(
         Message.user("Hi"),
@@ -150,7 +150,7 @@ def test_an_image_of_a_tool_is_left_out_with_a_warning() -> None:
 
 
 @pytest.mark.parametrize(("model", "preset"), [("sonar", "fast"), ("sonar-deep-research", "medium")])
-def test_a_model_that_ended_names_what_took_its_place(model: str, preset: str) -> None:
+def test_retired_model_names_its_successor(model: str, preset: str) -> None:
     def prepare(**options: Any) -> str:
         request = Request(
             model=model, messages=(Message.user("Hi"),), provider_options={"perplexity": options}
@@ -163,7 +163,7 @@ def test_a_model_that_ended_names_what_took_its_place(model: str, preset: str) -
     assert prepare(preset=preset, model=None) == "https://api.perplexity.ai/v1/responses"
 
 
-def test_an_address_without_its_version_gets_it() -> None:
+def test_missing_version_is_added() -> None:
     env = {"PERPLEXITY_API_BASE": "https://api.perplexity.ai"}
     assert PERPLEXITY.address(None, env) == "https://api.perplexity.ai/v1"
     assert PERPLEXITY.key(None, {"PERPLEXITYAI_API_KEY": "k"}) == "k"

@@ -44,7 +44,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     registry._from_entry_point.cache_clear()
 
 
-def test_our_names_are_the_folders_in_alphabetical_order() -> None:
+def test_our_names_are_the_folders_sorted() -> None:
     names = provider_names()
     assert {"openai", "anthropic", "ollama", "gemini-openai", "vercel-gateway"} <= set(names)
     assert list(names) == sorted(names)
@@ -75,7 +75,7 @@ def test_our_names_are_the_folders_in_alphabetical_order() -> None:
         ("google-openai", "gemini-openai"),
     ],
 )
-def test_a_provider_is_found_by_name_and_alias(written: str, name: str) -> None:
+def test_provider_is_found_by_name_and_alias(written: str, name: str) -> None:
     assert find_provider(written).name == name
 
 
@@ -86,7 +86,7 @@ def test_a_provider_is_loaded_once() -> None:
 @pytest.mark.parametrize(
     ("written", "close"), [("opnai", "openai"), ("antropic", "anthropic"), ("grokk", "xai")]
 )
-def test_an_unknown_name_suggests_a_close_one(written: str, close: str) -> None:
+def test_unknown_name_suggests_a_close_one(written: str, close: str) -> None:
     with pytest.raises(InvalidRequest, match=f"Did you mean .*{close}"):
         find_provider(written)
 
@@ -104,7 +104,7 @@ def test_what_is_no_provider_is_none(written: str) -> None:
 
 
 @pytest.mark.parametrize("written", ["github", "GitHub_Models"])
-def test_what_a_vendor_ended_names_what_to_use(written: str) -> None:
+def test_retired_vendor_names_a_replacement(written: str) -> None:
     with pytest.raises(InvalidRequest, match=r"2026-07-30.*copilot:MODEL"):
         find_provider(written)
 
@@ -138,7 +138,7 @@ def test_another_package_cannot_replace_ours(install: Install) -> None:
         ("acme = acme_llm:ACME", "calls itself 'acme-eu'"),
     ],
 )
-def test_a_wrong_entry_point_says_what_and_whose(
+def test_wrong_entry_point_names_its_package(
     install: Install, caplog: pytest.LogCaptureFixture, entry: str, words: str
 ) -> None:
     install(entry)
@@ -153,7 +153,7 @@ def test_a_wrong_entry_point_says_what_and_whose(
     assert words in caplog.text
 
 
-def test_a_broken_package_does_not_hide_the_others_aliases(install: Install) -> None:
+def test_broken_package_hides_no_aliases(install: Install) -> None:
     install("broken = no_such_module:ACME\nacme-eu = acme_llm:ACME")
     assert find_provider("acme-europe").name == "acme-eu"
 
@@ -168,7 +168,7 @@ def test_importing_the_registry_is_light() -> None:
     assert done.stdout.split() == []
 
 
-def test_loading_every_provider_opens_no_door_to_the_network() -> None:
+def test_loading_providers_opens_no_network() -> None:
     code = (
         "import sys; from llmstream.providers.registry import all_providers; "
         "assert len(list(all_providers())) > 30; print('aiohttp' in sys.modules)"

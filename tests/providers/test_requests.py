@@ -85,7 +85,7 @@ def test_openai_is_sent_its_own_wire() -> None:
     }
 
 
-def test_a_server_of_open_models_is_sent_the_older_words() -> None:
+def test_open_model_server_gets_older_fields() -> None:
     assert body("vllm", settings=Settings(max_output_tokens=9, top_k=3)) == {
         "model": "some-model",
         "messages": [{"role": "user", "content": "Hi"}],
@@ -100,7 +100,7 @@ OPENAI = {"openai", "openai-chat", "azure", "azure-chat"}
 
 
 @pytest.mark.parametrize("name", sorted(set(CHAT) - {"sim"}))
-def test_the_length_of_an_answer_has_one_name(name: str) -> None:
+def test_response_length_has_one_field(name: str) -> None:
     newer = {*OPENAI, "groq", "xai", "cerebras", "moonshot", "minimax", "copilot"}
     newer |= {"bedrock-openai", "digitalocean", "meta-chat", "snowflake"}
     sent = body(name, settings=Settings(max_output_tokens=9))
@@ -117,7 +117,8 @@ def test_only_openais_models_have_developers(name: str) -> None:
     assert body(name, "gpt-5", messages=messages)["messages"][0]["role"] == "system"
 
 
-def test_openais_reasoning_models_have_developers_and_no_temperature() -> None:
+def test_openai_reasoning_uses_developer() -> None:
+    """And no temperature."""
     messages = (Message.system("Be brief."), Message.user("Hi"))
     sent = body("openai", "gpt-5", messages=messages, settings=Settings(temperature=0.5))
     assert sent["messages"][0]["role"] == "developer"
@@ -125,11 +126,11 @@ def test_openais_reasoning_models_have_developers_and_no_temperature() -> None:
 
 
 @pytest.mark.parametrize("name", CHAT)
-def test_usage_is_asked_for_where_that_does_no_harm(name: str) -> None:
+def test_usage_is_requested_where_harmless(name: str) -> None:
     assert "stream_options" in body(name)
 
 
-def test_models_that_see_are_not_asked_for_usage_at_nvidia() -> None:
+def test_nvidia_vision_omits_stream_options() -> None:
     assert "stream_options" not in body("nvidia", "microsoft/phi-3-vision-128k-instruct")
     assert "stream_options" in body("nvidia", "deepseek-ai/deepseek-v4-pro")
 
@@ -152,15 +153,13 @@ def test_models_that_see_are_not_asked_for_usage_at_nvidia() -> None:
         ("openai", Settings(top_k=1), {"top_k"}),
     ],
 )
-def test_what_a_vendor_refuses_is_left_out_with_a_warning(
-    name: str, settings: Settings, missing: set[str]
-) -> None:
+def test_refused_settings_are_warned_of(name: str, settings: Settings, missing: set[str]) -> None:
     assert left_out(name, settings=settings) == missing
     sent = body(name, settings=settings)
     assert not missing & set(sent)
 
 
-def test_openrouter_says_what_an_answer_costs() -> None:
+def test_openrouter_reports_the_cost() -> None:
     assert body("openrouter")["usage"] == {"include": True}
 
 
@@ -183,30 +182,30 @@ def test_openrouter_says_what_an_answer_costs() -> None:
         ("ollama-openai", "required", None),
     ],
 )
-def test_a_vendor_is_asked_only_for_choices_it_knows(name: str, choice: Any, sent: Any) -> None:
+def test_only_known_tool_choices_are_sent(name: str, choice: Any, sent: Any) -> None:
     found = body(name, tools=(SEARCH,), tool_choice=choice)
     assert found.get("tool_choice") == sent
     assert [tool["function"]["name"] for tool in found["tools"]] == ["search"]
 
 
 @pytest.mark.parametrize("name", ["zai", "ollama-openai"])
-def test_no_tools_at_all_where_none_cannot_be_said(name: str) -> None:
+def test_no_tools_where_none_is_unsupported(name: str) -> None:
     assert "tools" not in body(name, tools=(SEARCH,), tool_choice="none")
 
 
 @pytest.mark.parametrize("name", ["deepseek", "qwen", "moonshot"])
-def test_no_tool_is_forced_while_the_model_thinks(name: str) -> None:
+def test_no_forced_tool_while_thinking(name: str) -> None:
     choice = NamedTool("search")
     sent = body(name, tools=(SEARCH,), tool_choice=choice, reasoning=Thinking(effort="high"))
     assert "tool_choice" not in sent
 
 
 @pytest.mark.parametrize("name", ["zai", "moonshot", "deepseek", "minimax"])
-def test_strict_is_not_said_where_nobody_knows_it(name: str) -> None:
+def test_strict_is_omitted_where_unknown(name: str) -> None:
     assert "strict" not in body(name, tools=(SEARCH,))["tools"][0]["function"]
 
 
-def test_zai_is_asked_for_arguments_piece_by_piece() -> None:
+def test_zai_streams_tool_arguments() -> None:
     assert body("zai", tools=(SEARCH,))["tool_stream"] is True
 
 
@@ -226,7 +225,8 @@ def test_deepseek_takes_text_only() -> None:
 
 
 @pytest.mark.parametrize("name", ["deepseek", "zai"])
-def test_a_schema_goes_into_the_prompt_where_the_wire_has_none(name: str) -> None:
+def test_schema_goes_into_the_prompt(name: str) -> None:
+    """Where the wire has no field for it."""
     sent = body(name, response_format=ResponseFormat(schema=SCHEMA))
     assert sent["response_format"] == {"type": "json_object"}
     assert '"integer"' in sent["messages"][0]["content"]
@@ -265,9 +265,7 @@ def test_minimax_has_no_response_format() -> None:
         ("minimax", Thinking(effort="none"), {"thinking": {"type": "disabled"}}),
     ],
 )
-def test_thinking_is_asked_for_in_the_vendors_words(
-    name: str, reasoning: Thinking, sent: dict[str, Any]
-) -> None:
+def test_thinking_uses_the_vendors_fields(name: str, reasoning: Thinking, sent: dict[str, Any]) -> None:
     words = (
         "reasoning",
         "reasoning_effort",
@@ -280,16 +278,16 @@ def test_thinking_is_asked_for_in_the_vendors_words(
     assert {word: found[word] for word in words if word in found} == sent
 
 
-def test_deepseek_gets_its_thoughts_back_on_every_message() -> None:
+def test_deepseek_gets_all_reasoning_back() -> None:
     assert echoes("deepseek", "reasoning_content") == ["old", "", "new"]
 
 
 @pytest.mark.parametrize("name", ["moonshot", "zai", "xiaomi", "docker-model-runner", "llamafile"])
-def test_thoughts_go_back_where_there_were_some(name: str) -> None:
+def test_reasoning_goes_back_where_it_was(name: str) -> None:
     assert echoes(name, "reasoning_content") == ["old", None, "new"]
 
 
-def test_vllm_gets_the_thoughts_of_the_turn_back_with_its_calls() -> None:
+def test_vllm_gets_turn_reasoning_with_calls() -> None:
     assert echoes("vllm", "reasoning") == [None, None, None]
     sent = body("vllm", messages=history()[:3])["messages"]
     assert [message.get("reasoning") for message in sent] == [None, "old", None]
@@ -299,24 +297,24 @@ def test_vllm_gets_the_thoughts_of_the_turn_back_with_its_calls() -> None:
     assert re.fullmatch("[a-zA-Z0-9]{9}", wire_id)
 
 
-def test_servers_of_ones_own_get_all_thoughts_back() -> None:
+def test_own_servers_get_all_reasoning_back() -> None:
     assert echoes("llamacpp", "reasoning_content") == ["old", None, "new"]
     assert echoes("sglang", "reasoning_content") == ["old", None, "new"]
     assert echoes("ollama-openai", "reasoning") == ["old", None, "new"]
 
 
-def test_doubleword_gets_the_thoughts_of_the_turn_back() -> None:
+def test_doubleword_gets_turn_reasoning_back() -> None:
     assert echoes("doubleword", "reasoning_content") == [None, None, None]
     sent = body("doubleword", messages=history()[:3])["messages"]
     assert [message.get("reasoning_content") for message in sent] == [None, "old", None]
 
 
-def test_groq_and_openrouter_get_thoughts_back_by_another_name() -> None:
+def test_groq_openrouter_rename_reasoning() -> None:
     assert echoes("groq", "reasoning") == ["old", None, "new"]
     assert echoes("openrouter", "reasoning") == ["old", None, "new"]
 
 
-def test_openrouters_details_go_back_as_they_came() -> None:
+def test_openrouter_details_go_back_verbatim() -> None:
     details = [{"type": "reasoning.text", "text": "old", "signature": "s", "index": 0}]
     thought = Reasoning("old", metadata={"openrouter": {"reasoning_details": details}})
     messages = (Message.user("One"), Message.assistant(thought, Text("First")), Message.user("Two"))
@@ -324,12 +322,12 @@ def test_openrouters_details_go_back_as_they_came() -> None:
 
 
 @pytest.mark.parametrize("name", ["openai", "azure", "xai", "qwen", "together"])
-def test_thoughts_stay_here_where_nobody_wants_them(name: str) -> None:
+def test_reasoning_is_omitted_where_unwanted(name: str) -> None:
     for field in ("reasoning", "reasoning_content", "reasoning_details"):
         assert echoes(name, field) == [None, None, None]
 
 
-def test_geminis_signature_goes_back_on_its_call() -> None:
+def test_gemini_signature_goes_on_its_call() -> None:
     extra = {"google": {"thought_signature": "s"}}
     call = ToolCall(id="c", name="search", metadata={"gemini-openai": {"extra_content": extra}})
     messages = (
@@ -357,7 +355,7 @@ def test_elsewhere_tags_are_text(name: str) -> None:
     assert said(found, TextDelta) == "<think>Hm.</think>Yes"
 
 
-def test_xai_says_thoughts_twice_and_counts_them_apart() -> None:
+def test_xai_reasoning_repeats_and_adds_up() -> None:
     usage = {
         "prompt_tokens": 3,
         "completion_tokens": 4,
@@ -432,7 +430,7 @@ def test_an_effort_goes_by_the_model(name: str, model: str, effort: Any, sent: s
     assert body(name, model, reasoning=Thinking(effort=effort)).get("reasoning_effort") == sent
 
 
-def test_gpt_oss_at_groq_is_not_told_how_to_show_its_thoughts() -> None:
+def test_groq_gpt_oss_has_no_format_field() -> None:
     thinking = Thinking(effort="low")
     assert "reasoning_format" not in body("groq", "openai/gpt-oss-20b", reasoning=thinking)
     assert body("groq", "qwen/qwen3-32b", reasoning=thinking)["reasoning_format"] == "parsed"
@@ -448,12 +446,12 @@ def test_gpt_oss_at_groq_is_not_told_how_to_show_its_thoughts() -> None:
         ("grok-4", False),
     ],
 )
-def test_only_groks_that_do_not_think_stop_at_words(model: str, stops: bool) -> None:
+def test_only_non_reasoning_groks_take_stop(model: str, stops: bool) -> None:
     assert ("stop" in body("xai", model, settings=Settings(stop=("x",)))) is stops
 
 
 @pytest.mark.parametrize(("model", "samples"), [("kimi-k2-0905-preview", True), ("kimi-k2.6", False)])
-def test_kimis_that_do_not_think_sample_as_they_are_told(model: str, samples: bool) -> None:
+def test_non_thinking_kimi_takes_sampling(model: str, samples: bool) -> None:
     assert ("temperature" in body("moonshot", model, settings=Settings(temperature=0.3))) is samples
 
 
@@ -466,11 +464,11 @@ def test_kimis_that_do_not_think_sample_as_they_are_told(model: str, samples: bo
         ("kimi-k2-0905-preview", "high", None),
     ],
 )
-def test_kimis_that_always_think_are_not_told_otherwise(model: str, effort: Any, sent: Any) -> None:
+def test_always_thinking_kimi_gets_no_switch(model: str, effort: Any, sent: Any) -> None:
     assert body("moonshot", model, reasoning=Thinking(effort=effort)).get("thinking") == sent
 
 
-def test_mistrals_models_on_azure_are_spoken_to_in_their_own_way() -> None:
+def test_azure_mistral_models_get_own_fields() -> None:
     call = ToolCall(id="call_0123456789", name="search", arguments="{}")
     messages = (
         Message.system("Be brief."),
@@ -490,7 +488,8 @@ def test_mistrals_models_on_azure_are_spoken_to_in_their_own_way() -> None:
 # What else was a refusal, or a silent loss.
 
 
-def test_deepseek_is_kept_from_thinking_where_a_tool_is_forced_and_thoughts_were_not_asked_for() -> None:
+def test_forced_tool_stops_deepseek_thinking() -> None:
+    """Where thinking was not requested."""
     request = Request(
         model="deepseek-v4-pro", messages=(Message.user("Hi"),), tools=(SEARCH,), tool_choice="required"
     )
@@ -502,7 +501,7 @@ def test_deepseek_is_kept_from_thinking_where_a_tool_is_forced_and_thoughts_were
 
 
 @pytest.mark.parametrize("name", ["openai", "deepseek", "qwen", "groq"])
-def test_json_of_any_shape_is_asked_for_with_the_word(name: str) -> None:
+def test_json_mode_request_mentions_json(name: str) -> None:
     sent = body(name, response_format=ResponseFormat())
     assert sent["response_format"] == {"type": "json_object"}
     assert "JSON" in sent["messages"][0]["content"]
@@ -510,7 +509,7 @@ def test_json_of_any_shape_is_asked_for_with_the_word(name: str) -> None:
     assert [message["role"] for message in said["messages"]] == ["user"]
 
 
-def test_minimax_gets_its_thoughts_back_between_tags() -> None:
+def test_minimax_gets_reasoning_in_tags() -> None:
     messages = (Message.user("Hi"), Message.assistant(Reasoning("Hm."), Text("Yes")), Message.user("And?"))
     assert body("minimax", messages=messages)["messages"][1] == {
         "role": "assistant",
@@ -518,25 +517,25 @@ def test_minimax_gets_its_thoughts_back_between_tags() -> None:
     }
 
 
-def test_thoughts_of_another_vendor_are_not_passed_off_as_deepseeks() -> None:
+def test_foreign_reasoning_is_not_deepseeks() -> None:
     thought = Reasoning("Strange.", metadata={"anthropic": {"signature": "s"}})
     messages = (Message.user("Hi"), Message.assistant(thought, Text("Yes")), Message.user("And?"))
     assert body("deepseek", messages=messages)["messages"][1]["reasoning_content"] == ""
 
 
-def test_an_effort_beside_a_budget_wins_at_fireworks() -> None:
+def test_fireworks_effort_wins_over_budget() -> None:
     wish = Thinking(effort="low", budget_tokens=4096)
     sent = body("fireworks", reasoning=wish)
     assert (sent["reasoning_effort"], "thinking" in sent) == ("low", False)
     assert left_out("fireworks", reasoning=wish) == {"reasoning.budget_tokens"}
 
 
-def test_a_cache_mark_on_text_alone_is_no_accident() -> None:
+def test_cache_mark_on_text_is_harmless() -> None:
     marked = Text("Hi", metadata={"deepseek": {"cache_control": {"type": "ephemeral"}}})
     assert body("deepseek", messages=(Message.user(marked),))["messages"][0]["content"] == "Hi"
 
 
-def test_moonshots_schemas_are_narrowed_with_a_warning() -> None:
+def test_moonshot_schemas_are_narrowed() -> None:
     tool = ToolSpec("f", "", {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}})
     request = Request(model="kimi-k2.6", messages=(Message.user("Hi"),), tools=(tool,))
     encoded = find_provider("moonshot").dialect.encode(request, provider="moonshot")
@@ -556,7 +555,7 @@ def test_moonshots_schemas_are_narrowed_with_a_warning() -> None:
         ("vllm", 0, 0),
     ],
 )
-def test_a_temperature_that_is_refused_becomes_the_nearest(name: str, wanted: float, sent: float) -> None:
+def test_refused_temperature_becomes_nearest(name: str, wanted: float, sent: float) -> None:
     settings = Settings(temperature=wanted)
     request = Request(model="some-model", messages=(Message.user("Hi"),), settings=settings)
     encoded = find_provider(name).dialect.encode(request, provider=name)
@@ -565,7 +564,7 @@ def test_a_temperature_that_is_refused_becomes_the_nearest(name: str, wanted: fl
 
 
 @pytest.mark.parametrize(("name", "most"), [("openai", 4), ("zai", 1), ("deepseek", 16), ("together", 20)])
-def test_as_many_stops_are_sent_as_a_vendor_takes(name: str, most: int) -> None:
+def test_stops_are_cut_to_the_vendors_limit(name: str, most: int) -> None:
     settings = Settings(stop=tuple(f"stop {place}" for place in range(20)))
     request = Request(model="some-model", messages=(Message.user("Hi"),), settings=settings)
     encoded = find_provider(name).dialect.encode(request, provider=name)
@@ -573,7 +572,7 @@ def test_as_many_stops_are_sent_as_a_vendor_takes(name: str, most: int) -> None:
     assert bool(encoded.warnings) is (most < 20)
 
 
-def test_results_stand_in_the_order_of_their_calls() -> None:
+def test_results_stand_in_call_order() -> None:
     calls = [ToolCall(id=name, name="search", arguments="{}") for name in "abc"]
     messages = (
         Message.user("Hi"),

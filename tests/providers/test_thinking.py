@@ -157,7 +157,7 @@ def test_a_budget_goes_to_vllm() -> None:
     assert sent == {**template(enable_thinking=True), "thinking_token_budget": 100}
 
 
-def test_thoughts_of_glm_go_back_between_tags_at_cerebras() -> None:
+def test_cerebras_glm_gets_reasoning_in_tags() -> None:
     messages = (Message.user("Hi"), Message.assistant(Reasoning("Hm."), Text("Yes")), Message.user("And?"))
     sent = body("cerebras", "zai-glm-5.3", messages=messages)["messages"][1]
     assert sent["content"] == "<think>\nHm.\n</think>\n\nYes"
@@ -167,7 +167,7 @@ def test_thoughts_of_glm_go_back_between_tags_at_cerebras() -> None:
     ("model", "streamed"),
     [("glm-4.6", True), ("glm-5.3", True), ("glm-4.5-air", False), ("glm-4-plus", False)],
 )
-def test_only_later_glms_stream_their_tools_input(model: str, streamed: bool) -> None:
+def test_only_later_glms_stream_tool_input(model: str, streamed: bool) -> None:
     assert ("tool_stream" in body("zai", model)) is streamed
 
 
@@ -205,7 +205,8 @@ def test_deepseeks_other_models_do_not() -> None:
         "venice",
     ],
 )
-def test_a_document_is_refused_before_a_host_that_takes_none_is_asked(name: str) -> None:
+def test_document_is_refused_before_sending(name: str) -> None:
+    """To a host that takes none."""
     with pytest.raises(Unsupported, match="pages as images"):
         body(name, "deepseek-v4-flash" if name == "deepseek" else "some-model", PAPER)
 
@@ -238,7 +239,7 @@ def test_qwen_takes_recordings_as_urls() -> None:
         ("some-model", "max", "high"),
     ],
 )
-def test_groks_other_wire_knows_the_models_too(model: str, wanted: Any, sent: str | None) -> None:
+def test_xai_responses_applies_model_rules(model: str, wanted: Any, sent: str | None) -> None:
     request = Request(
         model=model, messages=(Message.user("Hi"),), reasoning=Thinking(effort=wanted), settings=Settings()
     )
@@ -247,7 +248,7 @@ def test_groks_other_wire_knows_the_models_too(model: str, wanted: Any, sent: st
     assert bool(encoded.warnings) is (sent != wanted and not (sent is None and wanted == "none"))
 
 
-def test_sambanovas_models_of_text_are_sent_a_string() -> None:
+def test_sambanova_text_models_get_a_string() -> None:
     sent = body("sambanova", "gpt-oss-120b", Text("and more"))["messages"][0]["content"]
     assert sent == "Hi\nand more"
     with pytest.raises(Unsupported):
@@ -257,7 +258,7 @@ def test_sambanovas_models_of_text_are_sent_a_string() -> None:
     )
 
 
-def test_copilot_serves_openais_models_by_rules_of_its_own() -> None:
+def test_copilot_has_own_openai_model_rules() -> None:
     tool = ToolSpec("look", "Looks it up.", {"type": "object", "properties": {}})
     sent = body("copilot", "gpt-5.6", tools=(tool,), reasoning=Thinking(effort="high"))
     assert sent["reasoning_effort"] == "high"

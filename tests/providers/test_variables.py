@@ -89,11 +89,11 @@ def test_a_variables_address_is_understood(name: str, variable: str, value: str,
         ("bigmodel", "ZHIPUAI_API_KEY"),
     ],
 )
-def test_a_key_is_found_under_other_programs_names(name: str, variable: str) -> None:
+def test_other_programs_key_names_are_read(name: str, variable: str) -> None:
     assert find_provider(name).key(None, {variable: "k"}) == "k"
 
 
-def test_keys_of_the_service_in_china_do_not_go_to_the_other() -> None:
+def test_china_keys_do_not_go_elsewhere() -> None:
     provider = find_provider("zai")
     assert not {"ZHIPU_API_KEY", "ZHIPUAI_API_KEY", "BIGMODEL_API_KEY"} & set(provider.key_env)
 
@@ -144,13 +144,13 @@ def vertex(name: str, **env: str) -> str:
         ),
     ],
 )
-def test_vertex_adds_the_project_to_an_address_without(name: str, base: str, url: str) -> None:
+def test_vertex_adds_a_missing_project(name: str, base: str, url: str) -> None:
     variable = find_provider(name).base_url_env[0]
     env = {variable: base, "GOOGLE_CLOUD_PROJECT": "p", "CLOUD_ML_REGION": "us-east5"}
     assert vertex(name, **env) == f"{url}/models/m:streamRawPredict"
 
 
-def test_vertex_reads_the_project_of_other_programs() -> None:
+def test_vertex_reads_other_project_names() -> None:
     assert "/projects/p/locations/global/" in vertex("vertex", VERTEXAI_PROJECT="p")
     both = {"ANTHROPIC_VERTEX_PROJECT_ID": "claudes", "GOOGLE_CLOUD_PROJECT": "others"}
     assert "/projects/claudes/" in vertex("vertex-anthropic", **both)
@@ -159,7 +159,7 @@ def test_vertex_reads_the_project_of_other_programs() -> None:
     assert located.startswith("https://europe-west4-aiplatform.googleapis.com/v1/projects/p/")
 
 
-def test_claude_on_vertex_without_a_project_names_the_variables() -> None:
+def test_claude_on_vertex_names_project_vars() -> None:
     with pytest.raises(InvalidRequest, match=r"ANTHROPIC_VERTEX_PROJECT_ID or GOOGLE_CLOUD_PROJECT"):
         vertex("vertex-anthropic")
 
@@ -185,9 +185,8 @@ def test_claude_on_vertex_without_a_project_names_the_variables() -> None:
         ),
     ],
 )
-def test_foundrys_models_have_a_version_and_single_ones_none(
-    base: str, env: dict[str, str], url: str
-) -> None:
+def test_foundry_models_have_a_version(base: str, env: dict[str, str], url: str) -> None:
+    """Deployments of a single model have none."""
     found = find_provider("azure").prepare(CHAT, model="m", api_key="k", base_url=base, env=env).url
     assert found == f"{base.partition('?')[0]}/chat/completions{url}"
 
@@ -200,7 +199,7 @@ def test_a_single_model_on_azure_is_below_v1() -> None:
     assert found.url == f"{base}/v1/chat/completions"
 
 
-def test_a_single_model_on_azure_is_asked_in_chat_completions() -> None:
+def test_single_azure_model_uses_chat() -> None:
     azure = find_provider("azure")
     tool = ToolSpec("look", "Looks it up.", {"type": "object", "properties": {}})
     request = Request(model="gpt-6-astra", messages=(Message.user("Hi"),), tools=(tool,))

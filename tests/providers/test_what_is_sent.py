@@ -41,7 +41,7 @@ def no_environment(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
-async def test_a_stream_reaches_the_vendor_and_comes_back(vendors, provider) -> None:
+async def test_stream_reaches_vendor_and_returns(vendors, provider) -> None:
     placed = {"{account}", "{resource}"} & set(re.findall(r"\{\w+\}", provider.base_url))
     base_url = "https://vendor.example/v1" if placed or not provider.base_url else None
     model = ls.Model(f"{provider.name}:some-model", base_url=base_url, api_key=KEY)

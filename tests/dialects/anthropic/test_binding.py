@@ -30,7 +30,7 @@ def test_the_vendor_is_asked_to_drop_it(thinking):
     assert http.headers["anthropic-beta"] == f"other-2026-01-01,{BETA}"
 
 
-def test_on_bedrock_the_beta_stands_in_the_body():
+def test_bedrock_takes_the_beta_in_the_body():
     http = repaired({"max_tokens": 9}, dialect=BEDROCK_INVOKE)
     assert http.json()["anthropic_beta"] == [BETA]
     assert "anthropic-beta" not in http.headers
@@ -44,5 +44,5 @@ def test_on_bedrock_the_beta_stands_in_the_body():
         ({"type": "adaptive"}, BadRequest("max_tokens: Field required", status=400)),
     ],
 )
-def test_other_requests_and_errors_stay_as_they_are(thinking, error):
+def test_other_requests_are_not_repaired(thinking, error):
     assert repaired({"thinking": thinking}, error) is None

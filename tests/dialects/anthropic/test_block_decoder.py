@@ -56,14 +56,14 @@ def body_of(events):
 # text and reasoning
 
 
-def test_text_in_the_start_of_a_block_is_its_first_delta(decode, stream):
+def test_block_start_text_is_a_first_delta(decode, stream):
     events = decode(
         stream(block(0, type="text", text="Hel"), delta(0, "text_delta", text="lo"), stop(0), *end())
     )
     assert body_of(events) == [TextStart("0"), TextDelta("Hel", "0"), TextDelta("lo", "0"), TextEnd("0")]
 
 
-def test_interleaved_thinking_and_redacted_thinking(decode, stream):
+def test_interleaved_and_redacted_thinking(decode, stream):
     wire = [
         block(0, type="thinking", thinking="", signature=""),
         delta(0, "thinking_delta", thinking="one"),
@@ -120,7 +120,7 @@ def test_text_of_two_blocks_may_interleave(decode, stream):
 
 
 @pytest.mark.parametrize("fragments", [(), ("",), ("", "")])
-def test_a_call_without_arguments_is_an_empty_object(fragments, decode, stream):
+def test_call_without_arguments_is_an_object(fragments, decode, stream):
     events = decode(stream(*tool(0, "toolu_1", *fragments), *end("tool_use")))
     assert body_of(events) == [
         ToolInputStart("f", "toolu_1"),
@@ -135,7 +135,7 @@ def test_input_in_the_start_is_complete(decode, stream):
     assert of(ToolInputDelta, events) == [ToolInputDelta('{"a":[1,2.5]}', "toolu_1")]
 
 
-def test_deltas_outrank_the_input_in_the_start(decode, stream):
+def test_deltas_outrank_the_start_input(decode, stream):
     events = decode(stream(*tool(0, "toolu_1", '{"a":1}', input={"b": 2}), *end("tool_use")))
     assert [call.input for call in of(ToolCall, events)] == ['{"a":1}']
 
@@ -146,7 +146,7 @@ def test_the_caller_rides_along(decode, stream):
 
 
 @pytest.mark.parametrize("text", ['{"a": ', "{}{}", "nope", "[" * 100_000, '{"a": NaN}'])
-def test_input_that_is_no_json_is_an_invalid_call(text, decode, stream):
+def test_non_json_input_is_an_invalid_call(text, decode, stream):
     (call,) = of(ToolCall, decode(stream(*tool(0, "toolu_1", text), *end("tool_use"))))
     assert call.invalid
     assert call.input == text
@@ -158,7 +158,7 @@ def test_odd_json_is_json(text, decode, stream):
     assert not call.invalid
 
 
-def test_eager_input_cut_by_the_token_limit_becomes_no_call(decode, stream):
+def test_eager_input_cut_by_limit_is_no_call(decode, stream):
     events = decode(stream(*tool(0, "toolu_1", '{"a": "b')[:-1], *end("max_tokens")))
     assert of(ToolCall, events) == []
     assert of(ToolInputEnd, events) == [ToolInputEnd("toolu_1", incomplete=True)]
@@ -166,13 +166,13 @@ def test_eager_input_cut_by_the_token_limit_becomes_no_call(decode, stream):
 
 
 @pytest.mark.parametrize("reason", ["max_tokens", "refusal", "model_context_window_exceeded"])
-def test_a_limit_before_the_first_argument_makes_no_call(reason, decode, stream):
+def test_limit_before_arguments_is_no_call(reason, decode, stream):
     events = decode(stream(*tool(0, "toolu_1", ""), *tool(1, "toolu_2", ""), *end(reason)))
     assert [call.tool_call_id for call in of(ToolCall, events)] == ["toolu_1"]
     assert [(e.id, e.incomplete) for e in of(ToolInputEnd, events)] == [("toolu_1", False), ("toolu_2", True)]
 
 
-def test_a_call_without_arguments_comes_with_the_stop_reason(stream):
+def test_stop_reason_completes_an_empty_call(stream):
     from llmstream.dialects.anthropic import Anthropic
 
     decoder = Anthropic().decoder(provider="anthropic")
@@ -180,20 +180,21 @@ def test_a_call_without_arguments_comes_with_the_stop_reason(stream):
     assert len(of(ToolCall, decoder.feed(stream(end("tool_use")[0], begin=False)))) == 1
 
 
-def test_a_defect_beside_an_input_cut_by_length_leaves_the_reason_as_it_was(decode, stream):
+def test_defect_beside_cut_keeps_the_reason(decode, stream):
     wire = (*tool(0, "toolu_1", '{"a"')[:-1], {"type": "message_start"}, *end("max_tokens"))
     events = decode(stream(*wire))
     assert events[-1].finish_reason == "length"
     assert of(ToolCall, events) == []
 
 
-def test_whole_json_without_its_stop_is_no_call_when_the_stream_breaks_off(decode, stream):
+def test_truncation_drops_an_unstopped_call(decode, stream):
+    """The input is complete JSON, but its block never stopped."""
     events = decode(stream(*tool(0, "toolu_1", '{"a":1}')[:-1]))
     assert of(ToolCall, events) == []
     assert of(ToolInputEnd, events) == [ToolInputEnd("toolu_1", incomplete=True)]
 
 
-def test_a_missing_stop_before_a_whole_end_is_forgiven(decode, stream):
+def test_missing_stop_before_end_is_allowed(decode, stream):
     events = decode(stream(*tool(0, "toolu_1", '{"a":1}')[:-1], *end("tool_use")))
     assert [call.input for call in of(ToolCall, events)] == ['{"a":1}']
 
@@ -208,7 +209,7 @@ def test_parallel_inputs_interleave_by_index(decode, stream):
     ]
 
 
-def test_two_calls_of_one_id_get_ids_of_their_own(decode, stream):
+def test_repeated_call_ids_become_unique(decode, stream):
     events = decode(stream(*tool(0, "same"), *tool(1, "same"), *end("tool_use")))
     assert [call.tool_call_id for call in of(ToolCall, events)] == ["same", "same.2"]
 
@@ -218,7 +219,7 @@ def test_a_call_without_an_id_gets_one(decode, stream):
     assert [call.tool_call_id for call in of(ToolCall, events)] == ["call_3"]
 
 
-def test_a_call_named_like_a_block_gets_another_id(decode, stream):
+def test_call_id_avoids_the_block_ids(decode, stream):
     wire = (block(0, type="text", text="x"), stop(0), *tool(1, "0"))
     events = decode(stream(*wire, *end("tool_use")))
     assert [call.tool_call_id for call in of(ToolCall, events)] == ["0.2"]
@@ -250,7 +251,7 @@ def test_an_index_used_again_is_a_new_block(decode, stream):
     "name",
     ["web_search", "web_fetch", "code_execution", "bash_code_execution", "tool_search_tool_bm25", "advisor"],
 )
-def test_the_vendors_tools_are_provider_executed(name, decode, stream):
+def test_vendor_tools_are_provider_executed(name, decode, stream):
     wire = [
         block(0, type="server_tool_use", id="srvtoolu_1", name=name, input={}),
         delta(0, "input_json_delta", partial_json='{"q":1}'),
@@ -267,7 +268,7 @@ def test_the_vendors_tools_are_provider_executed(name, decode, stream):
     assert not result.is_error
 
 
-def test_mcp_tools_are_dynamic_and_name_their_server(decode, stream):
+def test_mcp_tools_are_dynamic_with_a_server(decode, stream):
     wire = [
         block(0, type="mcp_tool_use", id="mcptoolu_1", name="look", server_name="docs", input={}),
         delta(0, "input_json_delta", partial_json="{}"),
@@ -284,7 +285,7 @@ def test_mcp_tools_are_dynamic_and_name_their_server(decode, stream):
     assert of(ToolInputDelta, events) == [ToolInputDelta("{}", "mcptoolu_1")]
 
 
-def test_an_error_of_a_vendors_tool_is_an_error_result(decode, stream):
+def test_vendor_tool_error_is_error_result(decode, stream):
     content = {"type": "web_search_tool_result_error", "error_code": "max_uses_exceeded"}
     wire = (block(0, type="web_search_tool_result", tool_use_id="srvtoolu_0", content=content), stop(0))
     (result,) = of(ToolResult, decode(stream(*wire, *end())))
@@ -292,7 +293,7 @@ def test_an_error_of_a_vendors_tool_is_an_error_result(decode, stream):
     assert result.tool_name == "web_search"
 
 
-def test_a_second_result_of_a_call_is_a_defect(decode, stream):
+def test_second_result_of_a_call_is_a_defect(decode, stream):
     result = block(0, type="web_fetch_tool_result", tool_use_id="srvtoolu_0", content={})
     events = decode(stream(result, stop(0), {**result, "index": 1}, stop(1), *end()))
     assert len(of(ToolResult, events)) == 1
@@ -339,7 +340,7 @@ def test_each_hit_of_a_search_is_a_source(decode, stream):
         ),
     ],
 )
-def test_a_citation_is_a_source_and_stays_with_its_text(citation, source, decode, stream):
+def test_citation_is_a_source_on_its_text(citation, source, decode, stream):
     wire = (block(0, type="text", text="x"), delta(0, "citations_delta", citation=citation), stop(0))
     events = decode(stream(*wire, *end()))
     (told,) = of(Source, events)
@@ -351,7 +352,7 @@ def test_a_citation_is_a_source_and_stays_with_its_text(citation, source, decode
 # blocks of this vendor alone
 
 
-def test_compaction_is_kept_for_the_next_request(decode, stream):
+def test_compaction_is_stored_for_replay(decode, stream):
     wire = [
         block(0, type="compaction", content=None),
         delta(0, "compaction_delta", content="Earlier: "),
@@ -362,7 +363,7 @@ def test_compaction_is_kept_for_the_next_request(decode, stream):
     assert body_of(decode(stream(*wire, *end()))) == [Custom("anthropic.compaction", told)]
 
 
-def test_a_delta_of_a_custom_block_is_kept_whole(decode, stream):
+def test_custom_block_delta_keeps_its_fields(decode, stream):
     """Fields that no delta had when this was written, beside one that is joined."""
     wire = [
         block(0, type="invented_block", words="a", list=[1]),
@@ -393,7 +394,7 @@ def test_half_a_character_in_a_custom_block(decode, stream):
 # reasoning whose text is left out
 
 
-def test_reasoning_without_text_says_how_much_it_was(decode, stream):
+def test_reasoning_without_text_has_its_size(decode, stream):
     wire = [
         block(0, type="thinking", thinking="", signature=""),
         delta(0, "thinking_delta", thinking="", estimated_tokens=64),
@@ -407,7 +408,7 @@ def test_reasoning_without_text_says_how_much_it_was(decode, stream):
     assert body_of(decode(stream(*wire, *end()))) == [ReasoningStart("0"), ended]
 
 
-def test_an_estimate_beside_text_is_the_deltas(decode, stream):
+def test_deltas_beside_text_hold_estimate(decode, stream):
     wire = [
         block(0, type="thinking", thinking=""),
         delta(0, "thinking_delta", thinking="Hm", estimated_tokens=64),
@@ -430,7 +431,7 @@ def test_an_estimate_beside_text_is_the_deltas(decode, stream):
         {"type": "invented_block", "x": [1]},
     ],
 )
-def test_blocks_of_this_vendor_alone_are_custom(fields, decode, stream):
+def test_vendor_only_blocks_are_custom(fields, decode, stream):
     events = decode(stream(block(0, **fields), stop(0), *end()))
     assert body_of(events) == [Custom(f"anthropic.{fields['type']}", {"anthropic": fields})]
 
@@ -438,7 +439,8 @@ def test_blocks_of_this_vendor_alone_are_custom(fields, decode, stream):
 # what has no place
 
 
-def test_text_without_a_block_is_an_error_but_not_lost(decode, stream):
+def test_text_without_a_block_is_an_error(decode, stream):
+    """The text itself is not lost."""
     events = decode(stream(delta(5, "text_delta", text="lost"), delta(5, "text_delta", text="?"), *end()))
     assert "".join(e.delta for e in of(TextDelta, events)) == "lost?"
     assert [e.error.code for e in of(ErrorEvent, events)] == ["decode-error"]
@@ -455,7 +457,7 @@ def test_a_second_stop_is_harmless(decode, stream):
     assert of(ErrorEvent, decode(stream(*wire, *end()))) == []
 
 
-def test_text_closes_before_a_tool_input_opens(decode, stream):
+def test_text_closes_before_a_tool_input(decode, stream):
     wire = (block(0, type="text", text="x"), *tool(1, "toolu_1", "{}"), stop(0))
     kinds = [type(e) for e in body_of(decode(stream(*wire, *end("tool_use"))))]
     assert kinds.index(TextEnd) < kinds.index(ToolInputStart)
@@ -464,7 +466,7 @@ def test_text_closes_before_a_tool_input_opens(decode, stream):
 # limits
 
 
-def test_an_input_past_the_limit_ends_the_stream(decode, stream):
+def test_oversized_input_ends_the_stream(decode, stream):
     wire = tool(0, "toolu_1", *["x" * 50] * 3)
     events = decode(stream(*wire, *end("tool_use")), limits=StreamLimits(max_tool_input_bytes=100))
     assert [e.error.code for e in of(ErrorEvent, events)] == ["limit-exceeded"]
@@ -478,6 +480,6 @@ def test_too_many_blocks_end_the_stream(decode, stream):
 
 
 @pytest.mark.parametrize("citations", [7, 1.5, True, "a", {}, {"type": "char_location"}, [7, None, []]])
-def test_citations_of_another_shape_are_passed_over(decode, stream, citations):
+def test_unknown_citation_shapes_are_skipped(decode, stream, citations):
     events = decode(stream(block(0, type="text", text="a", citations=citations), stop(0), *end()))
     assert [type(event) for event in body_of(events)] == [TextStart, TextDelta, TextEnd]

@@ -48,7 +48,7 @@ def test_neighbours_of_one_role_are_one_turn():
     ]
 
 
-def test_tool_results_stand_first_in_the_users_turn():
+def test_results_come_first_in_user_turn():
     sent = turns(
         HELLO,
         Message.assistant(c.ToolCall("t1", "f"), c.ToolCall("t2", "f")),
@@ -59,14 +59,14 @@ def test_tool_results_stand_first_in_the_users_turn():
     assert [b["type"] for b in sent[2]["content"]] == ["tool_result", "tool_result", "text"]
 
 
-def test_calls_stand_last_in_the_assistants_turn():
+def test_calls_come_last_in_assistant_turn():
     sent = turns(
         HELLO, Message.assistant(c.ToolCall("t1", "f"), "after"), Message.tool([c.ToolResult("t1", "1")])
     )
     assert [b["type"] for b in sent[1]["content"]] == ["text", "tool_use"]
 
 
-def test_system_texts_are_gathered_at_the_top():
+def test_system_texts_move_to_the_top():
     encoded = encode(Message.system("one"), HELLO, Message.system("two"))
     assert encoded.http.json()["system"] == [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
     assert len(encoded.http.json()["messages"]) == 1
@@ -90,7 +90,7 @@ def test_an_empty_conversation_is_invalid():
         encode(Message.system("s"), Message.user(""))
 
 
-def test_the_beginning_of_an_answer_loses_its_trailing_white_space():
+def test_prefill_loses_trailing_white_space():
     assert turns(HELLO, Message.assistant("The tide is \n"))[1]["content"][0]["text"] == "The tide is"
     assert turns(HELLO, Message.assistant("kept "), HELLO)[1]["content"][0]["text"] == "kept "
 
@@ -108,7 +108,7 @@ def test_signed_thinking_is_echoed_exactly():
     assert block == {"type": "thinking", "thinking": "why ", "signature": "sig=="}
 
 
-def test_thinking_whose_text_was_withheld_is_echoed_with_its_signature():
+def test_hidden_thinking_is_echoed_signed():
     block = only_block(c.Reasoning("", told(signature="sig")), "assistant")
     assert block == {"type": "thinking", "thinking": "", "signature": "sig"}
 
@@ -150,12 +150,12 @@ def test_the_input_of_a_call_is_an_object(arguments, sent):
     assert only_block(c.ToolCall("t1", "f", arguments), "assistant")["input"] == sent
 
 
-def test_arguments_are_sent_as_they_were_written():
+def test_arguments_are_sent_as_written():
     body = encode(HELLO, Message.assistant(c.ToolCall("t1", "f", '{"b":1e2,  "a":1}'))).http.body
     assert b'"input":{"b":1e2,  "a":1}' in body
 
 
-def test_ids_of_other_vendors_are_made_fit_on_both_sides():
+def test_foreign_ids_are_replaced_both_ways():
     sent = turns(
         HELLO, Message.assistant(c.ToolCall("call.1:x", "f")), Message.tool([c.ToolResult("call.1:x", "r")])
     )
@@ -167,7 +167,7 @@ def test_a_failed_result_says_so():
     assert block == {"type": "tool_result", "tool_use_id": "t1", "content": "boom", "is_error": True}
 
 
-def test_images_of_a_result_ride_in_its_content():
+def test_result_images_go_into_its_content():
     block = only_block(c.ToolResult("t1", "see", parts=(c.Image(data=PNG),)))
     assert [piece["type"] for piece in block["content"]] == ["text", "image"]
     assert [p["type"] for p in only_block(c.ToolResult("t1", "", parts=(c.Image(data=PNG),)))["content"]] == [
@@ -175,7 +175,7 @@ def test_images_of_a_result_ride_in_its_content():
     ]
 
 
-def test_what_the_vendor_ran_is_echoed_in_the_assistants_turn():
+def test_vendor_calls_echo_in_assistant_turn():
     call = c.ToolCall("srv1", "web_search", '{"q":1}', True, told(type="server_tool_use"))
     hits = [{"type": "web_search_result", "url": "https://a.example", "encrypted_content": "x"}]
     result = c.ToolResult(
@@ -203,14 +203,14 @@ def test_what_another_vendor_ran_is_left_out():
     assert len(encoded.warnings) == 2
 
 
-def test_citations_are_echoed_with_their_text():
+def test_citations_are_echoed_with_text():
     cited = c.Text("so", told(citations=[{"type": "page_location"}]))
     source = c.Source("url", url="https://a.example")
     sent = turns(HELLO, Message.assistant(cited, source), HELLO)
     assert sent[1]["content"] == [{"type": "text", "text": "so", "citations": [{"type": "page_location"}]}]
 
 
-def test_blocks_of_this_vendor_alone_are_echoed():
+def test_vendor_only_blocks_are_echoed():
     block = {"type": "compaction", "content": "Earlier."}
     assert only_block(c.Custom("anthropic.compaction", told(**block)), "assistant") == block
 
@@ -224,7 +224,7 @@ def test_blocks_of_this_vendor_alone_are_echoed():
         c.Reasoning("thoughts of a user"),
     ],
 )
-def test_parts_without_a_block_are_left_out_with_a_warning(part):
+def test_parts_without_a_block_are_warned_of(part):
     encoded = encode(Message.user("x", part))
     assert [b["type"] for b in encoded.http.json()["messages"][0]["content"]] == ["text"]
     assert [type(w) for w in encoded.warnings] == [OtherWarning]
@@ -233,7 +233,7 @@ def test_parts_without_a_block_are_left_out_with_a_warning(part):
 # media
 
 
-def test_bytes_are_sent_as_base64_and_their_type_is_seen():
+def test_bytes_go_as_base64_with_their_type():
     assert only_block(c.Image(data=PNG)) == {
         "type": "image",
         "source": {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PNG).decode()},
@@ -243,7 +243,7 @@ def test_bytes_are_sent_as_base64_and_their_type_is_seen():
     assert only_block(c.Image(data=b"x", media_type="image/jpg"))["source"]["media_type"] == "image/jpeg"
 
 
-def test_urls_are_sent_as_urls_and_data_urls_as_bytes():
+def test_data_urls_go_as_bytes_urls_as_urls():
     url = "https://a.example/b.png"
     assert only_block(c.Image(url=url))["source"] == {"type": "url", "url": url}
     data = "data:image/png;base64," + base64.b64encode(PNG).decode()
@@ -281,7 +281,7 @@ def test_files_are_named_by_their_id():
         c.Image(url="data:image/png;base64,***"),
     ],
 )
-def test_what_the_api_cannot_take_is_unsupported(part):
+def test_unknown_content_is_unsupported(part):
     with pytest.raises(Unsupported):
         encode(Message.user(part))
 
@@ -303,7 +303,7 @@ CALLED = Message.assistant(c.ToolCall("c1", "look", "{}"))
 LATER = Message.system("Answer in French.")
 
 
-def test_later_instructions_stay_in_place_where_the_model_knows_them():
+def test_later_instructions_stay_if_allowed():
     result = Message.tool([c.ToolResult("c1", "found")])
     system, turns, warnings = placed(Message.system("Be brief."), Message.user("Hi"), CALLED, LATER, result)
     assert (system, warnings) == (["Be brief."], [])
@@ -311,6 +311,6 @@ def test_later_instructions_stay_in_place_where_the_model_knows_them():
     assert turns[-1]["content"] == [{"type": "text", "text": "Answer in French."}]
 
 
-def test_instructions_behind_a_call_without_result_move_to_the_top():
+def test_system_text_after_open_call_moves():
     system, _, warnings = placed(Message.user("Hi"), CALLED, LATER)
     assert (system, len(warnings)) == (["Answer in French."], 1)

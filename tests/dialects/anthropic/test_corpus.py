@@ -53,7 +53,7 @@ def read(folder, *, at=None, until=None):
     return out + reader.close()
 
 
-def test_nearly_all_recordings_read_as_elsewhere(folders, compare_case):
+def test_recordings_match_the_oracle(folders, compare_case):
     different = {}
     for folder in folders:
         events = read(folder)
@@ -66,7 +66,7 @@ def test_nearly_all_recordings_read_as_elsewhere(folders, compare_case):
     assert len(different) <= 0.02 * len(folders)
 
 
-def test_at_any_cut_a_recording_reads_the_same(folders):
+def test_recording_reads_the_same_at_any_cut(folders):
     place = random.Random(7)
     for folder in folders:
         size = (folder / "response.bin").stat().st_size
@@ -75,7 +75,7 @@ def test_at_any_cut_a_recording_reads_the_same(folders):
             assert read(folder, at=place.randrange(size)) == whole, folder.name
 
 
-def test_broken_off_anywhere_a_recording_stays_a_sentence(folders):
+def test_truncated_recording_keeps_grammar(folders):
     place = random.Random(8)
     for folder in folders:
         size = (folder / "response.bin").stat().st_size
@@ -83,7 +83,7 @@ def test_broken_off_anywhere_a_recording_stays_a_sentence(folders):
             assert check(read(folder, until=place.randrange(size))) == [], folder.name
 
 
-def test_written_again_a_whole_recording_reads_the_same(folders):
+def test_rewritten_recording_reads_the_same(folders):
     for folder in folders:
         events = read(folder)
         if any(isinstance(event, ev.ErrorEvent) for event in events):
@@ -134,7 +134,7 @@ def blocks(content):
     ]
 
 
-def test_a_recorded_request_is_written_again_with_the_same_meaning(folders):
+def test_rewritten_request_means_the_same(folders):
     requests = [folder for folder in folders if (folder / "request.json").is_file()]
     for folder in requests:
         recorded, written, warnings = rewritten(folder)

@@ -78,19 +78,19 @@ def test_finish_is_held_until_message_stop(stream):
     assert decoder.done
 
 
-def test_an_end_before_any_beginning_is_no_answer(decode, stream):
+def test_end_before_a_start_is_incomplete(decode, stream):
     events = decode(stream(END, begin=False))
     assert events[-1].finish_reason == "error"
     assert codes(events) == ["incomplete-stream"]
 
 
-def test_events_after_message_stop_are_ignored(decode, stream):
+def test_events_after_message_stop_ignored(decode, stream):
     events = decode(stream(*TEXT, reason("end_turn"), END, *CALL, reason("tool_use"), END))
     assert events[-1].finish_reason == "stop"
     assert not any(isinstance(event, ToolCall) for event in events)
 
 
-def test_a_done_mark_after_the_end_is_no_defect(decode, stream):
+def test_done_mark_after_end_is_no_defect(decode, stream):
     assert codes(decode(stream(*TEXT, reason("end_turn")) + b"data: [DONE]\n\n")) == []
 
 
@@ -114,7 +114,7 @@ def test_finish_reasons(raw, meant, decode, stream):
 
 
 @pytest.mark.parametrize("raw", ["end_turn", "something_new", None])
-def test_calls_to_run_make_the_reason_tool_calls(raw, decode, stream):
+def test_open_calls_finish_as_tool_calls(raw, decode, stream):
     finish = decode(stream(*TEXT, *CALL, reason(raw), END))[-1]
     assert (finish.finish_reason, finish.raw_finish_reason) == ("tool-calls", raw)
 
@@ -124,7 +124,7 @@ def test_calls_that_the_vendor_ran_do_not(decode, stream):
     assert decode(stream(*TEXT, *call, reason("end_turn"), END))[-1].finish_reason == "stop"
 
 
-def test_a_refusal_without_content_is_a_whole_answer(decode, stream):
+def test_refusal_without_content_is_complete(decode, stream):
     details = {"type": "refusal", "category": "cyber", "explanation": "no"}
     last = {"type": "message_delta", "delta": {"stop_reason": "refusal", "stop_details": details}}
     finish = decode(stream(last, END))[-1]
@@ -141,21 +141,21 @@ def test_a_ping_may_come_first_and_anywhere(decode, stream):
     assert decode(pinged) == plain
 
 
-def test_a_duplicate_message_start_is_ignored(decode, stream):
+def test_duplicate_message_start_is_ignored(decode, stream):
     again = {"type": "message_start", "message": {"id": "msg_1", "model": "m"}}
     events = decode(stream(again, *TEXT, again, reason("end_turn"), END))
     assert [type(event) for event in events].count(ResponseMetadata) == 1
     assert codes(events) == []
 
 
-def test_another_message_inside_this_one_is_an_error(decode, stream):
+def test_message_within_message_is_an_error(decode, stream):
     other = {"type": "message_start", "message": {"id": "msg_2", "model": "m"}}
     events = decode(stream(*TEXT, other, *CALL, reason("tool_use"), END))
     assert codes(events) == ["protocol-error"]
     assert not any(isinstance(event, ToolCall) for event in events)
 
 
-def test_finished_calls_inside_message_start_are_calls(decode, stream):
+def test_calls_in_message_start_are_calls(decode, stream):
     call = {"type": "tool_use", "id": "toolu_9", "name": "roll", "input": {"sides": 6}}
     start = {"type": "message_start", "message": {"id": "msg_1", "model": "m", "content": [call]}}
     events = decode(stream(start, reason("tool_use"), END, begin=False))
@@ -163,7 +163,7 @@ def test_finished_calls_inside_message_start_are_calls(decode, stream):
 
 
 @pytest.mark.parametrize(("raw", "meant"), [("end_turn", "stop"), ("max_tokens", "length")])
-def test_a_message_start_may_say_why_the_answer_stopped(raw, meant, decode, stream):
+def test_message_start_may_hold_stop_reason(raw, meant, decode, stream):
     content = [{"type": "text", "text": "Hi"}]
     message = {"id": "msg_1", "model": "m", "content": content, "stop_reason": raw}
     finish = decode(stream({"type": "message_start", "message": message}, END, begin=False))[-1]
@@ -179,7 +179,7 @@ def usage_of(*usages, decode, stream):
     return decode(stream(start, *TEXT, *rest, END, begin=False))[-1].usage
 
 
-def test_usage_is_cumulative_and_keeps_what_a_later_event_omits(decode, stream):
+def test_usage_is_cumulative_across_events(decode, stream):
     first = {
         "input_tokens": 10,
         "cache_read_input_tokens": 5,
@@ -208,7 +208,7 @@ def test_nulls_erase_no_count(decode, stream):
     assert (usage.input_tokens, usage.output_tokens) == (4, 3)
 
 
-def test_compaction_counts_all_its_iterations(decode, stream):
+def test_compaction_counts_all_iterations(decode, stream):
     rounds = [
         {"type": "compaction", "input_tokens": 100, "cache_read_input_tokens": 55, "output_tokens": 8},
         {"type": "message", "input_tokens": 20, "output_tokens": 5},
@@ -219,7 +219,7 @@ def test_compaction_counts_all_its_iterations(decode, stream):
     assert (usage.input_tokens, usage.cached_input_tokens, usage.output_tokens) == (175, 55, 13)
 
 
-def test_finish_keeps_what_the_message_says_of_its_input(decode, stream):
+def test_finish_holds_input_transformations(decode, stream):
     """`input_transformations` of the last message_delta replace those of message_start."""
     dropped = {"type": "thinking_dropped", "path": "messages.1.content.0", "reason": "model_binding_mismatch"}
     told = {
@@ -235,7 +235,7 @@ def test_finish_keeps_what_the_message_says_of_its_input(decode, stream):
     assert last.provider_metadata == {"anthropic": {**told, **again}}
 
 
-def test_a_whole_message_in_its_start_says_why_it_stopped(decode, stream):
+def test_full_message_start_has_stop_reason(decode, stream):
     details = {"type": "refusal", "category": "cyber"}
     message = {"id": "msg_1", "model": "m", "stop_reason": "refusal", "stop_details": details}
     finish = decode(stream({"type": "message_start", "message": message}, END, begin=False))[-1]
@@ -252,7 +252,7 @@ def test_counts_that_are_none_are_none(decode, stream):
     assert (loose.input_tokens, loose.output_tokens) == (None, 3)
 
 
-def test_a_broken_stream_keeps_the_usage_known_so_far(decode, stream):
+def test_broken_stream_keeps_known_usage(decode, stream):
     assert decode(stream(*TEXT[:2]))[-1].usage.input_tokens == 3
 
 
@@ -292,7 +292,8 @@ def test_an_error_as_first_event(decode, stream):
     assert len(events) == 3
 
 
-def test_a_malformed_frame_is_one_error_and_reading_goes_on(decode, stream):
+def test_malformed_frame_is_one_error(decode, stream):
+    """Reading continues."""
     body = (
         stream(*TEXT[:2])
         + b"event: x\ndata: {oops\n\n"
@@ -320,7 +321,7 @@ def test_a_malformed_frame_is_one_error_and_reading_goes_on(decode, stream):
         },
     ],
 )
-def test_known_but_defective_events_are_one_error(wire, decode, stream):
+def test_defective_known_event_is_one_error(wire, decode, stream):
     events = decode(stream(wire, reason("end_turn"), END, begin=False))
     assert codes(events) == ["decode-error"]
     assert events[-1].finish_reason == "stop"
@@ -338,12 +339,12 @@ def test_known_but_defective_events_are_one_error(wire, decode, stream):
         None,
     ],
 )
-def test_unknown_events_and_nulls_change_nothing(wire, decode, stream):
+def test_unknown_events_and_nulls_ignored(wire, decode, stream):
     plain = decode(stream(*TEXT, reason("end_turn"), END))
     assert decode(stream(*TEXT[:2], wire, *TEXT[2:], reason("end_turn"), END)) == plain
 
 
-def test_an_unknown_event_is_one_raw_event_when_asked_for(decode, stream):
+def test_unknown_event_is_raw_on_request(decode, stream):
     control = decode(stream(*TEXT, reason("end_turn"), END), include_raw=True)
     body = stream(*TEXT, {"type": "invented"}, reason("end_turn"), END)
     events = decode(body, include_raw=True)
@@ -351,12 +352,12 @@ def test_an_unknown_event_is_one_raw_event_when_asked_for(decode, stream):
     assert len(events) == len(control) + 1
 
 
-def test_a_line_past_the_limit_ends_the_stream(decode, stream):
+def test_oversized_line_ends_the_stream(decode, stream):
     big = stream(*TEXT[:1], delta(0, "text_delta", text="x" * 5000))
     assert codes(decode(big, limits=StreamLimits(max_event_bytes=1000))) == ["limit-exceeded"]
 
 
-def test_halves_of_a_character_are_joined_across_frames(decode, stream):
+def test_split_surrogates_join_across_frames(decode, stream):
     body = stream(*TEXT[:1]) + b"".join(
         b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"%b"}}\n\n' % half
         for half in (rb"a\ud83d", rb"\ude00b")
@@ -366,7 +367,7 @@ def test_halves_of_a_character_are_joined_across_frames(decode, stream):
     assert codes(events) == []
 
 
-def test_half_a_character_elsewhere_is_replaced(decode, stream):
+def test_stray_surrogates_are_replaced(decode, stream):
     body = b'data: {"type":"message_start","message":{"id":"msg_\\ud83d","model":"m"}}\n\n'
     body += b'data: {"type":"error","error":{"type":"api_error","message":"\\udc00"}}\n\n'
     events = decode(body)
@@ -374,6 +375,6 @@ def test_half_a_character_elsewhere_is_replaced(decode, stream):
     assert errors(events)[0].message == "\ufffd"
 
 
-def test_text_is_closed_as_incomplete_where_the_stream_breaks_off(decode, stream):
+def test_broken_stream_closes_text(decode, stream):
     events = decode(stream(*TEXT[:2]))
     assert [e.incomplete for e in events if isinstance(e, TextEnd)] == [True]

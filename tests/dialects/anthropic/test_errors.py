@@ -36,7 +36,7 @@ def decode(status, body, **headers):
         (529, "overloaded_error", errors.Overloaded, True),
     ],
 )
-def test_each_status_has_its_class_and_its_word(status, kind, error, retryable):
+def test_each_status_has_its_error_class(status, kind, error, retryable):
     body = json.dumps({"type": "error", "error": {"type": kind, "message": "words"}, "request_id": "req_1"})
     got = decode(status, body.encode())
     assert type(got) is error
@@ -60,7 +60,7 @@ def test_each_status_has_its_class_and_its_word(status, kind, error, retryable):
         (402, "billing_error", "linked_organization_billing_unavailable", errors.PermissionDenied, False),
     ],
 )
-def test_the_code_in_the_details_is_the_reason(status, kind, code, error, retryable):
+def test_reason_is_the_code_in_the_details(status, kind, code, error, retryable):
     said = {"type": kind, "message": "words", "details": {"error_code": code}}
     got = decode(status, json.dumps({"type": "error", "error": said}).encode())
     assert type(got) is error
@@ -88,7 +88,7 @@ def test_a_prompt_that_is_too_long():
     assert isinstance(decode(400, body), errors.ContextTooLong)
 
 
-def test_headers_say_the_request_and_the_wait():
+def test_headers_give_request_id_and_wait():
     got = decode(429, b"{}", request_id="req_9", retry_after="7")
     assert (got.request_id, got.retry_after_s) == ("req_9", 7.0)
 
@@ -110,7 +110,7 @@ def test_headers_say_the_request_and_the_wait():
         ),
     ],
 )
-def test_errors_of_ours_get_the_vendors_words(info, status, kind, exception):
+def test_own_errors_map_to_vendor_types(info, status, kind, exception):
     answer = server_side(DIALECT).encode_error(info)
     assert answer.status == status
     assert json.loads(answer.body)["error"]["type"] == kind

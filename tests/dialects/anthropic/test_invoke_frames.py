@@ -41,14 +41,15 @@ def codes(events):
         ("modelStreamErrorException", "server-error", 424),
     ],
 )
-def test_an_exception_is_a_typed_error_after_what_came_before_it(kind, code, status, decode):
+def test_exception_is_a_typed_error(kind, code, status, decode):
+    """Events before it are read."""
     events = decode(frames(START, *TEXT[:2]) + exception_frame(kind, "words"), dialect=BEDROCK_INVOKE)
     assert [e.delta for e in events if isinstance(e, TextDelta)] == ["Hi"]
     (error,) = [e.error for e in events if isinstance(e, ErrorEvent)]
     assert (error.code, error.status, error.message) == (code, status, "words")
 
 
-def test_an_exception_without_json_keeps_its_words(decode):
+def test_non_json_exception_keeps_message(decode):
     body = encode_message({":message-type": "error", ":error-code": "500", ":error-message": "gone"}, b"")
     (error,) = [e.error for e in decode(body, dialect=BEDROCK_INVOKE) if isinstance(e, ErrorEvent)]
     assert error.message == "gone"
@@ -68,7 +69,8 @@ def test_padding_beside_the_bytes_is_ignored(decode):
     assert codes(decode(body, dialect=BEDROCK_INVOKE)) == []
 
 
-def test_a_damaged_frame_ends_the_stream_after_what_came_before_it(decode):
+def test_damaged_frame_ends_the_stream(decode):
+    """Events before it are read."""
     body = bytearray(frames(START, *TEXT))
     body[-1] ^= 1
     events = decode(bytes(body), dialect=BEDROCK_INVOKE)
@@ -77,7 +79,7 @@ def test_a_damaged_frame_ends_the_stream_after_what_came_before_it(decode):
 
 
 @pytest.mark.parametrize("payload", [b'{"bytes":"***"}', b"\xff", b'{"bytes":5}'])
-def test_a_payload_that_cannot_be_read_is_a_defect(payload, decode):
+def test_unreadable_payload_is_a_defect(payload, decode):
     body = frames(START) + encode_message({":message-type": "event"}, payload) + frames(*TEXT, *END)
     events = decode(body, dialect=BEDROCK_INVOKE)
     assert len(codes(events)) <= 1

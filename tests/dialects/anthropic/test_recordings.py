@@ -23,7 +23,7 @@ def is_stop_reason(frame):
     return b'"stop_reason":"' in frame
 
 
-def test_a_recording_means_what_its_neighbour_says(recording, decode):
+def test_recording_matches_expected_events(recording, decode):
     assert decode(recording.read_bytes()) == expected(recording)
 
 
@@ -46,7 +46,8 @@ def test_other_line_ends_mean_the_same(recording, decode):
         assert decode(body.replace(b"\n", line_end)) == expected(recording)
 
 
-def test_truncated_at_every_frame_it_is_one_error_and_one_finish(recording, decode):
+def test_frame_truncation_gives_one_error(recording, decode):
+    """One error and one finish, at every frame."""
     frames = frames_of(recording.read_bytes())
     for count in range(len(frames)):
         events = decode(*frames[:count])
@@ -57,7 +58,7 @@ def test_truncated_at_every_frame_it_is_one_error_and_one_finish(recording, deco
 
 
 @pytest.mark.slow
-def test_truncated_at_every_byte_it_stays_a_sentence(recording, decode):
+def test_byte_truncation_keeps_the_grammar(recording, decode):
     body = recording.read_bytes()
     for cut in range(len(body)):
         events = decode(body[:cut])
@@ -72,7 +73,7 @@ def test_inside_aws_frames_it_means_the_same(recording, decode):
     assert decode(*[body[i : i + 7] for i in range(0, len(body), 7)], dialect=BEDROCK_INVOKE) == wanted
 
 
-def test_written_again_a_recording_reads_the_same(recording, decode):
+def test_rewritten_recording_reads_the_same(recording, decode):
     from llmstream.dialects.anthropic import Anthropic
     from llmstream.request import Request
 

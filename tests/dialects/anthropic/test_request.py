@@ -156,7 +156,8 @@ def test_temperature_is_clamped(given, sent):
     assert isinstance(encoded.warnings[0], OtherWarning)
 
 
-def test_temperature_and_top_p_exclude_each_other_on_newer_models():
+def test_newer_models_take_one_sampler():
+    """Temperature and top_p exclude each other there."""
     assert "top_p" in settings(model="claude-3-5-haiku-latest", temperature=0.1, top_p=0.2).http.json()
     encoded = settings(temperature=0.1, top_p=0.2)
     assert "top_p" not in encoded.http.json()
@@ -180,25 +181,26 @@ def test_thinking_bars_sampling():
 # reasoning
 
 
-def test_a_budget_raises_max_tokens_above_itself():
+def test_budget_raises_max_tokens_above_it():
     sent = body(reasoning=ReasoningOptions(budget_tokens=40_000))
     assert sent["thinking"] == {"type": "enabled", "budget_tokens": 40_000}
     assert sent["max_tokens"] > 40_000
 
 
-def test_a_budget_that_leaves_no_room_contradicts_itself():
+def test_budget_without_room_is_refused():
     with pytest.raises(InvalidRequest, match="leaves no room"):
         settings(reasoning=ReasoningOptions(budget_tokens=2000), max_output_tokens=2000)
 
 
-def test_a_budget_below_the_smallest_is_raised():
+def test_budget_below_minimum_is_raised():
     encoded = encode(reasoning=ReasoningOptions(budget_tokens=10))
     assert encoded.http.json()["thinking"]["budget_tokens"] == 1024
     assert len(encoded.warnings) == 1
 
 
 @pytest.mark.parametrize("effort", ["minimal", "low", "medium", "high", "xhigh", "max"])
-def test_an_effort_is_a_budget_where_the_model_knows_no_efforts(effort):
+def test_effort_becomes_a_budget_if_unknown(effort):
+    """Where the model has no effort levels."""
     sent = body(reasoning=ReasoningOptions(effort=effort))
     assert 1024 <= sent["thinking"]["budget_tokens"] < sent["max_tokens"]
     small = settings(reasoning=ReasoningOptions(effort=effort), max_output_tokens=1500).http.json()
@@ -220,19 +222,19 @@ def test_an_effort_without_room_is_left_out():
         ("claude-sonnet-4-6", "max", "max"),
     ],
 )
-def test_an_effort_is_adaptive_where_the_model_knows_efforts(model, effort, sent):
+def test_effort_is_adaptive_if_supported(model, effort, sent):
     sent_body = body(model=model, reasoning=ReasoningOptions(effort=effort))
     assert sent_body["thinking"] == {"type": "adaptive", "display": "summarized"}
     assert sent_body["output_config"] == {"effort": sent}
 
 
-def test_a_budget_for_an_adaptive_model_is_warned_about():
+def test_budget_for_adaptive_model_is_warned():
     encoded = encode(model="claude-opus-4-7", reasoning=ReasoningOptions(budget_tokens=5000))
     assert encoded.http.json()["thinking"] == {"type": "adaptive", "display": "summarized"}
     assert [w.setting for w in encoded.warnings] == ["reasoning.budget_tokens"]
 
 
-def test_reasoning_is_switched_off_by_effort_none():
+def test_effort_none_disables_reasoning():
     assert body(reasoning=ReasoningOptions(effort="none"))["thinking"] == {"type": "disabled"}
 
 
@@ -250,7 +252,7 @@ def test_reasoning_is_switched_off_by_effort_none():
         ("claude-sonnet-5", {"type": "disabled"}, None),
     ],
 )
-def test_reasoning_is_switched_off_as_the_model_allows(model, thinking, effort):
+def test_disabling_reasoning_fits_the_model(model, thinking, effort):
     encoded = encode(model=model, reasoning=ReasoningOptions(effort="none"))
     sent = encoded.http.json()
     assert sent.get("thinking") == thinking
@@ -268,7 +270,7 @@ def test_reasoning_is_switched_off_as_the_model_allows(model, thinking, effort):
         ("claude-haiku-5-5", "any"),
     ],
 )
-def test_a_tool_is_forced_only_where_the_model_takes_it(model, sent):
+def test_tool_is_forced_only_if_supported(model, sent):
     encoded = encode(model=model, tools=(ToolSpec("t"),), tool_choice="required")
     assert encoded.http.json()["tool_choice"] == {"type": sent}
     assert len(encoded.warnings) == (sent == "auto")
@@ -284,14 +286,14 @@ def test_thinking_by_option_replaces_ours():
     assert sent["thinking"] == thinking
 
 
-def test_the_newest_version_of_the_api_takes_no_sampling():
+def test_newest_api_version_has_no_sampling():
     chosen = Settings(temperature=1.0, top_p=1.0, top_k=1)
     encoded = encode(settings=chosen, headers={"Anthropic-Version": "2026-10-21"})
     assert not {"temperature", "top_p", "top_k"} & set(encoded.http.json())
     assert [w.setting for w in encoded.warnings] == ["temperature", "top_p", "top_k"]
 
 
-def test_more_output_than_the_model_writes_is_cut():
+def test_max_tokens_is_capped_at_the_model():
     encoded = encode(model="claude-haiku-4-5", settings=Settings(max_output_tokens=100_000))
     assert encoded.http.json()["max_tokens"] == 64_000
     assert len(encoded.warnings) == 1
@@ -302,7 +304,8 @@ def test_a_toolset_has_no_name():
     assert body(tools=(tool,))["tools"] == [{"type": "computer_toolset_20260801", "configs": {}}]
 
 
-def test_models_that_do_not_reason_are_not_asked_to():
+def test_plain_model_gets_no_thinking():
+    """A model that does not reason."""
     encoded = encode(model="claude-3-5-haiku-latest", reasoning=ReasoningOptions(effort="low"))
     assert "thinking" not in encoded.http.json()
     assert encoded.warnings == [UnsupportedSetting("reasoning", "this model does not reason")]
@@ -311,13 +314,13 @@ def test_models_that_do_not_reason_are_not_asked_to():
 # structured output
 
 
-def test_json_without_a_schema_is_warned_about():
+def test_json_without_a_schema_is_warned_of():
     encoded = encode(response_format=ResponseFormat())
     assert "output_config" not in encoded.http.json()
     assert [w.setting for w in encoded.warnings] == ["output"]
 
 
-def test_structured_output_switches_citations_off():
+def test_structured_output_drops_citations():
     cited = c.Document(
         data=b"facts", media_type="text/plain", metadata={"anthropic": {"citations": {"enabled": True}}}
     )
@@ -347,19 +350,19 @@ def test_options_are_merged_last_and_deep():
     assert "ignored" not in sent
 
 
-def test_options_may_also_stand_under_the_providers_own_name():
+def test_options_under_own_provider_name():
     options = {"anthropic": {"a": 1, "b": 1}, "kimi": {"b": 2}}
     sent = encode(provider="kimi", provider_options=options).http.json()
     assert (sent["a"], sent["b"]) == (1, 2)
 
 
-def test_the_vendors_tools_bring_their_beta_headers():
+def test_vendor_tools_add_their_beta_headers():
     tools = (ProviderTool("code_execution_20250825"), ProviderTool("web_fetch_20250910"))
     encoded = encode(tools=tools, provider_options={"anthropic": {"betas": ["web-fetch-2025-09-10"]}})
     assert encoded.http.headers["anthropic-beta"] == "code-execution-2025-08-25,web-fetch-2025-09-10"
 
 
-def test_the_container_is_carried_forward_with_code_execution():
+def test_container_is_reused_for_code_runs():
     answer = Message.assistant("Done.")
     answer.set_meta("llmstream", {"anthropic": {"container": {"id": "container_1"}}})
     messages = (*HELLO, answer, Message.user("More"))
@@ -370,7 +373,7 @@ def test_the_container_is_carried_forward_with_code_execution():
     assert "container" not in body(messages=messages)
 
 
-def test_what_is_no_json_is_an_invalid_request():
+def test_non_json_options_are_refused():
     with pytest.raises(InvalidRequest, match="cannot be written as JSON"):
         encode(messages=(Message.user("\ud83d"),))
     with pytest.raises(InvalidRequest, match="cannot be written as JSON"):
@@ -380,7 +383,8 @@ def test_what_is_no_json_is_an_invalid_request():
 # other places
 
 
-def test_bedrock_wants_the_model_in_the_path_and_the_version_in_the_body():
+def test_bedrock_puts_the_model_in_the_path():
+    """The version goes into the body."""
     encoded = encode(
         BEDROCK_INVOKE,
         model="us.anthropic.claude-haiku-4-5-20251001-v1:0",
@@ -396,7 +400,8 @@ def test_bedrock_wants_the_model_in_the_path_and_the_version_in_the_body():
     assert set(encoded.http.headers) == {"content-type"}
 
 
-def test_vertex_wants_them_so_and_the_stream_field():
+def test_vertex_puts_the_model_in_the_path():
+    """The version and the stream field go into the body."""
     encoded = encode(VERTEX, model="claude-sonnet-4-5@20250929")
     assert encoded.http.url == "/models/claude-sonnet-4-5@20250929:streamRawPredict"
     sent = encoded.http.json()
@@ -430,7 +435,7 @@ def test_a_choice_without_tools_is_left_out():
     assert len(encoded.warnings) == 1
 
 
-def test_no_tool_is_forced_while_the_model_thinks():
+def test_no_forced_tool_while_thinking():
     encoded = encode(
         tools=(TOOL,), tool_choice=NamedTool("tide"), reasoning=ReasoningOptions(budget_tokens=2000)
     )
@@ -441,13 +446,14 @@ def test_no_tool_is_forced_while_the_model_thinks():
 # tools
 
 
-def test_a_tool_without_a_schema_takes_an_object():
+def test_tool_without_schema_takes_an_object():
     assert body(tools=(ToolSpec("now"),))["tools"] == [
         {"name": "now", "input_schema": {"type": "object", "properties": {}}}
     ]
 
 
-def test_strict_tools_are_fitted_and_the_twenty_first_is_not_strict():
+def test_strict_tools_stop_after_twenty():
+    """Strict schemas are fitted; the twenty-first tool is not strict."""
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}}
     encoded = encode(tools=tuple(ToolSpec(f"t{n}", "", schema, strict=True) for n in range(21)))
     tools = encoded.http.json()["tools"]

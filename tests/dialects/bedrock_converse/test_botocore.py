@@ -43,7 +43,7 @@ def faults(operation, request):
     return report.generate_report() + "".join(unknown)
 
 
-def test_a_request_with_everything_fits_the_model(operation):
+def test_full_request_fits_botocore_model(operation):
     mark = {"bedrock": {"cache_point": {"ttl": "1h"}}}
     citation = {"title": "t", "location": {"web": {"url": "https://a.example", "domain": "a.example"}}}
     request = Request(
@@ -106,7 +106,7 @@ turns = st.one_of(
     history=st.lists(turns, max_size=6),
     model=st.sampled_from(["amazon.nova-lite-v1:0", "mistral.m-v1", "meta.llama3-v1", "writer.palmyra-x5"]),
 )
-def test_any_history_becomes_a_request_that_bedrock_takes(operation, history, model):
+def test_any_history_fits_botocore_model(operation, history, model):
     request = Request(model=model, messages=(*history, Message.user("Hi")), tools=(ToolSpec("f"),))
     assert faults(operation, request) == ""
     http = BedrockConverse().encode(request, provider="bedrock").http

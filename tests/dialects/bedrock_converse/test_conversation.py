@@ -71,7 +71,7 @@ def test_the_user_begins():
     assert "wants the user to begin" in encoded.warnings[0].message
 
 
-def test_the_beginning_of_an_answer_loses_its_white_space():
+def test_prefill_loses_trailing_white_space():
     assert turns(Message.user("a"), Message.assistant("It is \n"))[-1]["content"] == [{"text": "It is"}]
 
 
@@ -81,7 +81,7 @@ def test_system_messages_stand_at_the_top():
     assert "moved to the top" in encoded.warnings[0].message
 
 
-def test_a_picture_in_a_system_message_is_warned_of():
+def test_system_picture_is_warned_of():
     encoded = encode(Message("", "system", (c.Image(data=PNG),)), Message.user("Hi"))
     assert "system" not in encoded.http.json()
     assert len(encoded.warnings) == 1
@@ -117,12 +117,12 @@ def test_media_by_their_types():
 
 
 @pytest.mark.parametrize("model", [CLAUDE, "amazon.nova-pro-v1:0", "openai.gpt-oss-120b-1:0"])
-def test_a_model_that_hears_nothing_is_sent_no_recording(model):
+def test_no_audio_for_a_model_without_it(model):
     with pytest.raises(Unsupported, match="transcript"):
         content(c.Audio(data=b"s", media_type="audio/mpeg"), model=model)
 
 
-def test_a_model_that_hears_is_sent_recordings():
+def test_audio_goes_to_a_model_that_hears():
     recording = c.Audio(data=b"s", media_type="audio/mpeg")
     (block, *_) = content(recording, model="mistral.voxtral-small-24b-2507")
     assert block == {"audio": {"format": "mp3", "source": {"bytes": "cw=="}}}
@@ -150,7 +150,7 @@ def test_media_in_buckets_and_data_urls():
         c.Audio(url="https://a.example/a.mp3"),
     ],
 )
-def test_media_that_the_api_does_not_take_are_refused(part):
+def test_unsupported_media_are_refused(part):
     with pytest.raises(Unsupported):
         encode(Message.user("Look.", part))
 
@@ -184,7 +184,7 @@ def test_a_document_gets_a_text_beside_it():
     assert len(encoded.warnings) == 1
 
 
-def test_what_anthropic_was_told_of_a_document_is_told_here():
+def test_anthropic_document_options_apply():
     part = c.Document(
         data=b"x", media_type="text/plain", metadata={"anthropic": {"citations": {"enabled": True}}}
     )
@@ -204,7 +204,8 @@ def test_a_cache_point_follows_its_part():
     assert content(c.Text("a", bedrock(cache_point=True)))[1] == {"cachePoint": {"type": "default"}}
 
 
-def test_a_mark_of_anthropic_is_a_cache_point_where_the_model_knows_them():
+def test_anthropic_mark_is_a_cache_point():
+    """Where the model supports cache points."""
     part = c.Text("a", {"anthropic": {"cache_control": {"type": "ephemeral", "ttl": "5m"}}})
     assert content(part)[1] == {"cachePoint": {"type": "default", "ttl": "5m"}}
     assert content(part, model=LLAMA) == [{"text": "a"}]
@@ -212,7 +213,7 @@ def test_a_mark_of_anthropic_is_a_cache_point_where_the_model_knows_them():
     assert system == [{"text": "a"}, {"cachePoint": {"type": "default", "ttl": "5m"}}]
 
 
-def test_a_cache_point_stays_with_the_result_it_follows():
+def test_cache_point_stays_behind_its_result():
     result = c.ToolResult("t1", "r", metadata=bedrock(cache_point=True))
     sent = turns(
         Message.user("a"),
@@ -223,7 +224,7 @@ def test_a_cache_point_stays_with_the_result_it_follows():
     assert [set(block) for block in sent[2]["content"]] == [{"toolResult"}, {"cachePoint"}, {"text"}]
 
 
-def test_blocks_of_the_vendor_go_as_they_came():
+def test_vendor_blocks_go_back_verbatim():
     guarded = c.Custom("bedrock.guardContent", bedrock(text={"text": "x"}))
     assert content(guarded) == [{"guardContent": {"text": {"text": "x"}}}]
 
@@ -231,7 +232,8 @@ def test_blocks_of_the_vendor_go_as_they_came():
 # reasoning and citations
 
 
-def test_signed_and_redacted_reasoning_goes_back_verbatim():
+def test_signed_reasoning_goes_back_verbatim():
+    """Redacted reasoning too."""
     blocks = answered(
         c.Reasoning("hm", bedrock(signature="sig")), c.Reasoning("", bedrock(redacted_data="aGk=")), "b"
     )
@@ -242,13 +244,13 @@ def test_signed_and_redacted_reasoning_goes_back_verbatim():
     ]
 
 
-def test_reasoning_without_a_signature_is_left_out_with_a_warning():
+def test_unsigned_reasoning_is_warned_of():
     encoded = encode(Message.user("a"), Message.assistant(c.Reasoning("hm"), "b"), Message.user("c"))
     assert encoded.http.json()["messages"][1]["content"] == [{"text": "b"}]
     assert "signature" in encoded.warnings[0].message
 
 
-def test_signatures_of_anthropics_own_api_hold_for_claude_alone():
+def test_anthropic_signatures_are_for_claude():
     signed = c.Reasoning("hm", {"anthropic": {"signature": "sig"}})
     hidden = c.Reasoning("", {"anthropic": {"redacted_data": "ab"}})
     assert answered(signed, hidden)[:2] == [
@@ -258,14 +260,14 @@ def test_signatures_of_anthropics_own_api_hold_for_claude_alone():
     assert answered(signed, "b", model=DEEPSEEK) == [{"text": "b"}]
 
 
-def test_a_cited_text_goes_back_with_its_citations_where_the_model_knows_them():
+def test_citations_go_back_where_supported():
     citation = {"title": "facts", "location": {"documentChar": {"documentIndex": 0, "start": 0, "end": 3}}}
     part = c.Text("So.", bedrock(citations=[citation]))
     assert answered(part) == [{"citationsContent": {"content": [{"text": "So."}], "citations": [citation]}}]
     assert answered(part, model=LLAMA) == [{"text": "So."}]
 
 
-def test_sources_are_not_sent_and_files_are_warned_of():
+def test_sources_are_dropped_files_warned_of():
     encoded = encode(
         Message.user("a"),
         Message.assistant("b", c.Source("url", url="https://a.example"), c.File("image/png", data=b"x")),
@@ -298,12 +300,12 @@ def test_calls_stand_last_and_results_first():
 @pytest.mark.parametrize(
     ("arguments", "sent"), [('{"a": 1}', {"a": 1}), ("[1]", {"input": [1]}), ("{a", {"input": "{a"})]
 )
-def test_the_input_of_a_call_is_always_an_object(arguments, sent):
+def test_call_input_is_always_an_object(arguments, sent):
     blocks = turns(Message.user("a"), Message.assistant(c.ToolCall("t", "f", arguments)))[1]["content"]
     assert blocks[0]["toolUse"]["input"] == sent
 
 
-def test_a_result_with_pictures_and_one_without_words():
+def test_results_with_pictures_or_no_text():
     picture = c.Image(data=PNG)
     sent = turns(
         Message.user("a"),
@@ -353,7 +355,7 @@ def test_ids_of_other_vendors_fit_and_pair():
     assert uses[0]["name"] == "say_it_"
 
 
-def test_an_id_that_is_used_again_names_another_call():
+def test_reused_call_id_names_another_call():
     call, result = c.ToolCall("call_0", "f", "{}"), c.ToolResult("call_0", "r")
     round_of_tools = (Message.assistant(call), Message.tool([result]))
     sent = turns(Message.user("a"), *round_of_tools, *round_of_tools)
@@ -363,7 +365,7 @@ def test_an_id_that_is_used_again_names_another_call():
     assert [turn["content"][0]["toolResult"]["toolUseId"] for turn in sent[2::2]] == ids
 
 
-def test_mistral_wants_nine_letters_and_digits():
+def test_mistral_ids_have_nine_characters():
     sent = turns(
         Message.user("a"),
         Message.assistant(c.ToolCall("tooluse_1", "f"), c.ToolCall("abcDEF123", "f")),
@@ -377,7 +379,7 @@ def test_mistral_wants_nine_letters_and_digits():
 
 
 @pytest.mark.parametrize("model", [LLAMA, MISTRAL])
-def test_results_stand_alone_where_the_model_wants_it(model):
+def test_results_stand_alone_where_required(model):
     sent = turns(
         Message.user("a"),
         Message.assistant(c.ToolCall("t1", "f")),
@@ -401,7 +403,7 @@ def test_palmyra_takes_no_status():
     assert result["content"] == [{"text": "The tool failed:"}, {"text": "r"}]
 
 
-def test_calls_that_the_vendor_ran_go_back_and_others_are_warned_of():
+def test_vendor_calls_go_back_others_warned():
     own = c.ToolCall("g", "nova_grounding", "{}", True, bedrock(type="server_tool_use"))
     result = c.ToolResult(
         "g", "", name="nova_grounding", result=[{"text": "x"}], provider_executed=True,

@@ -48,7 +48,7 @@ def read(body, *, at=None):
     return out + reader.close()
 
 
-def test_nearly_all_recordings_read_as_elsewhere(folders, compare):
+def test_recordings_match_the_oracle(folders, compare):
     different = {}
     for folder in folders:
         events = read((folder / "response.bin").read_bytes())
@@ -61,7 +61,8 @@ def test_nearly_all_recordings_read_as_elsewhere(folders, compare):
     assert len(different) <= 0.02 * len(folders)
 
 
-def test_at_any_cut_a_recording_reads_the_same_and_broken_off_it_stays_a_sentence(folders):
+def test_recording_reads_the_same_at_any_cut(folders):
+    """A truncated recording keeps the grammar."""
     place = random.Random(7)
     for folder in folders:
         body = (folder / "response.bin").read_bytes()
@@ -71,7 +72,7 @@ def test_at_any_cut_a_recording_reads_the_same_and_broken_off_it_stays_a_sentenc
             assert check(read(body[: place.randrange(len(body))])) == [], folder.name
 
 
-def test_written_again_a_whole_recording_reads_the_same(folders):
+def test_rewritten_recording_reads_the_same(folders):
     for folder in folders:
         events = read((folder / "response.bin").read_bytes())
         if any(isinstance(event, ev.ErrorEvent) for event in events):

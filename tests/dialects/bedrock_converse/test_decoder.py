@@ -59,41 +59,41 @@ def codes(events):
 # blocks
 
 
-def test_text_without_a_start_opens_by_its_first_delta(read):
+def test_first_delta_opens_a_text_block(read):
     events = read(BEGIN, delta(0, text="Hi"), end(0), STOP, LAST)
     assert kinds(events) == ["StreamStart", "TextStart", "TextDelta", "TextEnd", "Finish"]
 
 
-def test_an_empty_text_is_a_block_without_deltas(read):
+def test_empty_text_block_has_no_deltas(read):
     assert kinds(read(BEGIN, delta(0, text=""), end(0), STOP, LAST))[1:-1] == ["TextStart", "TextEnd"]
 
 
-def test_a_stop_of_a_block_without_deltas_is_nothing(read):
+def test_stop_of_an_empty_block_is_ignored(read):
     assert kinds(read(BEGIN, end(0), STOP, LAST)) == ["StreamStart", "Finish"]
 
 
-def test_text_closes_before_a_tool_input_opens_where_its_stop_is_missing(read):
+def test_tool_input_closes_unstopped_text(read):
     events = read(delta(0, text="a"), call(1), tool_input(1, "{}"), end(1), STOP, LAST)
     assert kinds(events)[1:6] == ["TextStart", "TextDelta", "TextEnd", "ToolInputStart", "ToolInputDelta"]
 
 
-def test_reasoning_closes_before_text_where_its_stop_is_missing(read):
+def test_text_closes_unstopped_reasoning(read):
     events = read(delta(0, reasoningContent={"text": "a"}), delta(1, text="b"), STOP, LAST)
     names = kinds(events)
     assert names.index("ReasoningEnd") < names.index("TextStart")
 
 
-def test_text_after_a_tool_under_a_closed_index_is_a_block_of_its_own(read):
+def test_text_at_a_closed_index_is_a_block(read):
     events = read(delta(0, text="a"), call(1), end(1), delta(0, text="b"), STOP, LAST)
     assert [(e.id, e.delta) for e in only(events, ev.TextDelta)] == [("0", "a"), ("0.2", "b")]
 
 
-def test_kinds_that_change_within_an_index_are_two_blocks(read):
+def test_changed_kind_at_an_index_splits_it(read):
     events = read(delta(0, reasoningContent={"text": "a"}), delta(0, text="b"), end(0), STOP, LAST)
     assert [e.id for e in only(events, (ev.ReasoningStart, ev.TextStart))] == ["0", "0.2"]
 
 
-def test_a_signature_in_two_pieces_is_joined_and_a_repeated_one_is_not(read):
+def test_signature_pieces_join_repeats_drop(read):
     pieces = [delta(0, reasoningContent={"signature": text}) for text in ("ab", "cd")]
     (ended,) = only(read(*pieces, end(0), STOP, LAST), ev.ReasoningEnd)
     assert ended.provider_metadata == {"bedrock": {"signature": "abcd"}}
@@ -101,7 +101,7 @@ def test_a_signature_in_two_pieces_is_joined_and_a_repeated_one_is_not(read):
     assert ended.provider_metadata == {"bedrock": {"signature": "ab"}}
 
 
-def test_redacted_reasoning_in_two_pieces_is_the_base64_of_both(read):
+def test_redacted_reasoning_pieces_join(read):
     pieces = [delta(0, reasoningContent={"redactedContent": text}) for text in ("YQ==", "Yg==")]
     (ended,) = only(read(*pieces, end(0), STOP, LAST), ev.ReasoningEnd)
     assert ended.provider_metadata == {"bedrock": {"redacted_data": "YWI="}}
@@ -121,18 +121,18 @@ def test_parallel_inputs_interleave_by_index(read):
     ]
 
 
-def test_a_call_without_input_has_the_empty_object(read):
+def test_call_without_input_is_an_object(read):
     (found,) = only(read(call(0), tool_input(0, ""), end(0), stopped("tool_use"), LAST), ev.ToolCall)
     assert (found.input, found.invalid) == ("{}", False)
 
 
-def test_a_call_without_input_before_the_token_limit_is_none(read):
+def test_empty_call_before_the_limit_is_none(read):
     events = read(call(0), end(0), stopped("max_tokens"), LAST)
     assert only(events, ev.ToolCall) == []
     assert only(events, ev.ToolInputEnd) == [ev.ToolInputEnd("t1", incomplete=True)]
 
 
-def test_a_call_without_input_before_another_block_is_whole(read):
+def test_next_block_completes_an_empty_call(read):
     assert len(only(read(call(0), end(0), delta(1, text="x"), stopped("max_tokens"), LAST), ev.ToolCall)) == 1
 
 
@@ -144,22 +144,22 @@ def test_an_input_that_was_cut_is_no_call(reason, read):
     assert only(events, ev.ToolCall) == []
 
 
-def test_an_input_whose_stop_is_missing_is_whole_when_the_message_says_so(read):
+def test_stop_reason_completes_a_tool_input(read):
     (found,) = only(read(call(0), tool_input(0, "{}"), stopped("tool_use"), LAST), ev.ToolCall)
     assert found.input == "{}"
 
 
-def test_an_input_that_is_no_json_is_an_invalid_call(read):
+def test_non_json_input_is_an_invalid_call(read):
     (found,) = only(read(call(0), tool_input(0, "{a"), end(0), stopped("tool_use"), LAST), ev.ToolCall)
     assert (found.input, found.invalid) == ("{a", True)
 
 
-def test_an_input_that_a_gateway_parsed_is_written_as_json(read):
+def test_parsed_input_is_written_as_json(read):
     (found,) = only(read(call(0), tool_input(0, {"a": 1}), end(0), stopped("tool_use"), LAST), ev.ToolCall)
     assert found.input == '{"a":1}'
 
 
-def test_a_call_beside_end_turn_finishes_with_tool_calls(read):
+def test_call_with_end_turn_is_tool_calls(read):
     finish = read(call(0), tool_input(0, "{}"), end(0), STOP, LAST)[-1]
     assert (finish.finish_reason, finish.raw_finish_reason) == ("tool-calls", "end_turn")
 
@@ -169,14 +169,14 @@ def test_a_start_sent_twice_is_taken_once(read):
     assert len(only(events, ev.ToolInputStart)) == 1
 
 
-def test_two_calls_of_one_id_get_ids_of_their_own(read):
+def test_repeated_call_ids_become_unique(read):
     events = read(
         call(0), tool_input(0, "{}"), end(0), call(1), tool_input(1, "{}"), end(1), stopped("tool_use"), LAST
     )
     assert [c.tool_call_id for c in only(events, ev.ToolCall)] == ["t1", "t1.2"]
 
 
-def test_a_failed_tool_of_the_vendor_is_an_error_result(read):
+def test_failed_vendor_tool_is_error_result(read):
     events = read(
         start(0, toolUse={"toolUseId": "g", "name": "code", "type": "server_tool_use"}),
         tool_input(0, "{}"),
@@ -194,7 +194,7 @@ def test_a_failed_tool_of_the_vendor_is_an_error_result(read):
     assert events[-1].finish_reason == "stop"
 
 
-def test_a_second_result_of_one_call_is_a_defect(read):
+def test_second_result_of_a_call_is_a_defect(read):
     twice = [start(0, toolResult={"toolUseId": "g"}), end(0), start(1, toolResult={"toolUseId": "g"}), end(1)]
     events = read(*twice, STOP, LAST)
     assert codes(events) == ["decode-error"]
@@ -204,19 +204,19 @@ def test_a_second_result_of_one_call_is_a_defect(read):
 # citations and images
 
 
-def test_a_citation_with_the_address_of_its_source_is_a_page(read):
+def test_citation_with_a_url_is_a_page(read):
     (source,) = only(
         read(delta(0, citation={"source": "https://a.example/", "title": "A"}), end(0), STOP, LAST), ev.Source
     )
     assert (source.source_type, source.url, source.title) == ("url", "https://a.example/", "A")
 
 
-def test_a_citation_whose_text_never_came_is_given_at_the_end(read):
+def test_citation_without_text_comes_at_end(read):
     assert len(only(read(delta(0, citation={"title": "A"})), ev.Source)) == 1
     assert len(only(read(delta(0, citation={"title": "A"}), STOP, LAST), ev.Source)) == 1
 
 
-def test_a_citation_before_an_exception_is_not_lost(read):
+def test_citation_before_exception_is_read(read):
     events = read(delta(0, citation={"title": "A"}), {"throttlingException": {"message": "slow"}})
     assert len(only(events, ev.Source)) == 1
     assert codes(events) == ["rate-limited"]
@@ -229,14 +229,14 @@ def test_an_image_in_two_pieces_is_one_file(read):
     ]
 
 
-def test_an_image_in_a_bucket_is_a_file_by_address(read):
+def test_bucket_image_is_a_file_by_url(read):
     piece = delta(0, image={"source": {"s3Location": {"uri": "s3://bucket/a.png"}}})
     assert only(read(start(0, image={"format": "png"}), piece, end(0), STOP, LAST), ev.File) == [
         ev.File("image/png", "s3://bucket/a.png")
     ]
 
 
-def test_the_owner_of_an_images_bucket_is_kept(read):
+def test_bucket_owner_of_an_image_is_stored(read):
     source = {"s3Location": {"uri": "s3://bucket/a.png", "bucketOwner": "123"}}
     events = read(start(0, image={"format": "png"}), delta(0, image={"source": source}), end(0), STOP, LAST)
     file = ev.File("image/png", "s3://bucket/a.png", {"bedrock": {"bucket_owner": "123"}})
@@ -250,7 +250,7 @@ def test_what_came_of_a_failed_image_is_kept(read):
     assert "blocked" in only(events, ev.ErrorEvent)[0].error.message
 
 
-def test_an_image_that_could_not_be_made_is_told(read):
+def test_failed_image_is_an_error_event(read):
     piece = delta(0, image={"error": {"message": "blocked"}})
     events = read(start(0, image={"format": "png"}), piece, end(0), STOP, LAST)
     assert "blocked" in only(events, ev.ErrorEvent)[0].error.message
@@ -287,23 +287,24 @@ def test_metadata_before_the_stop_counts(read):
     assert codes(events) == []
 
 
-def test_a_stop_without_metadata_is_a_complete_answer(read):
+def test_stop_without_metadata_is_complete(read):
     events = read(BEGIN, delta(0, text="x"), end(0), STOP)
     assert (events[-1].finish_reason, events[-1].usage) == ("stop", ev.Usage())
 
 
-def test_metadata_without_a_stop_is_incomplete_and_keeps_its_usage(read):
+def test_metadata_without_stop_is_incomplete(read):
+    """The usage is read all the same."""
     events = read(BEGIN, delta(0, text="x"), LAST)
     assert codes(events) == ["incomplete-stream"]
     assert events[-1].usage.output_tokens == 2
 
 
-def test_what_comes_after_the_stop_is_not_read(read):
+def test_events_after_the_stop_are_ignored(read):
     events = read(BEGIN, STOP, delta(0, text="late"), call(1), end(1), LAST, delta(2, text="later"))
     assert kinds(events) == ["StreamStart", "Finish"]
 
 
-def test_the_first_names_of_cached_tokens_are_read(read):
+def test_older_cached_token_names_are_read(read):
     usage = {"inputTokens": 1, "outputTokens": 1, "cacheReadInputTokenCount": 5}
     finish = read(BEGIN, STOP, {"metadata": {"usage": usage}})[-1]
     assert (finish.usage.input_tokens, finish.usage.cached_input_tokens) == (6, 5)
@@ -331,7 +332,7 @@ def test_an_empty_body_is_incomplete(decode):
     ],
 )
 @pytest.mark.parametrize("shown", [True, False])
-def test_an_exception_is_typed_wherever_it_comes(name, code, status, retryable, shown, read):
+def test_exception_is_typed_at_any_place(name, code, status, retryable, shown, read):
     before = [BEGIN, delta(0, text="Hi")] if shown else []
     events = read(*before, {name: {"message": "words"}}, delta(0, text="never"))
     assert [e.delta for e in only(events, ev.TextDelta)] == (["Hi"] if shown else [])
@@ -341,19 +342,19 @@ def test_an_exception_is_typed_wherever_it_comes(name, code, status, retryable, 
     assert events[-1].finish_reason == "error"
 
 
-def test_an_error_message_without_a_body_is_typed(decode, frames):
+def test_bodiless_error_message_is_typed(decode, frames):
     headers = {":message-type": "error", ":error-code": "ThrottlingException", ":error-message": "slow down"}
     (error,) = [e.error for e in only(decode(encode_message(headers, b"")), ev.ErrorEvent)]
     assert (error.code, error.status, error.message) == ("rate-limited", 429, "slow down")
 
 
-def test_an_exception_that_is_sent_as_an_event_is_one(decode):
+def test_exception_sent_as_event_is_an_error(decode):
     headers = {":message-type": "event", ":event-type": "throttlingException"}
     (error,) = [e.error for e in only(decode(encode_message(headers, b'{"message":"x"}')), ev.ErrorEvent)]
     assert error.code == "rate-limited"
 
 
-def test_unknown_events_and_members_are_skipped(read):
+def test_unknown_events_and_members_skipped(read):
     events = read(
         {"initial-response": {}},
         BEGIN,
@@ -379,21 +380,22 @@ def test_unknown_events_and_members_are_skipped(read):
         {"contentBlockDelta": {"contentBlockIndex": 7, "delta": {"image": {}}}},
     ],
 )
-def test_a_known_event_of_a_wrong_shape_is_a_defect_and_reading_goes_on(wire, read):
+def test_wrong_shaped_event_is_one_defect(wire, read):
+    """Reading continues."""
     events = read(BEGIN, wire, delta(0, text="on"), end(0), STOP, LAST)
     assert codes(events) == ["decode-error"]
     assert [e.delta for e in only(events, ev.TextDelta)] == ["on"]
 
 
 @pytest.mark.parametrize("payload", [b"{", b"\xff", b"[]", b"3", b"[" * 100_000])
-def test_a_payload_that_cannot_be_read_is_a_defect(payload, decode, frames):
+def test_unreadable_payload_is_a_defect(payload, decode, frames):
     broken = encode_message({":event-type": "contentBlockDelta", ":message-type": "event"}, payload)
     events = decode(*frames(BEGIN), broken, *frames(STOP, LAST))
     assert codes(events) == ["decode-error"]
     assert events[-1].finish_reason == "stop"
 
 
-def test_a_payload_that_names_its_event_needs_no_header(decode, frames):
+def test_named_payload_needs_no_header(decode, frames):
     body = encode_message({}, json.dumps(delta(0, text="Hi")).encode())
     events = decode(body, encode_message({":event-type": "messageStop"}, b""))
     assert [e.delta for e in only(events, ev.TextDelta)] == ["Hi"]
@@ -435,7 +437,7 @@ def test_a_long_tool_input_ends_the_stream(read):
     assert codes(events) == ["limit-exceeded"]
 
 
-def test_a_long_result_or_image_ends_the_stream(read):
+def test_oversized_result_ends_the_stream(read):
     limits = StreamLimits(max_event_bytes=300)
     piece = delta(0, toolResult=[{"text": "x" * 200}])
     assert codes(read(start(0, toolResult={"toolUseId": "a"}), piece, piece, limits=limits)) == [
@@ -451,5 +453,5 @@ def test_a_long_frame_ends_the_stream(read):
     ]
 
 
-def test_bytes_of_another_kind_are_no_event_stream(decode):
+def test_other_bytes_are_no_event_stream(decode):
     assert codes(decode(b'{"message": "a whole JSON answer"}')) == ["protocol-error"]

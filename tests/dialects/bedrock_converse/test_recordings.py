@@ -22,7 +22,7 @@ def without_sources(events):
     return [event for event in events if not isinstance(event, Source)]
 
 
-def test_a_recording_means_what_its_neighbour_says(recording, decode):
+def test_recording_matches_expected_events(recording, decode):
     assert decode(recording.body) == expected(recording)
 
 
@@ -38,7 +38,8 @@ def test_every_two_way_cut_means_the_same(recording, decode):
         assert decode(recording.body[:cut], recording.body[cut:]) == wanted, cut
 
 
-def test_truncated_at_every_frame_it_is_one_error_and_one_finish(recording, decode):
+def test_frame_truncation_gives_one_error(recording, decode):
+    """One error and one finish, at every frame."""
     for count in range(len(recording.frames)):
         events = decode(*recording.frames[:count])
         complete = any("messageStop" in event for event in recording.wire[:count])
@@ -47,7 +48,7 @@ def test_truncated_at_every_frame_it_is_one_error_and_one_finish(recording, deco
         assert [isinstance(event, Finish) for event in events].count(True) == 1
 
 
-def test_truncated_inside_every_frame_it_is_incomplete(recording, decode):
+def test_truncation_in_a_frame_is_incomplete(recording, decode):
     place = random.Random(4)
     stop = next(i for i, event in enumerate(recording.wire) if "messageStop" in event)
     for count in range(stop + 1):
@@ -57,12 +58,12 @@ def test_truncated_inside_every_frame_it_is_incomplete(recording, decode):
 
 
 @pytest.mark.slow
-def test_truncated_at_every_byte_it_stays_a_sentence(recording, decode):
+def test_byte_truncation_keeps_the_grammar(recording, decode):
     for cut in range(len(recording.body)):
         assert isinstance(decode(recording.body[:cut])[-1], Finish)
 
 
-def test_a_flipped_bit_never_gives_other_events_without_an_error(recording, decode):
+def test_flipped_bit_is_never_silent(recording, decode):
     wanted = expected(recording)
     place = random.Random(5)
     for _ in range(300):
@@ -76,7 +77,7 @@ def test_a_flipped_bit_never_gives_other_events_without_an_error(recording, deco
         assert closed == without_sources(wanted)[: len(closed)]
 
 
-def test_written_again_a_recording_reads_the_same(recording, decode):
+def test_rewritten_recording_reads_the_same(recording, decode):
     encoder = server_side(BedrockConverse()).event_encoder(Request(model="m"))
     wanted = expected(recording)
     assert decode(b"".join(encoder.feed(event) for event in wanted) + encoder.close()) == wanted

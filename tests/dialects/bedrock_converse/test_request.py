@@ -90,18 +90,18 @@ def test_a_request_of_every_common_kind():
         ("../../x?y#z", "/model/..%2F..%2Fx%3Fy%23z/converse-stream"),
     ],
 )
-def test_the_model_is_quoted_once_in_the_path(model, path):
+def test_model_is_quoted_once_in_the_path(model, path):
     assert encode(model).http.url == path
     assert server_side(BedrockConverse()).decode_request(encode(model).http).model == model
 
 
 @pytest.mark.parametrize("model", ["", ".", "..", "\ud800"])
-def test_a_name_that_cannot_be_in_a_path_is_refused(model):
+def test_unfit_model_name_is_refused(model):
     with pytest.raises(InvalidRequest):
         encode(model)
 
 
-def test_options_of_the_caller_win_and_are_merged_field_by_field():
+def test_caller_options_merge_by_field():
     told = {
         "inferenceConfig": {"topP": 0.1},
         "guardrailConfig": {"guardrailIdentifier": "g"},
@@ -113,7 +113,7 @@ def test_options_of_the_caller_win_and_are_merged_field_by_field():
     assert sent["additionalModelRequestFields"] == {"top_k": 3, "anthropic_beta": ["b"]}
 
 
-def test_options_of_another_provider_of_this_wire_count_last():
+def test_other_provider_options_come_last():
     options = {"bedrock": {"serviceTier": {"type": "flex"}}, "mine": {"serviceTier": {"type": "priority"}}}
     assert body(provider="mine", provider_options=options)["serviceTier"] == {"type": "priority"}
 
@@ -130,7 +130,7 @@ def test_what_json_cannot_hold_is_refused():
 # settings
 
 
-def test_settings_that_the_api_does_not_know_are_warned_of():
+def test_unknown_settings_are_warned_of():
     warnings = encode(
         settings=Settings(seed=1, presence_penalty=0.1, frequency_penalty=0.2, parallel_tool_calls=False)
     ).warnings
@@ -142,7 +142,7 @@ def test_settings_that_the_api_does_not_know_are_warned_of():
     ]
 
 
-def test_a_temperature_out_of_range_is_moved_into_it():
+def test_temperature_is_moved_into_range():
     encoded = encode(NOVA, settings=Settings(temperature=1.7))
     assert encoded.http.json()["inferenceConfig"] == {"temperature": 1.0}
     assert isinstance(encoded.warnings[0], OtherWarning)
@@ -159,7 +159,7 @@ def test_a_temperature_out_of_range_is_moved_into_it():
         ("openai.gpt-oss-120b-1:0", None),
     ],
 )
-def test_top_k_stands_where_the_model_wants_it(model, fields):
+def test_top_k_goes_where_the_model_wants_it(model, fields):
     encoded = encode(model, settings=Settings(top_k=5))
     assert encoded.http.json().get("additionalModelRequestFields") == fields
     assert len(encoded.warnings) == (fields is None)
@@ -192,20 +192,20 @@ def test_an_effort_for_the_newest_claude():
     assert sent["outputConfig"] == {"effort": "high"}
 
 
-def test_a_model_that_always_thinks_gets_the_least_effort():
+def test_always_thinking_gets_least_effort():
     encoded = encode("anthropic.claude-opus-5-5-v1", reasoning=ReasoningOptions(effort="none"))
     assert "additionalModelRequestFields" not in encoded.http.json()
     assert encoded.http.json()["outputConfig"] == {"effort": "low"}
     assert [w.setting for w in encoded.warnings] == ["reasoning.effort"]
 
 
-def test_a_model_that_takes_no_forced_tool_may_choose():
+def test_unforceable_model_may_choose_a_tool():
     encoded = encode("anthropic.claude-sonnet-5-5-v1", tools=(ECHO,), tool_choice="required")
     assert encoded.http.json()["toolConfig"]["toolChoice"] == {"auto": {}}
     assert len(encoded.warnings) == 1
 
 
-def test_thinking_bars_sampling_and_forced_tools():
+def test_thinking_bars_sampling_and_forcing():
     encoded = encode(
         reasoning=ReasoningOptions(budget_tokens=1024),
         settings=Settings(temperature=0.2, top_k=3),
@@ -232,7 +232,8 @@ def test_an_effort_for_nova():
     assert off["additionalModelRequestFields"] == {"reasoningConfig": {"type": "disabled"}}
 
 
-def test_high_effort_of_nova_leaves_length_and_sampling_to_the_model():
+def test_high_nova_effort_drops_sampling():
+    """The length is left to the model too."""
     encoded = encode(
         "us.amazon.nova-2-lite-v1:0",
         reasoning=ReasoningOptions(effort="max"),
@@ -243,7 +244,7 @@ def test_high_effort_of_nova_leaves_length_and_sampling_to_the_model():
     assert left_out == ["temperature", "top_k", "max_output_tokens"]
 
 
-def test_an_effort_for_gpt_oss_and_none_for_others():
+def test_effort_goes_to_gpt_oss_alone():
     sent = body("openai.gpt-oss-20b-1:0", reasoning=ReasoningOptions(effort="medium"))
     assert sent["additionalModelRequestFields"] == {"reasoning_effort": "medium"}
     encoded = encode(LLAMA, reasoning=ReasoningOptions(effort="high"))
@@ -253,7 +254,7 @@ def test_an_effort_for_gpt_oss_and_none_for_others():
 # structured output
 
 
-def test_a_schema_stands_as_text_in_the_output_config():
+def test_schema_is_text_in_output_config():
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}}
     sent = body(response_format=ResponseFormat(schema, "numbers", "One number."))
     inner = sent["outputConfig"]["textFormat"]["structure"]["jsonSchema"]
@@ -265,13 +266,13 @@ def test_a_schema_stands_as_text_in_the_output_config():
 @pytest.mark.parametrize(
     ("model", "schema"), [(NOVA, {"type": "object"}), (CLAUDE, None), ("anthropic.claude-3-haiku-v1:0", {})]
 )
-def test_what_cannot_be_held_to_a_schema_is_warned_of(model, schema):
+def test_loose_schemas_are_warned_of(model, schema):
     encoded = encode(model, response_format=ResponseFormat(schema))
     assert "outputConfig" not in encoded.http.json()
     assert [w.setting for w in encoded.warnings] == ["output"]
 
 
-def test_citations_are_switched_off_beside_a_schema():
+def test_schema_switches_citations_off():
     cited = c.Document(
         data=b"x", media_type="text/plain", metadata={"bedrock": {"citations": {"enabled": True}}}
     )
@@ -300,7 +301,7 @@ def test_how_a_model_can_be_held_to_json(model, reasoning, ways):
 # tools
 
 
-def test_tools_of_the_history_are_declared_again():
+def test_history_tools_are_declared_again():
     encoded = encode(messages=CALLED)
     (tool,) = encoded.http.json()["toolConfig"]["tools"]
     assert tool["toolSpec"]["name"] == "echo"
@@ -313,7 +314,7 @@ def test_choice_none_leaves_tools_out():
     assert encoded.warnings == []
 
 
-def test_choice_none_keeps_the_tools_that_the_history_needs():
+def test_choice_none_keeps_history_tools():
     other = ToolSpec("other")
     encoded = encode(messages=CALLED, tools=(ECHO, other), tool_choice="none")
     config = encoded.http.json()["toolConfig"]
@@ -339,12 +340,12 @@ def test_tool_choices_by_model(model, choice, wire, warned):
     assert bool(encoded.warnings) == warned
 
 
-def test_a_tool_name_that_does_not_fit_is_refused():
+def test_unfit_tool_name_is_refused():
     with pytest.raises(InvalidRequest, match="letters"):
         encode(tools=(ToolSpec("say it"),))
 
 
-def test_a_tool_without_schema_or_description():
+def test_tool_without_schema_or_description():
     (tool,) = body(tools=(ToolSpec("now"),))["toolConfig"]["tools"]
     assert tool["toolSpec"] == {
         "name": "now",
@@ -352,7 +353,7 @@ def test_a_tool_without_schema_or_description():
     }
 
 
-def test_strict_tools_are_closed_where_the_model_can():
+def test_strict_tools_close_where_supported():
     strict = ToolSpec("f", input_schema={"type": "object", "properties": {}}, strict=True)
     (tool,) = body(tools=(strict,))["toolConfig"]["tools"]
     assert tool["toolSpec"]["strict"] is True
@@ -362,14 +363,14 @@ def test_strict_tools_are_closed_where_the_model_can():
     assert len(encoded.warnings) == 1
 
 
-def test_tools_of_aws_and_cache_points_among_tools():
+def test_aws_tools_and_cache_points_in_tools():
     tools = body(NOVA, tools=(ProviderTool("nova_grounding"), ProviderTool("cachePoint")))["toolConfig"][
         "tools"
     ]
     assert tools == [{"systemTool": {"name": "nova_grounding"}}, {"cachePoint": {"type": "default"}}]
 
 
-def test_tools_that_anthropic_defines_pass_to_claude_alone():
+def test_anthropic_tools_go_to_claude_alone():
     computer = ProviderTool("computer_20250124", "computer", {"display_width_px": 800})
     sent = body(tools=(computer,))
     assert sent["additionalModelRequestFields"] == {
@@ -378,7 +379,7 @@ def test_tools_that_anthropic_defines_pass_to_claude_alone():
     assert isinstance(encode(NOVA, tools=(computer,)).warnings[0], UnsupportedTool)
 
 
-def test_a_tool_of_another_vendor_is_warned_of():
+def test_foreign_vendor_tool_is_warned_of():
     encoded = encode(tools=(ProviderTool("code_interpreter"),))
     assert "toolConfig" not in encoded.http.json()
     assert encoded.warnings == [UnsupportedTool("code_interpreter", "Converse has no such tool")]

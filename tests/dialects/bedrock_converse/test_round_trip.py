@@ -150,7 +150,7 @@ def _call(draw, call_id, client):
 
 @FAST
 @given(sentences(), st.integers(0))
-def test_a_written_stream_reads_the_same_at_any_cut(sentence, place):
+def test_written_stream_survives_any_cut(sentence, place):
     assert check(sentence) == []
     body = written(sentence)
     cut = place % (len(body) + 1)
@@ -168,7 +168,7 @@ def test_a_stream_cut_short_stays_a_sentence(sentence, place):
 
 @FAST
 @given(sentences(), st.integers(0), st.integers(0, 7))
-def test_a_damaged_stream_is_never_another_answer(sentence, place, bit):
+def test_damaged_stream_always_has_an_error(sentence, place, bit):
     body = bytearray(written(sentence))
     body[place % len(body)] ^= 1 << bit
     events = read(bytes(body))
@@ -351,7 +351,7 @@ def test_a_request_reads_back_the_same(request):
 
 @FAST
 @given(conversations(), st.integers(1024, 4000))
-def test_a_reasoning_budget_reads_back_the_same(messages, budget):
+def test_reasoning_budget_reads_back(messages, budget):
     if any(message.tool_calls for message in messages):
         messages = messages[:1]
     request = Request(

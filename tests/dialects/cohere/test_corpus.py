@@ -61,7 +61,8 @@ def without_plan(events):
     return [e for e in events if getattr(e, "id", None) not in plans]
 
 
-def test_all_recordings_read_as_elsewhere_but_for_the_tool_plan(folders, compare_case):
+def test_recordings_match_the_oracle(folders, compare_case):
+    """Except for the tool plan."""
     different = {}
     for folder in folders:
         events = read((folder / "response.bin").read_bytes())
@@ -75,7 +76,7 @@ def test_all_recordings_read_as_elsewhere_but_for_the_tool_plan(folders, compare
     assert set(different) <= set(DIFFERENT), different
 
 
-def test_at_any_cut_a_recording_reads_the_same(folders):
+def test_recording_reads_the_same_at_any_cut(folders):
     place = random.Random(7)
     for folder in folders:
         body = (folder / "response.bin").read_bytes()
@@ -84,7 +85,7 @@ def test_at_any_cut_a_recording_reads_the_same(folders):
             assert read_in_two(body, place.randrange(len(body))) == whole, folder.name
 
 
-def test_broken_off_anywhere_a_recording_stays_a_sentence(folders):
+def test_truncated_recording_keeps_grammar(folders):
     place = random.Random(8)
     for folder in folders:
         body = (folder / "response.bin").read_bytes()
@@ -92,7 +93,7 @@ def test_broken_off_anywhere_a_recording_stays_a_sentence(folders):
             assert check(read(body[: place.randrange(len(body))])) == [], folder.name
 
 
-def test_written_again_a_whole_recording_reads_the_same(folders):
+def test_rewritten_recording_reads_the_same(folders):
     for folder in folders:
         events = read((folder / "response.bin").read_bytes())
         if any(isinstance(event, ev.ErrorEvent) for event in events):
@@ -109,7 +110,7 @@ def rewritten(folder):
     return meaning(json.loads(body)), meaning(encoded.http.json()), encoded.warnings
 
 
-def test_a_recorded_request_is_written_again_with_the_same_meaning(folders):
+def test_rewritten_request_means_the_same(folders):
     for folder in folders:
         if (folder / "request.json").is_file():
             recorded, written, warnings = rewritten(folder)

@@ -89,7 +89,8 @@ def errors(events):
 # blocks
 
 
-def test_the_first_event_names_the_answer_and_no_model(decode, stream):
+def test_first_event_names_response_only(decode, stream):
+    """It names no model."""
     assert decode(stream())[1] == ResponseMetadata(id="m-1")
 
 
@@ -109,7 +110,8 @@ def test_thinking_is_reasoning(decode, stream):
     assert events[2:5] == [ReasoningStart("0"), ReasoningDelta("Hm", "0"), ReasoningEnd("0")]
 
 
-def test_the_tool_plan_is_reasoning_that_says_so_and_closes_before_the_call(decode, stream):
+def test_tool_plan_is_marked_reasoning(decode, stream):
+    """It closes before the call opens."""
     events = decode(stream(plan("I"), plan(" will"), call(), over(), end="TOOL_CALL"))
     assert events[2:7] == [
         ReasoningStart("0", {"cohere": {"tool_plan": True}}),
@@ -129,14 +131,14 @@ def test_an_empty_tool_plan_says_nothing(decode, stream):
     assert of(decode(stream(plan(""), plan(None))), ReasoningStart) == []
 
 
-def test_the_same_index_in_content_and_calls_are_two_things(decode, stream):
+def test_content_and_calls_index_separately(decode, stream):
     body = stream(opens("text", 0), says("Look:", 0), closes(0), call(0), more("{}", 0), over(0))
     events = decode(body)
     assert text(events) == "Look:"
     assert calls(events) == [("f", "{}", "a")]
 
 
-def test_text_that_was_not_closed_closes_before_a_call(decode, stream):
+def test_unclosed_text_closes_before_a_call(decode, stream):
     events = decode(stream(opens("text"), says("x"), call(), over(), closes()))
     assert [type(event) for event in events[2:6]] == [TextStart, TextDelta, TextEnd, ToolInputStart]
 
@@ -148,7 +150,7 @@ def test_two_blocks_may_be_open_at_once(decode, stream):
     assert of(events, TextDelta) == [TextDelta("a", "1")]
 
 
-def test_content_without_a_start_opens_by_itself(decode, stream):
+def test_content_without_start_opens_a_block(decode, stream):
     events = decode(stream(says("Hello"), closes()))
     assert (text(events), errors(events)) == ("Hello", [])
 
@@ -157,12 +159,12 @@ def test_a_start_may_hold_the_first_words(decode, stream):
     assert text(decode(stream(content("start", type="text", text="Hel"), says("lo")))) == "Hello"
 
 
-def test_a_start_in_an_open_place_begins_another_block(decode, stream):
+def test_start_at_open_index_is_a_new_block(decode, stream):
     events = decode(stream(opens("text"), says("a"), opens("text"), says("b"), closes()))
     assert of(events, TextStart) == [TextStart("0"), TextStart("1")]
 
 
-def test_words_of_another_kind_get_a_block_of_their_own(decode, stream):
+def test_text_of_another_kind_is_a_new_block(decode, stream):
     events = decode(stream(opens("text"), says("hm", kind="thinking"), says("x")))
     assert of(events, ReasoningDelta) == [ReasoningDelta("hm", "1")]
     assert of(events, TextDelta) == [TextDelta("x", "2")]
@@ -174,7 +176,7 @@ def test_content_may_be_a_string_or_a_list(decode, stream, odd):
     assert text(decode(stream(delta))) == "Hello"
 
 
-def test_an_unknown_kind_of_content_says_nothing(decode, stream):
+def test_unknown_content_kind_is_ignored(decode, stream):
     events = decode(stream(content("start", type="hologram"), closes()))
     assert (of(events, TextStart), errors(events)) == ([], [])
 
@@ -195,7 +197,7 @@ def test_fragments_of_a_call_are_joined(decode, stream):
 
 
 @pytest.mark.parametrize("pieces", [[], [""], ["null"], ["nu", "ll"], [" ", "null", " "], [None], [{}]])
-def test_nothing_for_arguments_is_an_empty_object(decode, stream, pieces):
+def test_missing_arguments_become_an_object(decode, stream, pieces):
     events = decode(stream(call(), *map(more, pieces), over(), end="TOOL_CALL"))
     assert calls(events) == [("f", "{}", "a")]
     assert of(events, ToolInputDelta) == []
@@ -234,18 +236,18 @@ def test_a_list_of_calls_is_several(decode, stream):
     assert calls(decode(stream(start))) == [("f", "{}", "a"), ("g", "{}", "b")]
 
 
-def test_a_call_without_its_end_is_complete_once_the_message_is(decode, stream):
+def test_message_end_completes_an_open_call(decode, stream):
     assert calls(decode(stream(call(), more('{"x":1}'), end="TOOL_CALL"))) == [("f", '{"x":1}', "a")]
 
 
-def test_a_call_in_the_place_of_an_open_one_ends_it(decode, stream):
+def test_call_at_open_index_ends_the_other(decode, stream):
     events = decode(stream(call(0, "a"), more("{}"), call(0, "b"), over()))
     assert calls(events) == [("f", "{}", "a"), ("f", "{}", "b")]
 
 
 @pytest.mark.parametrize("ended", [True, False])
 @pytest.mark.parametrize("arguments", ["", '{"x":'])
-def test_a_call_cut_by_the_token_limit_is_no_call(decode, stream, arguments, ended):
+def test_call_cut_by_token_limit_is_no_call(decode, stream, arguments, ended):
     body = stream(call(), more(arguments), *([over()] if ended else []), end="MAX_TOKENS")
     events = decode(body)
     assert of(events, ToolInputEnd) == [ToolInputEnd("a", incomplete=True)]
@@ -253,17 +255,17 @@ def test_a_call_cut_by_the_token_limit_is_no_call(decode, stream, arguments, end
     assert events[-1].finish_reason == "length"
 
 
-def test_a_whole_call_before_the_token_limit_stays(decode, stream):
+def test_complete_call_survives_the_limit(decode, stream):
     events = decode(stream(call(), more('{"x":1}'), over(), call(1, "b"), more("{", 1), end="MAX_TOKENS"))
     assert calls(events) == [("f", '{"x":1}', "a")]
 
 
-def test_broken_arguments_come_raw_and_marked(decode, stream):
+def test_broken_arguments_are_raw_invalid(decode, stream):
     (made,) = of(decode(stream(call(), more('{"x"'), over(), end="TOOL_CALL")), ToolCall)
     assert (made.input, made.invalid) == ('{"x"', True)
 
 
-def test_calls_without_ids_or_with_the_same_get_their_own(decode, stream):
+def test_missing_or_equal_ids_are_minted(decode, stream):
     events = decode(stream(call(0, None), over(0), call(1, "a"), over(1), call(2, "a"), over(2)))
     assert [made[2] for made in calls(events)] == ["made-1", "a", "made-2"]
 
@@ -274,7 +276,7 @@ def test_no_block_has_the_id_of_a_call(decode, stream):
     assert opened == ["0", "1", "made-1"]
 
 
-def test_a_call_without_a_name_is_one_error_and_no_call(decode, stream):
+def test_call_without_a_name_is_one_error(decode, stream):
     events = decode(stream(call(name=None), more("{}"), more(" "), over()))
     assert (errors(events), calls(events)) == (["decode-error"], [])
 
@@ -283,7 +285,7 @@ def test_a_start_without_a_call_is_an_error(decode, stream):
     assert errors(decode(stream({"type": "tool-call-start", "index": 0}))) == ["decode-error"]
 
 
-def test_arguments_of_a_call_that_is_not_open_are_one_error(decode, stream):
+def test_arguments_of_no_open_call_are_error(decode, stream):
     assert errors(decode(stream(more("{"), more("}")))) == ["decode-error"]
 
 
@@ -295,7 +297,7 @@ def test_calls_make_complete_mean_tool_calls(decode, stream):
 # citations
 
 
-def test_a_citation_is_a_source_for_each_document(decode, stream):
+def test_citation_is_a_source_per_document(decode, stream):
     citation = {
         "start": 0,
         "end": 4,
@@ -316,7 +318,7 @@ def test_a_citation_is_a_source_for_each_document(decode, stream):
     assert found[0].provider_metadata["cohere"]["citation"] == citation
 
 
-def test_a_citation_of_nothing_is_kept_as_it_came(decode, stream):
+def test_citation_without_sources_is_stored(decode, stream):
     citation = {"start": 0, "end": 1, "text": "R", "sources": []}
     assert of(decode(stream(cites(citation))), Custom) == [
         Custom("cohere.citation", {"cohere": {"citation": citation}})
@@ -328,7 +330,7 @@ def test_several_citations_in_one_event(decode, stream):
     assert len(of(decode(stream(cites(one, one))), Source)) == 2
 
 
-def test_a_citation_event_without_one_is_an_error(decode, stream):
+def test_empty_citation_event_is_an_error(decode, stream):
     assert errors(decode(stream(cites("what")))) == ["decode-error"]
 
 
@@ -358,24 +360,24 @@ def test_finish_reasons(decode, stream, raw, meant):
 
 
 @pytest.mark.parametrize(("raw", "status"), [("ERROR", 500), ("TIMEOUT", 504)])
-def test_a_failed_answer_is_an_error_in_the_vendors_words(decode, stream, raw, status):
+def test_failed_response_has_vendor_message(decode, stream, raw, status):
     events = decode(stream(opens("text"), says("x"), ends(raw, error="out of memory"), end=None))
     (error,) = of(events, ErrorEvent)
     assert (error.error.message, error.error.status, error.error.retryable) == ("out of memory", status, True)
     assert (events[-1].finish_reason, events[-1].raw_finish_reason) == ("error", raw)
 
 
-def test_a_failed_answer_without_words_is_an_error_too(decode, stream):
+def test_failed_response_needs_no_message(decode, stream):
     (error,) = of(decode(stream(end="ERROR")), ErrorEvent)
     assert "'ERROR'" in error.error.message
 
 
-def test_words_of_an_error_beside_another_reason_are_an_error(decode, stream):
+def test_error_with_other_reason_is_an_error(decode, stream):
     events = decode(stream(ends("COMPLETE", error="lost a shard"), end=None))
     assert (errors(events), events[-1].finish_reason) == (["server-error"], "error")
 
 
-def test_usage_counts_cached_and_thinking_tokens_as_part_of_the_whole(decode, stream):
+def test_usage_includes_cached_and_thinking(decode, stream):
     told = {
         "billed_units": {"input_tokens": 84, "output_tokens": 314},
         "tokens": {"input_tokens": 1501.0, "output_tokens": 346.0, "reasoning_tokens": 304},
@@ -385,7 +387,7 @@ def test_usage_counts_cached_and_thinking_tokens_as_part_of_the_whole(decode, st
     assert usage == ev.Usage(1501, 346, 1847, 304, 1008, raw=told)
 
 
-def test_billed_counts_stand_in_for_missing_ones(decode, stream):
+def test_billed_counts_replace_missing_ones(decode, stream):
     told = {"billed_units": {"input_tokens": 6, "output_tokens": 7}}
     usage = decode(stream(ends(usage=told), end=None))[-1].usage
     assert (usage.input_tokens, usage.output_tokens, usage.cached_input_tokens) == (6, 7, None)
@@ -400,7 +402,7 @@ def test_odd_usage_says_nothing(decode, stream, odd):
     assert errors(events) == []
 
 
-def test_an_answer_without_its_last_event_is_incomplete(decode, stream):
+def test_missing_last_event_is_incomplete(decode, stream):
     events = decode(stream(opens("text"), says("Hel"), end=None, done=False))
     assert of(events, TextEnd) == [TextEnd("0", incomplete=True)]
     assert errors(events) == ["incomplete-stream"]
@@ -412,7 +414,7 @@ def test_a_cut_call_is_no_call(decode, stream):
     assert (calls(events), errors(events)) == ([], ["incomplete-stream"])
 
 
-def test_done_after_an_answer_without_its_last_event_is_an_end(decode, stream):
+def test_done_without_a_last_event_is_an_end(decode, stream):
     events = decode(stream(opens("text"), says("x"), end=None))
     assert (errors(events), events[-1].finish_reason) == ([], "unknown")
 
@@ -439,14 +441,14 @@ def test_finish_waits_for_done(decode, stream):
 # what else may come
 
 
-def test_an_error_in_place_of_an_event_ends_the_stream(decode, stream):
+def test_error_as_an_event_ends_the_stream(decode, stream):
     events = decode(stream(says("a"), {"id": "r", "message": "too many requests, rate_limit hit"}))
     (error,) = of(events, ErrorEvent)
     assert (error.error.code, error.error.status) == ("rate-limited", 429)
     assert text(events) == "a"
 
 
-def test_an_error_of_a_gateway_ends_the_stream(decode, stream):
+def test_gateway_error_ends_the_stream(decode, stream):
     events = decode(stream({"type": "error", "error": {"message": "busy", "code": 503}}))
     assert errors(events) == ["overloaded"]
 
@@ -465,7 +467,8 @@ def test_raw_events_come_when_asked_for(decode, stream):
     ]
 
 
-def test_an_event_that_does_not_fit_is_an_error_and_reading_goes_on(decode, stream):
+def test_malformed_event_is_one_error(decode, stream):
+    """Reading continues."""
     events = decode(stream({"type": "content-delta", "delta": 5}, says("a")))
     assert (errors(events), text(events)) == (["decode-error"], "a")
 

@@ -32,13 +32,13 @@ def decoded(status, body, headers=None):
         (504, e.ServerError, True),
     ],
 )
-def test_every_status_has_a_class_and_keeps_the_words(status, kind, retryable):
+def test_every_status_has_an_error_class(status, kind, retryable):
     error = decoded(status, {"id": "2d46", "message": "the vendor's words"})
     assert type(error) is kind
     assert (error.message, error.status, error.retryable) == ("the vendor's words", status, retryable)
 
 
-def test_the_id_of_the_answer_is_the_requests():
+def test_response_id_is_the_request_id():
     assert decoded(400, {"id": "2d46", "message": "no"}).request_id == "2d46"
     assert decoded(400, {"message": "no"}, {"x-request-id": "h"}).request_id == "h"
     assert decoded(502, b"<html>").request_id is None
@@ -65,7 +65,7 @@ def test_a_prompt_that_is_too_long():
         e.ServerError("no", status=500),
     ],
 )
-def test_an_error_survives_the_way_there_and_back(error):
+def test_error_survives_a_round_trip(error):
     answer = server_side(Cohere()).encode_error(error.info)
     again = decoded(answer.status, answer.body, answer.headers)
     assert type(again) is type(error)

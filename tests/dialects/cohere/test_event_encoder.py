@@ -87,7 +87,7 @@ def test_calls_have_indices_of_their_own():
     ]
 
 
-def test_what_the_wire_has_no_word_for_is_nothing():
+def test_unsupported_events_write_nothing():
     assert (
         written(
             ev.ToolInputStart("search", "a", provider_executed=True),
@@ -103,7 +103,7 @@ def test_what_the_wire_has_no_word_for_is_nothing():
     )
 
 
-def test_a_source_of_another_vendor_becomes_a_citation(decode):
+def test_foreign_source_becomes_a_citation(decode):
     source = ev.Source("url", "s-1", "https://x.example", "X")
     body = written(ev.TextStart("0"), source, ev.TextEnd("0"), ev.Finish("stop"))
     (read,) = [event for event in decode(body) if isinstance(event, ev.Source)]
@@ -126,7 +126,7 @@ def test_reasons(finish, raw):
     assert said(finish)[-1]["delta"].get("finish_reason") == raw
 
 
-def test_an_error_ends_the_answer_in_its_words(decode):
+def test_error_ends_the_response(decode):
     body = written(
         ev.TextStart("0"),
         ev.TextDelta("x", "0"),

@@ -20,7 +20,7 @@ def frames_of(body):
     return [frame + b"\n\n" for frame in body.split(b"\n\n") if frame]
 
 
-def test_a_recording_means_what_its_neighbour_says(recording, decode):
+def test_recording_matches_expected_events(recording, decode):
     assert decode(recording.read_bytes()) == expected(recording)
 
 
@@ -43,7 +43,8 @@ def test_other_line_ends_mean_the_same(recording, decode):
         assert decode(body.replace(b"\n", line_end)) == expected(recording)
 
 
-def test_truncated_at_every_frame_it_is_one_error_and_one_finish(recording, decode):
+def test_frame_truncation_gives_one_error(recording, decode):
+    """One error and one finish, at every frame."""
     frames = frames_of(recording.read_bytes())
     for count in range(len(frames) - 1):
         events = decode(*frames[:count])
@@ -56,13 +57,13 @@ def test_truncated_at_every_frame_it_is_one_error_and_one_finish(recording, deco
 IS_LAST = b'"message-end"'
 
 
-def test_without_its_done_mark_it_means_the_same(recording, decode):
+def test_missing_done_mark_changes_nothing(recording, decode):
     body = b"".join(frames_of(recording.read_bytes())[:-1])
     assert decode(body) == expected(recording)
 
 
 @pytest.mark.slow
-def test_truncated_at_every_byte_it_stays_a_sentence(recording, decode):
+def test_byte_truncation_keeps_the_grammar(recording, decode):
     body = recording.read_bytes()
     for cut in range(len(body)):
         assert isinstance(decode(body[:cut])[-1], Finish)

@@ -107,26 +107,26 @@ def test_a_conversation_with_everything():
     assert warned(*conversation) == []
 
 
-def test_a_message_of_an_assistant_that_says_nothing_is_left_out():
+def test_empty_assistant_message_is_left_out():
     assert sent(*HI, Message.assistant(""), *HI) == [{"role": "user", "content": "Hi"}] * 2
     assert warned(*HI, Message.assistant(), *HI) == [
         OtherWarning("an assistant's message that says nothing was left out")
     ]
 
 
-def test_an_empty_text_beside_calls_is_left_out():
+def test_empty_text_beside_calls_is_left_out():
     message = sent(*HI, Message.assistant("", c.ToolCall("a", "look")))[1]
     assert set(message) == {"role", "tool_calls"}
 
 
-def test_several_texts_of_the_system_are_a_list():
+def test_several_system_texts_are_a_list():
     assert sent(Message("", "system", (c.Text("a"), c.Text("b"))), *HI)[0]["content"] == [
         {"type": "text", "text": "a"},
         {"type": "text", "text": "b"},
     ]
 
 
-def test_texts_to_read_are_documents_of_the_request():
+def test_text_documents_join_the_request():
     note = c.Document(data=b"The moon.", media_type="text/plain", filename="moon.txt")
     made = body(Message.user("Read", note))
     assert made["documents"] == [{"data": {"text": "The moon.", "title": "moon.txt"}}]
@@ -163,14 +163,14 @@ def test_files_of_a_result():
     assert messages[4] == {"role": "user", "content": "Hi"}
 
 
-def test_blocks_of_a_result_go_back_as_they_came():
+def test_result_blocks_go_back_verbatim():
     blocks = [{"type": "document", "document": {"id": "d", "data": {"x": 1}}}]
     result = c.ToolResult("a", "x", metadata={"cohere": {"content": blocks}})
     call = Message.assistant(c.ToolCall("a", "look"))
     assert sent(*HI, call, Message.tool([result]))[2]["content"] == blocks
 
 
-def test_results_in_a_users_message_come_first():
+def test_user_message_results_come_first():
     call = Message.assistant(c.ToolCall("a", "look"))
     messages = sent(*HI, call, Message.user(c.ToolResult("a", "x"), "And?"))
     assert [message["role"] for message in messages] == ["user", "assistant", "tool", "user"]
@@ -207,13 +207,13 @@ def test_what_has_no_place_is_refused():
         c.ToolCall("x", "search", provider_executed=True),
     ],
 )
-def test_what_an_assistant_cannot_say_again_is_left_out(part):
+def test_unsendable_assistant_parts_left_out(part):
     conversation = (*HI, Message.assistant("x", part), *HI)
     assert sent(*conversation)[1] == {"role": "assistant", "content": "x"}
     assert len(warned(*conversation)) == 1
 
 
-def test_results_of_a_vendors_tools_are_left_out():
+def test_vendor_tool_results_are_left_out():
     ran = c.ToolResult("x", name="search", provider_executed=True)
     assert len(sent(*HI, Message.tool([ran]))) == 1
 
@@ -235,7 +235,7 @@ def test_settings_by_the_vendors_names():
     assert warned(settings=settings) == []
 
 
-def test_what_the_vendor_would_refuse_is_bent():
+def test_refused_values_are_moved_into_range():
     settings = Settings(top_p=1.0, top_k=900, presence_penalty=-1.0, stop=tuple("abcdefg"))
     made = body(settings=settings)
     assert (made["p"], made["k"], made["presence_penalty"]) == (0.99, 500, 0.0)
@@ -262,7 +262,7 @@ def test_tools_and_their_choice():
     assert "tool_choice" not in body(tool_choice="required")
 
 
-def test_a_tool_is_forced_by_sending_no_other():
+def test_forced_tool_is_the_only_tool_sent():
     made = body(tools=(TOOL, OTHER), tool_choice=NamedTool("now"))
     assert [tool["function"]["name"] for tool in made["tools"]] == ["now"]
     assert made["tool_choice"] == "REQUIRED"
@@ -307,7 +307,8 @@ def test_structured_output():
 @pytest.mark.parametrize(
     "beside", [{"tools": (TOOL,)}, {"provider_options": {"cohere": {"documents": ["The moon."]}}}]
 )
-def test_structured_output_beside_tools_or_documents_goes_into_the_prompt(beside):
+def test_schema_beside_tools_is_in_prompt(beside):
+    """The same beside documents."""
     made = body(response_format=ResponseFormat(SCHEMA), **beside)
     assert "response_format" not in made
     assert made["messages"][0]["role"] == "system"

@@ -81,7 +81,7 @@ def sentences(draw):
 
 @FAST
 @given(sentences(), st.integers(0))
-def test_a_written_stream_reads_the_same_at_any_cut(sentence, place):
+def test_written_stream_survives_any_cut(sentence, place):
     assert check(sentence) == []
     encoder = server_side(Cohere()).event_encoder(Request(model="m"))
     body = b"".join(encoder.feed(event) for event in sentence) + encoder.close()

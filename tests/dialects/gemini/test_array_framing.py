@@ -52,7 +52,7 @@ def test_space_between_objects_is_not_kept():
     assert framing.error is None
 
 
-def test_an_escape_cut_in_a_string_between_objects_still_escapes() -> None:
+def test_cut_escape_in_a_string_still_holds() -> None:
     body = b'["a\\" {}", {"text": 1}]'
     for at in range(len(body)):
         elements = ArrayElements(max_bytes=100)

@@ -82,14 +82,14 @@ def test_text_goes_on_in_its_block(two) -> None:
     ]
 
 
-def test_any_cut_of_the_bodies_gives_the_same(two) -> None:
+def test_any_cut_of_the_bodies_is_invisible(two) -> None:
     whole = read(*two)
     assert read(*two, cuts=range(1, max(map(len, two)))) == whole
     for place in range(1, max(map(len, two))):
         assert read(*two, cuts=[place]) == whole
 
 
-def test_a_cut_after_any_chunk_of_a_recording_is_not_seen(wire, recording) -> None:
+def test_cut_after_any_chunk_is_invisible(wire, recording) -> None:
     body = recording.read_bytes()
     chunks = [chunk + b"\n\n" for chunk in body.replace(b"\r", b"").split(b"\n\n") if chunk.strip()]
     *expected, finish = read(body)
@@ -99,14 +99,14 @@ def test_a_cut_after_any_chunk_of_a_recording_is_not_seen(wire, recording) -> No
         assert (events, last.finish_reason) == (expected, finish.finish_reason)
 
 
-def test_a_cut_answer_that_nobody_continues_has_the_token(two) -> None:
+def test_uncontinued_response_has_its_token(two) -> None:
     finish = read(two[0])[-1]
     assert (finish.finish_reason, finish.raw_finish_reason) == ("length", "CONTINUATION")
     assert finish.provider_metadata == {"google": {"continuation_token": TOKEN}}
     assert finish.usage == Usage(9, 4, 13, raw=usage(9, 4))
 
 
-def test_an_end_by_the_limit_of_the_request_is_no_cut(wire) -> None:
+def test_request_length_limit_is_no_cut(wire) -> None:
     """MAX_TOKENS may bring a token too; whether to go on is up to the caller then."""
     made = sentence()
     made.feed(wire.body(wire.chunk("a", finish="MAX_TOKENS", continuationToken=TOKEN)))
@@ -124,14 +124,14 @@ def test_a_normal_end_forgets_the_token(wire) -> None:
 
 
 @pytest.mark.parametrize("token", [None, "", 7, {"a": 1}])
-def test_without_a_token_nothing_is_continued(wire, token) -> None:
+def test_no_continuation_without_a_token(wire, token) -> None:
     made = sentence()
     made.feed(wire.body(cut(wire, "a", token=token)))
     assert made.decoder.next_place is None
     assert made.close()[-1].finish_reason == "length"
 
 
-def test_a_place_in_the_middle_holds_until_content_comes(wire) -> None:
+def test_position_holds_until_content_comes(wire) -> None:
     made = sentence()
     made.feed(wire.body(wire.chunk("a"), wire.chunk("b", continuationToken=TOKEN)))
     assert made.decoder.next_place == Place(TOKEN)
@@ -142,13 +142,13 @@ def test_a_place_in_the_middle_holds_until_content_comes(wire) -> None:
     assert made.decoder.unfinished == {"google": {"continuation_token": TOKEN}}
 
 
-def test_content_behind_a_place_in_the_same_piece_counts(wire) -> None:
+def test_content_after_a_position_counts(wire) -> None:
     made = sentence()
     made.feed(wire.body(wire.chunk("b", continuationToken=TOKEN), wire.chunk("c")))
     assert made.decoder.next_place is None
 
 
-def test_reasoning_goes_on_and_turns_into_text(wire) -> None:
+def test_reasoning_continues_into_text(wire) -> None:
     first = wire.body(cut(wire, {"text": "Hm ", "thought": True}))
     second = wire.body(wire.chunk({"text": "hm.", "thought": True}), wire.chunk("Yes.", finish="STOP"))
     assert read(first, second)[1:-1] == [
@@ -166,7 +166,7 @@ def call(**fields):
     return {"functionCall": {"name": "f", **fields}}
 
 
-def test_a_call_that_is_told_again_is_no_second_one(wire) -> None:
+def test_repeated_call_is_read_once(wire) -> None:
     first = wire.body(cut(wire, "a", call(id="c1", args={"n": 1})))
     again = [call(id="c1", args={"n": 1}), call(id="c2", args={"n": 2})]
     events = read(first, wire.body(wire.chunk(*again, finish="STOP")))
@@ -185,7 +185,7 @@ def test_a_call_goes_on_with_its_arguments(wire, named) -> None:
     assert [e.input for e in events if isinstance(e, ToolCall)] == ['{"city":"Oslo"}']
 
 
-def test_a_call_that_stays_open_is_incomplete(wire) -> None:
+def test_call_left_open_is_incomplete(wire) -> None:
     piece = {"jsonPath": "$.city", "stringValue": "Os", "willContinue": True}
     opened = {"functionCall": {"name": "f", "id": "c1", "partialArgs": [piece], "willContinue": True}}
     events = read(wire.body(cut(wire, opened)))
@@ -193,7 +193,7 @@ def test_a_call_that_stays_open_is_incomplete(wire) -> None:
     assert events[-1].finish_reason == "length"
 
 
-def test_a_response_that_fails_at_once_can_be_asked_for_again(wire, two) -> None:
+def test_immediate_failure_may_be_retried(wire, two) -> None:
     made = sentence()
     made.start()
     made.feed(two[0])
@@ -208,7 +208,7 @@ def test_a_response_that_fails_at_once_can_be_asked_for_again(wire, two) -> None
     assert finish.provider_metadata == {"google": {"continuations": 1}}  # one that failed is none
 
 
-def test_a_response_that_fails_after_content_is_the_end(wire, two) -> None:
+def test_failure_after_content_is_the_end(wire, two) -> None:
     made = sentence()
     events = made.start() + made.feed(two[0])
     made.decoder.go_on()
@@ -225,7 +225,7 @@ def test_a_response_that_fails_after_content_is_the_end(wire, two) -> None:
     assert [type(e) for e in events[-3:]] == [TextEnd, ErrorEvent, Finish]
 
 
-def test_a_refusal_that_will_not_pass_is_the_end(wire, two) -> None:
+def test_permanent_refusal_is_the_end(wire, two) -> None:
     made = sentence()
     made.start()
     made.feed(two[0])
@@ -235,7 +235,7 @@ def test_a_refusal_that_will_not_pass_is_the_end(wire, two) -> None:
     assert made.error.status == 400
 
 
-def test_what_each_response_says_of_itself_is_kept(wire) -> None:
+def test_each_responses_metadata_is_stored(wire) -> None:
     grounding = {"webSearchQueries": ["rain"]}
     chunk = wire.chunk("a", finish="CONTINUATION", continuationToken=TOKEN, groundingMetadata=grounding)
     first = wire.body(chunk)
@@ -257,7 +257,7 @@ def asking(options=None):
 
 
 @pytest.mark.parametrize(("dialect", "provider"), [(Gemini(), "google"), (VERTEX, "vertex")])
-def test_the_next_request_is_the_same_with_the_token(dialect, provider) -> None:
+def test_next_request_only_adds_the_token(dialect, provider) -> None:
     request = asking({provider: {"labels": {"a": "b"}, "continuationToken": "old"}})
     before = dialect.encode(request, provider=provider).http
     after = dialect.continuation.continued(request, Place(TOKEN), provider=provider)
@@ -277,7 +277,7 @@ def test_the_option_stays_here(key) -> None:
         assert "automatic_continuation" not in body
 
 
-def test_the_reverse_reads_tokens_and_writes_cuts() -> None:
+def test_server_reads_tokens_and_writes_cuts() -> None:
     asked = Gemini().continuation.continued(asking(), Place(TOKEN), provider="google")
     http = Gemini().encode(asked, provider="google").http
     assert Gemini().continuation.place_of(server_side(Gemini()).decode_request(http)) == Place(TOKEN)
@@ -299,7 +299,7 @@ def test_the_reverse_reads_tokens_and_writes_cuts() -> None:
     assert read(body)[-1].provider_metadata == {"google": {"continuation_token": TOKEN}}
 
 
-def test_a_continued_answer_is_written_as_one(two) -> None:
+def test_continued_response_is_one(two) -> None:
     """What only we count is not on the wire."""
     encoder = server_side(Gemini()).event_encoder(asking())
     body = b"".join(encoder.feed(event) for event in read(*two)) + encoder.close()

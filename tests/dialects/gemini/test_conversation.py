@@ -50,7 +50,7 @@ def test_system_messages_are_gathered():
     assert len(encoded.warnings) == 1
 
 
-def test_gemma_reads_the_instructions_in_the_first_turn():
+def test_gemma_instructions_in_first_turn():
     encoded = encode(Message.system("Be brief."), Message.user("Hello"), model="gemma-3-27b-it")
     assert encoded.http.json() == {
         "contents": [{"role": "user", "parts": [{"text": "Be brief.\n\n"}, {"text": "Hello"}]}]
@@ -70,7 +70,7 @@ def test_what_is_no_conversation(messages):
         encode(*messages)
 
 
-def test_empty_texts_are_left_out_unless_they_are_signed():
+def test_unsigned_empty_texts_are_left_out():
     assert model_parts(c.Text(""), c.Text("a"), c.Text("", SIGNED)) == [
         {"text": "a"},
         {"text": "", "thoughtSignature": "c2ln"},
@@ -85,13 +85,13 @@ def test_signed_parts_go_back_as_they_came():
     ]
 
 
-def test_reasoning_of_others_does_not_become_the_models_own():
+def test_foreign_reasoning_is_not_the_models():
     foreign = c.Reasoning("r", {"anthropic": {"signature": "x"}})
     redacted = c.Reasoning("", {"anthropic": {"redacted_data": "x"}})
     assert model_parts(foreign, redacted, "a", warnings=1) == [{"text": "a"}]
 
 
-def test_reasoning_that_nobody_signed_goes_back():
+def test_unsigned_reasoning_goes_back():
     assert model_parts(c.Reasoning("r"), "a") == [{"text": "r", "thought": True}, {"text": "a"}]
 
 
@@ -127,24 +127,24 @@ FILES = "https://generativelanguage.googleapis.com/v1beta/files/abc"
         ("https://a.example/b.jpg?c=d", "image/jpeg"),
     ],
 )
-def test_media_by_addresses_that_google_reads(url, mime):
+def test_media_at_urls_that_google_reads(url, mime):
     told = {"mimeType": mime} if mime else {}
     assert user_parts(c.Image(url=url)) == [{"fileData": {**told, "fileUri": url}}]
 
 
 @pytest.mark.parametrize("url", ["s3://b/c.png", "file:///etc/passwd", "ftp://a/b"])
-def test_media_by_addresses_that_google_does_not_read(url):
+def test_media_at_urls_google_does_not_read(url):
     with pytest.raises(Unsupported, match="Download it"):
         encode(Message.user(c.Image(url=url)))
 
 
-def test_older_models_fetch_nothing_of_the_web():
+def test_older_models_fetch_no_web_urls():
     with pytest.raises(Unsupported, match="Download it"):
         encode(Message.user(c.Image(url="https://a.example/b.png")), model="gemini-2.0-flash")
     assert user_parts(c.Image(url="gs://b/c.png"), model="gemini-2.0-flash")
 
 
-def test_vertex_wants_the_media_type_of_an_address():
+def test_vertex_needs_a_media_type_for_urls():
     with pytest.raises(Unsupported, match="Set media_type"):
         encode(Message.user(c.Document(url="https://a.example/b")), dialect=VERTEX)
 
@@ -169,7 +169,7 @@ def test_files_the_model_made_go_back():
     assert model_parts("a", c.File("image/png", url="ftp://x/y"), warnings=1) == [{"text": "a"}]
 
 
-def test_parts_that_only_others_know_are_left_out():
+def test_foreign_parts_are_left_out():
     assert model_parts(
         "a", c.Custom("openai.compaction"), c.Source("url", url="https://a.example"), warnings=1
     ) == [{"text": "a"}]
@@ -184,7 +184,7 @@ def turn(*calls, results=(), after=(), **options):
     ]
 
 
-def test_calls_carry_the_ids_that_the_vendor_gave():
+def test_calls_carry_the_vendors_ids():
     call, result = c.ToolCall("x1", "f", '{"a": 1.0}'), c.ToolResult("x1", "ok")
     assert turn(call, results=[result]) == [
         ("model", [{"functionCall": {"id": "x1", "name": "f", "args": {"a": 1.0}}}]),
@@ -192,7 +192,8 @@ def test_calls_carry_the_ids_that_the_vendor_gave():
     ]
 
 
-def test_minted_ids_stay_at_home_and_vertex_gets_none():
+def test_minted_ids_are_not_sent():
+    """Vertex gets no ids at all."""
     minted = mint_call_id()
     for call_id, dialect in ((minted, Gemini()), ("x1", VERTEX)):
         found = turn(c.ToolCall(call_id, "f"), results=[c.ToolResult(call_id, "ok")], dialect=dialect)
@@ -227,7 +228,7 @@ def test_results_are_objects(result, response):
     assert turn(c.ToolCall("x", "f"), results=[result])[1][1][0]["functionResponse"]["response"] == response
 
 
-def test_results_stand_alone_and_in_call_order():
+def test_results_stand_alone_in_call_order():
     found = turn(
         c.ToolCall("x", "f"),
         c.ToolCall("y", "g"),
@@ -242,7 +243,7 @@ def test_results_stand_alone_and_in_call_order():
     assert [part["functionResponse"]["name"] for part in found[1][1]] == ["f", "g"]
 
 
-def test_images_stand_in_the_result_or_beside_it():
+def test_result_images_go_inside_or_beside():
     result = c.ToolResult("x", "see", parts=(c.Image(data=PNG),))
     image = {"inlineData": {"mimeType": "image/png", "data": PNG64}}
     new = turn(c.ToolCall("x", "f", metadata=SIGNED), results=[result], model=FLASH_3)
@@ -273,12 +274,12 @@ def test_calls_without_a_result_are_closed():
     ]
 
 
-def test_a_result_without_a_call_becomes_text():
+def test_result_without_a_call_becomes_text():
     found = contents(Message.user("?"), Message.tool([c.ToolResult("x", "ok", name="f")]), warnings=1)
     assert found == [("user", [{"text": "?"}, {"text": "Result of the tool f: ok"}])]
 
 
-def test_a_turn_told_in_several_messages_is_one():
+def test_turn_in_several_messages_is_joined():
     found = contents(
         Message.user("?"),
         Message.assistant(c.ToolCall("x", "f")),
@@ -292,7 +293,8 @@ def test_a_turn_told_in_several_messages_is_one():
 # signatures of calls
 
 
-def test_gemini_3_gets_a_sentinel_where_the_first_call_lost_its_signature():
+def test_gemini_3_gets_a_sentinel_signature():
+    """Where the first call lost its own."""
     calls = [c.ToolCall("x", "f"), c.ToolCall("y", "g")]
     results = [c.ToolResult("x", ""), c.ToolResult("y", "")]
     parts = turn(*calls, results=results, model=FLASH_3)[0][1]
@@ -301,7 +303,7 @@ def test_gemini_3_gets_a_sentinel_where_the_first_call_lost_its_signature():
     assert [part.get("thoughtSignature") for part in parts] == [None, None]
 
 
-def test_a_signature_of_the_first_call_is_enough():
+def test_first_calls_signature_is_enough():
     calls = [c.ToolCall("x", "f", metadata=SIGNED), c.ToolCall("y", "g")]
     parts = turn(*calls, results=[c.ToolResult("x", ""), c.ToolResult("y", "")], model=FLASH_3)[0][1]
     assert [part.get("thoughtSignature") for part in parts] == ["c2ln", None]

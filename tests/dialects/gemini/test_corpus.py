@@ -51,7 +51,7 @@ def test_recordings_read_as_elsewhere(wire, folders, compare_case):
     assert {name: found for name, found in different.items() if name not in DIFFERENT} == {}
 
 
-def test_they_keep_the_grammar_at_random_cuts_and_ends(wire, folders):
+def test_random_cuts_keep_the_grammar(wire, folders):
     random_ = random.Random(5)
     for folder in folders:
         body = (folder / "response.bin").read_bytes()

@@ -42,7 +42,7 @@ def test_an_unspecified_reason_is_unknown(wire):
     assert wire.parts("a", finish="FINISH_REASON_UNSPECIFIED").finish.finish_reason == "unknown"
 
 
-def test_an_unusable_answer_is_an_error_that_keeps_the_words(wire):
+def test_unusable_response_error_keeps_text(wire):
     answer = wire.answer(wire.chunk(finish="MALFORMED_FUNCTION_CALL", finishMessage="Malformed: print("))
     assert isinstance(answer.error, errors.ServerError)
     assert answer.error.retryable
@@ -62,7 +62,7 @@ def test_reasons_of_late_2026(wire, raw, ours):
 STATUS = {"modelStage": "LEGACY", "message": "Retires soon.", "retirementTime": "2026-12-01T00:00:00Z"}
 
 
-def test_the_status_of_the_model_is_told_with_its_name(wire):
+def test_model_status_comes_with_its_name(wire):
     named = {"modelVersion": "m", "responseId": "r1", "modelStatus": STATUS}
     answer = wire.answer({**wire.chunk("a"), **named}, {**wire.chunk("b", finish="STOP"), **named})
     told = {"google": {"model_status": STATUS}}
@@ -70,14 +70,14 @@ def test_the_status_of_the_model_is_told_with_its_name(wire):
     assert answer.finish.provider_metadata is None
 
 
-def test_a_late_status_of_the_model_is_told_at_the_end(wire):
+def test_late_model_status_comes_at_the_end(wire):
     first = {**wire.chunk("a"), "modelVersion": "m"}
     answer = wire.answer(first, {**wire.chunk("b", finish="STOP"), "modelStatus": STATUS})
     assert answer.of(ResponseMetadata) == [ResponseMetadata("m")]
     assert answer.finish.provider_metadata == {"google": {"model_status": STATUS}}
 
 
-def test_log_probabilities_of_all_chunks_are_kept(wire):
+def test_all_chunks_logprobs_are_stored(wire):
     def said(token, finish=None):
         result = {"chosenCandidates": [{"token": token}], "logProbabilitySum": -1}
         return wire.chunk(token, finish=finish, logprobsResult=result)
@@ -106,17 +106,17 @@ def test_parts_after_a_reason_take_it_back(wire):
 
 
 @pytest.mark.parametrize("tail", [[], [""], [{}], [None]])
-def test_what_says_nothing_after_a_reason_leaves_it(wire, tail):
+def test_empty_chunk_after_reason_keeps_it(wire, tail):
     answer = wire.answer(wire.chunk("a", finish="STOP"), wire.chunk(*tail), {"candidates": []})
     assert answer.finish.finish_reason == "stop"
 
 
-def test_what_stands_beside_nothing_after_a_reason_leaves_it(wire):
+def test_metadata_after_a_reason_keeps_it(wire):
     answer = wire.answer(wire.chunk("a", finish="STOP"), wire.chunk({"text": "", "partMetadata": {"x": 1}}))
     assert (answer.errors, answer.finish.finish_reason) == ([], "stop")
 
 
-def test_finish_waits_for_the_end_of_the_body(wire):
+def test_finish_waits_for_the_body_end(wire):
     decoder = wire.dialect().decoder(provider="google")
     events = decoder.feed(wire.body(wire.chunk("a", finish="STOP")))
     assert decoder.complete
@@ -155,7 +155,7 @@ def test_a_refused_prompt_is_content_filter(wire):
     assert answer.errors == []
 
 
-def test_feedback_that_blocks_nothing_blocks_nothing(wire):
+def test_feedback_without_a_block_is_ignored(wire):
     feedback = {"promptFeedback": {"blockReason": "BLOCK_REASON_UNSPECIFIED"}}
     assert wire.answer(feedback, wire.chunk("a", finish="STOP")).finish.finish_reason == "stop"
 
@@ -167,7 +167,7 @@ def usage(wire, *counts):
     return wire.answer(*({**wire.chunk("a", finish="STOP"), "usageMetadata": c} for c in counts)).finish.usage
 
 
-def test_thoughts_and_the_prompts_of_tools_are_added(wire):
+def test_thoughts_and_tool_prompts_are_added(wire):
     raw = {
         "promptTokenCount": 30,
         "candidatesTokenCount": 18,
@@ -236,14 +236,15 @@ def test_an_error_in_an_array(wire):
     assert isinstance(answer.error, errors.NotFound)
 
 
-def test_a_chunk_that_is_no_json_is_an_error_and_reading_goes_on(wire):
+def test_non_json_chunk_is_one_error(wire):
+    """Reading continues."""
     answer = wire.answer("a", b"data: {nope\r\n\r\n", wire.chunk("b", finish="STOP"))
     assert answer.text == "ab"
     assert answer.errors == ["decode-error"]
 
 
 @pytest.mark.parametrize("tail", [b"data: [DONE]\n\n", b"data: null\n\n", b": ping\n\n", b"data:\n\n"])
-def test_end_marks_and_pings_of_gateways_say_nothing(wire, tail):
+def test_gateway_pings_and_marks_are_ignored(wire, tail):
     assert wire.answer(wire.chunk("a", finish="STOP"), tail).errors == []
 
 
@@ -252,7 +253,7 @@ def test_raw_events_when_asked_for(wire):
     assert answer.of(Raw) == [Raw(wire.chunk("a", finish="STOP"))]
 
 
-def test_an_event_past_the_cap_ends_the_stream(wire):
+def test_oversized_event_ends_the_stream(wire):
     answer = wire.answer("x" * 500, limits=StreamLimits(max_event_bytes=200))
     assert answer.errors == ["limit-exceeded"]
 
@@ -273,7 +274,7 @@ def test_halves_of_characters_meet_again(wire):
     assert wire.read(body).text == "a😀\ufffd"
 
 
-def test_halves_of_characters_beside_the_text_are_mended(wire):
+def test_surrogates_beside_text_are_repaired(wire):
     call = '{"functionCall":{"name":"f\\ud83d","args":{"q":"\\ud83d"}}}'
     grounding = '{"groundingChunks":[{"web":{"uri":"https://a.example","title":"\\ud83d"}}]}'
     candidate = f'{{"content":{{"parts":[{call}]}},"groundingMetadata":{grounding},"finishReason":"STOP"}}'
@@ -316,7 +317,7 @@ def test_grounding_of_every_kind(wire):
     ]
 
 
-def test_pages_that_were_fetched_and_texts_that_were_recited_are_sources(wire):
+def test_fetched_and_recited_are_sources(wire):
     urls = [
         {"retrievedUrl": "https://a.example", "urlRetrievalStatus": "URL_RETRIEVAL_STATUS_SUCCESS"},
         {"retrievedUrl": "https://b.example", "urlRetrievalStatus": "URL_RETRIEVAL_STATUS_ERROR"},
@@ -326,7 +327,7 @@ def test_pages_that_were_fetched_and_texts_that_were_recited_are_sources(wire):
     assert [url for _, url, _, _ in found] == ["https://a.example", "https://c.example"]
 
 
-def test_a_source_comes_once_however_often_it_is_named(wire):
+def test_repeated_source_comes_once(wire):
     grounding = {"groundingChunks": [{"web": {"uri": "https://a.example"}}]}
     answer = wire.answer(
         wire.chunk("a", groundingMetadata=grounding),
@@ -349,19 +350,19 @@ def test_a_source_comes_once_however_often_it_is_named(wire):
     ],
 )
 @pytest.mark.parametrize("reason", [None, "STOP"])
-def test_a_plain_chunk_says_the_same_as_one_with_a_field_that_nobody_knows(wire, parts, reason):
+def test_unknown_field_changes_no_chunk(wire, parts, reason):
     first = wire.chunk("Hi", finish=reason)
     plain = {"candidates": [{"content": {"parts": parts, "role": "model"}, "index": 0}], **NAMES}
     last = wire.chunk(finish="STOP")
     assert wire.answer(first, plain, last).events == wire.answer(first, {**plain, "new": 1}, last).events
 
 
-def test_a_plain_chunk_after_a_reason_makes_the_answer_incomplete_again(wire):
+def test_text_after_a_reason_is_incomplete(wire):
     answer = wire.answer(wire.chunk("a", finish="STOP"), wire.chunk("b"))
     assert isinstance(answer.error, errors.IncompleteStream)
 
 
-def test_a_plain_chunk_of_another_candidate_is_left_out(wire):
+def test_other_candidate_chunk_is_left_out(wire):
     other = {"content": {"parts": [{"text": "no"}]}, "index": 1}
     answer = wire.answer({"candidates": [other]}, wire.chunk("yes", finish="STOP"))
     assert answer.text == "yes"

@@ -28,7 +28,7 @@ DIALECT = Gemini()
         (504, "DEADLINE_EXCEEDED", errors.ServerError, True),
     ],
 )
-def test_each_status_has_its_class_and_its_word(status, word, error, retryable):
+def test_each_status_has_its_error_class(status, word, error, retryable):
     body = json.dumps({"error": {"code": status, "message": "words", "status": word}}).encode()
     got = DIALECT.decode_error(status, {}, body, provider="google")
     assert type(got) is error
@@ -38,7 +38,7 @@ def test_each_status_has_its_class_and_its_word(status, word, error, retryable):
     assert json.loads(again.body)["error"] == {"code": status, "message": "words", "status": word}
 
 
-def test_a_key_that_is_not_valid_is_told_by_its_reason():
+def test_invalid_key_is_found_by_its_reason():
     detail = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
     told = {"code": 400, "message": "API key not valid.", "status": "INVALID_ARGUMENT", "details": [detail]}
     got = DIALECT.decode_error(400, {}, json.dumps({"error": told}).encode(), provider="google")
@@ -72,7 +72,7 @@ def test_the_wait_is_in_the_details():
         (ErrorInfo("server-error", "m", True, reason="DEADLINE_EXCEEDED"), 504, "DEADLINE_EXCEEDED"),
     ],
 )
-def test_errors_of_ours_get_the_vendors_words(info, status, word):
+def test_own_errors_map_to_vendor_statuses(info, status, word):
     answer = server_side(DIALECT).encode_error(info)
     assert answer.status == status
     assert json.loads(answer.body)["error"]["status"] == word

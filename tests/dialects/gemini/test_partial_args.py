@@ -65,7 +65,7 @@ def test_a_value_alone():
     assert built(PartialArg("$", number_value=3)) == "3"
 
 
-def test_a_string_that_is_never_closed_is_closed_by_the_next_path():
+def test_next_path_closes_an_open_string():
     assert (
         built(PartialArg("$.a", string_value="x", will_continue=True), PartialArg("$.b", number_value=1))
         == '{"a":"x","b":1}'
@@ -79,7 +79,7 @@ def test_elements_left_out_are_null():
     )
 
 
-def test_halves_of_characters_meet_across_pieces():
+def test_surrogates_join_across_pieces():
     assert (
         built(
             PartialArg("$.a", string_value="x\ud83d", will_continue=True),
@@ -107,7 +107,8 @@ def test_halves_of_characters_meet_across_pieces():
         ("$.l[0]", "$.l[2000]"),
     ],
 )
-def test_what_goes_back_is_refused_and_the_text_stays_json(paths):
+def test_backward_paths_are_refused(paths):
+    """The text stays JSON."""
     text = ArgumentsText()
     out = [text.add(PartialArg(path, number_value=1)) for path in paths[:-1]]
     with pytest.raises(DecodeError):

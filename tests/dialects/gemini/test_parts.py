@@ -60,7 +60,7 @@ def test_a_signed_part_is_never_merged(wire):
     assert answer.text == "abc"
 
 
-def test_the_signature_of_an_empty_last_part_is_kept(wire):
+def test_empty_last_part_signature_is_stored(wire):
     answer = wire.answer("a", wire.chunk({"text": "", "thoughtSignature": "c2ln"}, finish="STOP"))
     assert answer.of(TextEnd)[-1].provider_metadata == SIGNED
     accumulator = Accumulator()
@@ -69,7 +69,7 @@ def test_the_signature_of_an_empty_last_part_is_kept(wire):
     assert [(part.text, part.metadata) for part in accumulator.message.parts] == [("a", None), ("", SIGNED)]
 
 
-def test_a_signature_without_any_content_is_kept(wire):
+def test_signature_without_content_is_stored(wire):
     answer = wire.parts({"thoughtSignature": "c2ln"})
     assert answer.of(TextEnd)[0].provider_metadata == SIGNED
 
@@ -96,7 +96,7 @@ def test_a_whole_call(wire):
     assert answer.kinds[1:4] == ["text-start", "text-delta", "text-end"]
 
 
-def test_only_the_first_of_parallel_calls_is_signed(wire):
+def test_only_first_parallel_call_is_signed(wire):
     answer = wire.parts({**call("f", args={}), "thoughtSignature": "c2ln"}, call("g", args={}))
     assert [c.provider_metadata for c in answer.of(ToolCall)] == [SIGNED, None]
 
@@ -106,7 +106,7 @@ def test_a_call_without_arguments(wire, fields):
     assert wire.parts(call(**fields)).calls == [("f", "{}")]
 
 
-def test_ids_are_made_where_the_wire_has_none(wire):
+def test_ids_are_minted_where_missing(wire):
     answer = wire.parts(call(args={}), call(args={}), call(id="", args={}))
     assert [c.tool_call_id for c in answer.of(ToolCall)] == ["made-1", "made-2", "made-3"]
 
@@ -122,7 +122,7 @@ def test_arguments_given_as_text(wire):
     assert [c.invalid for c in answer.of(ToolCall)] == [False, True]
 
 
-def test_a_call_is_complete_even_where_the_answer_is_cut(wire):
+def test_call_is_complete_in_a_cut_response(wire):
     answer = wire.parts(call(args={"a": 1}), finish="MAX_TOKENS")
     assert answer.calls == [("f", '{"a":1}')]
     assert answer.finish.finish_reason == "length"
@@ -145,7 +145,7 @@ def test_a_call_streams_value_by_value(wire):
     assert [c.provider_metadata for c in answer.of(ToolCall)] == [SIGNED, None]
 
 
-def test_the_terminal_of_a_streamed_call_may_be_missing(wire):
+def test_streamed_call_needs_no_terminal(wire):
     answer = wire.answer(
         wire.chunk(call(willContinue=True)),
         wire.chunk(piece(value("$.a[0]", numberValue=0.5))),
@@ -154,7 +154,8 @@ def test_the_terminal_of_a_streamed_call_may_be_missing(wire):
     assert answer.calls == [("f", '{"a":[0.5]}')]
 
 
-def test_a_streamed_call_ends_with_the_answer_or_with_the_next_call(wire):
+def test_streamed_call_ends_at_the_next_call(wire):
+    """Or at the end of the response."""
     answer = wire.answer(
         wire.chunk(call(willContinue=True)),
         wire.chunk(piece(value("$.a", numberValue=1), willContinue=True)),
@@ -164,7 +165,7 @@ def test_a_streamed_call_ends_with_the_answer_or_with_the_next_call(wire):
     assert answer.calls == [("f", '{"a":1}'), ("g", '{"b":true}')]
 
 
-def test_a_streamed_call_that_is_cut_by_the_limit_is_no_call(wire):
+def test_streamed_call_cut_by_limit_is_none(wire):
     answer = wire.answer(
         wire.chunk(call(willContinue=True)),
         wire.chunk(piece(value("$.a", stringValue="x", willContinue=True), willContinue=True)),
@@ -175,7 +176,7 @@ def test_a_streamed_call_that_is_cut_by_the_limit_is_no_call(wire):
     assert answer.errors == []
 
 
-def test_a_streamed_call_that_breaks_off_is_no_call(wire):
+def test_truncated_streamed_call_is_no_call(wire):
     answer = wire.answer(
         wire.chunk(call(willContinue=True)),
         wire.chunk(piece(value("$.a", stringValue="x", willContinue=True), willContinue=True)),
@@ -184,7 +185,7 @@ def test_a_streamed_call_that_breaks_off_is_no_call(wire):
     assert answer.errors == ["incomplete-stream"]
 
 
-def test_streams_of_two_calls_are_told_apart_by_their_ids(wire):
+def test_streamed_calls_are_separate_by_id(wire):
     answer = wire.answer(
         wire.chunk(call("f", id="x", willContinue=True), call("g", id="y", willContinue=True)),
         wire.chunk(piece(value("$.a", numberValue=1), id="x", willContinue=True)),
@@ -194,7 +195,7 @@ def test_streams_of_two_calls_are_told_apart_by_their_ids(wire):
     assert answer.calls == [("f", '{"a":1}'), ("g", '{"b":2}')]
 
 
-def test_the_first_values_may_come_with_the_name(wire):
+def test_first_values_may_come_with_the_name(wire):
     answer = wire.answer(
         wire.chunk(call(partialArgs=[value("$.a", numberValue=1)], willContinue=True)),
         wire.chunk({"functionCall": {}}, finish="STOP"),
@@ -202,7 +203,7 @@ def test_the_first_values_may_come_with_the_name(wire):
     assert answer.calls == [("f", '{"a":1}')]
 
 
-def test_values_out_of_order_make_the_call_invalid(wire):
+def test_out_of_order_values_are_invalid(wire):
     answer = wire.answer(
         wire.chunk(call(willContinue=True)),
         wire.chunk(piece(value("$.a", numberValue=1), value("$.b", numberValue=2), willContinue=True)),
@@ -214,12 +215,13 @@ def test_values_out_of_order_make_the_call_invalid(wire):
     assert answer.of(ToolCall) == [ToolCall("f", '{"a":1,"b":2}', "made-1", invalid=True)]
 
 
-def test_values_without_a_call_are_an_error_and_a_lone_end_is_not(wire):
+def test_values_without_a_call_are_an_error(wire):
+    """An end without a call is not."""
     assert wire.parts(piece(value("$.a", numberValue=1))).errors == ["decode-error"]
     assert wire.parts("a", {"functionCall": {}}).errors == []
 
 
-def test_an_input_past_the_cap_ends_the_stream(wire):
+def test_oversized_input_ends_the_stream(wire):
     limits = StreamLimits(max_tool_input_bytes=50)
     answer = wire.answer(wire.chunk(call(args={"a": "x" * 100}), finish="STOP"), limits=limits)
     assert answer.errors == ["limit-exceeded"]
@@ -229,7 +231,7 @@ def test_an_input_past_the_cap_ends_the_stream(wire):
 # what stands beside the content
 
 
-def test_what_stands_beside_a_text_is_kept_with_it(wire):
+def test_fields_beside_text_are_stored(wire):
     """The part is a block of its own, so that each keeps what is said of it."""
     ann, bob = ({"speechMetadata": {"speaker": name, "style": "calm"}} for name in ("Ann", "Bob"))
     answer = wire.parts("a", {"text": "b", **ann}, {"text": "c", **bob}, "d")
@@ -239,7 +241,7 @@ def test_what_stands_beside_a_text_is_kept_with_it(wire):
     assert answer.text == "abcd"
 
 
-def test_a_signed_thought_keeps_what_stands_beside_it(wire):
+def test_signed_thought_keeps_extra_fields(wire):
     part = {"text": "a", "thought": True, "thoughtSignature": "c2ln", "partMetadata": {"x": 1}}
     told = {"google": {"thought_signature": "c2ln", "part_metadata": {"x": 1}}}
     answer = wire.parts(part, "b")
@@ -270,7 +272,7 @@ def test_what_stands_beside_any_part_is_kept(wire, part):
     assert (told["part_metadata"], told["thought_signature"]) == ({"x": 1}, "c2ln")
 
 
-def test_a_call_that_streams_keeps_what_each_piece_says(wire):
+def test_streamed_call_keeps_piece_metadata(wire):
     first = piece(name="f", willContinue=True) | {"thoughtSignature": "c2ln"}
     last = piece() | {"partMetadata": {"x": 1}, "thoughtSignature": "late"}
     told = {"google": {"thought_signature": "c2ln", "part_metadata": {"x": 1}}}
@@ -284,7 +286,7 @@ HEARD = {"text": "Hi.", "speakerLabel": "spk_1", "words": [{"word": "Hi.", "star
 SAID = {"google": {"audio_transcription": {key: HEARD[key] for key in ("speakerLabel", "words")}}}
 
 
-def test_a_transcription_is_the_text_of_its_part(wire):
+def test_transcription_is_its_parts_text(wire):
     other = {"text": "Ho.", "speakerLabel": "spk_2"}
     answer = wire.parts({"audioTranscription": HEARD}, {"audioTranscription": other})
     assert answer.text == "Hi.Ho."
@@ -293,7 +295,7 @@ def test_a_transcription_is_the_text_of_its_part(wire):
     assert [part.metadata for part in folded(answer).parts] == told
 
 
-def test_transcriptions_that_say_no_more_flow_together(wire):
+def test_plain_transcriptions_are_joined(wire):
     answer = wire.answer(
         wire.chunk({"audioTranscription": {"text": "Hi. "}}),
         wire.chunk({"audioTranscription": {"text": "Ho."}}, finish="STOP"),
@@ -301,13 +303,13 @@ def test_transcriptions_that_say_no_more_flow_together(wire):
     assert (answer.text, len(answer.of(TextStart))) == ("Hi. Ho.", 1)
 
 
-def test_text_beside_a_transcription_comes_once(wire):
+def test_text_beside_a_transcription_is_once(wire):
     answer = wire.parts({"text": "Hi.", "audioTranscription": HEARD})
     assert answer.text == "Hi."
     assert answer.of(TextDelta)[0].provider_metadata == {"google": {"audio_transcription": HEARD}}
 
 
-def test_text_before_a_transcription_comes_once(wire):
+def test_text_before_a_transcription_is_once(wire):
     """As parts of their own, in one chunk or in two."""
     heard = Custom("google.audio_transcription", {"google": HEARD})
     for answer in (
@@ -318,7 +320,7 @@ def test_text_before_a_transcription_comes_once(wire):
         assert answer.of(Custom) == [heard]
 
 
-def test_a_transcription_without_words_is_kept(wire):
+def test_empty_transcription_is_custom(wire):
     end = {"finished": True}
     answer = wire.parts({"audioTranscription": {"text": "Hi."}}, {"audioTranscription": end})
     assert answer.of(Custom) == [Custom("google.audio_transcription", {"google": end})]
@@ -424,7 +426,7 @@ def test_code_and_its_result(wire):
     assert answer.finish.finish_reason == "stop"
 
 
-def test_code_without_ids_is_matched_by_order(wire):
+def test_code_without_ids_matches_by_order(wire):
     answer = wire.parts(
         {"executableCode": {"code": "1"}},
         {"codeExecutionResult": {"outcome": "OUTCOME_OK"}},
@@ -437,7 +439,7 @@ def test_code_without_ids_is_matched_by_order(wire):
     ]
 
 
-def test_a_second_result_of_one_call_is_kept_apart(wire):
+def test_second_result_of_a_call_is_separate(wire):
     result = {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}}
     answer = wire.parts({"executableCode": {"code": "1"}}, result, result)
     assert len(answer.of(ToolResult)) == 1
@@ -446,7 +448,7 @@ def test_a_second_result_of_one_call_is_kept_apart(wire):
     ]
 
 
-def test_a_tool_of_the_vendors_and_its_response(wire):
+def test_vendor_tool_and_its_response(wire):
     answer = wire.parts(
         {"toolCall": {"toolType": "GOOGLE_SEARCH_WEB", "id": "s1", "args": {"queries": ["a"]}}},
         {"toolResponse": {"toolType": "GOOGLE_SEARCH_WEB", "id": "s1", "response": {"n": 1}}},

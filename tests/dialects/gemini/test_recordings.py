@@ -35,7 +35,7 @@ def is_complete(frames):
     return complete
 
 
-def test_a_recording_means_what_its_neighbour_says(recording, wire):
+def test_recording_matches_expected_events(recording, wire):
     assert wire.read(recording.read_bytes()).events == expected(recording)
 
 
@@ -66,7 +66,8 @@ def test_as_a_json_array_it_means_the_same(recording, wire):
     assert wire.read(body, cuts=range(1, len(body))).events == expected(recording)
 
 
-def test_truncated_at_every_frame_it_is_one_error_and_one_finish(recording, wire):
+def test_frame_truncation_gives_one_error(recording, wire):
+    """One error and one finish, at every frame."""
     frames = frames_of(recording.read_bytes())
     for count in range(len(frames)):
         answer = wire.read(b"".join(frames[:count]))
@@ -75,7 +76,7 @@ def test_truncated_at_every_frame_it_is_one_error_and_one_finish(recording, wire
 
 
 @pytest.mark.slow
-def test_truncated_at_every_byte_it_stays_a_sentence(recording, wire):
+def test_byte_truncation_keeps_the_grammar(recording, wire):
     body = recording.read_bytes()
     for cut in range(len(body)):
         assert isinstance(wire.read(body[:cut]).events[-1], Finish)
@@ -93,7 +94,7 @@ def whole(events):
     return out
 
 
-def test_written_again_a_recording_reads_the_same(recording, wire):
+def test_rewritten_recording_reads_the_same(recording, wire):
     if recording.stem == "cut_call":
         return  # an input that broke off cannot be written: inputs are written whole
     wanted = expected(recording)

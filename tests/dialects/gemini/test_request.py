@@ -134,14 +134,14 @@ def test_a_request_with_everything():
         ("a@001", "/models/a@001"),
     ],
 )
-def test_the_model_is_one_segment_of_the_path(model, path):
+def test_model_is_one_path_segment(model, path):
     assert encode(model=model).http.url == f"{path}:streamGenerateContent?alt=sse"
 
 
 # settings
 
 
-def test_only_the_older_models_take_penalties():
+def test_only_older_models_take_penalties():
     settings = Settings(presence_penalty=0.1, frequency_penalty=0.2)
     for model in ("gemini-2.0-flash", "tunedModels/t"):
         assert config(model=model, settings=settings) == (
@@ -154,13 +154,13 @@ def test_only_the_older_models_take_penalties():
         assert [warning.setting for warning in warnings] == ["presence_penalty", "frequency_penalty"]
 
 
-def test_a_temperature_out_of_range_is_fitted():
+def test_temperature_is_moved_into_range():
     found, warnings = config(settings=Settings(temperature=3))
     assert found == {"temperature": 2.0}
     assert isinstance(warnings[0], OtherWarning)
 
 
-def test_more_stop_sequences_than_the_api_takes():
+def test_excess_stop_sequences_are_cut():
     found, warnings = config(settings=Settings(stop=tuple("abcdefg")))
     assert found == {"stopSequences": list("abcde")}
     assert isinstance(warnings[0], OtherWarning)
@@ -253,7 +253,7 @@ def test_strict_tools_are_validated():
     assert tools(tools=(spec,), tool_choice="required")[1] == {"functionCallingConfig": {"mode": "ANY"}}
 
 
-def test_a_choice_without_functions_is_left_out():
+def test_choice_without_functions_is_omitted():
     found, calling, warnings = tools(tools=(SEARCH,), tool_choice="required")
     assert (found, calling) == ([{"googleSearch": {}}], None)
     assert len(warnings) == 1
@@ -261,16 +261,16 @@ def test_a_choice_without_functions_is_left_out():
 
 
 @pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"type": "object", "properties": {}}])
-def test_a_tool_without_arguments_has_no_schema(schema):
+def test_tool_without_arguments_no_schema(schema):
     assert tools(tools=(ToolSpec("now", "", schema),))[0] == [{"functionDeclarations": [{"name": "now"}]}]
 
 
-def test_a_schema_without_a_type_is_an_objects():
+def test_untyped_schema_is_an_object():
     ((entry,), _, _) = tools(tools=(ToolSpec("f", "", {"properties": {"a": {}}}),))
     assert entry["functionDeclarations"][0]["parametersJsonSchema"]["type"] == "object"
 
 
-def test_tools_of_the_vendors_keep_their_options():
+def test_vendor_tools_keep_their_options():
     found = tools(
         tools=(
             ProviderTool("fileSearch", "", {"fileSearchStoreNames": ["s"]}),
@@ -280,7 +280,8 @@ def test_tools_of_the_vendors_keep_their_options():
     assert found[0] == [{"fileSearch": {"fileSearchStoreNames": ["s"]}}, {"codeExecution": {}}]
 
 
-def test_older_models_take_the_vendors_tools_or_functions():
+def test_older_models_take_one_kind_of_tools():
+    """Either the vendor's tools or functions."""
     found, _, warnings = tools(tools=(TOOL, SEARCH))
     assert len(found) == 1
     assert isinstance(warnings[0], UnsupportedTool)
@@ -302,7 +303,7 @@ def test_parallel_calls_cannot_be_forbidden():
     assert isinstance(tools(tools=(TOOL,), settings=Settings(parallel_tool_calls=False))[2][0], OtherWarning)
 
 
-def test_vertex_knows_no_server_side_invocations():
+def test_vertex_has_no_server_invocations():
     found = tools(dialect=VERTEX, model=PRO_3, tools=(TOOL, SEARCH))
     assert found[1] is None
 
@@ -314,7 +315,7 @@ def test_json_without_a_schema():
     assert config(response_format=ResponseFormat())[0] == {"responseMimeType": "application/json"}
 
 
-def test_the_older_fields_get_the_openapi_subset():
+def test_older_fields_get_an_openapi_subset():
     found = body(
         dialect=Gemini(schemas="openapi"), model=PRO_3, tools=(TOOL,), response_format=ResponseFormat(SCHEMA)
     )
@@ -343,7 +344,7 @@ def test_options_win_field_by_field():
     assert found["labels"] == {"a": "b"}
 
 
-def test_a_request_on_cached_content_says_nothing_of_what_is_cached():
+def test_cached_content_is_not_repeated():
     encoded = encode(
         messages=(Message.system("s"), *HELLO),
         tools=(TOOL,),
@@ -357,6 +358,6 @@ def test_a_request_on_cached_content_says_nothing_of_what_is_cached():
     assert len(encoded.warnings) == 1
 
 
-def test_what_is_no_json_is_the_callers_fault():
+def test_non_json_options_are_caller_errors():
     with pytest.raises(InvalidRequest):
         encode(provider_options={"google": {"labels": {"a": object()}}})

@@ -87,14 +87,14 @@ def test_text_goes_on_in_its_block(two) -> None:
     ]
 
 
-def test_any_cut_of_the_bodies_gives_the_same(two) -> None:
+def test_any_cut_of_the_bodies_is_invisible(two) -> None:
     whole = read(*two)
     assert read(*two, cuts=range(1, max(map(len, two)))) == whole
     for place in range(1, max(map(len, two))):
         assert read(*two, cuts=[place]) == whole
 
 
-def test_a_cut_inside_any_text_of_a_recording_is_not_seen(wire, recording) -> None:
+def test_cut_inside_any_text_is_invisible(wire, recording) -> None:
     """Each step that is open is closed, and opened again by the next interaction."""
     frames = [frame for frame in recording.read_bytes().split(b"\n\n") if b"data: {" in frame]
     told = [json.loads(frame.partition(b"data: ")[2]) for frame in frames]
@@ -118,7 +118,7 @@ def test_a_cut_inside_any_text_of_a_recording_is_not_seen(wire, recording) -> No
         assert (events, last.finish_reason) == (expected, finish.finish_reason)
 
 
-def test_a_cut_answer_that_nobody_continues_has_the_token(two) -> None:
+def test_uncontinued_response_has_its_token(two) -> None:
     finish = read(two[0])[-1]
     assert (finish.finish_reason, finish.raw_finish_reason) == ("length", "requires_continuation")
     assert finish.provider_metadata == {"google": {"interaction_id": "v1", "continuation_token": TOKEN}}
@@ -144,7 +144,7 @@ def place(token=TOKEN):
     return {**told, "continuation_token": token}
 
 
-def test_a_place_in_the_middle_holds_until_content_comes(wire) -> None:
+def test_position_holds_until_content_comes(wire) -> None:
     made = sentence()
     made.feed(wire.body(created(), wire.start(0, "model_output"), text(wire, "a"), place()))
     assert made.decoder.next_place == Place(TOKEN, "v1")
@@ -156,7 +156,7 @@ def test_a_place_in_the_middle_holds_until_content_comes(wire) -> None:
     assert made.decoder.unfinished is None
 
 
-def test_a_step_that_was_not_closed_goes_on_too(wire) -> None:
+def test_unclosed_step_continues_too(wire) -> None:
     first = wire.body(created(), wire.start(0, "model_output"), text(wire, "It ra"), place())
     events = read(first, wire.body(wire.text("ins."), wire.completed()))
     assert [e.delta for e in events if isinstance(e, TextDelta)] == ["It ra", "ins."]
@@ -168,7 +168,7 @@ def thought(wire, words, *more):
     return wire.step(0, "thought", summary, *more)
 
 
-def test_a_thought_goes_on_until_it_is_signed(wire) -> None:
+def test_thought_continues_until_signed(wire) -> None:
     signed = {"type": "thought_signature", "signature": "s1"}
     first = wire.body(created(), thought(wire, "Hm "), cut(wire))
     second = wire.body(thought(wire, "hm.", signed), cut(wire, token="t2"))
@@ -187,7 +187,7 @@ def test_a_thought_goes_on_until_it_is_signed(wire) -> None:
     ]
 
 
-def test_another_kind_of_step_ends_the_one_that_was_cut(wire) -> None:
+def test_other_step_kind_ends_the_cut_step(wire) -> None:
     first = wire.body(created(), wire.text("Let me see."), cut(wire))
     call = wire.step(0, "function_call", {"type": "arguments_delta", "arguments": "{}"}, id="c1", name="f")
     events = read(first, wire.body(call, wire.completed("requires_action")))
@@ -195,7 +195,7 @@ def test_another_kind_of_step_ends_the_one_that_was_cut(wire) -> None:
     assert events[-1].finish_reason == "tool-calls"
 
 
-def test_a_call_that_is_told_again_is_no_second_one(wire) -> None:
+def test_repeated_call_is_read_once(wire) -> None:
     calls = [
         wire.step(n, "function_call", {"type": "arguments_delta", "arguments": "{}"}, id=f"c{n}", name="f")
         for n in (1, 2)
@@ -236,7 +236,7 @@ def test_text_goes_on_without_another_start(wire) -> None:
     assert not [e for e in events if isinstance(e, ErrorEvent)]
 
 
-def test_a_call_that_stays_open_is_incomplete(wire) -> None:
+def test_call_left_open_is_incomplete(wire) -> None:
     """Whether nobody continues it, or what continues is another call."""
     first = wire.body(opened_call(wire), cut(wire))
     assert ToolInputEnd("c1", incomplete=True) in read(first)
@@ -258,7 +258,7 @@ def test_a_recording_goes_on(wire) -> None:
     assert [e.data for e in events if isinstance(e, File)] == [b"\0\0\0\1\1\1"]
 
 
-def test_an_interaction_that_fails_at_once_can_be_asked_for_again(wire, two) -> None:
+def test_immediate_failure_may_be_retried(wire, two) -> None:
     made = sentence()
     made.start()
     made.feed(two[0])
@@ -273,7 +273,7 @@ def test_an_interaction_that_fails_at_once_can_be_asked_for_again(wire, two) -> 
     assert made.decoder.usage.total_tokens == 25
 
 
-def test_an_interaction_that_fails_after_content_is_the_end(wire, two) -> None:
+def test_failure_after_content_is_the_end(wire, two) -> None:
     made = sentence()
     events = made.start() + made.feed(two[0])
     made.decoder.go_on()
@@ -288,7 +288,7 @@ def test_an_interaction_that_fails_after_content_is_the_end(wire, two) -> None:
     }
 
 
-def test_the_end_of_a_text_comes_before_what_follows(wire) -> None:
+def test_text_end_comes_before_what_follows(wire) -> None:
     made = sentence()
     made.start()
     events = made.feed(wire.body(wire.text("a")))
@@ -307,7 +307,7 @@ def encoded(request, provider="google"):
     return DIALECT.encode(request, provider=provider).http.json()
 
 
-def test_the_next_request_names_what_google_has_stored() -> None:
+def test_next_request_names_the_stored_one() -> None:
     before = asking(previous_interaction_id="v0")
     after = DIALECT.continuation.continued(before, Place(TOKEN, "v1"), provider="google")
     body = {**encoded(before), "continuation_token": TOKEN, "previous_interaction_id": "v1"}
@@ -331,12 +331,12 @@ def test_what_is_not_stored_is_sent_again() -> None:
         ({"agent": "deep-research"}, False),
     ],
 )
-def test_google_itself_continues_in_the_background(options, yes) -> None:
+def test_google_continues_in_the_background(options, yes) -> None:
     assert DIALECT.continuation.continues(asking(**options), provider="google") is yes
     assert "automatic_continuation" not in encoded(asking(**options))
 
 
-def test_the_reverse_reads_tokens_and_writes_cuts() -> None:
+def test_server_reads_tokens_and_writes_cuts() -> None:
     asked = DIALECT.continuation.continued(asking(), Place(TOKEN, "v1"), provider="google")
     http = DIALECT.encode(asked, provider="google").http
     request = server_side(DIALECT).decode_request(http)
@@ -355,7 +355,7 @@ def test_the_reverse_reads_tokens_and_writes_cuts() -> None:
     assert finish.provider_metadata["google"]["continuation_token"] == TOKEN
 
 
-def test_a_token_alone_does_not_stand_for_the_input() -> None:
+def test_token_alone_does_not_replace_input() -> None:
     http = DIALECT.encode(asking(continuation_token=TOKEN), provider="google").http
     assert http.json()["input"]
     with pytest.raises(BadRequest):

@@ -27,7 +27,7 @@ def test_the_response_is_named_once(wire):
     assert answer.finish.provider_metadata == {"google": {"interaction_id": "v1"}}
 
 
-def test_an_interaction_that_is_not_stored_has_no_id(wire):
+def test_unstored_interaction_has_no_id(wire):
     answer = wire.answer(created(id="", model="m"), wire.text("a"), wire.completed(id=""))
     assert answer.of(ResponseMetadata) == [ResponseMetadata("m")]
     assert answer.finish.provider_metadata is None
@@ -50,7 +50,7 @@ def test_each_status_has_its_reason(wire, word, reason, codes):
     assert answer.errors == codes
 
 
-def test_calls_make_tool_calls_of_a_completed_interaction(wire):
+def test_calls_finish_as_tool_calls(wire):
     answer = wire.steps(wire.step(0, "function_call", id="x", name="f"))
     assert answer.finish.finish_reason == "tool-calls"
 
@@ -95,7 +95,7 @@ def test_the_code_of_a_failure_decides(wire, code, error, status, reason, retrya
     assert answer.finish.provider_metadata == {"google": {"errors": told}}
 
 
-def test_an_error_of_an_output_is_the_cause_of_a_failure(wire):
+def test_output_error_is_the_failures_cause(wire):
     details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "7s"}]
     told = {"code": 8, "message": "busy", "details": details}
     failed = wire.answer(wire.step(0, "model_output", error=told), wire.completed("failed"))
@@ -104,14 +104,14 @@ def test_an_error_of_an_output_is_the_cause_of_a_failure(wire):
     assert failed.finish.provider_metadata == {"google": {"errors": [told]}}
 
 
-def test_an_interaction_may_survive_the_error_of_an_output(wire):
+def test_interaction_survives_output_error(wire):
     told = {"code": 13, "message": "words"}
     answer = wire.steps(wire.step(0, "model_output", error=told), wire.text("a", 1))
     assert (answer.error, answer.text, answer.finish.finish_reason) == (None, "a", "stop")
     assert answer.finish.provider_metadata == {"google": {"errors": [told]}}
 
 
-def test_steps_that_did_not_stream_are_read_at_the_end(wire):
+def test_unstreamed_steps_come_at_the_end(wire):
     whole = [
         {"type": "user_input", "content": [{"type": "text", "text": "Hi"}]},
         {"type": "thought", "signature": "c2ln", "summary": [{"type": "text", "text": "Hm"}]},
@@ -151,11 +151,11 @@ def test_a_status_that_is_final_is_enough(wire):
 
 
 @pytest.mark.parametrize("tail", [[], [status("in_progress")], [b"event: done\ndata: [DONE]\n\n"]])
-def test_without_a_final_status_the_answer_is_incomplete(wire, tail):
+def test_missing_final_status_is_incomplete(wire, tail):
     assert wire.answer(wire.text("a"), *tail).errors == ["incomplete-stream"]
 
 
-def test_a_completion_without_a_status_is_completed(wire):
+def test_completion_without_status_completes(wire):
     assert wire.answer(wire.text("a"), {"event_type": "interaction.completed"}).finish.finish_reason == "stop"
 
 
@@ -190,7 +190,7 @@ def test_thoughts_are_part_of_the_output(wire):
     )
 
 
-def test_counts_so_far_are_known_where_the_stream_fails(wire):
+def test_failed_stream_keeps_counts_so_far(wire):
     so_far = {"metadata": {"usage": {"total_input_tokens": 11, "total_thought_tokens": 68}}}
     events = [{**wire.start(0, "model_output"), **so_far}, {**wire.delta(0, "text", text="a"), **so_far}]
     usage = wire.answer(*events, {"event_type": "error", "error": {"message": "m"}}).finish.usage
@@ -242,12 +242,13 @@ def test_a_call_that_is_open_at_the_end(wire):
     assert wire.answer(*opened).calls == []
 
 
-def test_an_event_that_is_no_json_is_an_error_and_reading_goes_on(wire):
+def test_non_json_event_is_one_error(wire):
+    """Reading continues."""
     answer = wire.answer(wire.text("a"), b"data: {nope\n\n", wire.text("b", 1), wire.completed())
     assert (answer.text, answer.errors) == ("ab", ["decode-error"])
 
 
-def test_unknown_events_are_skipped_and_raw_when_asked_for(wire):
+def test_unknown_events_are_raw_on_request(wire):
     unknown = {"event_type": "step.sparkle", "index": 0}
     body = wire.body(unknown, wire.completed())
     assert wire.read(body).errors == []

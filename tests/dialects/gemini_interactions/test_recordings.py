@@ -23,7 +23,7 @@ def is_last_word(frame):
     return frame.startswith((b"event: interaction.completed", b"event: error"))
 
 
-def test_a_recording_means_what_its_neighbour_says(recording, wire):
+def test_recording_matches_expected_events(recording, wire):
     assert wire.read(recording.read_bytes()).events == expected(recording)
 
 
@@ -46,7 +46,8 @@ def test_other_line_ends_mean_the_same(recording, wire):
         assert wire.read(body.replace(b"\n", line_end)).events == expected(recording)
 
 
-def test_truncated_at_every_frame_it_is_one_error_and_one_finish(recording, wire):
+def test_frame_truncation_gives_one_error(recording, wire):
+    """One error and one finish, at every frame."""
     frames = frames_of(recording.read_bytes())
     told = [event.error.code for event in expected(recording) if isinstance(event, ErrorEvent)]
     for count in range(len(frames)):
@@ -57,13 +58,13 @@ def test_truncated_at_every_frame_it_is_one_error_and_one_finish(recording, wire
 
 
 @pytest.mark.slow
-def test_truncated_at_every_byte_it_stays_a_sentence(recording, wire):
+def test_byte_truncation_keeps_the_grammar(recording, wire):
     body = recording.read_bytes()
     for cut in range(len(body)):
         assert isinstance(wire.read(body[:cut]).events[-1], Finish)
 
 
-def test_written_again_a_recording_reads_the_same(recording, wire):
+def test_rewritten_recording_reads_the_same(recording, wire):
     wanted = expected(recording)
     encoder = server_side(GeminiInteractions()).event_encoder(Request(model="m"))
     body = b"".join(encoder.feed(event) for event in wanted) + encoder.close()

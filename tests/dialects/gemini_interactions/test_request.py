@@ -133,7 +133,7 @@ def test_an_agent_takes_the_models_place():
         ),
     ],
 )
-def test_what_the_api_does_not_know_is_left_out(fields, warning):
+def test_unknown_settings_are_left_out(fields, warning):
     assert encode(**fields).warnings == [warning]
 
 
@@ -163,7 +163,8 @@ def test_the_choice_among_tools(choice, strict, wire):
 # the conversation
 
 
-def test_each_message_of_the_user_is_a_step_and_each_act_of_the_model():
+def test_steps_follow_messages_and_parts():
+    """One step for each user message and each part of a model turn."""
     assert steps(
         Message.user("a", "b"),
         Message.assistant(
@@ -203,7 +204,7 @@ def test_media():
         steps(Message.user(c.Image(url="s3://a/b")))
 
 
-def test_what_the_model_made_goes_back_as_it_came():
+def test_model_output_goes_back_verbatim():
     """Bytes and their address do not go together; annotations are the reader's."""
     spoken = c.File("audio/l16;rate=24000;channels=1", data=b"x", metadata={"google": {"uri": "gs://b/c"}})
     table = c.Custom("google.content.table", {"google": {"rows": [1]}})
@@ -219,7 +220,7 @@ def test_what_the_model_made_goes_back_as_it_came():
     }
 
 
-def test_bare_samples_are_read_with_their_rate():
+def test_bare_samples_are_read_at_their_rate():
     audio = {"type": "audio", "data": "eA==", "mime_type": "audio/l16", "sample_rate": 8000, "channels": 1}
     request = read({"model": FLASH, "input": [user(audio)]})
     assert request.messages[0].parts == (c.Audio(data=b"x", media_type="audio/l16;rate=8000;channels=1"),)
@@ -258,7 +259,7 @@ def test_calls_without_a_result_are_closed():
     assert steps(Message.user("?"), call, warnings=1)[2] == closed
 
 
-def test_what_google_ran_goes_back_and_what_others_ran_does_not():
+def test_only_google_tool_runs_go_back():
     metadata = {"google": {"type": "google_search_call", "signature": "c2ln"}}
     ours = c.ToolCall("s", "google_search", '{"queries":["q"]}', True, metadata)
     found = c.ToolResult(
@@ -290,7 +291,7 @@ def test_foreign_parts():
     )[1:] == [{"type": "thought", "summary": [text("r")]}, {"type": "sparkle", "glow": 2}]
 
 
-def test_system_messages_inside_the_conversation_move_to_the_top():
+def test_later_system_messages_move_to_top():
     encoded = encode(messages=(*HELLO, Message.system("s")))
     assert encoded.http.json()["system_instruction"] == "s"
     assert len(encoded.warnings) == 1

@@ -51,7 +51,7 @@ def test_steps_may_overlap(wire):
     assert (answer.text, answer.reasoning) == ("a", "r")
 
 
-def test_what_the_start_of_a_step_brings_is_not_lost(wire):
+def test_step_start_content_is_not_lost(wire):
     answer = wire.steps(
         wire.step(0, "thought", signature="c2ln", summary=[{"type": "text", "text": "r"}]),
         wire.step(1, "model_output", content=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]),
@@ -82,18 +82,18 @@ def test_a_call_grows_by_fragments(wire):
 @pytest.mark.parametrize(
     ("fields", "text"), [({}, "{}"), ({"arguments": {}}, "{}"), ({"arguments": {"a": 1}}, '{"a":1}')]
 )
-def test_arguments_of_the_start_count_where_no_fragments_come(wire, fields, text):
+def test_start_arguments_count_if_alone(wire, fields, text):
     assert wire.steps(wire.step(0, "function_call", id="x", name="f", **fields)).calls == [("f", text)]
 
 
-def test_a_call_that_is_named_late_begins_late(wire):
+def test_late_name_delays_the_call_start(wire):
     late = {"type": "arguments_delta", "arguments": "", "id": "x", "name": "f"}
     answer = wire.steps(wire.step(0, "function_call", late, arguments("{}")))
     assert answer.of(ToolInputStart) == [ToolInputStart("f", "x")]
     assert answer.calls == [("f", "{}")]
 
 
-def test_a_call_that_is_never_named_is_an_error(wire):
+def test_call_without_a_name_is_an_error(wire):
     assert wire.steps(wire.step(0, "function_call", arguments("{}"), id="x")).errors == ["decode-error"]
 
 
@@ -144,7 +144,7 @@ def test_a_tool_of_a_server_is_dynamic(wire):
     assert answer.of(ToolResult)[0].is_error
 
 
-def test_a_second_result_of_one_call_is_an_error(wire):
+def test_second_result_of_a_call_is_an_error(wire):
     result = wire.step(1, "code_execution_result", call_id="c", result="1")
     answer = wire.steps(wire.step(0, "code_execution_call", id="c"), result, result)
     assert len(answer.of(ToolResult)) == 1
@@ -204,7 +204,7 @@ WORD = {"type": "word_info", "text": "a", "speaker": "spk_1", "start_offset": "0
 SPEECH = {"type": "speech_metadata", "speaker": "Ann", "style": "calm"}
 
 
-def test_the_annotation_is_the_metadata_of_its_source(wire):
+def test_annotation_is_the_source_metadata(wire):
     notes = [PLACE, PAPER, {**PLACE, "start_index": 4}]
     cite = {"type": "text_annotation_delta", "annotations": notes}
     answer = wire.steps(wire.step(0, "model_output", {"type": "text", "text": "a"}, cite))
@@ -213,7 +213,7 @@ def test_the_annotation_is_the_metadata_of_its_source(wire):
     assert answer.of(TextEnd) == [TextEnd("0", provider_metadata={"google": {"annotations": notes}})]
 
 
-def test_the_words_of_a_recording_are_told_at_the_end_of_the_text(wire):
+def test_transcript_comes_at_the_text_end(wire):
     content = [{"type": "text", "text": "a", "annotations": [SPEECH]}]
     cite = {"type": "text_annotation_delta", "annotations": [WORD]}
     answer = wire.steps(wire.step(0, "model_output", cite, content=content))
@@ -230,7 +230,7 @@ def test_words_without_a_text_are_not_lost(wire):
     assert answer.text == "a"
 
 
-def test_a_citation_without_a_text_opens_none(wire):
+def test_textless_citation_opens_no_block(wire):
     cite = {"type": "text_annotation_delta", "annotations": [PLACE]}
     answer = wire.steps(wire.step(0, "model_output", cite))
     assert [*answer.of(TextStart), *answer.of(Source)] == [
@@ -238,7 +238,7 @@ def test_a_citation_without_a_text_opens_none(wire):
     ]
 
 
-def test_what_a_thought_rests_on_is_told_at_its_end(wire):
+def test_thought_grounding_comes_at_its_end(wire):
     inner = {"type": "text", "text": "Hm", "annotations": [PLACE]}
     signed = {"type": "thought_signature", "signature": "c2ln"}
     answer = wire.steps(wire.step(0, "thought", {"type": "thought_summary", "content": inner}, signed))
@@ -300,7 +300,7 @@ def test_bare_samples_say_their_rate(wire, fields, media_type, told):
     assert wire.steps(wire.step(0, "model_output", *pieces)).of(File) == [file]
 
 
-def test_a_rate_that_comes_late_is_the_recordings(wire):
+def test_late_sample_rate_is_the_recordings(wire):
     pieces = [
         {"type": "audio", "mime_type": "audio/l16", "data": "aGk="},
         {"type": "audio", "mime_type": "audio/l16", "data": "aG8=", "sample_rate": 24000},
@@ -353,7 +353,8 @@ def test_steps_nobody_knows_are_kept(wire):
     assert answer.of(Custom) == [Custom("google.sparkle", {"google": {"tone": "low", "glow": 2}})]
 
 
-def test_deltas_without_a_step_are_an_error_and_text_is_not_lost(wire):
+def test_deltas_without_a_step_are_an_error(wire):
+    """Their text is not lost."""
     answer = wire.steps(
         wire.delta(0, "text", text="a"),
         wire.delta(0, "text", text="b"),
@@ -375,19 +376,19 @@ def test_a_delta_that_says_nothing(wire):
     assert wire.steps({"event_type": "step.delta", "index": 0}).errors == []
 
 
-def test_a_step_that_opens_twice_is_closed_first(wire):
+def test_step_opened_twice_is_closed_first(wire):
     answer = wire.steps(wire.start(0, "model_output"), wire.delta(0, "text", text="a"), wire.text("b"))
     assert len(answer.of(TextStart)) == 2
 
 
 @pytest.mark.parametrize("kind", [{}, [], 7, True, ["image"]])
-def test_an_output_whose_type_is_no_name_is_passed_over(wire, kind):
+def test_output_without_type_name_is_skipped(wire, kind):
     odd = {"event_type": "step.delta", "index": 0, "delta": {"type": kind, "data": "aQ=="}}
     answer = wire.steps(wire.start(0, "model_output"), odd, wire.stop(0), wire.text("a", 1))
     assert (answer.text, answer.of(File), answer.errors) == ("a", [], [])
 
 
 @pytest.mark.parametrize("given", ["", {}, None])
-def test_a_vendors_call_without_arguments_has_an_empty_object(wire, given):
+def test_vendor_call_without_arguments(wire, given):
     answer = wire.steps(wire.step(0, "google_search_call", id="c", arguments=given))
     assert [call.input for call in answer.of(ToolCall)] == ["{}"]

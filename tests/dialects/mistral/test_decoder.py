@@ -71,7 +71,7 @@ def errors(events):
 # content
 
 
-def test_the_first_chunk_names_answer_model_and_time(decode, stream):
+def test_first_chunk_gives_id_model_and_time(decode, stream):
     events = decode(stream("a", "b"))
     when = datetime.datetime(2023, 11, 14, 22, 13, 20, tzinfo=datetime.UTC)
     assert of(events, ResponseMetadata) == [ResponseMetadata("m", "c-1", when)]
@@ -88,7 +88,7 @@ def test_content_as_text(decode, stream):
     ]
 
 
-def test_content_as_a_list_of_kinds_keeps_their_order(decode, stream):
+def test_content_list_keeps_its_order(decode, stream):
     events = decode(stream([thought("Hm", ", so"), words("A")], "B", [thought("again")], [words("C")]))
     assert events[2:-1] == [
         ReasoningStart("0"),
@@ -113,25 +113,25 @@ def test_thinking_in_other_shapes(decode, stream, thinking):
     assert reasoning(decode(stream([{"type": "thinking", "thinking": thinking}]))) == "Hm"
 
 
-def test_closed_is_said_on_every_fragment_and_closes_nothing(decode, stream):
+def test_closed_flag_ends_no_reasoning(decode, stream):
     events = decode(stream([thought("a", closed=True)], [thought("b", closed=True)]))
     assert (len(of(events, ReasoningStart)), reasoning(events)) == (1, "ab")
 
 
-def test_a_signature_ends_up_on_the_end_of_its_reasoning(decode, stream):
+def test_signature_goes_on_the_reasoning_end(decode, stream):
     events = decode(stream([thought("a")], [thought(signature="sig")], "x"))
     assert of(events, ReasoningEnd) == [
         ReasoningEnd("0", provider_metadata={"mistral": {"signature": "sig"}})
     ]
 
 
-def test_thinking_after_a_signature_is_another_thought(decode, stream):
+def test_thinking_after_signature_is_new(decode, stream):
     events = decode(stream([thought("a", signature="s1"), thought("b", signature="s2")]))
     told = [event.provider_metadata["mistral"]["signature"] for event in of(events, ReasoningEnd)]
     assert (told, reasoning(events)) == (["s1", "s2"], "ab")
 
 
-def test_a_signature_alone_is_an_empty_thought(decode, stream):
+def test_lone_signature_is_an_empty_thought(decode, stream):
     events = decode(stream("x", [thought(signature="sig")]))
     assert len(of(events, ReasoningStart)) == 1
     assert of(events, ReasoningEnd)[0].provider_metadata == {"mistral": {"signature": "sig"}}
@@ -156,7 +156,7 @@ def test_references_are_sources(decode, stream):
     assert (text(events), len(of(events, TextStart))) == ("ab", 1)
 
 
-def test_references_inside_thinking_are_sources_too(decode, stream):
+def test_references_in_thinking_are_sources(decode, stream):
     inner = [
         words("a"),
         {"type": "reference", "reference_ids": [1]},
@@ -193,13 +193,13 @@ def test_an_image_without_a_url_is_an_error(decode, stream, url):
     assert (errors(events), text(events)) == (["decode-error"], "x")
 
 
-def test_parts_of_other_kinds_are_kept_as_they_came(decode, stream):
+def test_other_parts_are_stored_verbatim(decode, stream):
     part = {"type": "file", "file_id": "f-1"}
     assert of(decode(stream([part])), Custom) == [Custom("mistral.file", {"mistral": part})]
 
 
 @pytest.mark.parametrize("content", [7, [7], [[words("x")]]])
-def test_content_of_no_known_shape_is_an_error(decode, stream, content):
+def test_unknown_content_shape_is_an_error(decode, stream, content):
     events = decode(stream({"content": content}, "x"))
     assert (errors(events), text(events)) == (["decode-error"], "x")
 
@@ -207,7 +207,7 @@ def test_content_of_no_known_shape_is_an_error(decode, stream, content):
 # calls
 
 
-def test_whole_calls_on_the_chunk_of_the_finish_reason(decode, stream):
+def test_calls_may_come_with_finish_reason(decode, stream):
     chunk = {
         "id": "c",
         "choices": [
@@ -236,7 +236,8 @@ def test_whole_calls_on_the_chunk_of_the_finish_reason(decode, stream):
     ]
 
 
-def test_pieces_without_name_and_id_belong_to_the_call_at_their_index(decode, stream):
+def test_bare_pieces_join_the_call_at_index(decode, stream):
+    """Pieces without a name and an id."""
     deltas = [
         call(piece("f", "", id="chatcmpl-tool-1", index=0)),
         call(piece("", '{"q": ', index=0)),
@@ -248,7 +249,7 @@ def test_pieces_without_name_and_id_belong_to_the_call_at_their_index(decode, st
 
 
 @pytest.mark.parametrize("arguments", [None, "", {}])
-def test_nothing_for_arguments_is_an_empty_object(decode, stream, arguments):
+def test_missing_arguments_become_an_object(decode, stream, arguments):
     events = decode(stream(call(piece("f", arguments, id="abcdefghi")), end="tool_calls"))
     assert calls(events) == [("f", "{}", "abcdefghi")]
 
@@ -264,29 +265,29 @@ def test_a_call_without_an_id_gets_one(decode, stream, number):
     assert calls(events) == [("f", "{}", "made-1")]
 
 
-def test_several_calls_at_index_0_are_told_apart_by_their_ids(decode, stream):
+def test_calls_at_index_0_differ_by_id(decode, stream):
     both = call(piece("f", "{}", id="aaaaaaaaa", index=0), piece("f", "{}", id="bbbbbbbbb", index=0))
     assert [made[2] for made in calls(decode(stream(both, end="tool_calls")))] == ["aaaaaaaaa", "bbbbbbbbb"]
 
 
 @pytest.mark.parametrize("arguments", ["", '{"x": "half'])
-def test_a_call_that_the_token_limit_cut_is_given_as_invalid(decode, stream, arguments):
+def test_call_cut_by_token_limit_is_invalid(decode, stream, arguments):
     events = decode(stream(call(piece("f", arguments, id="abcdefghi")), end="length"))
     assert of(events, ToolCall) == [ToolCall("f", arguments or "{}", "abcdefghi", invalid=True)]
     assert events[-1].finish_reason == "length"
 
 
-def test_a_whole_call_before_the_token_limit_is_a_call(decode, stream):
+def test_complete_call_survives_the_limit(decode, stream):
     events = decode(stream(call(piece("f", '{"x":1}', id="abcdefghi")), end="length"))
     assert of(events, ToolCall) == [ToolCall("f", '{"x":1}', "abcdefghi")]
 
 
-def test_a_failed_answer_makes_no_call_of_half_an_input(decode, stream):
+def test_failed_response_drops_partial_call(decode, stream):
     events = decode(stream(call(piece("f", '{"x"', id="abcdefghi")), end="error"))
     assert (calls(events), of(events, ToolInputEnd)) == ([], [ToolInputEnd("abcdefghi", incomplete=True)])
 
 
-def test_calls_with_reason_stop_mean_tool_calls(decode, stream):
+def test_calls_with_stop_are_tool_calls(decode, stream):
     last = decode(stream(call(piece("f", "{}", id="abcdefghi"))))[-1]
     assert (last.finish_reason, last.raw_finish_reason) == ("tool-calls", "stop")
 
@@ -296,7 +297,8 @@ def test_a_call_without_a_name_is_an_error(decode, stream):
     assert (calls(events), errors(events)) == ([], ["decode-error"])
 
 
-def test_a_stray_fragment_is_an_error_and_reading_goes_on(decode, stream):
+def test_stray_fragment_is_one_error(decode, stream):
+    """Reading continues."""
     deltas = [
         call(piece("f", "", id="a", index=0), piece("g", "", id="b", index=1)),
         call(piece("", "{", index=7)),
@@ -305,7 +307,7 @@ def test_a_stray_fragment_is_an_error_and_reading_goes_on(decode, stream):
     assert (errors(events), len(calls(events))) == (["decode-error"], 2)
 
 
-def test_no_call_has_the_id_of_a_block_or_a_source(decode, stream):
+def test_call_ids_differ_from_blocks_sources(decode, stream):
     reference = {"type": "reference", "reference_ids": [1]}
     deltas = ["a", call(piece("f", "{}", id="0")), call(piece("f", "{}", id="source-1"))]
     events = decode(stream(*deltas, [reference], call(piece("f", "{}", id="2")), "b", [thought("c")], "d"))
@@ -365,7 +367,7 @@ def test_cached_tokens_under_any_name(decode, stream, cached):
     assert usage.cached_input_tokens == 16
 
 
-def test_usage_may_come_with_another_choice_after_the_reason(decode, stream):
+def test_usage_may_follow_in_another_choice(decode, stream):
     late = {"choices": [{"index": 1, "delta": {"content": "no"}, "finish_reason": "stop"}]}
     late["usage"] = {"prompt_tokens": 8, "completion_tokens": 10}
     events = decode(stream("yes", {"choices": [{"index": 0, "finish_reason": "stop"}]}, late, end=None))
@@ -377,7 +379,7 @@ def test_usage_alone_in_a_chunk(decode, stream):
     assert events[-1].usage == ev.Usage(8, raw={"prompt_tokens": 8})
 
 
-def test_without_a_reason_the_answer_is_incomplete(decode, stream):
+def test_missing_reason_is_incomplete(decode, stream):
     events = decode(stream("Hel", end=None, done=False))
     assert of(events, TextEnd) == [TextEnd("0", incomplete=True)]
     assert (errors(events), events[-1].finish_reason) == (["incomplete-stream"], "error")
@@ -430,7 +432,7 @@ def test_done_before_any_answer_is_an_error(decode):
         ({"detail": "Unauthorized", "object": "error"}, "server-error", 500, "Unauthorized"),
     ],
 )
-def test_an_error_in_place_of_a_chunk_ends_the_stream(decode, stream, told, code, status, said):
+def test_error_as_a_chunk_ends_the_stream(decode, stream, told, code, status, said):
     events = decode(stream("a", told, "b"))
     (error,) = of(events, ErrorEvent)
     assert (error.error.code, error.error.status) == (code, status)
@@ -438,7 +440,7 @@ def test_an_error_in_place_of_a_chunk_ends_the_stream(decode, stream, told, code
     assert text(events) == "a"
 
 
-def test_an_empty_error_beside_an_answer_is_none(decode, stream):
+def test_empty_error_beside_text_is_none(decode, stream):
     chunk = {"error": None, "choices": [{"index": 0, "delta": {"content": "x"}}]}
     assert errors(decode(stream(chunk, {**chunk, "error": ""}))) == []
 
@@ -458,7 +460,8 @@ def test_raw_chunks_come_when_asked_for(decode, stream):
     assert len(of(decode(stream("x"), include_raw=True), Raw)) == 3
 
 
-def test_a_chunk_that_does_not_fit_is_an_error_and_reading_goes_on(decode, stream):
+def test_malformed_chunk_is_one_error(decode, stream):
+    """Reading continues."""
     events = decode(stream({"choices": 5}, "x"))
     assert (errors(events), text(events)) == (["decode-error"], "x")
 

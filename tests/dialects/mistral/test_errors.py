@@ -67,7 +67,7 @@ def test_answers_as_errors(status, body, kind, words):
         e.ServerError("no", status=500),
     ],
 )
-def test_an_error_survives_the_way_there_and_back(error):
+def test_error_survives_a_round_trip(error):
     answer = server_side(Mistral()).encode_error(error.info)
     again = decoded(answer.status, answer.body, answer.headers)
     assert type(again) is type(error)

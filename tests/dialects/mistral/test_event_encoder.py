@@ -77,7 +77,7 @@ def test_a_call_is_written_whole():
     ]
 
 
-def test_tools_that_a_vendor_ran_have_no_word():
+def test_vendor_tool_calls_are_not_written():
     assert written(ev.ToolCall("search", "{}", "a", provider_executed=True)) == b""
 
 
@@ -101,7 +101,7 @@ def test_sources_and_files():
     ]
 
 
-def test_reasons_of_other_vendors_are_translated():
+def test_foreign_reasons_are_translated():
     def reason(finish):
         return chunks(finish)[-1]["choices"][0]["finish_reason"]
 
@@ -113,7 +113,7 @@ def test_reasons_of_other_vendors_are_translated():
     assert reason(ev.Finish("unknown")) is None
 
 
-def test_an_error_ends_the_body_without_a_mark(decode):
+def test_error_ends_the_body_without_done(decode):
     body = written(
         ev.TextStart("0"),
         ev.TextDelta("x", "0"),
@@ -125,6 +125,6 @@ def test_an_error_ends_the_body_without_a_mark(decode):
     assert (error.code, error.message, error.status) == ("rate-limited", "slow down", 429)
 
 
-def test_an_answer_that_broke_off_reads_as_an_error(decode):
+def test_truncated_response_reads_as_error(decode):
     body = written(ev.ErrorEvent(IncompleteStream("cut").info), ev.Finish("error"))
     assert [type(event) for event in decode(body)] == [ev.StreamStart, ev.ErrorEvent, ev.Finish]

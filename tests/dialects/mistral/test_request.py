@@ -114,17 +114,17 @@ def roles(*messages):
     return [message["role"] for message in sent(*messages)]
 
 
-def test_the_assistant_speaks_between_a_tool_and_the_user():
+def test_assistant_turn_joins_tool_and_user():
     messages = sent(*HI, CALL, RESULT, Message.user("And?"))
     assert messages[-2:] == [{"role": "assistant", "content": "OK"}, {"role": "user", "content": "And?"}]
 
 
-def test_results_in_a_users_message_come_first():
+def test_user_message_results_come_first():
     both = Message.user(c.ToolResult("abcdefghi", "a bird"), "And?")
     assert roles(*HI, CALL, both) == ["user", "assistant", "tool", "assistant", "user"]
 
 
-def test_an_answer_that_stands_last_is_a_prefix():
+def test_last_assistant_message_is_a_prefix():
     assert sent(*HI, Message.assistant("The answer"))[-1] == {
         "role": "assistant",
         "content": "The answer",
@@ -145,23 +145,23 @@ def test_a_call_without_a_result_gets_one():
     assert warned(*HI, CALL)
 
 
-def test_a_result_that_no_call_awaits_is_left_out():
+def test_result_without_a_call_is_left_out():
     assert roles(*HI, RESULT) == ["user"]
     assert len(warned(*HI, RESULT)) == 1
     assert roles(*HI, CALL, RESULT, RESULT) == ["user", "assistant", "tool"]
 
 
-def test_a_system_message_after_an_answer_moves_to_the_top():
+def test_system_after_response_moves_to_top():
     conversation = (Message.system("a"), *HI, Message.assistant("b"), Message.system("c"), Message.user("d"))
     assert [m["content"] for m in sent(*conversation)] == ["a", "c", "Hi", "b", "d"]
     assert len(warned(*conversation)) == 1
 
 
-def test_a_system_message_after_the_user_stays():
+def test_system_message_after_the_user_stays():
     assert roles(*HI, Message.system("c")) == ["user", "system"]
 
 
-def test_a_message_of_an_assistant_that_says_nothing_is_left_out():
+def test_empty_assistant_message_is_left_out():
     assert roles(*HI, Message.assistant(), Message.user("x")) == ["user", "user"]
     assert len(warned(*HI, Message.assistant(c.Source("url", url="https://x.example")), *HI)) == 1
 
@@ -178,12 +178,12 @@ def test_texts_of_an_answer_are_one_string():
     assert sent(Message.assistant("a", "b"), *HI)[0]["content"] == "ab"
 
 
-def test_reasoning_of_another_vendor_does_not_become_the_models_own():
+def test_foreign_reasoning_is_not_the_models():
     messages = sent(*HI, Message.assistant(c.Reasoning("Hm", {"anthropic": {"signature": "s"}}), "x"), *HI)
     assert messages[1]["content"] == "x"
 
 
-def test_reasoning_that_nobody_signed_goes_back():
+def test_unsigned_reasoning_goes_back():
     messages = sent(*HI, Message.assistant(c.Reasoning("Hm"), "x"), *HI)
     assert messages[1]["content"][0] == {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}
 
@@ -224,7 +224,7 @@ def test_files_of_a_user(part, wire):
     assert sent(Message.user("x", part))[0]["content"][1] == wire
 
 
-def test_files_of_a_result_stand_in_the_result():
+def test_result_files_stand_in_the_result():
     image = c.Image(url="https://i.example/a.png")
     messages = sent(*HI, CALL, Message.tool([c.ToolResult("abcdefghi", "this", parts=(image,))]))
     assert messages[-1]["content"] == [
@@ -245,13 +245,13 @@ def test_a_structured_result_is_json_text():
         c.ToolCall("x", "search", provider_executed=True),
     ],
 )
-def test_what_an_assistant_cannot_say_again_is_left_out(part):
+def test_unsendable_assistant_parts_left_out(part):
     conversation = (*HI, Message.assistant("x", part), *HI)
     assert sent(*conversation)[1] == {"role": "assistant", "content": "x"}
     assert len(warned(*conversation)) == 1
 
 
-def test_results_of_a_vendors_tools_are_left_out():
+def test_vendor_tool_results_are_left_out():
     ran = c.ToolResult("x", name="search", provider_executed=True)
     assert roles(*HI, Message.tool([ran])) == ["user"]
 
@@ -282,7 +282,7 @@ def test_settings_by_the_vendors_names():
     assert warned(settings=settings) == []
 
 
-def test_a_value_that_the_vendor_would_refuse_is_bent():
+def test_refused_value_is_moved_into_range():
     settings = Settings(top_k=5, temperature=2.0)
     assert body(settings=settings)["temperature"] == 1.5
     assert body(settings=settings)["top_k"] == 5
@@ -301,7 +301,7 @@ def test_tools_and_their_choice():
     assert "parallel_tool_calls" not in body(settings=parallel)
 
 
-def test_where_no_tool_may_be_called_none_is_sent():
+def test_no_tools_where_none_may_be_called():
     assert body(tools=(TOOL,), tool_choice="none").keys() == {"model", "messages", "stream"}
 
 
@@ -313,7 +313,7 @@ def test_no_empty_list_of_tools_is_sent():
     ]
 
 
-def test_a_tool_without_parameters_and_a_strict_one():
+def test_bare_tool_and_a_strict_tool():
     assert body(tools=(ToolSpec("now", strict=True),))["tools"][0]["function"] == {
         "name": "now",
         "parameters": {"type": "object", "properties": {}},

@@ -14,7 +14,7 @@ from llmstream.exchange import HttpRequest
 from llmstream.serving.wires import server_side
 
 
-def test_every_recording_says_what_the_oracle_says(shared_dir: Path) -> None:
+def test_recordings_match_the_oracle(shared_dir: Path) -> None:
     spec = importlib.util.spec_from_file_location("corpus_compare", shared_dir / "corpus_compare.py")
     assert spec is not None
     assert spec.loader is not None
@@ -60,7 +60,7 @@ def meaning(body: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def test_a_recorded_request_is_written_again_with_the_same_meaning(shared_dir: Path) -> None:
+def test_rewritten_request_means_the_same(shared_dir: Path) -> None:
     requests = sorted(p.parent for p in (shared_dir / "corpus" / "ollama").glob("*/request.json"))
     for folder in requests:
         recorded, written, warnings = rewritten(folder)

@@ -68,7 +68,7 @@ def says(**message: object) -> bytes:
 DONE = line(done=True, done_reason="stop")
 
 
-def test_text_comes_with_names_counts_and_reason() -> None:
+def test_text_comes_with_names_and_counts() -> None:
     events = decode([recording("text")])
     assert [type(e) for e in events] == [
         StreamStart,
@@ -93,7 +93,7 @@ def test_text_comes_with_names_counts_and_reason() -> None:
     assert finish.usage.raw["total_duration"] == 900000000
 
 
-def test_thinking_text_and_parallel_calls_come_in_order() -> None:
+def test_thinking_text_and_calls_keep_order() -> None:
     events = decode([recording("thinking_and_tools")])
     arguments = '{"city": "Łódź",  "days":1.50}'
     assert events[2:-1] == [
@@ -118,7 +118,7 @@ def test_thinking_text_and_parallel_calls_come_in_order() -> None:
     assert (finish.finish_reason, finish.raw_finish_reason) == ("tool-calls", "stop")
 
 
-def test_calls_without_ids_get_ids_of_their_own() -> None:
+def test_calls_without_ids_get_minted_ids() -> None:
     events = decode([recording("old_daemon")])
     assert [(e.input, e.tool_call_id) for e in events if isinstance(e, ToolCall)] == [
         ('{"x":1,"y":2}', "call_1"),
@@ -131,7 +131,7 @@ def test_calls_without_ids_get_ids_of_their_own() -> None:
     assert (finish.usage.input_tokens, finish.usage.total_tokens) == (None, None)
 
 
-def test_an_error_line_fails_the_stream_in_the_servers_words() -> None:
+def test_error_line_fails_with_its_message() -> None:
     events = decode([recording("failed") + DONE])
     assert events[-3] == TextEnd("0", True)
     error, finish = events[-2], events[-1]
@@ -155,7 +155,8 @@ def test_every_cut_gives_the_same_events(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["text", "thinking_and_tools", "old_daemon", "logprobs"])
-def test_truncation_anywhere_is_one_error_and_one_finish(name: str) -> None:
+def test_truncation_gives_one_error(name: str) -> None:
+    """And one finish, wherever the stream ends."""
     body = recording(name)
     for cut in range(len(body) - 1):
         events = decode([body[:cut]])
@@ -212,7 +213,8 @@ def test_missing_pieces_are_no_defects() -> None:
     assert TextDelta("hi", "0") in events
 
 
-def test_a_call_without_a_name_is_a_defect_and_reading_goes_on() -> None:
+def test_call_without_a_name_is_a_defect() -> None:
+    """Reading continues."""
     body = says(tool_calls=[{"function": None}, {"function": {"name": "f"}}]) + says(content="on") + DONE
     events = decode([body])
     assert [e.error.code for e in events if isinstance(e, ErrorEvent)] == ["decode-error"]
@@ -220,7 +222,8 @@ def test_a_call_without_a_name_is_a_defect_and_reading_goes_on() -> None:
     assert TextDelta("on", "0") in events
 
 
-def test_a_malformed_line_is_one_error_and_the_rest_survives() -> None:
+def test_malformed_line_is_one_error() -> None:
+    """Reading continues."""
     events = decode([says(content="a"), b"{oops\n", says(content="b"), DONE])
     assert [e.error.code for e in events if isinstance(e, ErrorEvent)] == ["decode-error"]
     assert "".join(e.delta for e in events if isinstance(e, TextDelta)) == "ab"
@@ -229,7 +232,7 @@ def test_a_malformed_line_is_one_error_and_the_rest_survives() -> None:
     assert finish.finish_reason == "stop"
 
 
-def test_ids_that_repeat_or_look_like_blocks_stay_unique() -> None:
+def test_repeated_and_block_ids_stay_unique() -> None:
     calls = [{"id": i, "function": {"name": "f", "arguments": {}}} for i in ("0", "x", "x", 1)]
     events = decode([says(content="a"), says(tool_calls=calls), says(content="b"), DONE])
     assert [e.tool_call_id for e in events if isinstance(e, ToolCall)] == ["call_1", "x", "call_2", "1"]
@@ -237,7 +240,7 @@ def test_ids_that_repeat_or_look_like_blocks_stay_unique() -> None:
     assert not grammar.check(events)
 
 
-def test_a_line_with_broken_utf8_still_gives_its_call() -> None:
+def test_broken_utf8_line_still_gives_a_call() -> None:
     call = b'{"function":{"name":"f","arguments":{"a":"\\ud83d"}}}'
     body = b'{"message":{"content":"\xff","tool_calls":[' + call + b"]}}\n"
     events = decode([body, DONE])
@@ -245,7 +248,7 @@ def test_a_line_with_broken_utf8_still_gives_its_call() -> None:
     assert not grammar.check(events)
 
 
-def test_a_surrogate_pair_in_two_lines_is_one_character() -> None:
+def test_split_surrogate_pair_is_joined() -> None:
     body = b'{"message":{"content":"\\ud83d"}}\n{"message":{"content":"\\ude00"}}\n' + DONE
     events = decode([body])
     assert "".join(e.delta for e in events if isinstance(e, TextDelta)) == "😀"
@@ -276,7 +279,7 @@ def test_limits_end_the_stream(limits: StreamLimits, body: bytes) -> None:
     assert not grammar.check(events)
 
 
-def test_what_follows_the_last_line_is_not_read() -> None:
+def test_lines_after_the_last_are_ignored() -> None:
     assert decode([recording("text") + says(content="more")]) == decode([recording("text")])
 
 
@@ -300,12 +303,12 @@ def test_pictures_are_files() -> None:
     assert "".join(event.delta for event in events if isinstance(event, TextDelta)) == "ab"
 
 
-def test_a_picture_that_is_no_base64_is_an_error_event() -> None:
+def test_non_base64_picture_is_an_error() -> None:
     events = decode([says(images=["?", None]), line(done=True, done_reason="stop")])
     assert [event.error.code for event in events if isinstance(event, ErrorEvent)] == ["decode-error"] * 2
 
 
-def test_log_probabilities_of_a_call_stand_in_the_finish() -> None:
+def test_call_logprobs_stand_in_the_finish() -> None:
     entry = {"token": "f", "logprob": -0.5}
     message = {"tool_calls": [{"function": {"name": "f", "arguments": {}}}]}
     finish = decode([line(message=message, logprobs=[entry]), line(done=True)])[-1]

@@ -112,7 +112,7 @@ def test_a_request_survives_the_wire() -> None:
     assert server_side(Ollama()).decode_request(made.http) == request
 
 
-def test_results_find_their_tools_name_in_the_history() -> None:
+def test_results_take_the_name_of_their_tool() -> None:
     body, _ = encoded(
         messages=(Message.assistant(ToolCall("c", "clock")), Message.tool([ToolResult("c", "noon")])),
     )
@@ -120,7 +120,8 @@ def test_results_find_their_tools_name_in_the_history() -> None:
     assert body["messages"][1]["tool_name"] == "clock"
 
 
-def test_history_without_ids_is_matched_by_name_and_order() -> None:
+def test_idless_history_matches_by_name() -> None:
+    """And by order."""
     request = decoded(
         b'{"model":"m","messages":[{"role":"assistant","content":"","tool_calls":['
         b'{"function":{"name":"a","arguments":{}}},{"function":{"name":"b","arguments":{}}}]},'
@@ -140,7 +141,7 @@ def test_history_without_ids_is_matched_by_name_and_order() -> None:
         (Document(data=b"x"), "Extract"),
     ],
 )
-def test_what_ollama_cannot_read_is_refused_with_a_remedy(part: Any, remedy: str) -> None:
+def test_unreadable_media_error_has_remedy(part: Any, remedy: str) -> None:
     with pytest.raises(Unsupported) as caught:
         encoded(messages=(Message.user(part),))
     assert remedy in caught.value.message
@@ -153,7 +154,7 @@ def test_a_data_url_is_sent_as_its_base64() -> None:
     assert body["messages"][0]["images"] == [base64.b64encode(PNG).decode()]
 
 
-def test_none_drops_the_tools_and_other_choices_are_warned_of() -> None:
+def test_choice_none_drops_tools_others_warn() -> None:
     body, warnings = encoded(tools=(WEATHER,), tool_choice="none")
     assert "tools" not in body
     assert not warnings
@@ -220,7 +221,7 @@ def test_what_is_left_out_is_said() -> None:
     assert kinds == [OtherWarning, OtherWarning, OtherWarning, UnsupportedTool, UnsupportedSetting]
 
 
-def test_input_that_is_no_object_travels_inside_one() -> None:
+def test_non_object_input_is_wrapped_in_one() -> None:
     messages = (Message.assistant(ToolCall("a", "f", "[1,2]"), ToolCall("b", "f", '{"x": ')),)
     body, warnings = encoded(messages=messages)
     calls = body["messages"][0]["tool_calls"]
@@ -248,7 +249,7 @@ def test_input_that_is_no_object_travels_inside_one() -> None:
         ),
     ],
 )
-def test_bad_requests_are_refused_in_the_servers_words(body: bytes, words: str) -> None:
+def test_bad_request_has_the_servers_message(body: bytes, words: str) -> None:
     with pytest.raises(BadRequest) as caught:
         decoded(body)
     assert words in caught.value.message
@@ -268,7 +269,7 @@ def test_other_paths_are_not_accepted() -> None:
     assert not accepts(HttpRequest("/api/generate"))
 
 
-def test_an_error_keeps_its_status_and_its_wait() -> None:
+def test_error_keeps_its_status_and_wait() -> None:
     answer = server_side(Ollama()).encode_error(
         ErrorInfo("rate-limited", "slow down", True, retry_after_s=2.5)
     )

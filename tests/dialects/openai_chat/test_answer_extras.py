@@ -63,7 +63,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("body", "said"), ANSWERS)
-def test_what_stands_beside_the_answer_is_metadata_of_the_finish(body, said):
+def test_extra_fields_become_finish_metadata(body, said):
     assert finish(body, "acme")[1].provider_metadata == {"acme": said}
 
 
@@ -81,7 +81,7 @@ def test_an_answer_alone_has_no_metadata():
     assert finish(stream(chunk("a"), delta), "acme")[1].provider_metadata is None
 
 
-def test_an_answer_that_fails_keeps_what_was_said():
+def test_failed_response_keeps_extra_fields():
     body = stream(chunk("a", service_tier="flex"))[: -len(b"data: [DONE]\n\n")]
     failed = json.dumps({"error": {"message": "no", "code": "server_error"}})
     events, last = finish(body.rpartition(b"data: ")[0] + f"data: {failed}\n\n".encode(), "acme")

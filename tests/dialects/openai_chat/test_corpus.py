@@ -62,7 +62,7 @@ def dialect_of(folder):
     return json.loads((folder / "meta.json").read_text(encoding="utf-8"))["dialect"]
 
 
-def test_the_corpus_is_read_as_the_oracle_reads_it(wire, cases, compare_case):
+def test_recordings_match_the_oracle(wire, cases, compare_case):
     different = {}
     for folder in cases:
         name = dialect_of(folder)
@@ -77,7 +77,7 @@ def test_the_corpus_is_read_as_the_oracle_reads_it(wire, cases, compare_case):
     assert len(different) <= 0.03 * len(cases)
 
 
-def test_the_corpus_keeps_the_grammar_at_random_cuts_and_ends(wire, cases):
+def test_random_cuts_keep_the_grammar(wire, cases):
     random_ = random.Random(2)
     for folder in random_.sample(cases, min(60, len(cases))):
         body = (folder / "response.bin").read_bytes()
@@ -168,7 +168,7 @@ def tool_meaning(tool):
     return {**tool, "function": inner}
 
 
-def test_a_recorded_request_is_written_again_with_the_same_meaning(cases):
+def test_rewritten_request_means_the_same(cases):
     requests = [folder for folder in cases if (folder / "request.json").is_file()]
     different = {}
     for folder in requests:

@@ -34,7 +34,7 @@ def test_a_numeric_id_is_taken_as_text(wire):
     assert answer.of(ResponseMetadata) == [ResponseMetadata("m", "17")]
 
 
-def test_usage_in_a_chunk_without_choices_reaches_finish(wire):
+def test_usage_without_choices_is_in_finish(wire):
     usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
     answer = wire.answer("a", wire.chunk({}, "stop"), {"choices": [], "usage": usage})
     told = answer.finish.usage
@@ -53,7 +53,8 @@ def test_nothing_is_read_after_done(wire):
     assert (answer.text, answer.finish.finish_reason) == ("a", "stop")
 
 
-def test_a_body_without_finish_reason_and_done_is_incomplete(wire):  # case 7
+def test_missing_reason_is_incomplete(wire):  # case 7
+    """Neither a finish reason nor the done mark came."""
     answer = wire.answer("Hello", done=False)
     assert answer.text == "Hello"
     assert answer.errors == ["incomplete-stream"]
@@ -62,7 +63,7 @@ def test_a_body_without_finish_reason_and_done_is_incomplete(wire):  # case 7
     assert answer.finish.finish_reason == "error"
 
 
-def test_done_without_finish_reason_is_complete_and_unknown(wire):
+def test_done_without_reason_is_complete(wire):
     answer = wire.answer("Hello")
     assert (answer.errors, answer.finish) == ([], Finish("unknown"))
 
@@ -73,18 +74,19 @@ def test_done_after_nothing_is_an_error(wire, before):
     assert answer.errors == ["incomplete-stream"]
 
 
-def test_an_unreadable_chunk_is_one_error_and_the_rest_survives(wire):  # cases 25, 42
+def test_unreadable_chunk_is_one_error(wire):  # cases 25, 42
+    """Reading continues."""
     answer = wire.answer("a", b"data: {nonsense\n\n", "b", wire.chunk({}, "stop"))
     assert (answer.text, answer.errors, answer.finish.finish_reason) == ("ab", ["decode-error"], "stop")
 
 
-def test_done_after_only_unreadable_chunks_is_no_answer(wire):  # case 25
+def test_done_and_bad_chunks_are_no_response(wire):  # case 25
     answer = wire.answer(b"data: {\n\n", b"data: }\n\n")
     assert answer.errors == ["decode-error", "decode-error", "incomplete-stream"]
 
 
 @pytest.mark.parametrize("deep", ["[" * 5000, '{"choices":' + "[" * 5000])
-def test_a_bomb_of_nested_json_is_an_error_event(wire, deep):  # reliability row 31
+def test_deeply_nested_json_is_an_error(wire, deep):  # reliability row 31
     answer = wire.answer("a", b"data: " + deep.encode() + b"\n\n", wire.chunk({}, "stop"))
     assert answer.errors == ["decode-error"]
 
@@ -157,32 +159,32 @@ def test_only_choice_0_is_read(wire):
         ("matched", "other"),
     ],
 )
-def test_finish_reasons_are_ours_and_the_raw_one_is_kept(wire, raw, reason):
+def test_finish_reason_keeps_the_raw_value(wire, raw, reason):
     finish = wire.answer("a", wire.chunk({}, raw)).finish
     assert (finish.finish_reason, finish.raw_finish_reason) == (reason, raw)
 
 
-def test_a_quirk_names_a_vendors_own_finish_reason(wire):
+def test_quirk_names_a_vendor_finish_reason(wire):
     quirks = Quirks(finish_reasons={"enough": "length"})
     assert wire.answer("a", wire.chunk({}, "enough"), quirks=quirks).finish.finish_reason == "length"
 
 
 @pytest.mark.parametrize("raw", ["error", "network_error", "insufficient_system_resource"])
-def test_a_finish_reason_that_means_failure_is_an_error(wire, raw):
+def test_failure_finish_reason_is_an_error(wire, raw):
     answer = wire.answer("a", wire.chunk({}, raw))
     assert answer.errors == ["server-error"]
     assert answer.of(ErrorEvent)[0].error.retryable
     assert (answer.finish.finish_reason, answer.finish.raw_finish_reason) == ("error", raw)
 
 
-def test_a_refusal_is_text_and_finishes_as_content_filter(wire):  # case 42
+def test_refusal_is_text_and_content_filter(wire):  # case 42
     answer = wire.answer(
         wire.chunk({"refusal": "I can"}), wire.chunk({"refusal": "not."}), wire.chunk({}, "stop")
     )
     assert (answer.text, answer.finish.finish_reason) == ("I cannot.", "content-filter")
 
 
-def test_one_chunk_may_hold_reasoning_text_and_a_call(wire):
+def test_chunk_may_hold_reasoning_text_call(wire):
     call = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}
     delta = {"reasoning_content": "hm", "content": "so", "tool_calls": [call]}
     answer = wire.answer(wire.chunk(delta, "tool_calls"))
@@ -193,7 +195,7 @@ def test_one_chunk_may_hold_reasoning_text_and_a_call(wire):
     ]  # fmt: skip
 
 
-def test_text_and_reasoning_interleave_as_blocks_of_their_own(wire):  # case 39
+def test_interleaved_blocks_stay_separate(wire):  # case 39
     think = wire.chunk({"reasoning": "thought"})
     answer = wire.answer("intro", think, "outro", wire.chunk({}, "stop"))
     assert [event.id for event in answer.events if hasattr(event, "id")][1:] == ["0"] * 3 + ["1"] * 3 + [
@@ -201,14 +203,14 @@ def test_text_and_reasoning_interleave_as_blocks_of_their_own(wire):  # case 39
     ] * 3
 
 
-def test_reasoning_under_two_names_comes_once(wire):
+def test_reasoning_in_two_fields_comes_once(wire):
     answer = wire.answer(
         wire.chunk({"reasoning": "hm", "reasoning_content": "hm"}), "a", wire.chunk({}, "stop")
     )
     assert answer.reasoning == "hm"
 
 
-def test_an_error_inside_the_stream_ends_it_with_its_class(wire):  # reliability row 28
+def test_stream_error_ends_it_with_its_class(wire):  # reliability row 28
     error = {"error": {"message": "slow down", "type": "rate_limit_error", "code": "rate_limit_exceeded"}}
     answer = wire.answer("a", error, "b")
     assert (answer.text, answer.errors) == ("a", ["rate-limited"])
@@ -236,13 +238,13 @@ def test_errors_of_every_shape_are_errors(wire, value, code):
     assert (answer.text, answer.errors) == ("a", [code])
 
 
-def test_an_error_before_any_output_keeps_its_status(wire):  # reliability row 27
+def test_error_before_output_keeps_status(wire):  # reliability row 27
     answer = wire.answer({"error": {"message": "upstream", "code": 502}})
     assert answer.of(ErrorEvent)[0].error.status == 502
     assert answer.of(ErrorEvent)[0].error.retryable
 
 
-def test_a_whole_completion_is_read_where_chunks_were_expected(wire):
+def test_full_completion_replaces_chunks(wire):
     call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x":1}'}}
     same = {**call, "id": "b"}
     message = {"role": "assistant", "content": "hi", "reasoning_content": "hm", "tool_calls": [call, same]}
@@ -255,7 +257,7 @@ def test_a_whole_completion_is_read_where_chunks_were_expected(wire):
     assert answer.finish.usage.total_tokens == 3
 
 
-def test_a_message_after_deltas_is_not_said_again(wire):
+def test_message_after_deltas_is_not_doubled(wire):
     last = {"choices": [{"index": 0, "message": {"content": "ab"}, "finish_reason": "stop"}]}
     assert wire.answer("a", "b", last).text == "ab"
 
@@ -270,7 +272,7 @@ def test_content_may_be_a_list_of_parts(wire):
     assert (answer.reasoning, answer.text) == ("hm", "ab")
 
 
-def test_audio_is_a_file_and_its_transcript_text(wire):
+def test_audio_is_a_file_and_transcript(wire):
     answer = wire.answer(
         wire.chunk({"audio": {"id": "au_1", "transcript": "Hel"}}),
         wire.chunk({"audio": {"transcript": "lo", "data": "AAA="}}),
@@ -283,7 +285,7 @@ def test_audio_is_a_file_and_its_transcript_text(wire):
     ]
 
 
-def test_a_recording_that_did_not_come_is_named_in_the_finish(wire):
+def test_missing_recording_is_in_the_finish(wire):
     answer = wire.answer(
         "a",
         wire.chunk({}, "stop"),
@@ -294,7 +296,7 @@ def test_a_recording_that_did_not_come_is_named_in_the_finish(wire):
     assert (answer.of(File), answer.finish.provider_metadata) == ([], {"acme": said})
 
 
-def test_audio_that_is_not_base64_is_an_error_event(wire):
+def test_non_base64_audio_is_an_error_event(wire):
     answer = wire.answer(wire.chunk({"audio": {"data": "\u00e9"}}), wire.chunk({}, "stop"))
     assert (answer.errors, answer.finish.finish_reason) == (["decode-error"], "stop")
 
@@ -311,7 +313,7 @@ def test_images_are_files(wire, url, file):
     assert answer.of(File) == [file]
 
 
-def test_a_surrogate_pair_cut_in_two_is_joined(wire):  # case 45
+def test_split_surrogate_pair_is_joined(wire):  # case 45
     def raw(text):
         return b'data: {"choices":[{"index":0,"delta":{"content":"' + text + b'"}}]}\n\n'
 
@@ -319,7 +321,7 @@ def test_a_surrogate_pair_cut_in_two_is_joined(wire):  # case 45
     assert answer.text == "a\N{GRINNING FACE}\N{REPLACEMENT CHARACTER}"
 
 
-def test_half_characters_anywhere_leave_no_event_that_cannot_be_encoded(wire):  # case 45
+def test_lone_surrogates_stay_encodable(wire):  # case 45
     half = {"choices": [], "usage": {"note": "\ud83d"}, "extra": 1}
     call = {"index": 0, "id": "c\ude00", "function": {"name": "f\ud83d", "arguments": {"x": "\ude00"}}}
     failed = {"error": {"message": "no \ud83d"}}
@@ -328,7 +330,7 @@ def test_half_characters_anywhere_leave_no_event_that_cannot_be_encoded(wire):  
             encode(event)
 
 
-def test_a_pair_cut_in_two_inside_arguments_is_joined(wire):  # case 45
+def test_split_pair_in_arguments_is_joined(wire):  # case 45
     def raw(text):
         return (
             b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a",'
@@ -340,13 +342,13 @@ def test_a_pair_cut_in_two_inside_arguments_is_joined(wire):  # case 45
     assert not answer.of(ToolCall)[0].invalid
 
 
-def test_a_defect_beside_a_call_cut_by_length_leaves_the_reason_as_it_was(wire):
+def test_defect_beside_cut_keeps_the_reason(wire):
     call = {"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x":'}}
     answer = wire.answer(wire.call(call), b"data: {\n\n", wire.chunk({}, "length"))
     assert (answer.finish.finish_reason, answer.finish.raw_finish_reason) == ("length", "length")
 
 
-def test_bytes_that_are_no_utf8_become_replacement_characters(wire):  # reliability row 22
+def test_invalid_utf8_is_replaced(wire):  # reliability row 22
     answer = wire.answer(
         b'data: {"choices":[{"index":0,"delta":{"content":"a\xffb"}}]}\n\n', wire.chunk({}, "stop")
     )
@@ -375,7 +377,8 @@ def test_too_many_blocks_end_the_stream(wire):
     assert wire.answer(*chunks, limits=StreamLimits(max_blocks=5)).errors == ["limit-exceeded"]
 
 
-def test_a_stream_of_many_events_takes_linear_time_and_little_memory(wire):  # reliability row 30
+def test_many_events_take_linear_time(wire):  # reliability row 30
+    """And little memory."""
     body = wire.body(*["x"] * 20_000, wire.chunk({}, "stop"))
     cuts = range(65536, len(body), 65536)
     assert len(wire.read(body, cuts=cuts).text) == 20_000

@@ -148,7 +148,7 @@ def test_usage_comes_where_the_client_asked(options, there):
         ("reasoning_text", "reasoning_text"),
     ],
 )
-def test_reasoning_goes_under_the_vendors_name(field, name):
+def test_reasoning_uses_the_vendors_field(field, name):
     events = [NAMES, ReasoningStart("0"), ReasoningDelta("hm", "0"), ReasoningEnd("0"), Finish("stop")]
     assert chunks(write(events, Quirks(reasoning=ReasoningQuirks(field=field))))[1]["choices"][0][
         "delta"
@@ -189,7 +189,7 @@ def test_sources_and_files_survive(wire):
 
 
 @pytest.mark.parametrize(("text", "more"), [("SELECT 1", {}), ("{}", {"input": ""})])
-def test_a_custom_call_that_was_not_streamed_is_written_whole(wire, text, more):
+def test_unstreamed_custom_call_is_written(wire, text, more):
     call = ToolCall("sql", text, "c1", provider_metadata={"acme": {"type": "custom_tool_call", **more}})
     body = write([NAMES, call, Finish("tool-calls")])
     fragment = chunks(body)[1]["choices"][0]["delta"]["tool_calls"][0]
@@ -197,12 +197,12 @@ def test_a_custom_call_that_was_not_streamed_is_written_whole(wire, text, more):
     assert wire.read(body).of(ToolCall) == [call]
 
 
-def test_a_call_whose_input_was_not_streamed_is_written_whole(wire):
+def test_unstreamed_call_input_is_written(wire):
     answer = wire.read(write([NAMES, ToolCall("f", '{"x":1}', "c1"), Finish("tool-calls")]))
     assert (answer.calls, answer.ids) == ([("f", '{"x":1}')], ["c1"])
 
 
-def test_tools_that_somebody_else_ran_have_no_word():
+def test_vendor_tool_calls_are_not_written():
     events = [
         ToolInputStart("s", "p", provider_executed=True),
         ToolInputDelta("{}", "p"),
@@ -213,7 +213,7 @@ def test_tools_that_somebody_else_ran_have_no_word():
 
 
 @pytest.mark.parametrize("kind", [BadRequest, RateLimited, Overloaded, NotFound, ServerError])
-def test_an_error_survives_the_wire_with_its_class(wire, kind):
+def test_error_event_survives_with_its_class(wire, kind):
     info = kind("it failed", provider="acme").info
     answer = wire.read(
         write([StreamStart(), NAMES, TextStart("0"), TextDelta("a", "0"), ErrorEvent(info), Finish("error")])
@@ -228,7 +228,7 @@ def test_an_error_survives_the_wire_with_its_class(wire, kind):
     assert answer.finish.finish_reason == "error"
 
 
-def test_a_reason_that_means_failure_survives(wire):
+def test_failure_finish_reason_survives(wire):
     first = wire.answer("a", wire.chunk({}, "network_error"))
     assert wire.read(write(first.events)).finish.raw_finish_reason == "network_error"
 
@@ -241,7 +241,7 @@ def test_a_stream_without_a_reason_stays_one(wire):
 
 
 @pytest.mark.parametrize("kind", [BadRequest, RateLimited, Overloaded, NotFound, ServerError])
-def test_an_error_answer_survives_with_its_class(kind):
+def test_error_response_survives_with_class(kind):
     dialect = OpenAIChat()
     error = kind("no", provider="acme", retry_after_s=3, request_id="req_1")
     answer = server_side(dialect).encode_error(error.info)
@@ -250,5 +250,5 @@ def test_an_error_answer_survives_with_its_class(kind):
     assert (type(again), again.message, again.retry_after_s, again.request_id) == (kind, "no", 3, "req_1")
 
 
-def test_an_error_of_ours_is_a_server_error_to_the_client():
+def test_own_error_is_a_server_error():
     assert server_side(OpenAIChat()).encode_error(ErrorInfo("stream-error", "broke", False)).status == 500

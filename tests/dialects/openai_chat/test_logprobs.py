@@ -27,7 +27,7 @@ def told(*entries):
     return {"acme": {"logprobs": list(entries)}}
 
 
-def test_they_stand_on_the_delta_and_on_the_end(wire):
+def test_logprobs_are_on_the_delta_and_end(wire):
     answer = wire.answer(
         chunk(wire, {"content": "a"}, entry("a")), "b", chunk(wire, {"content": "c"}, entry("c"))
     )
@@ -78,7 +78,7 @@ def test_another_form_is_kept_as_it_is(wire):
     assert wire.answer(value).of(TextDelta)[0].provider_metadata == told(value["choices"][0]["logprobs"])
 
 
-def test_half_a_pair_in_a_token_can_be_written(wire):
+def test_half_a_pair_in_a_token_is_writable(wire):
     body = wire.body(chunk(wire, {"content": "a"}, entry("a"))).replace(
         b'"token": "a"', b'"token": "\\ud83d"'
     )
@@ -86,7 +86,7 @@ def test_half_a_pair_in_a_token_can_be_written(wire):
     assert delta.provider_metadata["acme"]["logprobs"][0]["token"] == "\ufffd"
 
 
-def test_they_are_written_again_whoever_gave_them(wire):
+def test_logprobs_of_any_vendor_are_written(wire):
     said = {"mistral": {"logprobs": [entry("a")]}}
     events = [TextStart("0"), TextDelta("a", "0", said), TextEnd("0")]
     writer = server_side(OpenAIChat()).event_encoder(Request(model="m"))
@@ -94,7 +94,7 @@ def test_they_are_written_again_whoever_gave_them(wire):
     assert wire.read(body).of(TextDelta) == [TextDelta("a", "0", told(entry("a")))]
 
 
-def test_entries_of_another_shape_are_not_written(wire):
+def test_unknown_entry_shapes_are_dropped(wire):
     said = {"cohere": {"logprobs": [{"text": "a", "token_ids": [7], "logprobs": [-0.5]}]}}
     writer = server_side(OpenAIChat()).event_encoder(Request(model="m"))
     assert wire.read(writer.feed(TextDelta("a", "0", said))).of(TextDelta) == [TextDelta("a", "0")]

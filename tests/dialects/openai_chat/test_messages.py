@@ -26,7 +26,7 @@ def write(*messages, quirks=Quirks()):
     return MessageWriter(quirks, provider="acme", system_role="system").write(messages)
 
 
-def test_system_messages_stay_where_they_stand():
+def test_system_messages_stay_in_place():
     roles = [m["role"] for m in write(Message.user("a"), Message.system("b"), Message.user("c"))]
     assert roles == ["user", "system", "user"]
 
@@ -84,7 +84,7 @@ def test_media_go_as_bytes_or_url():
         (Image(data=b"\1"), Quirks(media=MediaQuirks(string_only=True))),
     ],
 )
-def test_content_that_would_be_lost_is_refused(part, quirks):
+def test_unsendable_content_is_refused(part, quirks):
     with pytest.raises(Unsupported):
         write(Message.user("a", part), quirks=quirks)
 
@@ -97,7 +97,7 @@ def test_quirks_allow_what_others_refuse():
     assert audio["input_audio"]["format"] == "ogg"
 
 
-def test_files_of_results_follow_all_results_of_the_turn():
+def test_result_files_follow_all_results():
     image = Image(data=b"\1\2\3", media_type="image/png")
     out = write(
         Message.assistant(ToolCall("a", "f"), ToolCall("b", "f")),
@@ -110,12 +110,12 @@ def test_files_of_results_follow_all_results_of_the_turn():
     assert "a" in out[3]["content"][0]["text"]
 
 
-def test_results_inside_a_user_message_come_first():
+def test_user_message_results_come_first():
     out = write(Message.user("next", ToolResult("a", "ok")))
     assert [m["role"] for m in out] == ["tool", "user"]
 
 
-def test_several_texts_are_parts_or_one_string():
+def test_several_texts_are_parts_or_a_string():
     assert len(write(Message.user("a", "b"))[0]["content"]) == 2
     assert (
         write(Message.user("a", "b"), quirks=Quirks(media=MediaQuirks(string_only=True)))[0]["content"]
@@ -154,12 +154,12 @@ HISTORY = (
         ),
     ],
 )
-def test_reasoning_goes_back_as_far_as_the_vendor_wants(quirks, expected):
+def test_reasoning_goes_back_as_vendor_wants(quirks, expected):
     out = [m for m in write(*HISTORY, quirks=quirks) if m["role"] == "assistant"]
     assert [m.get("reasoning_content") for m in out] == expected
 
 
-def test_reasoning_details_go_back_verbatim_from_all_parts():
+def test_all_reasoning_details_go_back():
     def kept(*details):
         return {"acme": {"reasoning_details": list(details)}}
 
@@ -183,7 +183,7 @@ SIGNED = Quirks(reasoning=ReasoningQuirks(field="reasoning_text", echo="all"))
         (Reasoning("hm"), Text("a"), Custom("acme.reasoning_opaque", {"acme": {"reasoning_opaque": "s"}})),
     ],
 )
-def test_signed_reasoning_goes_back_with_its_signature(parts):
+def test_signed_reasoning_keeps_signature(parts):
     writer = MessageWriter(SIGNED, provider="acme", system_role="system")
     (out,) = writer.write([Message.assistant(*parts)])
     assert out == {"role": "assistant", "content": "a", "reasoning_text": "hm", "reasoning_opaque": "s"}
@@ -196,7 +196,7 @@ def test_a_signature_alone_goes_back():
     assert (out["reasoning_opaque"], "reasoning_text" in out) == ("s", False)
 
 
-def test_reasoning_without_its_signature_stays_out():
+def test_unsigned_reasoning_stays_out():
     writer = MessageWriter(SIGNED, provider="acme", system_role="system")
     assert "reasoning_text" not in writer.write([Message.assistant(Reasoning("hm"), "a")])[0]
     assert "signature" in writer.warnings[0].message
@@ -210,19 +210,19 @@ def test_a_custom_call_goes_back_as_one(text, more):
     assert out == [{"id": "c", "type": "custom", "custom": custom}]
 
 
-def test_anothers_custom_call_goes_as_a_function_with_json():
+def test_foreign_custom_call_is_a_function():
     call = ToolCall("c", "sql", "SELECT 1", metadata={"openai": {"type": "custom_tool_call"}})
     function = write(Message.assistant(call))[0]["tool_calls"][0]["function"]
     assert function == {"name": "sql", "arguments": '{"input":"SELECT 1"}'}
 
 
-def test_a_thought_signature_goes_back_on_its_call():
+def test_thought_signature_goes_on_its_call():
     extra = {"google": {"thought_signature": "s"}}
     out = write(Message.assistant(ToolCall("c", "f", "{}", metadata={"acme": {"extra_content": extra}})))
     assert out[0]["tool_calls"][0]["extra_content"] == extra
 
 
-def test_what_the_vendor_ran_itself_does_not_go_back():
+def test_vendor_tool_runs_do_not_go_back():
     writer = MessageWriter(Quirks(), provider="acme", system_role="system")
     parts = (
         ToolCall("c", "search", provider_executed=True),
@@ -243,7 +243,8 @@ def test_a_role_nobody_knows_is_refused():
     assert write(Message.new_text("", "developer", "rules"))[0]["role"] == "system"
 
 
-def test_ids_longer_than_the_vendor_takes_are_replaced_in_calls_and_results():
+def test_too_long_ids_are_replaced():
+    """In calls and results alike."""
     ids = ["weather_of_every_city_in_the_world_" + end * 20 for end in "ab"]
     results = Message.tool([ToolResult(i) for i in ids])
     messages = [Message.assistant(*(ToolCall(i, "f") for i in ids)), results]

@@ -84,7 +84,8 @@ def test_a_type_goes_into_the_branches() -> None:
     }  # fmt: skip
 
 
-def test_the_root_stays_an_object_and_says_its_alternatives_in_words() -> None:
+def test_root_stays_an_object_with_text() -> None:
+    """Its alternatives move into the description."""
     root, moved = moonshot_schema(
         {
             "type": "object",
@@ -125,7 +126,7 @@ def test_one_by_one(schema: dict[str, Any], narrowed: dict[str, Any]) -> None:
     assert inside(schema) == narrowed
 
 
-def test_definitions_come_along_under_their_newer_name() -> None:
+def test_definitions_move_to_the_newer_name() -> None:
     root, _ = moonshot_schema(
         {"properties": {"a": {"$ref": "#/definitions/n"}}, "definitions": {"n": {"minLength": 1}}}
     )
@@ -133,7 +134,7 @@ def test_definitions_come_along_under_their_newer_name() -> None:
     assert problems(root) == []
 
 
-def test_a_reference_to_a_property_gives_way_to_it() -> None:
+def test_reference_to_a_property_is_inlined() -> None:
     properties = {"a": {"type": "string"}, "b": {"$ref": "#/properties/a", "description": "as a"}}
     root, _ = moonshot_schema({"type": "object", "properties": properties})
     assert root["properties"]["b"] == {"type": "string", "description": "as a"}

@@ -23,7 +23,7 @@ def test_a_host_says_only_what_is_its_own() -> None:
     assert not quirks.for_model("x").tools.functions
 
 
-def test_a_host_of_open_models_is_sent_the_older_words() -> None:
+def test_open_model_host_gets_older_fields() -> None:
     request = Request(
         model="openai/gpt-oss-120b",
         messages=(Message.system("Be brief."), Message.user("Hi")),

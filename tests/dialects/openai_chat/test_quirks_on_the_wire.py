@@ -17,7 +17,7 @@ from llmstream.events import (
 )
 
 
-def test_q1_azures_prelude_and_late_filter_results_say_nothing(wire):
+def test_q1_azure_filter_results_are_ignored(wire):
     prelude = {
         "choices": [],
         "created": 0,
@@ -35,13 +35,13 @@ def test_q1_azures_prelude_and_late_filter_results_say_nothing(wire):
     assert [m.id for m in answer.of(ResponseMetadata)] == ["chatcmpl-1"]
 
 
-def test_q2_the_model_router_names_its_model_in_the_first_real_chunk(wire):
+def test_q2_router_model_is_in_a_real_chunk(wire):
     prelude = {"choices": [], "id": "", "model": "", "object": ""}
     answer = wire.answer(prelude, wire.chunk({"content": "a"}, model="gpt-5-nano"), wire.chunk({}, "stop"))
     assert answer.of(ResponseMetadata)[0].model_id == "gpt-5-nano"
 
 
-def test_q3_openrouter_repeats_the_reason_on_the_usage_chunk(wire):
+def test_q3_openrouter_repeats_the_reason(wire):
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, "cost": 0.1, "is_byok": False}
     answer = wire.answer(
         b": OPENROUTER PROCESSING\n\n",
@@ -54,7 +54,7 @@ def test_q3_openrouter_repeats_the_reason_on_the_usage_chunk(wire):
     assert answer.finish.usage.raw["cost"] == 0.1
 
 
-def test_q4_openrouters_error_comes_before_its_choices(wire):
+def test_q4_openrouter_error_before_choices(wire):
     error = {
         "code": 502,
         "message": "Provider error",
@@ -66,7 +66,7 @@ def test_q4_openrouters_error_comes_before_its_choices(wire):
     assert "upstream died" in answer.of(ErrorEvent)[0].error.message
 
 
-def test_q5_reasoning_details_come_back_whole_and_text_comes_once(wire):
+def test_q5_details_return_and_text_is_once(wire):
     def think(words, **detail):
         detail = {"type": "reasoning.text", "index": 0, "format": "anthropic-claude-v1", **detail}
         if words:
@@ -87,7 +87,7 @@ def test_q5_reasoning_details_come_back_whole_and_text_comes_once(wire):
     assert answer.of(ReasoningEnd)[0].provider_metadata == {"acme": {"reasoning_details": [whole]}}
 
 
-def test_q5_a_signature_after_the_calls_is_kept(wire):
+def test_q5_signature_after_calls_is_stored(wire):
     call = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}
     late = {"type": "reasoning.text", "index": 0, "signature": "sig"}
     answer = wire.answer(
@@ -101,13 +101,13 @@ def test_q5_a_signature_after_the_calls_is_kept(wire):
     assert answer.of(Custom) == [Custom("acme.reasoning_details", {"acme": {"reasoning_details": [late]}})]
 
 
-def test_q5_details_without_a_reasoning_string_are_read(wire):
+def test_q5_details_without_reasoning_string(wire):
     detail = {"type": "reasoning.summary", "summary": "thought", "index": 0}
     answer = wire.answer(wire.chunk({"reasoning_details": [detail]}), "a", wire.chunk({}, "stop"))
     assert answer.reasoning == "thought"
 
 
-def test_q6_arguments_may_be_null_and_images_are_files(wire):
+def test_q6_null_arguments_and_image_files(wire):
     call = {"index": 0, "id": "a", "function": {"name": "f", "arguments": None}}
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AQID"}}
     answer = wire.answer(
@@ -127,7 +127,7 @@ def test_q7_annotations_are_sources(wire):
     assert answer.of(Source) == [Source("url", "source-1", "https://a.example", "A", provider_metadata=kept)]
 
 
-def test_q8_groq_says_usage_up_to_three_times_and_it_counts_once(wire):
+def test_q8_groq_repeated_usage_counts_once(wire):
     usage = {"prompt_tokens": 4, "completion_tokens": 5, "total_tokens": 9, "queue_time": 0.1}
     last = wire.chunk({}, "stop", x_groq={"id": "req", "usage": usage}, usage=usage)
     answer = wire.answer(
@@ -136,7 +136,7 @@ def test_q8_groq_says_usage_up_to_three_times_and_it_counts_once(wire):
     assert (answer.finish.usage.input_tokens, answer.finish.usage.output_tokens) == (4, 5)
 
 
-def test_q8_groqs_own_tools_are_calls_with_results(wire):
+def test_q8_groq_tools_have_results(wire):
     run = {"index": 0, "type": "search", "arguments": '{"query":"x"}', "search_results": {"results": []}}
     answer = wire.answer(
         wire.chunk({"executed_tools": [run]}),
@@ -151,7 +151,8 @@ def test_q8_groqs_own_tools_are_calls_with_results(wire):
     assert answer.finish.finish_reason == "stop"
 
 
-def test_q9_groqs_failed_generation_stays_in_the_message(wire):
+def test_q9_groq_failed_generation_is_shown(wire):
+    """It is in the message of the error."""
     error = {
         "message": "Failed to call a function.",
         "type": "invalid_request_error",
@@ -164,20 +165,21 @@ def test_q9_groqs_failed_generation_stays_in_the_message(wire):
     assert '{"name": "f"}' in answer.of(ErrorEvent)[0].error.message
 
 
-def test_q10_deepseek_keeps_alive_and_counts_cache_hits(wire):
+def test_q10_deepseek_cache_hits_are_counted(wire):
+    """The keep-alive comments are ignored."""
     usage = {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10, "prompt_cache_hit_tokens": 8}
     answer = wire.answer(b": keep-alive\n\n", b"\n\n", "a", wire.chunk({}, "stop", usage=usage))
     assert answer.finish.usage.cached_input_tokens == 8
 
 
-def test_q11_to_q12_deepseeks_reasoning_content_is_reasoning(wire):
+def test_q11_q12_deepseek_reasoning_content(wire):
     answer = wire.answer(
         wire.chunk({"content": None, "reasoning_content": "hm"}), "a", wire.chunk({}, "stop")
     )
     assert (answer.reasoning, answer.text) == ("hm", "a")
 
 
-def test_q13_xais_usage_gets_its_reasoning_back(wire):
+def test_q13_xai_usage_includes_reasoning(wire):
     usage = {
         "prompt_tokens": 432,
         "completion_tokens": 68,
@@ -188,13 +190,13 @@ def test_q13_xais_usage_gets_its_reasoning_back(wire):
     assert (told.output_tokens, told.reasoning_tokens, told.total_tokens) == (204, 136, 636)
 
 
-def test_q13_xais_repeated_reasoning_comes_once(wire):
+def test_q13_xai_repeated_reasoning_is_once(wire):
     think = wire.chunk({"reasoning_content": "same"})
     quirks = Quirks(reasoning=ReasoningQuirks(dedupe=True))
     assert wire.answer(think, think, "a", wire.chunk({}, "stop"), quirks=quirks).reasoning == "same"
 
 
-def test_q13_xais_whole_calls_at_one_index_are_several(wire):
+def test_q13_xai_calls_at_one_index_differ(wire):
     calls = [{"index": 0, "id": i, "function": {"name": "f", "arguments": '{"x":1}'}} for i in ("a", "b")]
     no_reason = {"choices": [{"index": 0, "delta": {"content": ""}}], "citations": ["https://a.example"]}
     answer = wire.answer(wire.call(*calls), no_reason)
@@ -208,7 +210,7 @@ def test_q14_xais_flat_error_is_read(wire):
     assert answer.of(ErrorEvent)[0].error.message == "try later"
 
 
-def test_q15_perplexity_repeats_everything_and_each_thing_comes_once(wire):
+def test_q15_perplexity_repeats_read_once(wire):
     def chunk(new, so_far, reason=None):
         return wire.chunk(
             {"role": "assistant", "content": new},
@@ -241,7 +243,7 @@ def test_q15_perplexity_repeats_everything_and_each_thing_comes_once(wire):
     assert answer.finish.usage.output_tokens == 2
 
 
-def test_q16_moonshots_usage_may_be_inside_the_choice(wire):
+def test_q16_moonshot_usage_inside_choice(wire):
     usage = {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6, "cached_tokens": 3}
     last = wire.chunk({}, "stop")
     last["choices"][0]["usage"] = usage
@@ -255,19 +257,20 @@ def test_q16_moonshots_call_ids_are_kept(wire):
 
 
 @pytest.mark.parametrize(("raw", "reason"), [("sensitive", "content-filter"), ("network_error", "error")])
-def test_q17_zais_reasons_and_numeric_codes_are_read(wire, raw, reason):
+def test_q17_zai_reasons_and_numeric_codes(wire, raw, reason):
     assert wire.answer("a", wire.chunk({}, raw)).finish.finish_reason == reason
     answer = wire.answer({"error": {"code": "1302", "message": "High concurrency"}})
     assert answer.of(ErrorEvent)[0].error.reason == "1302"
 
 
-def test_q18_qwens_continuations_have_an_empty_id(wire):
+def test_q18_qwen_continuation_has_empty_id(wire):
     head = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": ""}}
     tail = {"index": 0, "id": "", "type": "function", "function": {"arguments": '{"x":1}'}}
     assert wire.answer(wire.call(head), wire.call(tail), wire.chunk({}, "tool_calls")).ids == ["call_1"]
 
 
-def test_q19_vllm_counts_on_every_chunk_and_says_stop_after_calls(wire):
+def test_q19_vllm_counts_on_every_chunk(wire):
+    """Its finish reason after calls is `stop`."""
     call = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}
     usages = [{"prompt_tokens": 3, "completion_tokens": n, "total_tokens": 3 + n} for n in (1, 2)]
     answer = wire.answer({**wire.call(call), "usage": usages[0]}, wire.chunk({}, "stop", usage=usages[1]))
@@ -281,7 +284,7 @@ def test_q19_vllms_error_has_no_error_key(wire):
     assert answer.errors == ["server-error"]
 
 
-def test_q20_llamacpps_last_chunk_has_timings(wire):
+def test_q20_llamacpp_last_chunk_has_timings(wire):
     last = {
         "choices": [],
         "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
@@ -290,7 +293,7 @@ def test_q20_llamacpps_last_chunk_has_timings(wire):
     assert wire.answer("a", wire.chunk({}, "stop"), last).finish.usage.total_tokens == 2
 
 
-def test_q20_llamacpps_overflow_is_context_too_long(wire):
+def test_q20_llamacpp_overflow_is_too_long(wire):
     error = {
         "code": 400,
         "message": "request exceeds the available context size",
@@ -300,13 +303,14 @@ def test_q20_llamacpps_overflow_is_context_too_long(wire):
     assert wire.answer({"error": error}).errors == ["context-too-long"]
 
 
-def test_q21_lm_studios_overflow_is_an_error_event_or_nothing(wire):
+def test_q21_lm_studio_overflow_forms(wire):
+    """It is an error event or nothing."""
     said = b"event: error\n" + wire.data({"error": {"message": "the context length is exceeded"}})
     assert wire.read(said).finish.finish_reason == "error"
     assert wire.read(b"").errors == ["incomplete-stream"]
 
 
-def test_q22_old_ollama_puts_all_calls_at_index_0(wire):
+def test_q22_old_ollama_calls_all_at_index_0(wire):
     calls = [
         {"index": 0, "id": i, "function": {"name": "f", "arguments": a}}
         for i, a in (("a", '{"x":1}'), ("b", '{"x":2}'))
@@ -316,14 +320,14 @@ def test_q22_old_ollama_puts_all_calls_at_index_0(wire):
     assert answer.finish.finish_reason == "tool-calls"
 
 
-def test_q23_geminis_signature_goes_with_its_call(wire):
+def test_q23_gemini_signature_is_on_its_call(wire):
     extra = {"google": {"thought_signature": "sig"}}
     call = {"id": "a", "function": {"name": "f", "arguments": '{"x":1}'}, "extra_content": extra}
     answer = wire.answer(wire.call(call), wire.chunk({}, "stop"))
     assert answer.of(ToolCall)[0].provider_metadata == {"acme": {"extra_content": extra}}
 
 
-def test_q23_geminis_signature_may_come_alone(wire):
+def test_q23_gemini_signature_may_come_alone(wire):
     extra = {"google": {"thought_signature": "sig"}}
     head = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}
     answer = wire.answer(
@@ -334,17 +338,17 @@ def test_q23_geminis_signature_may_come_alone(wire):
     assert answer.of(Custom)[0].provider_metadata == {"acme": {"extra_content": extra}}
 
 
-def test_minimaxs_usage_chunk_has_a_choice_without_a_delta(wire):
+def test_minimax_usage_choice_without_delta(wire):
     last = {"choices": [{"index": 0, "finish_reason": "stop"}], "usage": {"total_tokens": 2}}
     assert wire.answer("a", last).finish.usage.total_tokens == 2
 
 
-def test_hugging_faces_error_is_a_string_with_a_type_beside_it(wire):
+def test_hugging_face_error_is_a_string(wire):
     answer = wire.answer("a", {"error": "Input validation error: too long", "error_type": "validation"})
     assert answer.of(ErrorEvent)[0].error.message.startswith("Input validation")
 
 
-def test_databricks_has_reasoning_in_a_list_called_summary(wire):
+def test_databricks_reasoning_is_in_summary(wire):
     reasoning = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm", "signature": "s"}]}
     answer = wire.answer(
         wire.chunk({"content": [reasoning]}),

@@ -50,7 +50,8 @@ def test_line_ends_change_nothing(wire, recordings, name, eol):
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_body_cut_before_its_reason_is_one_error_and_one_finish(wire, recordings, name):
+def test_body_cut_before_reason_is_one_error(wire, recordings, name):
+    """And one finish."""
     frames = recordings[name].split(b"\n\n")
     for count in range(len(frames)):
         body = b"".join(frame + b"\n\n" for frame in frames[:count])
@@ -85,7 +86,7 @@ def test_sources_of_perplexity_come_once(wire, recordings):
     assert [source.url for source in sources] == ["https://moon.example/tides", "https://sea.example"]
 
 
-def test_the_tier_and_the_moderation_stand_in_the_finish(wire, recordings):
+def test_finish_holds_tier_and_moderation(wire, recordings):
     said = wire.read(recordings["logprobs"]).finish.provider_metadata["acme"]
     assert (said["service_tier"], said["system_fingerprint"]) == ("default", "fp_38343a2f8f")
     assert said["moderation"]["input"]["results"][0]["category_scores"] == {"violence": 0.0125}
@@ -107,7 +108,7 @@ def test_what_stands_beside_survives_writing(wire, recordings, name):
     assert again[-1].provider_metadata == events[-1].provider_metadata
 
 
-def test_what_is_said_of_a_source_is_its_metadata(wire):
+def test_extra_source_fields_are_metadata(wire):
     found = {
         "url": "https://a.example",
         "title": "A",

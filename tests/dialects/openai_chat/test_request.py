@@ -90,7 +90,7 @@ def test_a_request_with_everything():
     assert warnings == []
 
 
-def test_headers_of_the_request_and_the_quirks_are_sent():
+def test_request_and_quirk_headers_are_sent():
     quirks = Quirks(headers={"x-title": "a"}, path="/v2/chat", extra_body={"tool_stream": True})
     request = Request(model="m", messages=(Message.user("hi"),), headers={"x-mine": "b"})
     http = OpenAIChat(quirks).encode(request, provider="acme").http
@@ -114,7 +114,7 @@ def test_a_quirk_fixes_the_system_role():
     assert body["messages"][0]["role"] == "system"
 
 
-def test_reasoning_models_get_no_sampling_settings():
+def test_reasoning_models_get_no_sampling():
     settings = Settings(temperature=1, top_p=1, presence_penalty=1, frequency_penalty=1, seed=1)
     body, warnings = encode(model="gpt-5", settings=settings)
     assert {"temperature", "top_p", "presence_penalty", "frequency_penalty"} & set(body) == set()
@@ -122,7 +122,7 @@ def test_reasoning_models_get_no_sampling_settings():
     assert [w.setting for w in warnings] == ["temperature", "top_p", "presence_penalty", "frequency_penalty"]
 
 
-def test_later_reasoning_models_sample_when_they_do_not_think():
+def test_later_models_sample_unless_thinking():
     settings = Settings(temperature=1)
     body, warnings = encode(model="gpt-5.1", settings=settings, reasoning=ReasoningOptions(effort="none"))
     assert (body["temperature"], body["reasoning_effort"], warnings) == (1, "none", [])
@@ -132,7 +132,7 @@ def test_later_reasoning_models_sample_when_they_do_not_think():
     assert body["temperature"] == 1
 
 
-def test_settings_the_vendor_refuses_are_left_out_with_a_warning():
+def test_refused_settings_are_warned_of():
     body, warnings = encode(
         Quirks(settings=SettingQuirks(unsupported=frozenset({"seed"}))), settings=Settings(seed=1, top_k=3)
     )
@@ -158,7 +158,7 @@ def test_no_tools_means_no_field_of_tools():
     assert {"tools", "tool_choice", "parallel_tool_calls"} & set(body) == set()
 
 
-def test_tools_a_vendor_cannot_take_are_named():
+def test_unsupported_tools_are_named():
     body, warnings = encode(
         Quirks(tools=ToolQuirks(functions=False)), tools=(SEARCH,), tool_choice="required"
     )
@@ -172,7 +172,7 @@ def test_tools_a_vendor_cannot_take_are_named():
     assert body["tools"] == [{"type": "web", "n": 1}]
 
 
-def test_strictness_a_vendor_does_not_know_is_left_out():
+def test_unknown_strict_field_is_left_out():
     body, warnings = encode(Quirks(tools=ToolQuirks(strict=False)), tools=(ToolSpec("f", strict=True),))
     assert "strict" not in body["tools"][0]["function"]
     assert isinstance(warnings[0], OtherWarning)
@@ -189,7 +189,7 @@ def test_strictness_a_vendor_does_not_know_is_left_out():
         ({"auto", "none"}, "none", "none", False),
     ],
 )
-def test_a_tool_choice_goes_as_far_as_the_vendor_knows(known, choice, sent, warned):
+def test_tool_choice_fits_the_vendor(known, choice, sent, warned):
     tools = (SEARCH, ToolSpec("other"))
     body, warnings = encode(
         Quirks(tools=ToolQuirks(choice=frozenset(known))), tools=tools, tool_choice=choice
@@ -200,14 +200,14 @@ def test_a_tool_choice_goes_as_far_as_the_vendor_knows(known, choice, sent, warn
         assert [tool["function"]["name"] for tool in body["tools"]] == ["search"]
 
 
-def test_no_tools_where_none_cannot_be_chosen():
+def test_no_tools_where_none_is_unsupported():
     body, _ = encode(
         Quirks(tools=ToolQuirks(choice=frozenset({"auto"}))), tools=(SEARCH,), tool_choice="none"
     )
     assert "tools" not in body
 
 
-def test_a_forced_tool_conflicts_with_thinking_at_some_vendors():
+def test_forced_tool_conflicts_with_thinking():
     quirks = Quirks(tools=ToolQuirks(choice_while_thinking=False), thinking=ThinkingQuirks(style="thinking"))
     body, warnings = encode(quirks, tools=(SEARCH,), tool_choice="required", reasoning=ReasoningOptions())
     assert ("tool_choice" in body, len(warnings)) == (False, 1)
@@ -249,7 +249,7 @@ def test_a_forced_tool_conflicts_with_thinking_at_some_vendors():
         ("none", ReasoningOptions(effort="high"), {}),
     ],
 )
-def test_thinking_is_asked_for_in_the_vendors_way(style, reasoning, expected):
+def test_thinking_uses_the_vendors_fields(style, reasoning, expected):
     body, _ = encode(Quirks(thinking=ThinkingQuirks(style=style)), model="m", reasoning=reasoning)
     names = {
         "reasoning_effort",
@@ -262,7 +262,7 @@ def test_thinking_is_asked_for_in_the_vendors_way(style, reasoning, expected):
     assert {name: body[name] for name in names & set(body)} == expected
 
 
-def test_a_budget_where_only_efforts_exist_is_warned_of():
+def test_budget_without_support_is_warned_of():
     _, warnings = encode(model="m", reasoning=ReasoningOptions(effort="low", budget_tokens=9))
     assert [w.setting for w in warnings] == ["reasoning.budget_tokens"]
 
@@ -272,7 +272,8 @@ def test_json_formats():
 
 
 @pytest.mark.parametrize(("known", "sent"), [("json_object", {"type": "json_object"}), ("none", None)])
-def test_a_schema_goes_into_the_prompt_where_the_wire_has_no_place(known, sent):
+def test_schema_goes_into_the_prompt(known, sent):
+    """Where the wire has no field for it."""
     body, warnings = encode(
         Quirks(schemas=SchemaQuirks(output=known)), response_format=ResponseFormat({"type": "object"})
     )
@@ -281,7 +282,7 @@ def test_a_schema_goes_into_the_prompt_where_the_wire_has_no_place(known, sent):
     assert [w.setting for w in warnings] == ["output"]
 
 
-def test_options_that_are_no_json_are_the_callers_fault():
+def test_non_json_options_are_caller_errors():
     with pytest.raises(InvalidRequest):
         encode(provider_options={"acme": {"x": object()}})
 

@@ -37,7 +37,7 @@ def split(text, sizes=(), *, opened=False, tag="think"):
         ("<think></think>b", False, ("", "b")),
     ],
 )
-def test_tags_part_reasoning_from_text_at_every_cut(text, opened, expected):
+def test_tags_split_reasoning_at_every_cut(text, opened, expected):
     assert split(text, opened=opened) == expected
     assert split(text, [1] * len(text), opened=opened) == expected
     for cut in range(len(text)):
@@ -51,13 +51,13 @@ def test_a_tag_may_have_another_name():
     assert split("<think>a</think>b", tag="reasoning") == ("", "<think>a</think>b")
 
 
-def test_bedrocks_tags_are_taken_out_of_the_content(wire):
+def test_bedrock_tags_leave_the_content(wire):
     quirks = Quirks(reasoning=ReasoningQuirks(tags="tags", tag="reasoning"))
     answer = wire.answer("<reason", "ing>hm</rea", "soning>yes", wire.chunk({}, "stop"), quirks=quirks)
     assert (answer.reasoning, answer.text, answer.errors) == ("hm", "yes", [])
 
 
-def test_a_quirk_takes_tags_out_of_the_content(wire):
+def test_quirk_takes_tags_out_of_the_content(wire):
     quirks = Quirks(reasoning=ReasoningQuirks(tags="tags"))
     answer = wire.answer("<thi", "nk>hm", "</think>", "\n\nso", wire.chunk({}, "stop"), quirks=quirks)
     assert (answer.reasoning, answer.text) == ("hm", "so")
@@ -71,7 +71,7 @@ def test_a_tag_that_never_completes_is_text(wire):
         assert answer.text == "<thi"
 
 
-def test_a_server_with_a_reasoning_field_leaves_no_tags(wire):
+def test_reasoning_field_disables_tags(wire):
     quirks = Quirks(reasoning=ReasoningQuirks(tags="opened"))
     answer = wire.answer(wire.chunk({"reasoning": "hm"}), "so", wire.chunk({}, "stop"), quirks=quirks)
     assert (answer.reasoning, answer.text) == ("hm", "so")
@@ -81,14 +81,14 @@ def test_without_the_quirk_tags_stay(wire):
     assert wire.answer("<think>a</think>b", wire.chunk({}, "stop")).text == "<think>a</think>b"
 
 
-def test_text_that_looked_like_a_tag_is_kept_when_reasoning_comes(wire):
+def test_tag_like_text_stays_with_reasoning(wire):
     answer = wire.answer(
         "<thi", wire.chunk({"reasoning": "hm"}), quirks=Quirks(reasoning=ReasoningQuirks(tags="tags"))
     )
     assert (answer.text, answer.reasoning) == ("<thi", "hm")
 
 
-def test_a_vendor_that_repeats_reasoning_may_also_leave_tags(wire):
+def test_repeated_reasoning_may_leave_tags(wire):
     quirks = Quirks(reasoning=ReasoningQuirks(tags="tags", dedupe=True))
     answer = wire.answer("<think>a</think>", "b", "b", wire.chunk({}, "stop"), quirks=quirks)
     assert (answer.reasoning, answer.text) == ("a", "bb")

@@ -59,7 +59,7 @@ def encode(quirks: Quirks, model: str = "m", **reasoning: Any) -> tuple[dict[str
         ),
     ],
 )
-def test_a_templates_switch_goes_by_the_model(model: str, effort: Any, sent: dict[str, Any]) -> None:
+def test_template_switch_depends_on_model(model: str, effort: Any, sent: dict[str, Any]) -> None:
     assert encode(TEMPLATE, model, effort=effort)[0] == sent
 
 
@@ -82,13 +82,14 @@ def test_a_budget_has_a_field_of_its_own() -> None:
     ]
 
 
-def test_a_model_that_only_answers_is_not_asked_to_think() -> None:
+def test_plain_model_gets_no_thinking() -> None:
+    """A model that does not reason."""
     sent, said = encode(TEMPLATE, "meta-llama/Llama-3.3-70B-Instruct", effort="high")
     assert (sent, said) == ({}, ["x takes no such setting for this model"])
     assert encode(TEMPLATE, "meta-llama/Llama-3.3-70B-Instruct", effort="none") == ({}, [])
 
 
-def test_a_model_that_always_thinks_has_no_switch() -> None:
+def test_always_thinking_model_has_no_switch() -> None:
     assert encode(TEMPLATE, "MiniMaxAI/MiniMax-M2", effort="none")[0] == {}
     sent, said = encode(TEMPLATE, "zai-org/GLM-5.3", effort="none")
     assert sent == {"reasoning_effort": "low"}
@@ -114,7 +115,7 @@ def test_an_effort_becomes_the_nearest_known(known: Any, effort: Any, sent: str)
     assert bool(said) is (sent != effort)
 
 
-def test_a_vendors_word_wins_over_the_nearest() -> None:
+def test_vendor_effort_wins_over_the_nearest() -> None:
     quirks = Quirks(
         reasoning_model_rules=False,
         thinking=ThinkingQuirks(
@@ -126,7 +127,7 @@ def test_a_vendors_word_wins_over_the_nearest() -> None:
     assert sent == ["instant", "low", "hard"]
 
 
-def test_max_is_too_much_for_openais_chat_alone() -> None:
+def test_openai_chat_alone_lowers_max_effort() -> None:
     assert encode(Quirks(), "my-own", effort="max")[0] == {"reasoning_effort": "xhigh"}
     assert encode(Quirks(reasoning_model_rules=False), effort="max")[0] == {"reasoning_effort": "max"}
 
@@ -144,7 +145,7 @@ def test_what_a_host_says_of_a_model_wins() -> None:
     assert encode(quirks, "DeepSeek-V3.1", effort="medium")[0] == {"reasoning_effort": "medium"}
 
 
-def test_nothing_is_sent_for_none_where_nobody_thinks_unasked() -> None:
+def test_none_is_omitted_where_it_is_default() -> None:
     quirks = Quirks(
         thinking=ThinkingQuirks(style="openrouter", off_unasked=True), reasoning_model_rules=False
     )
@@ -165,7 +166,7 @@ def test_a_switch_is_read_back(effort: Any, read: str) -> None:
     assert again["chat_template_kwargs"] == {"enable_thinking": effort != "none"}
 
 
-def test_variables_that_are_no_switch_stay_options() -> None:
+def test_other_variables_stay_options() -> None:
     dialect = OpenAIChat(TEMPLATE)
     request = Request(
         model="Qwen/Qwen3-8B",

@@ -9,7 +9,7 @@ from llmstream.dialects.openai_chat.wire import read_usage, write_usage
 from llmstream.usage import Usage
 
 
-def test_more_reasoning_than_completion_may_come_on_top_of_it():
+def test_excess_reasoning_may_add_to_output():
     raw = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3, "reasoning_tokens": 5}
     apart, within = (
         read_usage(raw, UsageQuirks(output_may_exclude_reasoning=flag)) for flag in (True, False)
@@ -76,7 +76,7 @@ def test_quirks_add_what_a_vendor_leaves_out():
     assert (told.input_tokens, told.output_tokens) == (13, 5)
 
 
-def test_fields_that_a_later_chunk_omits_stay(wire):
+def test_omitted_fields_keep_earlier_counts(wire):
     first = {"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 4}}
     answer = wire.answer(
         wire.chunk({"content": "a"}, usage=first), wire.chunk({}, "stop", usage={"completion_tokens": 7})

@@ -45,7 +45,7 @@ def test_fragments_of_one_call_are_joined(wire):  # case 1
     ]
 
 
-def test_a_call_ends_before_the_next_one_starts(wire):  # case 2
+def test_call_ends_before_the_next_starts(wire):  # case 2
     answer = wire.answer(
         wire.call(piece(0, "a", "weather", "")),
         wire.call(piece(0, arguments='{"city":')),
@@ -59,7 +59,7 @@ def test_a_call_ends_before_the_next_one_starts(wire):  # case 2
     assert kinds.index("tool-call") < [i for i, k in enumerate(kinds) if k == "tool-input-start"][1]
 
 
-def test_text_and_a_call_in_one_chunk_both_come_and_text_closes_first(wire):  # case 3
+def test_text_closes_before_call_in_a_chunk(wire):  # case 3
     delta = {"content": "thinking before tool", "tool_calls": [piece(0, "a", "t", '{"value":"hello"}')]}
     answer = wire.answer(wire.chunk(delta), wire.chunk({}, "tool_calls"))
     assert answer.text == "thinking before tool"
@@ -68,18 +68,19 @@ def test_text_and_a_call_in_one_chunk_both_come_and_text_closes_first(wire):  # 
 
 
 @pytest.mark.parametrize("nothing", ["", None, {}, "  "])
-def test_a_call_without_arguments_has_an_empty_object(wire, nothing):  # cases 4, 20
+def test_call_without_arguments_is_an_object(wire, nothing):  # cases 4, 20
     answer = wire.answer(wire.call(piece(0, "a", "now", nothing)), wire.chunk({}, "tool_calls"))
     assert answer.calls == [("now", "{}")]
     assert answer.of(ToolInputDelta) == []
 
 
-def test_the_text_null_is_the_input_if_nothing_follows(wire):  # Groq, calls without parameters
+def test_text_null_is_the_input_if_alone(wire):  # Groq, calls without parameters
     answer = wire.answer(wire.call(piece(0, "a", "now", "null")), wire.chunk({}, "tool_calls"))
     assert answer.calls == [("now", "null")]
 
 
-def test_arguments_that_are_no_json_come_raw_and_marked(wire):  # cases 5, 22
+def test_non_json_arguments_are_invalid(wire):  # cases 5, 22
+    """They come raw."""
     answer = wire.answer(wire.call(piece(0, "a", "t", '{"x":"a\\x00b"}')), wire.chunk({}, "tool_calls"))
     (call,) = answer.of(ToolCall)
     assert call.invalid
@@ -87,7 +88,7 @@ def test_arguments_that_are_no_json_come_raw_and_marked(wire):  # cases 5, 22
     assert answer.finish.finish_reason == "tool-calls"
 
 
-def test_calls_without_a_finish_reason_are_calls_once_done_comes(wire):  # case 6
+def test_done_completes_calls_without_reason(wire):  # case 6
     answer = wire.answer(wire.call(piece(0, "a", "t", "{}")))
     assert answer.calls == [("t", "{}")]
     assert (answer.finish.finish_reason, answer.finish.raw_finish_reason) == ("tool-calls", None)
@@ -101,13 +102,13 @@ def test_two_halves_make_one_call(wire):  # case 8
     assert answer.calls == [("read", '{"path": "/tmp/test"}')]
 
 
-def test_a_call_whose_name_never_comes_is_no_call_but_an_error(wire):  # case 11
+def test_call_without_a_name_is_an_error(wire):  # case 11
     answer = wire.answer(wire.call(piece(0, "a", None, '{"x":1}')), wire.chunk({}, "tool_calls"))
     assert answer.calls == []
     assert answer.errors == ["decode-error"]
 
 
-def test_calls_come_in_the_order_of_their_index(wire):  # case 12
+def test_calls_are_ordered_by_index(wire):  # case 12
     answer = wire.answer(
         wire.call(piece(0, "call_1", "a", "")),
         wire.call(piece(1, "call_2", "b", "")),
@@ -116,7 +117,7 @@ def test_calls_come_in_the_order_of_their_index(wire):  # case 12
     assert answer.ids == ["call_1", "call_2"]
 
 
-def test_a_continuation_with_empty_id_and_name_belongs_to_its_call(wire):  # case 13
+def test_empty_id_and_name_continue_the_call(wire):  # case 13
     answer = wire.answer(
         wire.call(piece(0, "a", "f", '{"city": "')),
         wire.call(piece(0, "", "", 'Boston"}')),
@@ -125,7 +126,7 @@ def test_a_continuation_with_empty_id_and_name_belongs_to_its_call(wire):  # cas
     assert answer.calls == [("f", '{"city": "Boston"}')]
 
 
-def test_a_new_id_with_a_name_at_the_same_index_is_a_new_call(wire):  # case 16
+def test_new_id_with_a_name_is_a_new_call(wire):  # case 16
     answer = wire.answer(
         wire.call(piece(0, "aaa", "f", '{"a":1}')),
         wire.call(piece(0, "bbb", "f", '{"a":')),
@@ -136,7 +137,8 @@ def test_a_new_id_with_a_name_at_the_same_index_is_a_new_call(wire):  # case 16
     assert answer.ids == ["aaa", "bbb"]
 
 
-def test_a_new_id_without_a_name_is_the_same_call_and_null_is_replaced(wire):  # cases 17, 27
+def test_new_id_without_a_name_is_same_call(wire):  # cases 17, 27
+    """And the input `null` is replaced."""
     answer = wire.answer(
         wire.call(piece(0, "aaa", "web_search", "null")),
         wire.call(piece(0, "bbb", "", '{"query": "META')),
@@ -147,7 +149,7 @@ def test_a_new_id_without_a_name_is_the_same_call_and_null_is_replaced(wire):  #
     assert answer.ids == ["aaa"]
 
 
-def test_an_id_that_comes_before_the_name_is_kept(wire):  # case 18
+def test_id_before_the_name_is_used(wire):  # case 18
     answer = wire.answer(
         wire.call({"index": 0, "id": "a"}),
         wire.call({"index": 0, "function": {"name": "f"}}),
@@ -157,7 +159,7 @@ def test_an_id_that_comes_before_the_name_is_kept(wire):  # case 18
     assert (answer.calls, answer.ids) == ([("f", '{"x":1}')], ["a"])
 
 
-def test_arguments_that_come_before_the_name_wait_for_it(wire):
+def test_arguments_before_the_name_wait(wire):
     answer = wire.answer(
         wire.call(piece(0, "a", None, '{"x"')),
         wire.call(piece(0, None, "f", ":1}")),
@@ -166,7 +168,7 @@ def test_arguments_that_come_before_the_name_wait_for_it(wire):
     assert answer.calls == [("f", '{"x":1}')]
 
 
-def test_an_id_that_comes_after_the_name_is_kept(wire):
+def test_id_after_the_name_is_used(wire):
     answer = wire.answer(
         wire.call(piece(0, None, "f", "")),
         wire.call(piece(0, "late", None, "{}")),
@@ -180,20 +182,20 @@ def test_arguments_may_be_an_object(wire):  # case 20
     assert answer.calls == [("f", '{"city":"London"}')]
 
 
-def test_fragments_without_a_function_say_nothing(wire):  # case 20
+def test_empty_function_fragments_ignored(wire):  # case 20
     answer = wire.answer("hi", wire.call({"index": 0, "function": None}, None), wire.chunk({}, "stop"))
     assert (answer.calls, answer.text, answer.errors) == ([], "hi", [])
 
 
 @pytest.mark.parametrize("arguments", ['{"x":', "", '{"x":1}'])
-def test_length_drops_a_call_whose_end_was_not_said(wire, arguments):  # case 21
+def test_length_drops_an_unfinished_call(wire, arguments):  # case 21
     answer = wire.answer(wire.call(piece(0, "a", "f", arguments)), wire.chunk({}, "length"))
     assert answer.calls == []
     assert answer.of(ToolInputEnd) == [ToolInputEnd("a", incomplete=True)]
     assert answer.finish.finish_reason == "length"
 
 
-def test_length_keeps_a_call_that_another_followed(wire):
+def test_length_keeps_a_followed_call(wire):
     answer = wire.answer(
         wire.call(piece(0, "a", "f", '{"x":1}')),
         wire.call(piece(1, "b", "g", "{}")),
@@ -202,7 +204,8 @@ def test_length_keeps_a_call_that_another_followed(wire):
     assert answer.calls == [("f", '{"x":1}')]
 
 
-def test_a_cut_stream_makes_no_call_and_keeps_what_was_complete(wire):  # cases 19, 24, 36
+def test_truncation_keeps_complete_parts(wire):  # cases 19, 24, 36
+    """It makes no call."""
     answer = wire.answer(
         wire.call(piece(0, "a", "f", '{"x":1}')), wire.call(piece(1, "b", "g", '{"y":')), done=False
     )
@@ -211,7 +214,7 @@ def test_a_cut_stream_makes_no_call_and_keeps_what_was_complete(wire):  # cases 
     assert answer.finish.finish_reason == "error"
 
 
-def test_an_empty_name_does_not_erase_the_name(wire):  # case 26
+def test_empty_name_does_not_erase_the_name(wire):  # case 26
     answer = wire.answer(
         wire.call(piece(0, "a", "get_weather", "")),
         wire.call(piece(0, "a", "", "{}")),
@@ -228,7 +231,7 @@ def test_a_repeated_name_is_never_glued(wire):  # reliability row 35
     assert answer.calls == [("get_weather", '{"city":"Oslo"}')]
 
 
-def test_parallel_calls_assemble_independently(wire):  # case 28
+def test_parallel_calls_assemble_separately(wire):  # case 28
     answer = wire.answer(
         wire.call(piece(0, "a", "f", "")),
         wire.call(piece(1, "b", "g", "")),
@@ -240,7 +243,7 @@ def test_parallel_calls_assemble_independently(wire):  # case 28
     assert answer.calls == [("f", '{"x":1}'), ("g", '{"y":2}')]
 
 
-def test_calls_without_ids_get_ids_of_their_own(wire):  # case 29
+def test_calls_without_ids_get_minted_ids(wire):  # case 29
     answer = wire.answer(
         wire.call(piece(0, None, "f", '{"x"'), piece(1, None, "g", '{"y"')),
         wire.call(piece(1, arguments=":2}"), piece(0, arguments=":1}")),
@@ -250,14 +253,14 @@ def test_calls_without_ids_get_ids_of_their_own(wire):  # case 29
     assert answer.ids == ["made-1", "made-2"]
 
 
-def test_input_that_happens_to_be_json_is_not_final(wire):  # case 30
+def test_json_so_far_is_not_a_final_input(wire):  # case 30
     answer = wire.answer(
         wire.call(piece(0, "a", "f", "1")), wire.call(piece(0, arguments="2")), wire.chunk({}, "tool_calls")
     )
     assert answer.calls == [("f", "12")]
 
 
-def test_an_index_that_is_used_again_makes_a_fresh_call(wire):  # case 33
+def test_reused_index_makes_a_new_call(wire):  # case 33
     answer = wire.answer(
         wire.call(piece(0, "a", "f", '{"x":1}')),
         wire.call(piece(1, "b", "g", '{"y":1}')),
@@ -274,7 +277,7 @@ def test_a_whole_call_said_twice_is_one_call(wire):  # case 34
 
 
 @pytest.mark.parametrize("other", [("g", '{"x":1}'), ("f", '{"x":2}')])
-def test_another_call_at_the_same_place_does_not_steal(wire, other):  # case 34
+def test_equal_index_calls_keep_their_input(wire, other):  # case 34
     answer = wire.answer(
         wire.call(piece(0, None, "f", '{"x":1}')),
         wire.call(piece(0, None, *other)),
@@ -283,7 +286,7 @@ def test_another_call_at_the_same_place_does_not_steal(wire, other):  # case 34
     assert answer.calls == [("f", '{"x":1}'), other]
 
 
-def test_whole_calls_in_one_chunk_are_several_even_if_equal(wire):
+def test_equal_calls_in_a_chunk_are_several(wire):
     whole = piece(None, None, "f", '{"x":1}')
     answer = wire.answer(wire.call(whole, whole), wire.chunk({}, "stop"))
     assert answer.calls == [("f", '{"x":1}')] * 2
@@ -291,7 +294,7 @@ def test_whole_calls_in_one_chunk_are_several_even_if_equal(wire):
 
 
 @pytest.mark.parametrize("in_pieces", [True, False])
-def test_an_oversized_input_ends_the_stream_without_a_call(wire, in_pieces):  # case 35
+def test_oversized_input_ends_without_a_call(wire, in_pieces):  # case 35
     parts = ["x" * 400] * 4 if in_pieces else ["x" * 1600]
     answer = wire.answer(
         *[wire.call(piece(0, "a", "f" if i == 0 else None, part)) for i, part in enumerate(parts)],
@@ -309,7 +312,7 @@ def test_too_many_calls_end_the_stream(wire):
 
 
 @given(st.lists(st.integers(1, 12), min_size=0, max_size=8), st.text(max_size=30))
-def test_any_fragmentation_gives_the_same_input(wire, sizes, value):  # case 37
+def test_any_fragmentation_gives_same_input(wire, sizes, value):  # case 37
     whole = json.dumps({"v": value}, ensure_ascii=False)
     if any("\ud800" <= c <= "\udfff" for c in whole):
         return
@@ -322,7 +325,7 @@ def test_any_fragmentation_gives_the_same_input(wire, sizes, value):  # case 37
     assert wire.answer(*fragments, wire.chunk({}, "tool_calls")).calls == [("f", whole)]
 
 
-def test_a_tail_on_a_new_index_belongs_to_the_one_open_call(wire):  # case 38, agno #8880
+def test_tail_at_a_new_index_joins_open_call(wire):  # case 38, agno #8880
     answer = wire.answer(
         wire.call(piece(0, "a", "f", '{"x":1}')),
         wire.call(piece(0, "b", "g", "")),
@@ -333,7 +336,7 @@ def test_a_tail_on_a_new_index_belongs_to_the_one_open_call(wire):  # case 38, a
     assert answer.calls == [("f", '{"x":1}'), ("g", '{"y":2}')]
 
 
-def test_a_tail_on_an_index_that_is_over_belongs_to_the_one_open_call(wire):  # case 38, dirac #215
+def test_tail_at_ended_index_joins_open_call(wire):  # case 38, dirac #215
     answer = wire.answer(
         wire.call(piece(0, "a", "f", '{"x":1}')),
         wire.call(piece(1, "b", "g", "")),
@@ -343,7 +346,7 @@ def test_a_tail_on_an_index_that_is_over_belongs_to_the_one_open_call(wire):  # 
     assert answer.calls == [("f", '{"x":1}'), ("g", '{"y":2}')]
 
 
-def test_a_tail_that_may_belong_to_two_calls_is_an_error(wire):  # case 38
+def test_ambiguous_tail_is_an_error(wire):  # case 38
     answer = wire.answer(
         wire.call(piece(0, "a", "f", "")),
         wire.call(piece(1, "b", "g", "")),
@@ -366,7 +369,7 @@ def test_calls_without_an_index_go_by_id(wire):  # case 38, openai-python #3246
     assert answer.finish.finish_reason == "tool-calls"
 
 
-def test_fragments_without_index_and_id_go_to_the_latest_call(wire):
+def test_bare_fragments_join_the_latest_call(wire):
     answer = wire.answer(
         wire.call(piece(None, "a", "f", "")),
         wire.call(piece(None, None, None, '{"x":')),
@@ -376,7 +379,7 @@ def test_fragments_without_index_and_id_go_to_the_latest_call(wire):
     assert answer.calls == [("f", '{"x":1}')]
 
 
-def test_calls_all_at_index_0_without_ids_are_told_apart(wire):  # case 38, maka #1995
+def test_idless_calls_at_index_0_separate(wire):  # case 38, maka #1995
     answer = wire.answer(
         wire.call(piece(0, None, "f", '{"x":1}')),
         wire.call(piece(0, None, "f", '{"x":2}')),
@@ -387,7 +390,7 @@ def test_calls_all_at_index_0_without_ids_are_told_apart(wire):  # case 38, maka
     assert len(set(answer.ids)) == 3
 
 
-def test_an_id_used_twice_gives_two_local_ids(wire):  # reliability row 35
+def test_repeated_call_id_gives_two_ids(wire):  # reliability row 35
     answer = wire.answer(
         wire.call(piece(0, "same", "f", '{"x":1}')),
         wire.call(piece(1, "same", "g", '{"y":1}')),
@@ -397,7 +400,7 @@ def test_an_id_used_twice_gives_two_local_ids(wire):  # reliability row 35
     assert answer.ids == ["same", "made-1"]
 
 
-def test_a_call_id_never_is_the_id_of_a_block(wire):
+def test_call_id_is_never_a_block_id(wire):
     answer = wire.answer("hi", wire.call(piece(0, 0, "f", "{}")), wire.call(piece(1, "1", "g", "{}")), "more")
     opened = [
         event.id
@@ -408,7 +411,7 @@ def test_a_call_id_never_is_the_id_of_a_block(wire):
     assert answer.ids == ["made-1", "1"]
 
 
-def test_a_finish_said_twice_runs_each_call_once(wire):  # reliability row 36
+def test_repeated_finish_runs_each_call_once(wire):  # reliability row 36
     answer = wire.answer(
         wire.call(piece(0, "a", "f", "{}")),
         wire.chunk({}, "stop"),
@@ -430,7 +433,7 @@ def test_the_old_function_call_is_a_call(wire):
     assert answer.finish.finish_reason == "tool-calls"
 
 
-def test_text_between_fragments_does_not_disturb_the_call(wire):
+def test_text_between_fragments_is_harmless(wire):
     answer = wire.answer(
         wire.call(piece(0, "a", "f", '{"x":')),
         "by the way",
@@ -441,7 +444,8 @@ def test_text_between_fragments_does_not_disturb_the_call(wire):
     assert len(answer.of(TextEnd)) == 1
 
 
-def test_indices_may_be_strings_floats_or_enormous(wire):
+def test_indices_may_be_strings_or_floats(wire):
+    """Or enormous."""
     answer = wire.answer(
         wire.call(piece("0", "a", "f", '{"x":')),
         wire.call(piece(0.0, arguments="1}")),
@@ -459,7 +463,7 @@ def test_enormous_numbers_do_no_harm(wire):
     assert len(answer.calls) == 1
 
 
-def test_numbered_ids_are_replaced_where_a_vendor_counts_anew(wire):
+def test_restarting_ids_are_replaced(wire):
     """Bedrock numbers the calls of each answer from call_0; two answers of a conversation share ids then."""
     quirks = Quirks(tools=ToolQuirks(numbered_call_ids=True))
     chunks = (
@@ -475,21 +479,21 @@ def test_numbered_ids_are_replaced_where_a_vendor_counts_anew(wire):
 
 
 @pytest.mark.parametrize("odd", ["", {}, [], {"name": 7, "input": None}])
-def test_an_odd_custom_beside_a_function_says_nothing(wire, odd):
+def test_odd_custom_beside_function_ignored(wire, odd):
     whole = {"index": 0, "id": "c1", "function": {"name": "f", "arguments": "{}"}, "custom": odd}
     answer = wire.answer(wire.call(whole), wire.chunk({}, "tool_calls"))
     assert (answer.calls, answer.errors) == ([("f", "{}")], [])
     assert answer.of(ToolCall)[0].provider_metadata is None
 
 
-def test_a_custom_call_may_be_whole_in_one_fragment(wire):
+def test_custom_call_may_be_one_fragment(wire):
     whole = {"index": 0, "id": "c1", "type": "custom", "custom": {"name": "sql", "input": "SELECT 1"}}
     answer = wire.answer(wire.call(whole), wire.chunk({}, "tool_calls"))
     said = {"acme": {"type": "custom_tool_call"}}
     assert answer.of(ToolCall) == [ToolCall("sql", "SELECT 1", "c1", provider_metadata=said)]
 
 
-def test_a_custom_call_that_the_limit_cut_is_none(wire):
+def test_custom_call_cut_by_limit_is_none(wire):
     part = {"index": 0, "id": "c1", "type": "custom", "custom": {"name": "sql", "input": "SELECT"}}
     answer = wire.answer(wire.call(part), wire.chunk({}, "length"))
     assert (answer.calls, answer.finish.finish_reason) == ([], "length")

@@ -60,19 +60,19 @@ def uncut(recording):
     return events_of(following(), b"".join(frames_of(recording)))
 
 
-def test_it_is_a_following_decoder_and_the_ordinary_one_is_not():
+def test_only_following_decoder_can_resume():
     assert isinstance(following(), FollowingDecoder)
     assert not isinstance(OpenAIResponses().decoder(provider="openai"), FollowingDecoder)
 
 
-def test_read_at_once_it_says_what_the_ordinary_decoder_says(recording):
+def test_one_read_matches_the_usual_decoder(recording):
     plain = OpenAIResponses().decoder(provider="openai")
     sentence = GuardedDecoder(plain, provider="openai")
     expected = sentence.start() + sentence.feed(recording.read_bytes()) + sentence.close()
     assert uncut(recording) == expected
 
 
-def test_a_break_at_every_event_changes_nothing(recording):
+def test_break_at_every_event_is_invisible(recording):
     frames = frames_of(recording)
     expected = uncut(recording)
     for count in range(1, len(frames)):
@@ -81,7 +81,7 @@ def test_a_break_at_every_event_changes_nothing(recording):
 
 
 @pytest.mark.slow
-def test_a_break_inside_any_event_changes_nothing(recording):
+def test_break_inside_any_event_is_invisible(recording):
     frames, expected = frames_of(recording), uncut(recording)
     body = b"".join(frames)
     for cut in range(len(frames[0]), len(body), 7):
@@ -107,7 +107,7 @@ def test_raw_events_come_once(recording):
     assert len([e for e in events if type(e) is Raw]) == len(frames)
 
 
-def test_a_missing_event_stops_reading_before_what_follows(recording):
+def test_missing_event_stops_the_reading(recording):
     frames = frames_of(recording)
     for missing in range(1, len(frames) - 1):
         decoder = following()
@@ -119,7 +119,7 @@ def test_a_missing_event_stops_reading_before_what_follows(recording):
         assert decoder.position.sequence_number == missing - 1
 
 
-def test_a_gap_in_an_answer_that_is_not_read_on_is_its_error(recording):
+def test_unresumed_gap_is_an_error(recording):
     frames = frames_of(recording)
     events = events_of(following(), b"".join(frames[:2] + frames[3:]))
     assert grammar.check(events) == []
@@ -127,14 +127,14 @@ def test_a_gap_in_an_answer_that_is_not_read_on_is_its_error(recording):
     assert (error.code, error.reason) == ("protocol-error", "sequence-gap")
 
 
-def test_after_a_gap_it_goes_on_with_what_was_missing(recording):
+def test_resumption_fills_the_gap(recording):
     frames = frames_of(recording)
     for missing in range(1, len(frames) - 1):
         gappy = b"".join(frames[:missing] + frames[missing + 1 :])
         assert events_of(following(), gappy, b"".join(frames[missing:])) == uncut(recording)
 
 
-def test_an_event_that_cannot_be_read_leaves_no_gap(wire):
+def test_unreadable_event_leaves_no_gap(wire):
     said = [b'data: {"type":"response.in_progress","sequence_number":1,"response":[]}\n\n']
     said.append(b'data: {"type":"response.completed","sequence_number":2,"response":{}}\n\n')
     first = b'data: {"type":"response.created","sequence_number":0,"response":{"id":"r"}}\n\n'
@@ -151,7 +151,7 @@ def test_an_error_counts_whatever_its_number():
     assert [e.error.message for e in events if type(e) is ErrorEvent] == ["gone"]
 
 
-def test_every_batch_is_one_event_of_the_wire(recording):
+def test_every_batch_is_one_wire_event(recording):
     """So that a place in the answer always fits what the reader has been given."""
     decoder = following()
     sentence = GuardedDecoder(decoder, provider="openai")
@@ -170,7 +170,7 @@ def whole_of(frames):
     return json.dumps({**events[-1]["response"], "output": items}).encode()
 
 
-def test_an_answer_that_comes_in_one_piece_goes_on_where_it_was(recording):
+def test_full_body_continues_at_the_position(recording):
     """From behind any event: every block with just its text, every call and source once."""
     frames, whole = frames_of(recording), uncut(recording)
     body = whole_of(frames)
@@ -189,7 +189,7 @@ def test_an_answer_that_comes_in_one_piece_goes_on_where_it_was(recording):
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"null"])
-def test_a_piece_that_is_no_response_is_an_error(body):
+def test_non_response_body_is_an_error(body):
     decoder = following()
     decoder.catch_up(body)
     assert decoder.failure.code == "decode-error"
@@ -211,7 +211,7 @@ def texts(events):
     return dict(out)
 
 
-def test_the_rest_begins_where_its_reader_left(recording):
+def test_rest_begins_at_the_readers_position(recording):
     """What was given before, and the rest, are the whole: for a place behind every event."""
     frames = frames_of(recording)
     body, whole = b"".join(frames), uncut(recording)
@@ -232,7 +232,7 @@ def test_the_rest_begins_where_its_reader_left(recording):
         ] or len(rest) <= 3
 
 
-def test_inputs_that_were_under_way_come_whole(recording):
+def test_open_inputs_come_complete(recording):
     frames = frames_of(recording)
     body = b"".join(frames)
     for number in range(len(frames)):
@@ -246,7 +246,7 @@ def test_inputs_that_were_under_way_come_whole(recording):
                 assert (inputs[call.tool_call_id] or "{}") == call.input
 
 
-def test_a_block_that_goes_on_keeps_what_goes_back_to_the_vendor(wire):
+def test_continued_block_keeps_metadata(wire):
     body = wire.body(*wire.message(0, "Hel", "lo"))
     numbered = []
     for number, frame in enumerate(body.split(b"\n\n")[:-1]):

@@ -21,12 +21,12 @@ def asked(**options):
     return Request(model="gpt-5", provider_options=options)
 
 
-def test_only_dialects_of_vendors_that_keep_answers_say_so():
+def test_background_needs_a_storing_vendor():
     assert DIALECT.background is not None
     assert OpenAIChat().background is None
 
 
-def test_a_kept_answer_is_made_in_the_background_and_stored():
+def test_background_response_is_stored():
     request = DIALECT.background.keep(
         Request(model="gpt-5", messages=(Message.user("Hi"),)), provider="openai-responses"
     )
@@ -44,12 +44,12 @@ def test_other_options_stay():
 
 
 @pytest.mark.parametrize("name", ["store", "background"])
-def test_keeping_what_must_not_be_kept_is_a_contradiction(name):
+def test_background_contradicts_no_storage(name):
     with pytest.raises(InvalidRequest, match=f"{name}=False"):
         DIALECT.background.keep(asked(**{"openai-responses": {name: False}}), provider="openai-responses")
 
 
-def test_a_vendor_without_a_background_keeps_nothing():
+def test_vendor_without_background_has_none():
     assert (
         OpenAIResponses(Quirks(delivery=DeliveryQuirks(background=False))).background.keep(
             asked(), provider="x"
@@ -58,7 +58,7 @@ def test_a_vendor_without_a_background_keeps_nothing():
     )
 
 
-def test_a_request_in_the_background_is_known_by_its_options():
+def test_options_mark_a_background_request():
     assert DIALECT.background.is_kept(asked(openai={"background": True}), provider="azure")
     assert DIALECT.background.is_kept(asked(azure={"background": True}), provider="azure")
     assert not DIALECT.background.is_kept(asked(), provider="azure")
@@ -72,7 +72,7 @@ def test_what_is_asked_for_is_read_back(position):
         assert read_kept_request(http, DIALECT.quirks.path) == KeptRequest("stream", position)
 
 
-def test_the_first_position_asks_for_the_whole():
+def test_first_position_requests_everything():
     assert DIALECT.background.resume(Position("r")).url == "/responses/r?stream=true"
     assert DIALECT.background.resume(Position("r", 7)).url == "/responses/r?stream=true&starting_after=7"
 
@@ -101,7 +101,7 @@ def test_an_answer_in_one_piece():
         (b"no JSON", True),
     ],
 )
-def test_an_answer_is_made_once_waiting_changes_nothing(body, made):
+def test_response_is_made_unless_waiting(body, made):
     assert DIALECT.background.is_made(body) == made
 
 

@@ -53,7 +53,7 @@ def test_parallel_functions_may_overlap(wire):
     assert answer.calls == [("look", '{"b":2}'), ("look", '{"a":1}')]
 
 
-def test_missing_deltas_come_from_the_done_event(wire):
+def test_done_event_brings_missing_deltas(wire):
     """xAI skips the deltas of the second call (seen 2026-01)."""
     first, _, last = wire.function(0, '{"a":1}')
     done = wire.on(0, "function_call_arguments.done", arguments='{"a":1}')
@@ -62,7 +62,7 @@ def test_missing_deltas_come_from_the_done_event(wire):
     assert len(answer.of(ToolInputDelta)) == 1
 
 
-def test_a_missing_suffix_comes_from_the_item(wire):
+def test_item_brings_a_missing_suffix(wire):
     first, delta, _ = wire.function(0, '{"a"')
     last = wire.function(0, '{"a":1}')[-1]
     answer = wire.answer(first, delta, last)
@@ -70,7 +70,7 @@ def test_a_missing_suffix_comes_from_the_item(wire):
     assert answer.calls == [("look", '{"a":1}')]
 
 
-def test_a_function_without_input_is_an_empty_object(wire):
+def test_function_without_input_is_an_object(wire):
     assert wire.answer(*wire.function(0)).calls == [("look", "{}")]
 
 
@@ -83,26 +83,26 @@ def test_arguments_that_are_an_object(wire):
     assert wire.answer(wire.done(0, **item, arguments={"a": 1})).calls == [("look", '{"a":1}')]
 
 
-def test_input_that_is_no_json_is_an_invalid_call(wire):
+def test_non_json_input_is_an_invalid_call(wire):
     (call,) = wire.answer(*wire.function(0, '{"a":')).of(ToolCall)
     assert (call.input, call.invalid) == ('{"a":', True)
 
 
-def test_namespace_and_caller_of_a_call_are_kept(wire):
+def test_namespace_and_caller_are_stored(wire):
     extra = {"namespace": "crm", "caller": {"type": "program", "caller_id": "call_p"}}
     item = {"id": "fc_1", "type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
     call = wire.answer(wire.added(0, **item, **extra), wire.done(0, **item, **extra)).of(ToolCall)[0]
     assert {k: said(call)[k] for k in extra} == extra
 
 
-def test_the_status_of_a_whole_call_need_not_say_so(wire):
+def test_complete_call_may_be_in_progress(wire):
     """Calls of a program end as `in_progress` (vercel/ai, 2026-07)."""
     first, delta, last = wire.function(0, "{}")
     last["item"]["status"] = "in_progress"
     assert wire.answer(first, delta, last).calls == [("look", "{}")]
 
 
-def test_a_call_id_that_comes_twice_is_made_unique(wire):
+def test_repeated_call_id_becomes_unique(wire):
     answer = wire.answer(*wire.function(0, "{}"), *wire.function(1, "{}"))
     assert len(set(answer.ids)) == 2
 
@@ -139,29 +139,30 @@ def test_a_call_cut_by_the_limit_is_no_call(wire):
     assert answer.errors == []
 
 
-def test_a_call_cut_by_the_limit_without_its_end(wire):
+def test_call_cut_by_limit_without_its_end(wire):
     answer = wire.answer(*wire.function(0, '{"a":"Tro')[:2], **LENGTH)
     assert (answer.calls, answer.finish.finish_reason) == ([], "length")
 
 
-def test_a_whole_call_before_the_limit_is_a_call(wire):
+def test_complete_call_survives_the_limit(wire):
     answer = wire.answer(*wire.function(0, "{}"), *wire.message(1, "cut"), **LENGTH)
     assert (answer.calls, answer.finish.finish_reason) == ([("look", "{}")], "length")
 
 
-def test_a_call_without_its_end_in_a_complete_answer_is_whole_if_its_input_is(wire):
+def test_complete_response_completes_a_call(wire):
+    """Where the input is complete without an end."""
     assert wire.answer(*wire.function(0, '{"a":1}')[:2]).calls == [("look", '{"a":1}')]
     answer = wire.answer(*wire.function(0, '{"a"')[:2])
     assert (answer.calls, answer.errors) == ([], ["decode-error"])
     assert answer.finish.finish_reason == "error"
 
 
-def test_a_cancelled_response_with_half_a_call_is_an_error(wire):
+def test_cancelled_partial_call_is_an_error(wire):
     answer = wire.answer(*wire.function(0, '{"a"')[:2], end="cancelled")
     assert (answer.calls, answer.finish.finish_reason) == ([], "error")
 
 
-def test_a_stream_that_breaks_off_makes_no_call(wire):
+def test_truncated_stream_makes_no_call(wire):
     answer = wire.answer(*wire.function(0, "{}")[:2], end=None)
     assert (answer.calls, answer.errors) == ([], ["incomplete-stream"])
 
@@ -197,7 +198,7 @@ def test_a_wrapper_of_calls_is_unwrapped(wire):
         "[",
     ],
 )
-def test_a_tool_that_is_called_parallel_is_a_tool(wire, text):
+def test_tool_named_parallel_is_a_tool(wire, text):
     assert wire.answer(*wire.function(0, text[:4], text[4:], name="parallel")).calls == [("parallel", text)]
 
 
@@ -215,22 +216,24 @@ def custom(wire, *deltas, last=None, **item):
     ]
 
 
-def test_the_input_of_a_custom_tool_is_plain_text(wire):
+def test_custom_tool_input_is_plain_text(wire):
     (call,) = wire.answer(*custom(wire, "SELECT ", "1")).of(ToolCall)
     assert (call.tool_name, call.input, call.invalid) == ("write_sql", "SELECT 1", False)
     assert said(call) == {"type": "custom_tool_call", "provider": "openai", "item_id": "ctc_1"}
 
 
-def test_missing_deltas_of_a_custom_tool_come_from_its_end(wire):
+def test_custom_tool_end_brings_deltas(wire):
     assert wire.answer(*custom(wire, last="SELECT 1")).calls == [("write_sql", "SELECT 1")]
 
 
-def test_a_custom_tool_without_input_says_so_beside_the_empty_object(wire):
+def test_custom_tool_without_input_is_marked(wire):
+    """The call has the empty object, its metadata the empty text."""
     (call,) = wire.answer(*custom(wire)).of(ToolCall)
     assert (call.input, said(call)["input"]) == ("{}", "")
 
 
-def test_a_custom_call_whose_item_never_ends_is_whole_once_its_input_is(wire):
+def test_custom_input_end_completes_the_call(wire):
+    """Also where the item never ends."""
     assert wire.answer(*custom(wire, "SELECT 1")[:-1]).calls == [("write_sql", "SELECT 1")]
     assert wire.answer(*custom(wire, "SELECT 1")[:-2]).calls == []
 
@@ -249,13 +252,13 @@ def test_searches_of_xai_are_the_vendors_own(wire):
     ("name", "call_id", "tool"),
     [("browse_page", "ws_call_3", "web_search"), ("code_execution", "ci_4", "code_execution")],
 )
-def test_other_custom_calls_of_xai_are_the_vendors_own(wire, name, call_id, tool):
+def test_other_xai_calls_are_vendor_executed(wire, name, call_id, tool):
     item = {"name": name, "call_id": call_id, "id": f"ctc_r1_{call_id}"}
     (call,) = wire.answer(*custom(wire, "{}", **item), provider="xai").of(ToolCall)
     assert (call.tool_name, call.provider_executed) == (tool, True)
 
 
-def test_a_custom_call_of_the_caller_may_have_an_item_named_after_it(wire):
+def test_caller_tool_may_share_an_item_name(wire):
     """Gateways make the item's id of the call's."""
     item = {"call_id": "call_7", "id": "ctc_call_7"}
     (call,) = wire.answer(*custom(wire, "x", **item)).of(ToolCall)
@@ -291,7 +294,7 @@ def hosted(wire, kind, *between, first=(), **item):
         ("mcp_call", "roll", {"name": "roll", "arguments": '{"n":6}', "output": "6"}, '{"n":6}'),
     ],
 )
-def test_the_vendors_own_calls_have_an_input_and_a_result(wire, kind, name, item, text):
+def test_vendor_calls_have_input_and_result(wire, kind, name, item, text):
     events = hosted(wire, kind, **item)
     if "name" in item:
         events[0]["item"]["name"] = item["name"]
@@ -313,7 +316,7 @@ def test_code_streams_as_json(wire):
     assert answer.kinds.index("tool-call") < answer.kinds.index("tool-result")
 
 
-def test_a_call_stands_while_the_vendor_runs_it(wire):
+def test_running_vendor_call_is_complete(wire):
     deltas = [wire.on(0, "code_interpreter_call_code.delta", delta="1")]
     done = wire.on(0, "code_interpreter_call_code.done", code="1")
     ran = wire.on(0, "code_interpreter_call.interpreting")
@@ -322,7 +325,7 @@ def test_a_call_stands_while_the_vendor_runs_it(wire):
     assert answer.calls == [("code_interpreter", '{"code":"1"}')]
 
 
-def test_a_search_that_says_at_first_what_it_looks_for_stands_once_it_runs(wire):
+def test_running_search_with_query_is_a_call(wire):
     item = {"id": "ws", "type": "web_search_call", "action": {"type": "search", "query": "q"}}
     searching = wire.on(0, "web_search_call.searching")
     assert wire.answer(wire.added(0, **item), searching, end=None).calls == [
@@ -332,7 +335,7 @@ def test_a_search_that_says_at_first_what_it_looks_for_stands_once_it_runs(wire)
     assert wire.answer(wire.added(0, **bare), searching, end=None).calls == []
 
 
-def test_drafts_of_an_image_are_preliminary_results(wire):
+def test_image_drafts_are_preliminary(wire):
     look = {"output_format": "webp", "size": "1024x1024", "quality": "low", "background": "opaque"}
     draft = {"partial_image_index": 0, "partial_image_b64": "aGk=", **look}
     event = wire.on(0, "image_generation_call.partial_image", **draft)
@@ -343,7 +346,7 @@ def test_drafts_of_an_image_are_preliminary_results(wire):
     assert len(answer.of(ToolCall)) == 1
 
 
-def test_a_call_that_broke_off_shows_its_input(wire):
+def test_truncated_vendor_call_shows_input(wire):
     item = {"id": "cu", "type": "computer_call", "call_id": "c1", "action": {"type": "click", "x": 7}}
     events = [wire.added(0, **item, status="in_progress"), wire.done(0, **item, status="incomplete")]
     answer = wire.answer(*events, end="incomplete", incomplete_details={"reason": "max_output_tokens"})
@@ -352,7 +355,7 @@ def test_a_call_that_broke_off_shows_its_input(wire):
     assert (answer.calls, answer.errors) == ([], [])
 
 
-def test_commands_without_fragments_are_given(wire):
+def test_unfragmented_commands_are_read(wire):
     item = {"id": "sh", "type": "shell_call", "call_id": "c1", "action": {"commands": []}}
     events = [wire.added(0, **item)]
     for place, command in enumerate(["echo 'hi'", "ls"]):
@@ -368,7 +371,7 @@ def test_a_failed_call_of_mcp_is_an_error(wire):
     assert result.is_error
 
 
-def test_the_list_of_tools_of_a_server_is_kept(wire):
+def test_server_tool_list_is_stored(wire):
     item = {"id": "mcpl", "type": "mcp_list_tools", "server_label": "s", "tools": []}
     (custom_event,) = wire.answer(wire.added(0, **item), wire.done(0, **item)).of(Custom)
     assert (custom_event.kind, said(custom_event)["item"]) == ("openai.mcp_list_tools", item)
@@ -391,7 +394,8 @@ def test_a_call_that_waits_for_approval(wire):
     assert answer.finish.finish_reason == "stop"
 
 
-def test_a_shell_in_a_container_is_the_vendors_and_its_output_an_item(wire):
+def test_container_shell_is_vendor_executed(wire):
+    """Its output is an item."""
     call = {"id": "sh_1", "type": "shell_call", "call_id": "c1", "environment": {"type": "container_auto"}}
     output = {"id": "sho_1", "type": "shell_call_output", "call_id": "c1", "output": [{"stdout": "hi"}]}
     action = {"commands": ["echo hi", "ls"], "timeout_ms": None}
@@ -413,7 +417,7 @@ def test_a_shell_in_a_container_is_the_vendors_and_its_output_an_item(wire):
     assert (result.tool_call_id, result.result) == ("c1", output)
 
 
-def test_a_shell_whose_command_changes_at_the_end_is_still_json(wire):
+def test_changed_shell_command_stays_json(wire):
     call = {"id": "sh_1", "type": "shell_call", "call_id": "c1", "environment": {"type": "container_auto"}}
     answer = wire.answer(
         wire.added(0, **call),
@@ -457,7 +461,7 @@ def test_a_shell_whose_command_changes_at_the_end_is_still_json(wire):
         ),
     ],
 )
-def test_tools_of_the_api_that_the_caller_runs(wire, item, name, value):
+def test_api_tools_that_the_caller_runs(wire, item, name, value):
     whole = {"id": "it_1", "call_id": "call_1", "status": "completed", **item}
     answer = wire.answer(wire.added(0, **{**whole, "status": "in_progress"}), wire.done(0, **whole))
     (call,) = answer.of(ToolCall)
@@ -492,7 +496,7 @@ def test_a_diff_that_comes_only_when_done(wire):
     assert json.loads(answer.of(ToolCall)[0].input)["operation"]["diff"] == "+a"
 
 
-def test_a_search_for_tools_by_the_vendor_and_what_it_found(wire):
+def test_vendor_tool_search_has_its_findings(wire):
     call = {"id": "tsc_1", "type": "tool_search_call", "call_id": None, "execution": "server"}
     found = {"id": "tso_1", "type": "tool_search_output", "call_id": None, "tools": [{"name": "a"}]}
     answer = wire.answer(
@@ -523,12 +527,12 @@ def test_a_program_its_calls_and_its_output(wire):
     assert answer.finish.finish_reason == "tool-calls"
 
 
-def test_an_output_of_nobodys_call_is_a_defect(wire):
+def test_output_without_a_call_is_a_defect(wire):
     output = {"id": "tso_1", "type": "tool_search_output", "call_id": None, "tools": []}
     assert wire.answer(wire.done(0, **output)).errors == ["decode-error"]
 
 
-def test_a_call_of_the_vendor_left_open_has_no_result(wire):
+def test_open_vendor_call_has_no_result(wire):
     item = {"id": "ws", "type": "web_search_call", "status": "in_progress"}
     answer = wire.answer(wire.added(0, **item))
     assert answer.of(ToolResult) == []
@@ -536,7 +540,7 @@ def test_a_call_of_the_vendor_left_open_has_no_result(wire):
     assert isinstance(answer.events[-1], Finish)
 
 
-def test_the_id_that_an_item_ends_with_goes_back_to_the_vendor(wire):
+def test_final_item_call_id_goes_back(wire):
     """A proxy renames calls on the way: `output_item.done` says another `call_id` than `added`."""
     added = wire.added(0, id="fc_1", type="function_call", call_id="call_a", name="look", arguments="")
     done = wire.done(0, id="fc_1", type="function_call", call_id="call_b", name="look", arguments="{}")
@@ -550,7 +554,8 @@ def test_the_id_that_an_item_ends_with_goes_back_to_the_vendor(wire):
     assert [item["call_id"] for item in sent["input"][1:]] == ["call_b", "call_b"]
 
 
-def test_addresses_that_a_search_lists_are_sources_once_beside_the_cited(wire):
+def test_search_urls_are_sources_once(wire):
+    """Beside those that are cited."""
     listed = [{"type": "url", "url": url} for url in ("https://a.example", "https://b.example")]
     action = {"type": "search", "query": "q", "sources": [*listed, listed[0], {"type": "api", "name": "x"}]}
     answer = wire.answer(*hosted(wire, "web_search_call", action=action))

@@ -53,7 +53,7 @@ def dialect_of(folder):
     return json.loads((folder / "meta.json").read_text(encoding="utf-8"))["dialect"]
 
 
-def test_the_corpus_is_read_as_the_oracle_reads_it(wire, cases, compare_case):
+def test_recordings_match_the_oracle(wire, cases, compare_case):
     different = {}
     for folder in cases:
         answer = wire.read((folder / "response.bin").read_bytes(), provider=dialect_of(folder))
@@ -65,7 +65,7 @@ def test_the_corpus_is_read_as_the_oracle_reads_it(wire, cases, compare_case):
     assert len(different) <= 0.02 * len(cases)
 
 
-def test_the_corpus_keeps_the_grammar_at_random_cuts_and_ends(wire, cases):
+def test_random_cuts_keep_the_grammar(wire, cases):
     random_ = random.Random(4)
     for folder in random_.sample(cases, min(60, len(cases))):
         body = (folder / "response.bin").read_bytes()
@@ -75,7 +75,7 @@ def test_the_corpus_keeps_the_grammar_at_random_cuts_and_ends(wire, cases):
         wire.read(body[: random_.randrange(len(body))])
 
 
-def test_the_corpus_is_the_same_once_written_and_read_again(wire, cases):
+def test_rewritten_recording_reads_the_same(wire, cases):
     for folder in cases:
         events = wire.read((folder / "response.bin").read_bytes()).events
         writer = server_side(OpenAIResponses()).event_encoder(Request(model="m"))
@@ -94,7 +94,7 @@ def rewritten(folder):
     return meaning(json.loads(body)), meaning(encoded.http.json()), encoded.warnings
 
 
-def test_recorded_requests_are_the_same_once_read_and_written(cases):
+def test_rewritten_request_is_the_same(cases):
     requests = [folder for folder in cases if (folder / "request.json").is_file()]
     for folder in requests:
         recorded, written, warnings = rewritten(folder)

@@ -34,7 +34,7 @@ USAGE = {
 }
 
 
-def test_names_come_once_from_the_first_event_that_says_them(wire):
+def test_names_come_once_from_first_event(wire):
     created = {"type": "response.created", "response": {"id": "resp_9", "model": "gpt", "created_at": 86400}}
     progress = {"type": "response.in_progress", "response": {"id": "resp_other", "model": "gpt"}}
     answer = wire.read(_frames(created, progress, {"type": "response.completed", "response": {}}))
@@ -42,7 +42,7 @@ def test_names_come_once_from_the_first_event_that_says_them(wire):
     assert answer.of(ResponseMetadata) == [ResponseMetadata("gpt", "resp_9", day)]
 
 
-def test_a_resumed_stream_is_named_by_its_last_event(wire):
+def test_last_event_names_a_resumed_stream(wire):
     last = {"type": "response.completed", "response": {"id": "resp_9", "model": "gpt", "status": "completed"}}
     answer = wire.read(_frames(*wire.message(3, "on")[1:], last))
     assert answer.texts == ["on"]
@@ -50,7 +50,7 @@ def test_a_resumed_stream_is_named_by_its_last_event(wire):
     assert answer.finish.finish_reason == "stop"
 
 
-def test_a_background_response_waits_in_a_queue(wire):
+def test_background_response_waits_in_queue(wire):
     queued = {"type": "response.queued", "response": {"id": "resp_1", "model": "m", "status": "queued"}}
     answer = wire.answer(queued, *wire.message(0, "4"))
     assert (answer.texts, answer.finish.raw_finish_reason) == (["4"], "completed")
@@ -98,7 +98,7 @@ def test_finish_reasons(wire, end, response, reason, raw):
     assert (finish.finish_reason, finish.raw_finish_reason) == (reason, raw)
 
 
-def test_what_the_response_says_beyond_its_usage_is_kept(wire):
+def test_extra_response_fields_are_stored(wire):
     moderation = {"input": {"type": "moderation_result", "flagged": False}}
     finish = wire.answer(service_tier="flex", moderation=moderation).finish
     assert finish.provider_metadata == {
@@ -125,7 +125,7 @@ BESIDE = {
 ECHOED = {"instructions": "Be kind.", "tools": [{"type": "web_search"}], "temperature": 0.5, "user": "u"}
 
 
-def test_what_is_said_of_the_answer_stands_in_the_finish(wire):
+def test_response_metadata_is_in_the_finish(wire):
     answer = wire.answer(*wire.message(0, "a"), **BESIDE, **ECHOED, billing=None)
     assert answer.finish.provider_metadata == {"openai": {"response_id": "resp_1", **BESIDE}}
     writer = server_side(OpenAIResponses()).event_encoder(Request(model="m"))
@@ -151,7 +151,7 @@ def test_forgotten_reasoning_is_logged(wire, caplog):
 
 
 @pytest.mark.parametrize("changes", [[], None, "x", ["x"], [{"action": "kept"}]])
-def test_other_changes_of_the_input_are_not_logged(wire, caplog, changes):
+def test_other_input_changes_are_not_logged(wire, caplog, changes):
     wire.answer(*wire.message(0, "a"), input_transformations=changes)
     assert caplog.records == []
 
@@ -174,7 +174,8 @@ def test_a_nested_error_says_the_same(wire):
     assert (error.code, error.status, error.retryable) == ("rate-limited", 429, False)
 
 
-def test_a_failed_response_alone_is_an_error_with_its_usage(wire):
+def test_lone_failed_response_is_an_error(wire):
+    """With its usage."""
     error = {"code": "rate_limit_exceeded", "message": "Slow down"}
     answer = wire.answer(*wire.message(0, "a"), end="failed", error=error, usage=USAGE)
     assert answer.errors == ["rate-limited"]
@@ -209,7 +210,7 @@ def test_a_policy_block_is_not_retried(wire, code):
     assert again.of(ErrorEvent) == answer.of(ErrorEvent)
 
 
-def test_a_failed_response_without_words_is_still_an_error(wire):
+def test_failed_response_needs_no_message(wire):
     assert wire.answer(end="failed", error=None).errors == ["server-error"]
 
 
@@ -222,13 +223,13 @@ def test_a_failed_response_without_words_is_still_an_error(wire):
         {"type": "response.error", "message": "no"},
     ],
 )
-def test_errors_without_their_type_are_errors(wire, event):
+def test_errors_without_type_are_errors(wire, event):
     answer = wire.answer(event, end=None)
     assert answer.errors == ["server-error"]
     assert answer.of(ErrorEvent)[0].error.message == "no"
 
 
-def test_chat_chunks_say_that_the_address_is_wrong(wire):
+def test_chat_chunks_hint_at_a_wrong_address(wire):
     chunk = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "Hi"}}]}
     answer = wire.read(_frames(chunk))
     assert answer.errors == ["not-a-stream"]
@@ -239,17 +240,18 @@ def test_chat_chunks_say_that_the_address_is_wrong(wire):
 # The stream itself.
 
 
-def test_done_marks_comments_and_unknown_events_say_nothing(wire):
+def test_marks_and_unknown_events_ignored(wire):
     noise = b": OPENROUTER PROCESSING\n\ndata: null\n\ndata: [DONE]\n\n"
     answer = wire.answer(noise, {"type": "keepalive"}, {"type": "codex.rate_limits", "n": 1}, noise)
     assert answer.kinds == ["stream-start", "response-metadata", "finish"]
 
 
-def test_a_done_mark_without_a_last_event_is_no_end(wire):
+def test_done_without_a_last_event_is_no_end(wire):
     assert wire.answer(*wire.message(0, "a"), b"data: [DONE]\n\n", end=None).errors == ["incomplete-stream"]
 
 
-def test_a_defective_event_is_an_error_and_reading_goes_on(wire):
+def test_defective_event_is_one_error(wire):
+    """Reading continues."""
     body = [b'data: {"type":"response.output_text.delta","delta\n\n', *wire.message(0, "on")]
     answer = wire.answer(*body)
     assert answer.errors == ["decode-error"]
@@ -257,7 +259,7 @@ def test_a_defective_event_is_an_error_and_reading_goes_on(wire):
     assert answer.finish.finish_reason == "stop"
 
 
-def test_events_without_a_name_in_data_are_named_by_nobody(wire):
+def test_events_without_a_type_are_ignored(wire):
     assert wire.answer({"odd": 1}, *wire.message(0, "a")).texts == ["a"]
 
 
@@ -266,7 +268,7 @@ def test_raw_events_are_given_when_asked_for(wire):
     assert raws[1].raw_value == {"type": "response.new_thing", "x": 1}
 
 
-def test_halves_of_characters_are_joined_or_replaced(wire):
+def test_surrogates_are_joined_or_replaced(wire):
     head, tail = b'data: {"type":"response.output_text.delta","output_index":0,"content_index":0,', b"}\n\n"
     halves = [head + b'"delta":"a\\ud83d"' + tail, head + b'"delta":"\\ude00b"' + tail]
     lone = head + b'"delta":"c\\ud83d"' + tail
@@ -274,7 +276,7 @@ def test_halves_of_characters_are_joined_or_replaced(wire):
     assert answer.texts == ["a😀bc\ufffd"]
 
 
-def test_halves_of_characters_inside_items_are_replaced(wire):
+def test_surrogates_in_items_are_replaced(wire):
     item = {"type": "compaction", "id": "cmp_1", "note": "\ud83d"}
     custom = wire.answer(wire.added(0, **item), wire.done(0, **item)).of(Custom)[0]
     assert custom.provider_metadata["openai"]["item"]["note"] == "\ufffd"
@@ -285,7 +287,7 @@ def test_too_many_items_are_a_limit(wire):
     assert wire.answer(*events, limits=StreamLimits(max_blocks=3)).errors == ["limit-exceeded"]
 
 
-def test_audio_is_one_file_and_its_transcript_a_text(wire):
+def test_audio_is_one_file_with_a_transcript(wire):
     sound = b"RIFF0000WAVE"
     parts = [base64.b64encode(sound[:6]).decode(), base64.b64encode(sound[6:]).decode()]
     answer = wire.answer(
@@ -299,7 +301,7 @@ def test_audio_is_one_file_and_its_transcript_a_text(wire):
     assert answer.texts == ["Hello"]
 
 
-def test_audio_may_be_cut_inside_four_letters_of_its_base64(wire):
+def test_audio_may_be_cut_within_base64(wire):
     deltas = [{"type": "response.audio.delta", "delta": part} for part in ("UklG", "RjA", "wMDBXQVZF")]
     assert wire.answer(*deltas).of(File) == [File("audio/wav", b"RIFF0000WAVE")]
 
@@ -312,7 +314,7 @@ def test_audio_that_is_no_base64_is_a_defect(wire):
 # Items.
 
 
-def test_items_are_known_by_their_place_where_ids_rotate(wire):
+def test_rotating_ids_match_items_by_index(wire):
     """GitHub Copilot gives an item a new id in every event (vercel/ai, 2026-08)."""
     summary = [{"type": "summary_text", "text": "Count."}]
     answer = wire.answer(
@@ -329,7 +331,7 @@ def test_items_are_known_by_their_place_where_ids_rotate(wire):
     assert len(answer.of(TextStart)) == len(answer.of(ReasoningStart)) == 1
 
 
-def test_items_without_a_place_are_known_by_their_id(wire):
+def test_items_without_index_match_by_id(wire):
     answer = wire.answer(
         {"type": "response.output_item.added", "item": {"id": "m1", "type": "message"}},
         {"type": "response.output_text.delta", "item_id": "m1", "content_index": 0, "delta": "by id"},
@@ -338,7 +340,7 @@ def test_items_without_a_place_are_known_by_their_id(wire):
     assert answer.texts == ["by id"]
 
 
-def test_servers_that_put_all_items_at_one_place(wire):
+def test_items_may_share_one_index(wire):
     answer = wire.answer(
         *wire.message(0, "a", item_id="m1"),
         *wire.message(0, "b", item_id="m2"),
@@ -352,25 +354,25 @@ def test_an_item_that_opens_twice_opens_once(wire):
     assert (answer.texts, len(answer.of(TextStart))) == (["a"], 1)
 
 
-def test_unknown_items_and_compaction_are_kept_whole(wire):
+def test_unknown_items_are_stored_complete(wire):
     item = {"id": "cmp_1", "type": "compaction", "encrypted_content": "late"}
     answer = wire.answer(wire.added(0, **{**item, "encrypted_content": "early"}), wire.done(0, **item))
     said = {"type": "compaction", "provider": "openai", "item": item}
     assert answer.of(Custom) == [Custom("openai.compaction", {"openai": said})]
 
 
-def test_an_item_without_its_type_is_a_defect(wire):
+def test_item_without_its_type_is_a_defect(wire):
     assert wire.answer(wire.added(0, id="x")).errors == ["decode-error"]
     assert wire.answer({"type": "response.output_item.done", "output_index": 0}).errors == ["decode-error"]
 
 
-def test_text_left_open_is_closed_by_the_last_event(wire):
+def test_last_event_closes_open_text(wire):
     answer = wire.answer(*wire.message(0, "a")[:2])
     assert answer.of(TextEnd) == [TextEnd("msg_1")]
     assert answer.errors == []
 
 
-def test_empty_deltas_and_null_text_say_nothing(wire):
+def test_empty_deltas_and_null_text_ignored(wire):
     answer = wire.answer(
         wire.message(0)[0],
         wire.on(0, "output_text.delta", content_index=0, delta=""),

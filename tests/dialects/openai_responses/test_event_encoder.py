@@ -71,7 +71,7 @@ def without_metadata(events):
     return out
 
 
-def test_a_text_is_written_as_openai_writes_it():
+def test_text_is_written_as_openai_writes_it():
     body = write(NAMES, *text("msg_1", "Hel", "lo"), Finish("stop", Usage(3, 2)))
     events = frames(body)
     assert [event["type"].removeprefix("response.") for event in events] == [
@@ -95,7 +95,7 @@ def test_a_text_is_written_as_openai_writes_it():
     assert response["created_at"] == 1767225600
 
 
-def test_blocks_of_other_wires_get_ids_of_their_own():
+def test_foreign_blocks_get_minted_ids():
     """Blocks count from 0 in every answer; openai-node 7.57 refuses an item's id that comes again."""
     thought = [ReasoningStart("0"), ReasoningDelta("Hm", "0"), ReasoningEnd("0")]
     ids = []
@@ -136,13 +136,13 @@ def test_the_response_repeats_what_was_asked():
         assert response["reasoning"] == {"effort": "low", "summary": None}
 
 
-def test_a_request_of_another_wire_is_not_repeated():
+def test_foreign_request_is_not_repeated():
     """One that this API would refuse: what it has no word for is no reason to fail."""
     request = Request(model="m", messages=(), tools=(ToolSpec("f"), ToolSpec("f")))
     assert server_side(OpenAIResponses()).event_encoder(request).feed(NAMES)
 
 
-def test_a_call_is_written_as_openai_writes_it():
+def test_call_is_written_as_openai_writes_it():
     call = [ToolInputStart("look", "c1"), ToolInputDelta('{"a"', "c1"), ToolInputDelta(":1}", "c1")]
     call += [ToolInputEnd("c1"), ToolCall("look", '{"a":1}', "c1")]
     events = frames(write(NAMES, *call, Finish("tool-calls")))
@@ -158,12 +158,12 @@ def test_a_call_is_written_as_openai_writes_it():
     assert events[-2]["item"] == {**item, "status": "completed", "arguments": '{"a":1}'}
 
 
-def test_a_call_that_did_not_stream_is_written_whole(wire):
+def test_unstreamed_call_is_written_complete(wire):
     answer = wire.read(write(NAMES, ToolCall("look", '{"a":1}', "c1"), Finish("tool-calls")))
     assert (answer.calls, answer.ids) == ([("look", '{"a":1}')], ["c1"])
 
 
-def test_a_call_without_input_is_an_empty_object(wire):
+def test_call_without_input_is_an_object(wire):
     call = [ToolInputStart("now", "c1"), ToolInputEnd("c1"), ToolCall("now", "{}", "c1")]
     body = write(NAMES, *call, Finish("tool-calls"))
     assert frames(body)[-2]["item"]["arguments"] == "{}"
@@ -194,7 +194,7 @@ def test_summaries_of_one_item_are_one_item(wire):
     assert wire.read(body).events[2:8] == said
 
 
-def test_reasoning_of_other_vendors_is_items_of_their_own(wire):
+def test_foreign_reasoning_has_its_own_items(wire):
     said = []
     for block in ("0", "1"):
         said += [ReasoningStart(block), ReasoningDelta("hm", block), ReasoningEnd(block)]
@@ -214,7 +214,7 @@ def test_sources_stand_in_the_text(wire):
     assert len(frames(body)[-1]["response"]["output"][0]["content"][0]["annotations"]) == 2
 
 
-def test_a_call_that_another_vendor_ran_is_one_of_mcp(wire):
+def test_foreign_vendor_call_is_an_mcp_call(wire):
     call = [ToolInputStart("bash", "t1", provider_executed=True), ToolInputDelta('{"a":1}', "t1")]
     call += [ToolInputEnd("t1"), ToolCall("bash", '{"a":1}', "t1", provider_executed=True)]
     for result, failed in (("done", False), ({"error": 1}, True)):
@@ -225,7 +225,7 @@ def test_a_call_that_another_vendor_ran_is_one_of_mcp(wire):
         assert (got.tool_call_id, got.is_error) == ("t1", failed)
 
 
-def test_results_that_the_caller_made_are_not_on_this_wire():
+def test_caller_results_are_not_written():
     assert write(ToolResult("x", "c1", "look")) == b""
 
 
@@ -269,7 +269,7 @@ def test_finish_reasons(wire, reason, raw, read):
         ErrorInfo("context-too-long", "Too many input tokens: context_length_exceeded", False, status=400),
     ],
 )
-def test_an_error_ends_the_stream_as_the_vendor_does(wire, info):
+def test_error_ends_the_stream_as_at_openai(wire, info):
     body = write(NAMES, TextStart("m"), TextDelta("half", "m"), ErrorEvent(info), Finish("error"))
     assert [event["type"] for event in frames(body)[-2:]] == ["error", "response.failed"]
     answer = wire.read(body)
@@ -302,7 +302,7 @@ def test_errors_as_answers():
     assert (refused.status, json.loads(refused.body)["error"]["type"]) == (400, "invalid_request_error")
 
 
-def test_the_vendors_own_client_reads_what_is_written(recording, wire):
+def test_openai_client_reads_what_is_written(recording, wire):
     openai = pytest.importorskip("openai")
     httpx = pytest.importorskip("httpx")
     answer = wire.read(recording.read_bytes())
@@ -368,7 +368,7 @@ def sentences(draw):
 
 @settings(max_examples=80, deadline=None)
 @given(sentences(), st.data())
-def test_any_sentence_survives_the_wire_at_any_cut(wire, events, data):
+def test_any_stream_survives_at_any_cut(wire, events, data):
     body = write(*events)
     cut = data.draw(st.integers(0, len(body)))
     answer = wire.read(body, cuts=[cut])
@@ -378,7 +378,7 @@ def test_any_sentence_survives_the_wire_at_any_cut(wire, events, data):
 ENTRY = {"token": "a", "logprob": -0.5, "bytes": [97], "top_logprobs": []}
 
 
-def test_log_probabilities_of_another_wire_are_written(wire):
+def test_foreign_logprobs_are_written(wire):
     said = {"mistral": {"logprobs": [ENTRY]}}
     body = write(NAMES, TextStart("0"), TextDelta("a", "0", said), TextEnd("0", provider_metadata=said))
     answer = wire.read(body)
@@ -387,7 +387,7 @@ def test_log_probabilities_of_another_wire_are_written(wire):
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_a_custom_call_of_another_wire_stays_one(wire, streamed):
+def test_foreign_custom_call_stays_custom(wire, streamed):
     said = {"azure": {"type": "custom_tool_call"}}
     input_ = [
         ToolInputStart("sql", "c1", provider_metadata=said),

@@ -57,7 +57,8 @@ def words(encoded):
 # System.
 
 
-def test_the_first_system_message_is_the_instructions_and_others_stand_where_they_stood():
+def test_first_system_text_is_instructions():
+    """Later system messages stay in place."""
     messages = [Message.system("One."), Message.user("Hi"), Message.system("Two.")]
     sent = encode(*messages).http.json()
     developer = {"role": "developer", "content": [{"type": "input_text", "text": "Two."}]}
@@ -71,7 +72,7 @@ def test_a_system_message_may_keep_its_role():
     assert items(Message("", "developer", (Text("One."),)), Message.user("Hi"))[0]["role"] == "developer"
 
 
-def test_a_server_that_wants_system_messages_in_the_input():
+def test_system_messages_may_go_into_input():
     quirks = Quirks(input=InputQuirks(system="message", system_role="system"))
     assert items(Message.system("One."), Message.user("Hi"), quirks=quirks)[0]["role"] == "system"
 
@@ -85,7 +86,7 @@ def test_a_system_message_alone_is_the_input():
 # Users.
 
 
-def test_images_and_files_by_url_by_bytes_and_by_id():
+def test_media_by_url_by_bytes_and_by_id():
     parts = (
         "Look:",
         Image(url="https://a.example/a.png", metadata=own(detail="low")),
@@ -109,7 +110,7 @@ def test_images_and_files_by_url_by_bytes_and_by_id():
     ]
 
 
-def test_audio_is_refused_where_it_is_not_known():
+def test_unsupported_audio_is_refused():
     recording = Audio(data=b"x", media_type="audio/wav")
     with pytest.raises(Unsupported, match="audio"):
         encode(Message.user(recording))
@@ -134,7 +135,7 @@ def answered(recording):
     return message
 
 
-def test_text_goes_back_with_its_id_and_phase():
+def test_text_goes_back_with_id_and_phase():
     text = Text("done", own(item_id="msg_1", phase="final_answer", provider="openai"))
     assert items(Message.user("Hi"), Message.assistant(text))[1] == {
         "type": "message",
@@ -145,7 +146,7 @@ def test_text_goes_back_with_its_id_and_phase():
     }
 
 
-def test_parts_of_one_message_item_are_one_again():
+def test_parts_of_one_message_item_join():
     parts = [Text("a", own(item_id="msg_1")), Text("b", own(item_id="msg_1")), Text("c")]
     sent = items(Message.assistant(*parts))
     assert [[piece["text"] for piece in item["content"]] for item in sent] == [["a", "b"], ["c"]]
@@ -156,14 +157,15 @@ def test_a_refusal_goes_back_as_one():
     assert item["content"] == [{"type": "refusal", "refusal": "No."}]
 
 
-def test_annotations_go_back_and_sources_are_not_said_twice():
+def test_annotations_go_back_without_sources():
     note = {"type": "url_citation", "url": "https://a.example"}
     parts = (Text("a", own(annotations=[note], logprobs=[1])), Source("url", url="https://a.example"))
     (item,) = items(Message.assistant(*parts))
     assert item["content"] == [{"type": "output_text", "text": "a", "annotations": [note]}]
 
 
-def test_reasoning_of_one_id_is_one_item_and_the_last_form_wins():
+def test_reasoning_of_one_id_is_one_item():
+    """The last encrypted form wins."""
     parts = (
         Reasoning("first", own(item_id="rs_1", provider="openai")),
         Reasoning("second", own(item_id="rs_1", encrypted_content="e", provider="openai", format="f")),
@@ -186,13 +188,14 @@ def test_reasoning_of_one_id_is_one_item_and_the_last_form_wins():
     ]
 
 
-def test_reasoning_that_is_only_encrypted_goes_back():
+def test_encrypted_only_reasoning_goes_back():
     parts = (Reasoning("", own(item_id="rs_1", encrypted_content="e")), Text("a"))
     first, _ = items(Message("", "assistant", parts))
     assert first == {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "e"}
 
 
-def test_reasoning_without_its_encrypted_form_goes_back_only_where_it_is_stored():
+def test_plain_reasoning_needs_a_stored_item():
+    """Without its encrypted form it goes back only where it is stored."""
     parts = (Reasoning("a", own(item_id="rs_1")), Text("b", own(item_id="msg_1")))
     message = Message("", "assistant", parts)
     assert [item["type"] for item in items(message, store=True)] == ["reasoning", "message"]
@@ -202,14 +205,14 @@ def test_reasoning_without_its_encrypted_form_goes_back_only_where_it_is_stored(
     assert len(words(encoded)) == 1
 
 
-def test_reasoning_that_nothing_came_of_is_left_out():
+def test_unused_reasoning_is_left_out():
     parts = (Text("a"), Reasoning("b", own(item_id="rs_1", encrypted_content="e")))
     encoded = encode(Message("", "assistant", parts), Message.user("Go on."))
     assert [item.get("type") for item in encoded.http.json()["input"]] == ["message", None]
     assert "nothing came of it" in words(encoded)[0]
 
 
-def test_stored_reasoning_that_comes_again_is_left_out_and_not_sent_empty():
+def test_repeated_stored_reasoning_omitted():
     """An id stands for it once; a second time the API refuses it, and without it nothing is left."""
     answer = Message(
         "",
@@ -229,7 +232,7 @@ def test_stored_reasoning_that_comes_again_is_left_out_and_not_sent_empty():
     assert len(words(encoded)) == 1
 
 
-def test_encrypted_reasoning_that_comes_again_goes_without_its_id():
+def test_repeated_encrypted_loses_its_id():
     kept = own(item_id="rs_1", encrypted_content="e")
     answer = Message("", "assistant", (Reasoning("hm", kept), Text("a", own(item_id="msg_1"))))
     sent = encode(answer, Message.user("Go on."), answer, Message.user("Go on.")).http.json()["input"]
@@ -245,7 +248,8 @@ def test_encrypted_reasoning_that_comes_again_goes_without_its_id():
         {"llmstream": {"origin": "deepseek"}},
     ],
 )
-def test_reasoning_of_another_vendor_is_left_out_also_where_it_needs_no_signature(metadata):
+def test_foreign_reasoning_is_left_out(metadata):
+    """Also where it needs no signature."""
     message = Message("", "assistant", (Reasoning("hm", metadata), Text("a")))
     for plain in (False, True):
         encoded = encode(message, quirks=Quirks(thinking=ThinkingQuirks(plain=plain)))
@@ -253,7 +257,8 @@ def test_reasoning_of_another_vendor_is_left_out_also_where_it_needs_no_signatur
         assert len(words(encoded)) == 1
 
 
-def test_reasoning_of_nobody_known_goes_bare_where_that_is_known():
+def test_unmarked_reasoning_goes_bare():
+    """Where bare reasoning is supported."""
     message = Message("", "assistant", (Reasoning("hm"), Text("a")))
     first, _ = items(message, quirks=Quirks(thinking=ThinkingQuirks(plain=True)))
     assert first == {
@@ -263,7 +268,7 @@ def test_reasoning_of_nobody_known_goes_bare_where_that_is_known():
     }
 
 
-def test_bare_reasoning_goes_back_to_an_open_model():
+def test_bare_reasoning_goes_to_open_models():
     kept = own(item_id="rs_1", part="reasoning_text", provider="lmstudio")
     message = Message("", "assistant", (Reasoning("hm", kept), Text("a")))
     first, _ = items(message, quirks=Quirks(thinking=ThinkingQuirks(plain=True)), provider="lmstudio")
@@ -271,7 +276,8 @@ def test_bare_reasoning_goes_back_to_an_open_model():
     assert first["id"] == "rs_1"
 
 
-def test_ids_and_encrypted_forms_do_not_go_to_another_provider_of_the_same_wire():
+def test_ids_do_not_go_to_another_provider():
+    """Nor do encrypted forms, though it speaks the same wire."""
     parts = (
         Reasoning("a", own(item_id="rs_1", encrypted_content="e", provider="xai")),
         Text("b", own(item_id="msg_1", provider="xai", phase="p")),
@@ -283,13 +289,13 @@ def test_ids_and_encrypted_forms_do_not_go_to_another_provider_of_the_same_wire(
     assert not any("id" in item for item in sent)
 
 
-def test_a_server_that_rotates_ids_does_not_get_them_back():
+def test_rotated_ids_do_not_go_back():
     parts = (Reasoning("", own(item_id="r", encrypted_content="e")), Text("b", own(item_id="m")))
     sent = items(Message("", "assistant", parts), quirks=Quirks(input=InputQuirks(item_ids=False)))
     assert not any("id" in item for item in sent)
 
 
-def test_a_custom_call_and_its_output_are_custom():
+def test_custom_call_and_output_are_custom():
     call = ToolCall("c1", "sql", "SELECT 1", metadata=own(type="custom_tool_call", item_id="ctc_1"))
     bare = ToolCall("c2", "sql", "{}", metadata=own(type="custom_tool_call", input=""))
     results = Message.tool([ToolResult("c1", "1"), ToolResult("c2", "2")])
@@ -301,7 +307,7 @@ def test_a_custom_call_and_its_output_are_custom():
     ]
 
 
-def test_namespace_and_caller_go_back_with_the_call():
+def test_call_keeps_namespace_and_caller():
     extra = {"namespace": "crm", "caller": {"type": "program", "caller_id": "p"}}
     call = ToolCall("c1", "look", "", metadata=own(type="function_call", item_id="fc", **extra))
     item, _ = items(Message.assistant(call), Message.tool([ToolResult("c1", "x")]))
@@ -327,7 +333,7 @@ def test_a_structured_result_is_json_text():
     assert items(Message.assistant(ToolCall("c1", "f")), Message.tool([result]))[1]["output"] == '{"a":1}'
 
 
-def test_results_in_a_users_message_come_first():
+def test_user_message_results_come_first():
     message = Message.user("And now?", ToolResult("c1", "x"))
     sent = items(Message.assistant(ToolCall("c1", "f")), message)
     assert [item.get("type", item.get("role")) for item in sent] == [
@@ -337,14 +343,15 @@ def test_results_in_a_users_message_come_first():
     ]
 
 
-def test_long_ids_of_other_vendors_are_shortened_alike():
+def test_long_foreign_ids_shorten_alike():
     long = "toolu_" + "x" * 80
     call, output = items(Message.assistant(ToolCall(long, "f")), Message.tool([ToolResult(long, "x")]))
     assert call["call_id"] == output["call_id"]
     assert len(call["call_id"]) <= 64
 
 
-def test_calls_without_a_result_get_one_and_results_without_a_call_are_left_out():
+def test_results_are_matched_to_calls():
+    """A call without a result gets one; a result without a call is left out."""
     encoded = encode(
         Message.assistant(ToolCall("c1", "f"), ToolCall("c2", "f")),
         Message.tool([ToolResult("c2", "x"), ToolResult("c9", "y")]),
@@ -355,12 +362,12 @@ def test_calls_without_a_result_get_one_and_results_without_a_call_are_left_out(
     assert len(words(encoded)) == 2
 
 
-def test_a_result_of_a_call_that_the_vendor_stores_is_sent():
+def test_result_of_a_stored_call_is_sent():
     (item,) = items(Message.tool([ToolResult("c9", "y")]), previous_response_id="resp_1")
     assert item == {"type": "function_call_output", "call_id": "c9", "output": "y"}
 
 
-def test_ids_that_are_used_again_in_a_later_turn():
+def test_ids_reused_in_a_later_turn():
     """Bedrock's open models count their calls from the same id in each turn (pydantic-ai, 2026-07)."""
     turn = [Message.assistant(ToolCall("call_0", "f")), Message.tool([ToolResult("call_0", "x")])]
     sent = items(*turn, *turn)
@@ -425,7 +432,7 @@ def test_ids_that_are_used_again_in_a_later_turn():
         ),
     ],
 )
-def test_each_kind_of_call_has_its_own_output(item, result, output):
+def test_each_call_kind_has_its_own_output(item, result, output):
     item = {"id": "it_1", "call_id": "c1", **item}
     call = ToolCall("c1", "x", "{}", metadata=own(type=item["type"], item=item, provider="openai"))
     first, second = items(Message.assistant(call), Message.tool([result]))
@@ -433,7 +440,7 @@ def test_each_kind_of_call_has_its_own_output(item, result, output):
     assert second == {"call_id": "c1", **output}
 
 
-def test_the_vendors_own_calls_go_back_whole_from_their_result():
+def test_vendor_calls_go_back_from_result():
     item = {"id": "ws_1", "type": "web_search_call", "status": "completed", "action": {"query": "q"}}
     kept = own(type="web_search_call", provider="openai", item_id="ws_1")
     parts = (
@@ -446,7 +453,7 @@ def test_the_vendors_own_calls_go_back_whole_from_their_result():
 
 
 @pytest.mark.parametrize("kept", [None, own(type="web_search_call", provider="xai")])
-def test_another_vendors_own_calls_are_left_out(kept):
+def test_foreign_vendor_calls_are_left_out(kept):
     parts = (
         ToolCall("s1", "web_search", "{}", True, kept),
         ToolResult("s1", result={"a": 1}, provider_executed=True, metadata=kept),
@@ -466,7 +473,7 @@ def test_another_vendors_own_calls_are_left_out(kept):
         (ToolResult("mcpr_1", "too dear", is_error=True), False, "too dear"),
     ],
 )
-def test_an_approval_is_the_result_of_its_request(result, approve, reason):
+def test_approval_is_its_requests_result(result, approve, reason):
     item = {"id": "mcpr_1", "type": "mcp_approval_request", "name": "pay", "arguments": "{}"}
     kept = own(type="mcp_approval_request", item=item, provider="openai")
     request = Message.assistant(ToolCall("mcpr_1", "pay", "{}", True, kept))
@@ -475,7 +482,7 @@ def test_an_approval_is_the_result_of_its_request(result, approve, reason):
     assert (first, second) == (item, answer | ({"reason": reason} if reason else {}))
 
 
-def test_a_compaction_goes_back_and_other_parts_of_others_do_not():
+def test_only_own_compaction_goes_back():
     item = {"id": "cmp_1", "type": "compaction", "encrypted_content": "e"}
     mine = Custom("openai.compaction", own(type="compaction", item=item, provider="openai"))
     encoded = encode(Message("", "assistant", (mine, Custom("google.x", {"google": {}}), Text("a"))))
@@ -483,7 +490,7 @@ def test_a_compaction_goes_back_and_other_parts_of_others_do_not():
     assert len(words(encoded)) == 1
 
 
-def test_files_of_the_model_are_left_out_with_a_warning():
+def test_model_files_are_warned_of():
     encoded = encode(Message.assistant(File("image/png", data=PNG), Text("a")))
     assert len(encoded.http.json()["input"]) == 1
     assert words(encoded) == ["a file of type 'image/png' was left out: none can go back"]
@@ -520,20 +527,20 @@ def plain(item):
     return {k: v for k, v in item.items() if not (k == "summary" and not v)}
 
 
-def test_a_custom_call_of_chat_completions_stays_one():
+def test_chat_custom_call_stays_custom():
     call = ToolCall("c1", "sql", "SELECT 1", metadata=own(type="custom_tool_call"))
     sent = items(Message.user("Hi"), Message.assistant(call), Message.tool([ToolResult("c1", "1")]))
     assert sent[1] == {"type": "custom_tool_call", "call_id": "c1", "name": "sql", "input": "SELECT 1"}
     assert sent[2]["type"] == "custom_tool_call_output"
 
 
-def test_anothers_custom_call_is_a_function_with_json():
+def test_foreign_custom_call_is_a_function():
     call = ToolCall("c1", "sql", "SELECT 1", metadata={"acme": {"type": "custom_tool_call"}})
     sent = items(Message.user("Hi"), Message.assistant(call), Message.tool([ToolResult("c1", "1")]))
     assert (sent[1]["type"], sent[1]["arguments"]) == ("function_call", '{"input":"SELECT 1"}')
 
 
-def test_calls_stand_together_where_the_vendor_wants_it():
+def test_calls_stand_together_where_required():
     """DeepSeek joins calls with what stands beside them, so a text between two parts them."""
     first, second = ToolCall("c1", "look", "{}"), ToolCall("c2", "look", "{}")
     results = Message.tool([ToolResult("c1", "one"), ToolResult("c2", "two")])

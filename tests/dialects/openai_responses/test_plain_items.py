@@ -31,7 +31,7 @@ def test_messages_have_their_type_and_no_ids():
     assert warnings == []
 
 
-def test_an_output_repeats_the_name_of_its_call():
+def test_output_repeats_the_name_of_its_call():
     output = {"type": "function_call_output", "call_id": "c", "output": "found", "status": "completed"}
     found, _ = plain({**CALL, "id": "fc", "caller": {}}, output)
     assert found == [
@@ -40,12 +40,12 @@ def test_an_output_repeats_the_name_of_its_call():
     ]
 
 
-def test_an_output_without_its_call_stands_alone():
+def test_output_without_call_stands_alone():
     output = {"type": "function_call_output", "call_id": "c", "output": "found"}
     assert plain(output)[0] == [output]
 
 
-def test_other_items_are_left_out_with_a_warning():
+def test_other_items_are_warned_of():
     found, warnings = plain({"type": "web_search_call", "id": "ws"}, CALL)
     assert found == [CALL]
     assert warnings == ["what x's own tools did does not go back: its input has no such items"]

@@ -36,18 +36,18 @@ def test_the_phase_of_a_message_is_kept(wire):
     assert said(start) == {"provider": "openai", "item_id": "msg_1", "phase": "commentary"}
 
 
-def test_text_that_was_not_streamed_is_read_from_the_item(wire):
+def test_unstreamed_text_comes_from_the_item(wire):
     assert wire.answer(*message(wire, 0, [{"type": "output_text", "text": "whole"}])).texts == ["whole"]
 
 
-def test_text_that_was_not_streamed_is_read_from_its_done_event(wire):
+def test_unstreamed_text_comes_from_done(wire):
     events = [wire.message(0)[0], wire.on(0, "output_text.done", content_index=0, text="whole")]
     content = [{"type": "output_text", "text": "whole"}]
     answer = wire.answer(*events, wire.done(0, type="message", id="msg_1", content=content))
     assert answer.texts == ["whole"]
 
 
-def test_a_second_part_that_was_not_streamed_is_added(wire):
+def test_unstreamed_second_part_is_added(wire):
     content = [{"type": "output_text", "text": "one "}, {"type": "output_text", "text": "two"}]
     events = [wire.message(0)[0], "one ", wire.done(0, type="message", id="msg_1", content=content)]
     answer = wire.answer(*events)
@@ -55,7 +55,7 @@ def test_a_second_part_that_was_not_streamed_is_added(wire):
     assert said(answer.of(TextEnd)[0])["content"] == content
 
 
-def test_parts_that_count_from_one_are_not_said_twice(wire):
+def test_parts_counted_from_one_come_once(wire):
     """Bedrock's open models stream a message under content_index 1 (ruby_llm, 2026-08)."""
     content = [{"type": "output_text", "text": "once"}]
     answer = wire.answer(
@@ -66,7 +66,7 @@ def test_parts_that_count_from_one_are_not_said_twice(wire):
     assert answer.texts == ["once"]
 
 
-def test_a_message_and_a_reasoning_may_be_open_at_once(wire):
+def test_message_and_reasoning_open_at_once(wire):
     """OpenRouter opens Gemini's reasoning inside the message (rig, 2026-07)."""
     rs = {"type": "reasoning", "id": "rs_1", "summary": []}
     first, delta, last = wire.message(0, "yes")
@@ -77,7 +77,7 @@ def test_a_message_and_a_reasoning_may_be_open_at_once(wire):
     assert said(answer.of(ReasoningEnd)[0]) == {"encrypted_content": "e", "format": "g-v1"}
 
 
-def test_text_is_closed_before_a_tool_opens_and_goes_on_in_a_new_block(wire):
+def test_tool_closes_text_and_splits_it(wire):
     tool = wire.function(1, "{}")
     events = [wire.message(0)[0], "before", tool[0], "after", *tool[1:]]
     answer = wire.answer(*events)
@@ -86,14 +86,14 @@ def test_text_is_closed_before_a_tool_opens_and_goes_on_in_a_new_block(wire):
     assert len({start.id for start in answer.of(TextStart)}) == 2
 
 
-def test_words_for_a_closed_message_are_left_out(wire):
+def test_text_for_closed_message_is_dropped(wire):
     assert wire.answer(*wire.message(0, "a"), "late").texts == ["a"]
 
 
 # Refusals.
 
 
-def test_a_refusal_is_text_and_ends_as_filtered(wire):
+def test_refusal_is_text_and_content_filter(wire):
     answer = wire.answer(
         wire.message(0)[0],
         wire.on(0, "content_part.added", content_index=0, part={"type": "refusal", "refusal": ""}),
@@ -147,7 +147,7 @@ def test_annotations_are_sources(wire, annotation, source):
     assert said(answer.of(TextEnd)[0])["annotations"] == [annotation]
 
 
-def test_annotations_that_come_only_in_the_item_are_sources(wire):
+def test_item_annotations_are_sources(wire):
     content = [{"type": "output_text", "text": "a", "annotations": [URL, {"type": "new_kind"}, "odd"]}]
     answer = wire.answer(*message(wire, 0, content))
     assert [source.url for source in answer.of(Source)] == ["https://a.example"]
@@ -170,7 +170,7 @@ def test_source_ids_are_unique(wire):
 # Log probabilities.
 
 
-def test_log_probabilities_stand_at_each_fragment_and_at_the_whole(wire):
+def test_logprobs_are_on_fragments_and_end(wire):
     one, two = {"token": "a", "logprob": -0.1}, {"token": "b", "logprob": -0.2}
     first, *_, last = wire.message(0, "ab")
     answer = wire.answer(
@@ -186,7 +186,7 @@ def test_log_probabilities_stand_at_each_fragment_and_at_the_whole(wire):
 ONE = {"token": "a", "logprob": -0.1, "bytes": [97], "top_logprobs": []}
 
 
-def test_log_probabilities_may_come_with_the_whole_alone(wire):
+def test_logprobs_may_come_at_the_end_alone(wire):
     first, delta, last = wire.message(0, "a")
     done = wire.on(0, "output_text.done", content_index=0, text="a", logprobs=[ONE])
     assert said(wire.answer(first, delta, done, last).of(TextEnd)[0]) == {"logprobs": [ONE]}
@@ -194,7 +194,7 @@ def test_log_probabilities_may_come_with_the_whole_alone(wire):
     assert said(wire.answer(first, delta, last).of(TextEnd)[0]) == {"logprobs": [ONE]}
 
 
-def test_a_text_without_fragments_has_its_log_probabilities(wire):
+def test_unfragmented_text_has_its_logprobs(wire):
     done = wire.on(0, "output_text.done", content_index=0, text="a", logprobs=[ONE])
     answer = wire.answer(wire.message(0)[0], done)
     assert said(answer.of(TextDelta)[0]) == said(answer.of(TextEnd)[0]) == {"logprobs": [ONE]}
@@ -204,13 +204,13 @@ def test_a_text_without_fragments_has_its_log_probabilities(wire):
     "part",
     [{"type": "output_text", "text": "a", "annotations": []}, {"type": "refusal", "refusal": "a"}],
 )
-def test_a_part_that_was_not_streamed_is_given(wire, part):
+def test_unstreamed_part_is_read(wire, part):
     first = wire.message(0)[0]
     whole = wire.on(0, "content_part.done", content_index=0, part=part)
     assert wire.answer(first, whole, whole).texts == ["a"]
 
 
-def test_a_summary_that_was_not_streamed_is_given(wire):
+def test_unstreamed_summary_is_read(wire):
     part = {"type": "summary_text", "text": "hm"}
     item = {"id": "rs_1", "type": "reasoning", "summary": []}
     done = wire.on(0, "reasoning_summary_part.done", summary_index=0, part=part)
@@ -247,12 +247,12 @@ def test_the_last_encrypted_form_wins(wire):
     assert [said(end) for end in answer.of(ReasoningEnd)] == [{}, {"encrypted_content": "late"}]
 
 
-def test_an_encrypted_form_that_is_said_only_at_first_is_kept(wire):
+def test_early_encrypted_form_is_stored(wire):
     answer = wire.answer(*reasoning(wire, "a", first="early", last=None))
     assert said(answer.of(ReasoningEnd)[0]) == {"encrypted_content": "early"}
 
 
-def test_reasoning_without_words_is_a_block_that_carries_its_form(wire):
+def test_empty_reasoning_block_keeps_form(wire):
     answer = wire.answer(*reasoning(wire, last="e"))
     assert (answer.reasonings, len(answer.of(ReasoningStart))) == ([], 1)
     assert said(answer.of(ReasoningEnd)[0]) == {"encrypted_content": "e"}
@@ -263,7 +263,7 @@ def test_reasoning_begins_when_its_item_does(wire):
     assert kinds[2] == "reasoning-start"
 
 
-def test_summaries_that_were_not_streamed_are_read_from_the_item(wire):
+def test_unstreamed_summary_comes_from_item(wire):
     assert wire.answer(*reasoning(wire, "a", "b", streamed=False)).reasonings == ["a", "b"]
 
 
@@ -272,7 +272,7 @@ def test_a_summary_that_comes_only_when_done(wire):
     assert wire.answer(*events).reasonings == ["whole"]
 
 
-def test_bare_reasoning_of_open_models_is_marked(wire):
+def test_bare_reasoning_is_marked(wire):
     item = {"id": "rs_1", "type": "reasoning", "summary": []}
     content = [{"type": "reasoning_text", "text": "hm so"}]
     answer = wire.answer(
@@ -287,12 +287,12 @@ def test_bare_reasoning_of_open_models_is_marked(wire):
     assert [start.id for start in answer.of(ReasoningStart)] == ["rs_1:0"]
 
 
-def test_a_resumed_stream_may_begin_inside_reasoning(wire):
+def test_resumed_stream_starts_in_reasoning(wire):
     delta = wire.on(0, "reasoning_summary_text.delta", item_id="rs_1", summary_index=1, delta="tail")
     done = wire.done(0, id="rs_1", type="reasoning", summary=[], encrypted_content="e")
     assert wire.answer(delta, done).reasonings == ["tail"]
 
 
-def test_a_tool_may_open_while_reasoning_is_open(wire):
+def test_tool_may_open_during_reasoning(wire):
     answer = wire.answer(reasoning(wire)[0], *wire.function(1, "{}"))
     assert len(answer.of(ToolInputStart)) == 1

@@ -21,7 +21,7 @@ def frames_of(body):
     return [frame + b"\n\n" for frame in body.split(b"\n\n") if frame]
 
 
-def test_a_recording_means_what_its_neighbour_says(recording, wire):
+def test_recording_matches_expected_events(recording, wire):
     assert wire.read(recording.read_bytes()).events == expected(recording)
 
 
@@ -44,7 +44,8 @@ def test_other_line_ends_mean_the_same(recording, wire):
         assert wire.read(body.replace(b"\n", line_end)).events == expected(recording)
 
 
-def test_truncated_at_every_frame_it_is_one_error_and_one_finish(recording, wire):
+def test_frame_truncation_gives_one_error(recording, wire):
+    """One error and one finish, at every frame."""
     frames = frames_of(recording.read_bytes())
     for count in range(len(frames)):
         answer = wire.read(b"".join(frames[:count]))
@@ -54,7 +55,7 @@ def test_truncated_at_every_frame_it_is_one_error_and_one_finish(recording, wire
 
 
 @pytest.mark.slow
-def test_truncated_anywhere_no_call_is_made_of_half_an_input(recording, wire):
+def test_truncation_makes_no_partial_call(recording, wire):
     body = recording.read_bytes()
     whole = {(call.tool_call_id, call.input) for call in expected(recording) if isinstance(call, ToolCall)}
     for cut in range(0, len(body), 3):
@@ -71,7 +72,7 @@ def test_written_again_it_means_the_same(recording, wire):
     assert wire.merged(wire.read(body).events) == wire.merged(wanted)
 
 
-def test_items_that_were_not_streamed_are_read_from_the_last_event(recording, wire):
+def test_last_event_brings_unstreamed_items(recording, wire):
     """Some gateways send only `response.completed`."""
     frames = frames_of(recording.read_bytes())
     items = [

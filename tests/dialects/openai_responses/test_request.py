@@ -90,7 +90,7 @@ def test_everything_at_once():
 # Settings.
 
 
-def test_settings_without_a_word_on_the_wire_are_left_out_with_a_warning():
+def test_settings_without_a_field_warned_of():
     settings = Settings(top_k=4, stop=("x",), seed=1, presence_penalty=1.0, frequency_penalty=1.0)
     encoded = encode(settings=settings)
     assert set(encoded.http.json()) == {"model", "input", "store", "stream"}
@@ -122,7 +122,7 @@ def test_reasoning_models_take_no_sampling(model, effort, taken):
     assert len([w for w in encoded.warnings if isinstance(w, UnsupportedSetting)]) == (0 if taken else 2)
 
 
-def test_the_rules_of_openais_models_can_be_switched_off():
+def test_openai_model_rules_can_be_disabled():
     sent = body(Quirks(reasoning_model_rules=False), model="gpt-5", settings=Settings(temperature=0.5))
     assert sent["temperature"] == 0.5
 
@@ -130,7 +130,7 @@ def test_the_rules_of_openais_models_can_be_switched_off():
 # Store and encrypted reasoning.
 
 
-def test_encrypted_reasoning_is_asked_for_where_nothing_is_stored():
+def test_unstored_reasoning_is_encrypted():
     wanted = ["reasoning.encrypted_content"]
     assert body(model="gpt-5")["include"] == wanted
     assert body(model="grok-4", reasoning=ReasoningOptions(effort="high"))["include"] == wanted
@@ -140,14 +140,14 @@ def test_encrypted_reasoning_is_asked_for_where_nothing_is_stored():
     assert "include" not in body(Quirks(thinking=ThinkingQuirks(encrypted="never")), model="gpt-5")
 
 
-def test_a_server_that_refuses_store_does_not_get_it():
+def test_store_is_omitted_where_refused():
     assert "store" not in body(Quirks(store=None))
 
 
 # Options.
 
 
-def test_options_are_merged_last_and_none_takes_a_field_out():
+def test_options_merge_last_null_removes():
     options = {"openai": {"store": None, "prompt_cache_key": "k", "stream": False}}
     assert body(provider_options=options) == {
         "model": "gpt-4.1",
@@ -157,13 +157,13 @@ def test_options_are_merged_last_and_none_takes_a_field_out():
     }
 
 
-def test_options_of_the_providers_own_name_come_on_top():
+def test_own_name_options_come_on_top():
     options = {"openai": {"user": "a", "truncation": "auto"}, "azure": {"user": "b"}, "xai": {"user": "c"}}
     sent = body(provider="azure", provider_options=options)
     assert (sent["user"], sent["truncation"]) == ("b", "auto")
 
 
-def test_options_of_text_and_reasoning_are_merged_key_by_key():
+def test_text_and_reasoning_options_merge():
     options = {"openai": {"reasoning": {"summary": "auto", "effort": None}, "text": {"verbosity": "low"}}}
     sent = body(
         model="gpt-5",
@@ -175,7 +175,7 @@ def test_options_of_text_and_reasoning_are_merged_key_by_key():
     assert sent["text"] == {"verbosity": "low"}
 
 
-def test_fixed_fields_and_headers_of_a_provider():
+def test_provider_fixed_fields_and_headers():
     quirks = Quirks(
         extra_body={"provider": {"sort": "price"}}, headers={"x-title": "t"}, path="/v2/responses"
     )
@@ -187,7 +187,7 @@ def test_fixed_fields_and_headers_of_a_provider():
     )
 
 
-def test_options_that_are_no_json_are_the_callers_mistake():
+def test_non_json_options_are_caller_errors():
     with pytest.raises(InvalidRequest, match="JSON"):
         encode(provider_options={"openai": {"x": object()}})
 
@@ -195,7 +195,7 @@ def test_options_that_are_no_json_are_the_callers_mistake():
 # Tools.
 
 
-def test_strict_tools_get_a_schema_of_the_strict_subset():
+def test_strict_tools_get_a_strict_schema():
     schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}
     schema["required"] = ["a"]
     (tool,) = body(tools=[ToolSpec("t", "", schema, True)])["tools"]
@@ -212,7 +212,8 @@ def test_strict_tools_get_a_schema_of_the_strict_subset():
     }
 
 
-def test_a_schema_that_cannot_be_strict_is_sent_as_it_is_with_a_warning():
+def test_unstrict_schema_is_warned_of():
+    """It is sent as it is."""
     schema = {"type": "object", "additionalProperties": {"type": "string"}}
     encoded = encode(tools=(ToolSpec("t", "", schema, True),), response_format=ResponseFormat(schema))
     sent = encoded.http.json()
@@ -227,7 +228,7 @@ def test_a_server_without_strict_tools():
     assert len(encoded.warnings) == 1
 
 
-def test_a_tool_without_a_schema_takes_an_empty_object():
+def test_tool_without_schema_takes_an_object():
     (tool,) = body(tools=[ToolSpec("now")])["tools"]
     assert tool == {"type": "function", "name": "now", "parameters": {"type": "object", "properties": {}}}
 
@@ -272,7 +273,7 @@ def test_allowed_tools_are_an_option():
 
 
 @pytest.mark.parametrize("choice", ["required", NamedTool("weather")])
-def test_a_tool_is_not_forced_where_none_can_be(choice):
+def test_tool_is_forced_only_if_supported(choice):
     quirks = Quirks(tools=ToolQuirks(choice=frozenset({"auto"})))
     encoded = encode(quirks, provider="meta", tools=(WEATHER,), tool_choice=choice)
     assert "tool_choice" not in encoded.http.json()
@@ -280,7 +281,7 @@ def test_a_tool_is_not_forced_where_none_can_be(choice):
     assert encoded.warnings == [UnsupportedSetting("tool_choice", "meta lets no tool be forced")]
 
 
-def test_no_tools_are_sent_where_none_cannot_be_said():
+def test_no_tools_where_none_is_unsupported():
     sent = body(Quirks(tools=ToolQuirks(choice=frozenset({"auto"}))), tools=(WEATHER,), tool_choice="none")
     assert set(sent) == {"model", "input", "store", "stream"}
 
@@ -293,7 +294,7 @@ def test_without_tools_there_is_no_choice():
 # Output and reasoning.
 
 
-def test_a_json_object_needs_the_word_in_the_input():
+def test_json_mode_needs_json_in_the_input():
     asked = encode(messages=(Message.user("Answer in JSON."),), response_format=ResponseFormat())
     assert asked.http.json()["text"] == {"format": {"type": "json_object"}}
     assert asked.warnings == []
@@ -344,7 +345,7 @@ def test_efforts_and_budgets():
         ("my-deployment", "low", "low"),
     ],
 )
-def test_an_effort_becomes_the_nearest_that_the_model_knows(model, effort, sent):
+def test_effort_becomes_nearest_supported(model, effort, sent):
     encoded = encode(model=model, reasoning=ReasoningOptions(effort=effort))
     assert encoded.http.json().get("reasoning", {}).get("effort") == sent
     assert len(encoded.warnings) == (sent != effort)
@@ -366,7 +367,8 @@ def test_chat_variants_take_no_sampling():
     assert [w.setting for w in encoded.warnings] == ["temperature", "top_p"]
 
 
-def test_an_empty_conversation_is_refused_unless_it_goes_on():
+def test_empty_conversation_is_refused():
+    """Unless it continues a stored response."""
     with pytest.raises(InvalidRequest, match="empty"):
         encode(messages=())
     options = {"openai": {"previous_response_id": "resp_1"}}
@@ -382,7 +384,7 @@ def test_the_path_decides_what_is_accepted():
     assert msgspec.structs.replace(dialect, quirks=Quirks(store=None)).quirks.store is None
 
 
-def test_images_and_files_may_stay_urls_and_recordings_may_not():
+def test_media_urls_stay_audio_urls_do_not():
     known = OpenAIResponses(Quirks(input=InputQuirks(audio=True)))
     for part in (Image(url="https://a.example"), Document(url="https://a.example")):
         assert known.accepts_url(part)
@@ -390,7 +392,7 @@ def test_images_and_files_may_stay_urls_and_recordings_may_not():
     assert OpenAIResponses().accepts_url(Audio(url="https://a.example"))
 
 
-def test_a_server_that_fetches_nothing_is_sent_bytes():
+def test_bytes_go_where_urls_are_not_fetched():
     bedrock = OpenAIResponses(Quirks(input=InputQuirks(urls=False)))
     assert not bedrock.accepts_url(Image(url="https://a.example/x.png"))
     assert bedrock.accepts_url(Image(url="s3://bucket/x.png"))

@@ -152,7 +152,7 @@ def test_tokens_are_those_of_all_responses() -> None:
     assert finish.usage.raw is None or isinstance(finish.usage, Usage)
 
 
-def test_a_complete_answer_may_have_a_successor() -> None:
+def test_successor_may_follow_completion() -> None:
     first = [created("resp_1"), *text("Hello"), STEER, ended("resp_1")]
     events = events_of(framed(*first, TAKEN, created("resp_2"), *text("Salut"), ended("resp_2")))
     assert [event.delta for event in events if isinstance(event, TextDelta)] == ["Hello", "Salut"]
@@ -166,19 +166,19 @@ def test_refused_input_leaves_no_trace() -> None:
         assert events_of(framed(*asked, refused())) == events_of(framed(*plain))
 
 
-def test_a_successor_that_fails_to_begin_ends_it() -> None:
+def test_failed_successor_ends_the_response() -> None:
     events = events_of(framed(*STEERED[:6], refused("steer_1")))
     assert events[-1].raw_finish_reason == "steered"
     assert not any(isinstance(event, Custom) for event in events)
 
 
-def test_input_that_waits_for_results_ends_the_step() -> None:
+def test_input_awaiting_results_ends_step() -> None:
     calls = [created("resp_1"), *text("I look."), CALL, STEER, TAKEN, ended("resp_1"), WAITS]
     kinds = [type(event) for event in events_of(framed(*calls))]
     assert kinds[-3:] == [ToolCall, Custom, Finish]
 
 
-def test_raw_messages_of_both_sides_are_shown() -> None:
+def test_raw_messages_of_both_sides_shown() -> None:
     events = events_of(framed(*STEERED), include_raw=True)
     assert [event.raw_value for event in events if isinstance(event, Raw)] == STEERED
 
@@ -192,7 +192,7 @@ def test_an_error_has_the_status_of_http() -> None:
 
 
 @pytest.mark.parametrize("status", [None, "429", 200, [], True])
-def test_an_error_without_a_status_is_read_as_over_http(status: object) -> None:
+def test_error_without_status_reads_as_http(status: object) -> None:
     told = sentence()
     told.feed(
         framed({"type": "error", "status": status, "error": {"code": "invalid_prompt", "message": "x"}})
@@ -200,7 +200,7 @@ def test_an_error_without_a_status_is_read_as_over_http(status: object) -> None:
     assert isinstance(told.error, BadRequest)
 
 
-def test_the_end_of_a_sockets_time_may_be_tried_again() -> None:
+def test_socket_expiry_may_be_retried() -> None:
     error = {"code": "websocket_connection_limit_reached", "message": "60 minutes"}
     told = sentence()
     told.feed(framed(created("resp_1"), {"type": "error", "status": 400, "error": error}))

@@ -111,12 +111,13 @@ def test_what_is_not_proved_goes_whole(items: tuple[dict[str, Any], ...]) -> Non
     assert asked(answered(ANSWER), *items) == (None, list(items))
 
 
-def test_reasoning_that_was_left_out_goes_whole() -> None:
+def test_omitted_reasoning_resends_all() -> None:
     assert asked(answered(THOUGHT, ANSWER), HI, OURS, MORE) == (None, [HI, OURS, MORE])
 
 
 @pytest.mark.parametrize("fields", [{"model": "gpt-6"}, {"conversation": "c"}, {"prompt": {"id": "p"}}])
-def test_other_models_and_conversations_go_whole(fields: dict[str, Any]) -> None:
+def test_other_conversations_resend_all(fields: dict[str, Any]) -> None:
+    """So do other models."""
     assert asked(answered(ANSWER), HI, OURS, MORE, **fields) == (None, [HI, OURS, MORE])
 
 
@@ -126,7 +127,7 @@ def test_a_callers_own_link_is_kept() -> None:
 
 
 @pytest.mark.parametrize("kind", ["incomplete", "failed", "cancelled"])
-def test_only_complete_answers_are_gone_on_from(kind: str) -> None:
+def test_only_complete_responses_continue(kind: str) -> None:
     one = answered(ANSWER, kind=kind)
     assert one.at_rest
     assert asked(one, HI, OURS, MORE)[0] is None
@@ -152,7 +153,7 @@ def test_items_stand_in_their_places() -> None:
     assert asked(one, HI, OURS, CALL, MORE) == ("resp_1", [MORE])
 
 
-def test_items_that_only_the_last_event_says_count() -> None:
+def test_items_of_the_last_event_count() -> None:
     one = talk()
     one.ask(request(HI))
     hear(one, created(), completed(ANSWER))
@@ -160,7 +161,7 @@ def test_items_that_only_the_last_event_says_count() -> None:
 
 
 @pytest.mark.parametrize("output", [(ANSWER,), (ANSWER, ANSWER, ANSWER)])
-def test_an_output_that_is_not_clear_proves_nothing(output: tuple[Any, ...]) -> None:
+def test_ambiguous_output_does_not_continue(output: tuple[Any, ...]) -> None:
     one = talk()
     one.ask(request(HI))
     hear(one, created(), done(ANSWER), done(ANSWER), completed(*output))
@@ -291,7 +292,7 @@ def test_an_acknowledgement_is_waited_for() -> None:
     assert one.at_rest
 
 
-def test_input_that_waits_for_results_is_said_once() -> None:
+def test_input_awaiting_results_is_sent_once() -> None:
     one = talk()
     one.ask(request(HI))
     hear(one, created())
@@ -307,7 +308,7 @@ def test_input_that_waits_for_results_is_said_once() -> None:
     assert asked(one, HI, call, ITEM, output, OURS, MORE) == ("resp_2", [MORE])
 
 
-def test_input_that_waits_goes_along_where_all_is_sent() -> None:
+def test_full_resend_includes_waiting_input() -> None:
     one = talk()
     one.ask(request(HI))
     hear(one, created())

@@ -13,7 +13,7 @@ def test_no_usage_is_none(raw):
     assert read_usage(raw) == Usage()
 
 
-def test_the_total_is_summed_where_it_is_not_said():
+def test_missing_total_is_summed():
     assert read_usage({"input_tokens": 3, "output_tokens": 2}).total_tokens == 5
     assert read_usage({"input_tokens": 3}).total_tokens is None
 
@@ -29,7 +29,7 @@ def test_written_counts_are_read_again():
     assert read_usage(raw) == Usage(30, 12, 42, 5, 20, 4, raw)
 
 
-def test_the_vendors_own_object_is_written_where_it_says_the_same():
+def test_equal_vendor_usage_is_written_as_is():
     raw = {"input_tokens": 3, "output_tokens": 2, "cost": 0.1}
     assert write_usage(read_usage(raw)) == raw
     other = write_usage(Usage(9, 9, 18, raw=raw))

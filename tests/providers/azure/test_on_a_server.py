@@ -73,7 +73,7 @@ async def said(model: ls.Model) -> str:
         ("azure-responses", RESPONSES, "", "preview", "/openai/v1/responses?api-version=preview"),
     ],
 )
-async def test_both_forms_of_url_reach_the_deployment(
+async def test_both_url_forms_reach_the_deployment(
     serve: Any, monkeypatch: Any, provider: str, body: bytes, tail: str, version: str | None, path: str
 ) -> None:
     resource = Resource(body)
@@ -106,7 +106,7 @@ async def test_a_function_gives_the_token_of_entra(serve: Any, provider: str, gi
     assert [carried for _, carried in resource.seen] == [{"authorization": f"Bearer {token('one')}"}]
 
 
-async def test_a_token_that_grew_old_is_asked_for_again(serve: Any) -> None:
+async def test_expired_token_is_requested_again(serve: Any) -> None:
     resource = Resource(CHAT, token("old"))
     tokens = iter([token("old"), token("new")])
     model = ls.Model("azure:gpt", base_url=await serve(resource.answer), api_key=lambda: next(tokens))
@@ -117,7 +117,7 @@ async def test_a_token_that_grew_old_is_asked_for_again(serve: Any) -> None:
     ]
 
 
-async def test_a_refusal_says_what_to_check_and_no_token(serve: Any, monkeypatch: Any) -> None:
+async def test_refusal_gives_advice_and_no_token(serve: Any, monkeypatch: Any) -> None:
     resource = Resource(CHAT, token("old"))
     monkeypatch.setenv("AZURE_OPENAI_AD_TOKEN", token("old"))
     model = ls.Model("azure:gpt", base_url=await serve(resource.answer))

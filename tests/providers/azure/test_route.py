@@ -44,18 +44,18 @@ def test_every_form_of_address_gives_its_url(base: str, version: str | None, url
     assert prepare(RES + base, **env).url == RES + url
 
 
-def test_the_endpoint_comes_from_the_environment() -> None:
+def test_endpoint_comes_from_the_environment() -> None:
     http = prepare(None, AZURE_OPENAI_ENDPOINT=RES, AZURE_OPENAI_API_VERSION="2024-10-21")
     assert http.url == f"{RES}/openai/deployments/gpt-5/chat/completions?api-version=2024-10-21"
 
 
-def test_without_an_endpoint_the_remedy_is_told() -> None:
+def test_missing_endpoint_names_the_remedy() -> None:
     with pytest.raises(InvalidRequest, match="AZURE_OPENAI_ENDPOINT"):
         prepare(None)
 
 
 @pytest.mark.parametrize("model", ["../x", "a/b", "%2e%2e", "a?b", "a#b", "//host"])
-def test_a_deployments_name_cannot_lead_elsewhere(model: str) -> None:
+def test_deployment_name_is_quoted_in_path(model: str) -> None:
     url = prepare(model=model, OPENAI_API_VERSION="2024-10-21").url
     prefix, rest = f"{RES}/openai/deployments/", "/chat/completions?api-version=2024-10-21"
     assert url.startswith(prefix)
@@ -64,7 +64,7 @@ def test_a_deployments_name_cannot_lead_elsewhere(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["..", "."])
-def test_a_deployment_that_is_a_step_is_refused(model: str) -> None:
+def test_dot_segment_deployment_is_refused(model: str) -> None:
     with pytest.raises(InvalidRequest):
         prepare(model=model, OPENAI_API_VERSION="2024-10-21")
 
@@ -76,7 +76,8 @@ def test_a_key_goes_in_its_header() -> None:
     assert "'k'" not in repr(prepare())
 
 
-def test_a_token_of_the_environment_is_bearer_where_no_key_is_set() -> None:
+def test_environment_token_is_bearer() -> None:
+    """Where no key is set."""
     headers = prepare(api_key=None, AZURE_OPENAI_AD_TOKEN="entra").headers
     assert headers == {"authorization": "Bearer entra"}
     keyed = prepare(api_key=None, AZURE_OPENAI_AD_TOKEN="entra", AZURE_API_KEY="k").headers
@@ -87,6 +88,6 @@ def test_a_token_given_as_key_is_recognised() -> None:
     assert prepare(api_key=JWT).headers == {"authorization": f"Bearer {JWT}"}
 
 
-def test_without_key_and_token_both_are_named() -> None:
+def test_missing_key_and_token_both_named() -> None:
     with pytest.raises(MissingKey, match=r"AZURE_OPENAI_API_KEY.*AZURE_OPENAI_AD_TOKEN"):
         prepare(api_key=None)

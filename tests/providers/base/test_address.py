@@ -87,7 +87,7 @@ def test_a_path_goes_below_the_address(base: str, path: str, url: str) -> None:
         ("http://bücher:8000/v1?x=1", "", "http://xn--bcher-kva:8000/v1?x=1"),
     ],
 )
-def test_a_missing_scheme_is_never_one_that_shows_the_key(text: str, usual: str, url: str) -> None:
+def test_missing_scheme_never_exposes_key(text: str, usual: str, url: str) -> None:
     assert checked_address(text, provider="x", usual=usual) == url
 
 
@@ -114,7 +114,7 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         checked_address(text, provider="x", usual="")
 
 
-def test_a_password_in_the_address_is_refused_and_not_repeated() -> None:
+def test_password_in_url_is_refused_unshown() -> None:
     with pytest.raises(InvalidRequest, match="user or a password") as caught:
         checked_address("https://me:geheim@a.example", provider="x", usual="")
     assert "geheim" not in str(caught.value)

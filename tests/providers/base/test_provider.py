@@ -47,14 +47,15 @@ def prepare(provider: Provider, **given: Any) -> HttpRequest:
     return provider.prepare(given.pop("http", HTTP), **{"model": "m", "env": {}, "api_key": KEY, **given})
 
 
-def test_address_and_key_make_a_request_ready() -> None:
+def test_address_and_key_prepare_a_request() -> None:
     http = prepare(acme())
     assert http.url == "https://api.acme.example/v1/chat"
     assert http.headers == {"content-type": "application/json", "authorization": f"Bearer {KEY}"}
     assert (http.method, http.body) == ("POST", b"{}")
 
 
-def test_the_callers_address_wins_over_the_environment_and_that_over_the_default() -> None:
+def test_callers_address_outranks_others() -> None:
+    """The caller's, then the environment's, then the default."""
     env = {"ACME_BASE_URL": "https://env.example"}
     assert acme().address(None, {}) == "https://api.acme.example/v1"
     assert acme().address(None, env) == "https://env.example"
@@ -62,7 +63,7 @@ def test_the_callers_address_wins_over_the_environment_and_that_over_the_default
     assert acme().address("", {"ACME_BASE_URL": "  "}) == "https://api.acme.example/v1"
 
 
-def test_the_callers_key_wins_over_the_environment() -> None:
+def test_callers_key_wins_over_environment() -> None:
     env = {"ACME_KEY": "second", "ACME_API_KEY": "first\n"}
     assert acme().key(None, env) == "first"
     assert acme().key("mine ", env) == "mine"
@@ -76,23 +77,24 @@ def test_a_missing_key_names_the_variables() -> None:
     assert "api_key=" in str(caught.value)
 
 
-def test_a_missing_key_without_variables_says_where_to_pass_it() -> None:
+def test_missing_key_names_the_argument() -> None:
+    """Where there is no variable for it."""
     with pytest.raises(MissingKey, match="Pass api_key="):
         acme(key_env=()).key(None, {})
 
 
-def test_a_missing_address_names_the_variables() -> None:
+def test_missing_address_names_the_variables() -> None:
     with pytest.raises(InvalidRequest, match=r"Pass base_url= or set ACME_BASE_URL\."):
         acme(base_url="").address(None, {})
 
 
-def test_a_key_that_is_not_required_is_sent_where_it_is_set() -> None:
+def test_optional_key_is_sent_if_set() -> None:
     provider = acme(key_required=False)
     assert "authorization" not in prepare(provider, api_key=None).headers
     assert prepare(provider, api_key=None, env={"ACME_KEY": "k"}).headers["authorization"] == "Bearer k"
 
 
-def test_a_token_travels_as_bearer_where_no_key_is_set() -> None:
+def test_token_is_bearer_without_a_key() -> None:
     provider = acme(auth=key_header("x-api-key"), token_env=("ACME_TOKEN",))
     both = {"ACME_API_KEY": "k", "ACME_TOKEN": "t"}
     assert prepare(provider, api_key=None, env={"ACME_TOKEN": "t"}).headers["authorization"] == "Bearer t"
@@ -103,21 +105,23 @@ def test_a_token_travels_as_bearer_where_no_key_is_set() -> None:
 
 
 @pytest.mark.parametrize("key", ["sk-a\r\nx: y", "sk-\u200b1", "sk-\x00", "schlüssel"])
-def test_a_key_that_no_header_can_hold_is_refused_and_not_repeated(key: str) -> None:
+def test_key_unfit_for_a_header_is_refused(key: str) -> None:
+    """The error does not repeat it."""
     with pytest.raises(InvalidRequest, match="ACME_API_KEY") as caught:
         prepare(acme(), api_key=key)
     assert key not in str(caught.value)
 
 
 @pytest.mark.parametrize("wrong", [b"sk-geheim", 5, ["sk-geheim"]])
-def test_a_key_or_address_that_is_no_text_is_refused_and_not_repeated(wrong: Any) -> None:
+def test_non_text_key_or_address_is_refused(wrong: Any) -> None:
+    """The error does not repeat it."""
     for given in ({"api_key": wrong}, {"base_url": wrong, "api_key": "k"}):
         with pytest.raises(InvalidRequest, match=f"is a str, not {type(wrong).__name__}") as caught:
             prepare(acme(), **given)
         assert "geheim" not in str(caught.value)
 
 
-def test_a_key_is_in_no_repr_and_no_exception() -> None:
+def test_key_is_in_no_repr_or_exception() -> None:
     provider = acme(token_env=("ACME_TOKEN",), auth=key_header("x-api-key"))
     for given in ({"api_key": KEY}, {"api_key": None, "env": {"ACME_TOKEN": KEY}}):
         http = prepare(provider, **given)
@@ -130,7 +134,8 @@ def test_a_key_is_in_no_repr_and_no_exception() -> None:
         assert KEY not in repr(caught.value)
 
 
-def test_headers_come_from_dialect_provider_environment_and_caller_in_that_order() -> None:
+def test_caller_headers_override_the_others() -> None:
+    """Dialect, provider, environment, caller: in that order."""
     provider = acme(
         headers={"X-A": "provider", "X-B": "provider"}, header_env={"x-b": "ACME_B", "x-c": "ACME_C"}
     )
@@ -143,7 +148,7 @@ def test_headers_come_from_dialect_provider_environment_and_caller_in_that_order
     }
 
 
-def test_a_caller_can_replace_the_credentials() -> None:
+def test_caller_can_replace_the_credentials() -> None:
     assert prepare(acme(), headers={"Authorization": "Basic eA=="}).headers["authorization"] == "Basic eA=="
 
 

@@ -16,7 +16,7 @@ def url(env: dict[str, str], base_url: str = HOST) -> str:
     return filled(account=("ACCOUNT", "ACCOUNT_ID"))(base_url, HTTP, "m", env).url
 
 
-def test_the_first_variable_set_fills_a_place() -> None:
+def test_first_variable_set_fills_a_place() -> None:
     assert url({"ACCOUNT": "a-1", "ACCOUNT_ID": "b"}) == "https://a-1.acme.example/v1/chat"
     assert url({"ACCOUNT": " ", "ACCOUNT_ID": "b"}) == "https://b.acme.example/v1/chat"
     in_path = "https://acme.example/accounts/{account}/v1"
@@ -28,7 +28,7 @@ def test_the_whole_host_is_understood(value: str) -> None:
     assert url({"ACCOUNT": value}) == "https://a.acme.example/v1/chat"
 
 
-def test_an_address_without_places_needs_no_variables() -> None:
+def test_fixed_address_needs_no_variables() -> None:
     assert url({}, "https://mine.example/v1") == "https://mine.example/v1/chat"
 
 

@@ -37,19 +37,19 @@ def test_a_bearer_key_needs_no_signature():
 
 
 @pytest.mark.skipif(importlib.util.find_spec("botocore") is None, reason="botocore is not installed")
-def test_aws_credentials_sign_with_all_headers_in_place():
+def test_aws_credentials_sign_all_headers():
     http = prepared({**KEYS, "AWS_REGION": "eu-west-1"}, headers={"x-amz-custom": "1"})
     assert http.headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKID/")
     assert "/eu-west-1/bedrock/aws4_request" in http.headers["authorization"]
     assert "x-amz-custom" in http.headers["authorization"]
 
 
-def test_without_any_credentials_a_request_fails_with_what_to_do():
+def test_missing_credentials_name_the_remedy():
     with pytest.raises(LLMStreamError, match="AWS_BEARER_TOKEN_BEDROCK"):
         prepared({})
 
 
-async def test_an_answer_comes_over_a_socket_and_its_url_is_not_quoted_again(serve):
+async def test_socket_response_quotes_url_once(serve):
     from aiohttp import web
 
     seen = []
@@ -73,7 +73,7 @@ async def test_an_answer_comes_over_a_socket_and_its_url_is_not_quoted_again(ser
     assert seen == [(f"/model/{MODEL.replace(':', '%3A')}/converse-stream", "Bearer k")]
 
 
-async def test_a_refusal_is_typed_and_says_what_to_check(serve):
+async def test_refusal_is_typed_and_gives_advice(serve):
     from aiohttp import web
 
     async def refuse(request):

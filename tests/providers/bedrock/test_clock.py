@@ -46,7 +46,7 @@ def clock_at(seconds_behind: float) -> Clock:
         ),
     ],
 )
-def test_a_refusal_for_the_time_sets_the_clock(status: int, kind: str, body: bytes) -> None:
+def test_time_refusal_corrects_the_clock(status: int, kind: str, body: bytes) -> None:
     clock = clock_at(3600)
     headers = {"x-amzn-errortype": f"{kind}:http://internal.amazon.com/", "date": THERE}
     assert clock.learn(THERE_AT, status, headers, body)
@@ -82,13 +82,13 @@ HOSTILE_DATES = [
 
 
 @pytest.mark.parametrize("date", HOSTILE_DATES)
-def test_a_date_more_than_a_day_off_is_not_believed(date: str) -> None:
+def test_date_over_a_day_off_is_ignored(date: str) -> None:
     clock = clock_at(0)
     assert not clock.learn(THERE_AT, 403, {"date": date}, EXPIRED % b"20150830T113600Z")
     assert clock.now(THERE_AT) == datetime(2015, 8, 30, 12, 36, tzinfo=UTC)
 
 
-def test_what_one_server_says_holds_for_its_address_only() -> None:
+def test_clock_correction_is_per_address() -> None:
     clock = clock_at(3600)
     assert clock.learn("127.0.0.1:8080", 403, {"date": THERE}, EXPIRED % b"20150830T113600Z")
     assert clock.offset_at("127.0.0.1:8080") == 3600
@@ -103,14 +103,15 @@ def test_servers_without_end_are_forgotten() -> None:
     assert clock.offset_at("127.0.0.1:999") == 3600
 
 
-def test_a_signature_of_the_right_time_is_not_made_again() -> None:
+def test_correct_signature_is_not_repeated() -> None:
     clock, headers = clock_at(3600), {"date": THERE, "x-amzn-errortype": "RequestTimeTooSkewed"}
     assert clock.learn(THERE_AT, 403, headers, b"{}")
     assert not clock.learn(THERE_AT, 403, headers, b"{}")
     assert not clock.learn(THERE_AT, 403, headers, EXPIRED % b"20150830T123559Z")
 
 
-def test_a_request_that_was_on_its_way_before_the_correction_is_sent_again_as_well() -> None:
+def test_request_in_flight_is_retried_too() -> None:
+    """One that was sent before the clock was corrected."""
     clock, headers = clock_at(3600), {"date": THERE}
     assert clock.learn(THERE_AT, 403, headers, EXPIRED % b"20150830T113600Z")
     assert clock.learn(THERE_AT, 403, headers, EXPIRED % b"20150830T113559Z")
@@ -127,7 +128,7 @@ def test_the_signature_has_the_clocks_time() -> None:
 
 
 @needs_botocore
-async def test_a_call_with_a_wrong_clock_gets_its_answer(serve, monkeypatch) -> None:
+async def test_call_with_wrong_clock_succeeds(serve, monkeypatch) -> None:
     from aiohttp import web
 
     monkeypatch.setattr(CLOCK, "_offsets", {})

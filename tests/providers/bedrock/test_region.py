@@ -18,7 +18,8 @@ def host(env, model="m", base_url=ADDRESS):
     return url.split("/")[2]
 
 
-def test_the_region_is_the_environments_the_arns_or_the_usual_one():
+def test_region_comes_from_env_or_arn():
+    """Else it is the default."""
     assert host({"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "x"}) == (
         "bedrock-runtime.eu-west-1.amazonaws.com"
     )
@@ -46,7 +47,7 @@ def test_china_has_a_domain_of_its_own():
     assert host({"AWS_REGION": "cn-north-1"}) == "bedrock-runtime.cn-north-1.amazonaws.com.cn"
 
 
-def test_the_region_stands_in_the_middle_of_an_address_too():
+def test_region_may_be_inside_the_address():
     assert host({"AWS_REGION": "cn-north-1"}, base_url=f"{ADDRESS}/openai/v1") == (
         "bedrock-runtime.cn-north-1.amazonaws.com.cn"
     )
@@ -63,7 +64,7 @@ def test_what_is_no_region_is_refused(region):
         host({"AWS_REGION": region})
 
 
-def test_a_signature_is_for_the_region_of_the_address():
+def test_signature_uses_the_address_region():
     env = {"AWS_REGION": "us-west-2"}
     assert region_of("https://bedrock-runtime.eu-west-1.amazonaws.com/x", env) == "eu-west-1"
     assert region_of("https://bedrock-runtime-fips.us-east-2.amazonaws.com/x", env) == "us-east-2"
@@ -72,7 +73,7 @@ def test_a_signature_is_for_the_region_of_the_address():
     assert region_of("https://proxy.example/x", env) == "us-west-2"
 
 
-def test_a_signature_is_for_the_service_of_the_host():
+def test_signature_uses_the_host_service():
     assert service_of("https://bedrock-runtime.eu-west-1.amazonaws.com/x") == "bedrock"
     assert service_of("https://bedrock-mantle.eu-west-1.api.aws/v1/x") == "bedrock-mantle"
     assert service_of("https://aws-external-anthropic.us-east-2.api.aws/x") == "aws-external-anthropic"

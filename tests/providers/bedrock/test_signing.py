@@ -69,7 +69,7 @@ def check(http, region, secret=SECRET):
     return names.split(";")
 
 
-def test_the_reference_agrees_with_the_published_vector():
+def test_reference_matches_published_vector():
     headers = {"host": "example.amazonaws.com", "x-amz-date": "20150830T123600Z"}
     signature = reference(
         "GET", "https://example.amazonaws.com/", headers, b"",
@@ -79,7 +79,7 @@ def test_the_reference_agrees_with_the_published_vector():
 
 
 @needs_botocore
-def test_a_request_is_signed_with_its_path_encoded_twice():
+def test_path_is_signed_encoded_twice():
     http = HttpRequest(URL, BODY, {"content-type": "application/json", "accept": "x", "user-agent": "y"})
     signed = sign(http, region="eu-west-3", env=ENV)
     assert check(signed, "eu-west-3") == ["content-type", "host", "x-amz-date"]
@@ -93,7 +93,7 @@ def test_a_request_is_signed_with_its_path_encoded_twice():
 
 
 @needs_botocore
-def test_an_arn_in_the_path_and_a_port_are_signed_as_they_are_sent():
+def test_arn_and_port_are_signed_as_sent():
     url = "http://127.0.0.1:8123/model/arn%3Aaws%3Abedrock%3Aus-east-1%3A1%3Ainference-profile%2Fa.b/converse-stream"
     assert "host" in check(sign(HttpRequest(url, BODY), region="us-east-1", env=ENV), "us-east-1")
 
@@ -127,7 +127,7 @@ def test_the_region_is_that_of_the_address():
 
 @needs_botocore
 @pytest.mark.parametrize("env", [{}, {"AWS_ACCESS_KEY_ID": KEY}, {"AWS_SECRET_ACCESS_KEY": SECRET}])
-def test_without_credentials_the_variables_are_named(env):
+def test_missing_credentials_name_variables(env):
     with pytest.raises(MissingKey, match="AWS_BEARER_TOKEN_BEDROCK, AWS_ACCESS_KEY_ID"):
         credentials_of(env)
 
@@ -146,7 +146,7 @@ def own_environment(monkeypatch, tmp_path):
 
 
 @needs_botocore
-def test_a_profile_of_the_shared_files_is_used(own_environment, monkeypatch):
+def test_shared_file_profile_is_used(own_environment, monkeypatch):
     (own_environment / "credentials").write_text(
         "[default]\naws_access_key_id=D\naws_secret_access_key=S\n"
         "[work]\naws_access_key_id=W\naws_secret_access_key=S\naws_session_token=T\n"
@@ -158,7 +158,8 @@ def test_a_profile_of_the_shared_files_is_used(own_environment, monkeypatch):
 
 
 @needs_botocore
-def test_no_profile_and_an_unknown_one_are_missing_keys(own_environment, monkeypatch):
+def test_unknown_profile_is_a_missing_key(own_environment, monkeypatch):
+    """So is no profile at all."""
     with pytest.raises(MissingKey, match="AWS_PROFILE"):
         credentials_of(os.environ)
     monkeypatch.setenv("AWS_PROFILE", "nobody")
@@ -174,7 +175,7 @@ def test_without_botocore_the_extra_is_named(monkeypatch):
 
 
 @needs_botocore
-def test_the_address_names_the_service_else_the_provider_does():
+def test_service_from_address_or_provider():
     """The scope of a signature is date/region/service/aws4_request."""
     env = {**ENV, "AWS_REGION": "us-west-2"}
     signed = signing_for("bedrock-mantle")

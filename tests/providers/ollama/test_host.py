@@ -36,13 +36,13 @@ from llmstream.providers.ollama_openai import OLLAMA_OPENAI
         ("https://ollama.com", "https://ollama.com"),
     ],
 )
-def test_a_host_is_read_as_the_daemon_reads_it(written: str, address: str) -> None:
+def test_host_is_read_as_the_daemon_reads_it(written: str, address: str) -> None:
     assert ollama_address(written) == address
     assert OLLAMA.address(None, {"OLLAMA_HOST": written}) == address
     assert OLLAMA.address(written, {"OLLAMA_HOST": "other"}) == address
 
 
-def test_an_address_for_chat_completions_is_understood() -> None:
+def test_chat_completions_address_accepted() -> None:
     assert OLLAMA.address("http://localhost:11434/v1/") == "http://localhost:11434"
 
 

@@ -39,7 +39,7 @@ async def asked(monkeypatch, spec, prompt="Hi", *, base_url=None, **options):
         ("gpt-8-word", {"tools": TOOLS}, "/responses"),
     ],
 )
-async def test_openai_serves_each_request_where_it_can(monkeypatch, model, options, path):
+async def test_openai_picks_a_wire_by_request(monkeypatch, model, options, path):
     found, _, warnings = await asked(monkeypatch, f"openai:{model}", **options)
     assert found == path
     said = [w.message for w in warnings if "sent to the Responses API" in getattr(w, "message", "")]
@@ -93,12 +93,12 @@ async def test_a_regional_host_is_openais_too(monkeypatch):
 
 
 @pytest.mark.parametrize("base_url", [None, "http://localhost:4000/v1"])
-async def test_responses_stay_responses_at_every_address(monkeypatch, base_url):
+async def test_responses_stay_at_every_address(monkeypatch, base_url):
     path, _, warnings = await asked(
         monkeypatch, "openai-responses:gpt-6-astra", base_url=base_url, tools=TOOLS
     )
     assert (path, warnings) == ("/responses", [])
 
 
-def test_only_names_without_a_wire_choose_one():
+def test_only_azure_and_openai_choose_a_wire():
     assert [provider.name for provider in all_providers() if provider.wire] == ["azure", "openai"]

@@ -34,7 +34,7 @@ def test_a_location_has_its_own_host(location: str, host: str) -> None:
     assert url(GOOGLE_CLOUD_PROJECT="p1", GOOGLE_CLOUD_LOCATION=location) == wanted
 
 
-def test_without_a_project_it_is_express_mode() -> None:
+def test_missing_project_means_express_mode() -> None:
     assert url() == "https://aiplatform.googleapis.com/v1/publishers/google/models/m:go"
 
 
@@ -79,7 +79,7 @@ def google_auth(monkeypatch) -> SimpleNamespace:
     return found
 
 
-async def test_default_credentials_give_a_token_and_renew_it(google_auth) -> None:
+async def test_default_credentials_renew_a_token(google_auth) -> None:
     await VERTEX.ready("m", None)
     assert VERTEX.key(None, {}) == "ya29.fresh"
     sent = VERTEX.prepare(HttpRequest("/models/m:go"), model="m", env={"GOOGLE_CLOUD_PROJECT": "p1"})
@@ -91,12 +91,12 @@ async def test_default_credentials_give_a_token_and_renew_it(google_auth) -> Non
     assert google_auth.refreshed == 2
 
 
-async def test_a_key_of_the_callers_is_not_looked_for_elsewhere(google_auth) -> None:
+async def test_callers_key_skips_google_auth(google_auth) -> None:
     await VERTEX.ready("m", "AIzaKey")
     assert google_auth.refreshed == 0
 
 
-async def test_without_google_auth_the_error_says_what_to_install(monkeypatch) -> None:
+async def test_missing_google_auth_names_install(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "google.auth", None)
     monkeypatch.setattr(credentials, "_credentials", [])
     for name in (*VERTEX.key_env, *VERTEX.token_env):

@@ -104,7 +104,7 @@ def test_anthropic_thinking_is_signed() -> None:
     assert block == {"type": "thinking", "thinking": "Hm hm.", "signature": "c2ln"}
 
 
-def test_anthropic_citations_are_in_their_text() -> None:
+def test_anthropic_citations_are_in_text() -> None:
     told: Any = {"anthropic": {"type": "char_location", "cited_text": "cold", "document_index": 0}}
     source = Source("document", "s1", title="A", provider_metadata=told)
     events = [TextStart("0"), TextDelta("Cold.", "0"), source, TextEnd("0"), END]
@@ -112,7 +112,7 @@ def test_anthropic_citations_are_in_their_text() -> None:
     assert block["citations"] == [told["anthropic"]]
 
 
-def test_converse_blocks_are_those_of_a_message() -> None:
+def test_converse_blocks_form_one_message() -> None:
     assert folded(BedrockConverse(), signed("bedrock"))["output"]["message"]["content"] == [
         {"reasoningContent": {"reasoningText": {"text": "Hm hm.", "signature": "c2ln"}}}
     ]
@@ -126,7 +126,7 @@ def test_converse_pictures_are_blocks() -> None:
     assert block == {"image": {"format": "png", "source": {"bytes": "cG5n"}}}
 
 
-def test_gemini_signatures_stay_with_their_text() -> None:
+def test_gemini_signatures_stay_with_text() -> None:
     told = {"google": {"thought_signature": "c2ln"}}
     events = [*signed("google")[:3], ReasoningEnd("0", provider_metadata=told), *CITED]
     (candidate,) = folded(Gemini(), events)["candidates"]
@@ -140,7 +140,7 @@ def test_gemini_signatures_stay_with_their_text() -> None:
     assert all(place < 2 for one in supports for place in one["groundingChunkIndices"])
 
 
-def test_gemini_blocked_prompts_have_no_candidate() -> None:
+def test_gemini_blocked_has_no_candidate() -> None:
     told = {"google": {"prompt_feedback": {"blockReason": "SAFETY"}}}
     answer = folded(Gemini(), [Finish("content-filter", Usage(1, 0, 1), "SAFETY", told)])
     assert (answer["promptFeedback"], "candidates" in answer) == ({"blockReason": "SAFETY"}, False)
@@ -165,7 +165,7 @@ def test_cohere_citations_are_in_the_message() -> None:
     assert "tool_calls" not in message
 
 
-def test_mistral_content_is_a_list_where_it_has_to_be() -> None:
+def test_mistral_content_is_a_list_if_needed() -> None:
     (choice,) = folded(Mistral(), [TextStart("0"), TextDelta("Cold.", "0"), TextEnd("0"), END])["choices"]
     assert (choice["message"]["content"], choice["finish_reason"]) == ("Cold.", "stop")
     (choice,) = folded(Mistral(), [*signed("mistral")[:-1], *CITED])["choices"]

@@ -24,18 +24,18 @@ KINDS = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_answer_is_read_as_the_error_it_was(kind):
+def test_error_response_reads_as_it_was(kind):
     answer = error_response(kind("What happened").info)
     again = vendor_error(answer.status, answer.headers, answer.body, provider="openai")
     assert (type(again), again.message) == (kind, "What happened")
     assert again.retryable is kind.default_retryable
 
 
-def test_errors_that_the_vendor_does_not_know_are_its_own_failure():
+def test_unknown_errors_are_server_errors():
     assert error_response(errors.ConnectionLost("gone").info).status == 500
 
 
-def test_headers_say_when_to_come_back_and_who_asked():
+def test_headers_give_wait_and_request_id():
     info = errors.RateLimited("Slow down", retry_after_s=1.5, request_id="req_1", reason="tokens").info
     answer = error_response(info)
     assert (answer.headers["retry-after"], answer.headers["x-request-id"]) == ("1.5", "req_1")
@@ -48,7 +48,7 @@ def test_headers_say_when_to_come_back_and_who_asked():
     }
 
 
-def test_a_refusal_is_a_bad_request_in_the_vendors_words():
+def test_refusal_is_a_bad_request():
     error = refused("Unknown parameter: 'x'.", "unknown_parameter")
     assert (error.status, error.reason, error.message) == (
         400,
@@ -57,6 +57,6 @@ def test_a_refusal_is_a_bad_request_in_the_vendors_words():
     )
 
 
-def test_the_blamed_field_and_details_are_written():
+def test_rejected_field_and_details_written():
     info = errors.ContentFiltered("no", reason="bio_policy", param="input", details={"type": "block"}).info
     assert error_object(info) == {"message": "no", "type": "block", "param": "input", "code": "bio_policy"}

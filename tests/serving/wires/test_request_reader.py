@@ -79,7 +79,7 @@ def test_stream_stays_only_where_it_differs():
     assert (streamed, whole) == ({}, {"stream": False})
 
 
-def test_headers_of_the_connection_are_left_out():
+def test_connection_headers_are_left_out():
     http = HttpRequest("/", b"", {"Host": "a", "X-Own": "1"})
     request = with_rest(Request(model="m"), http, "acme", {"b": 2})
     assert request.headers == {"X-Own": "1"}

@@ -104,7 +104,7 @@ def test_turns_become_messages():
     )
 
 
-def test_media_and_blocks_of_this_vendor_alone():
+def test_media_and_vendor_only_blocks():
     blocks = [
         {"type": "image", "source": {"type": "url", "url": "https://a.example/b.png"}},
         {"type": "document", "source": {"type": "file", "file_id": "file_1"}, "title": "t"},
@@ -120,7 +120,7 @@ def test_media_and_blocks_of_this_vendor_alone():
     )
 
 
-def test_what_a_vendor_ran_stays_with_the_assistant():
+def test_vendor_runs_stay_with_assistant():
     blocks = [
         {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}},
         {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []},
@@ -151,14 +151,14 @@ def test_thinking(fields, reasoning, options):
     assert request.provider_options == ({"anthropic": options} if options else {})
 
 
-def test_marks_on_tools_survive_in_the_options():
+def test_tool_cache_marks_stay_in_options():
     tools = [{**TOOL, "cache_control": {"type": "ephemeral"}}]
     request = read(tools=tools)
     assert request.tools == (ToolSpec("f", "d", {"type": "object"}),)
     assert request.provider_options == {"anthropic": {"tools": tools}}
 
 
-def test_other_places_name_the_model_in_the_path():
+def test_other_hosts_name_the_model_in_path():
     body = {"model": ..., "anthropic_version": "x"}
     bedrock = read(BEDROCK_INVOKE, "/model/anthropic.claude%3A0/invoke-with-response-stream", **body)
     assert bedrock.model == "anthropic.claude:0"
@@ -289,7 +289,7 @@ def test_refusals_in_the_vendors_words(changes, words):
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000])
-def test_a_body_that_is_no_request_is_refused(body):
+def test_non_request_body_is_refused(body):
     with pytest.raises(BadRequest):
         server_side(Anthropic()).decode_request(HttpRequest("/v1/messages", body))
 
@@ -303,13 +303,13 @@ def test_a_body_that_is_no_request_is_refused(body):
         {"tools": [{"type": "computer_toolset_20260801", "configs": {}}]},
     ],
 )
-def test_what_the_newest_sdk_sends_comes_back_as_it_was(body):
+def test_newest_sdk_request_reads_back(body):
     request = read(**body)
     again = Anthropic().encode(request, provider="anthropic").http.json()
     assert {name: again.get(name) for name in body} == body
 
 
-def test_a_system_message_in_the_middle_stays_there():
+def test_middle_system_message_stays_there():
     middle = {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
     turns = [*PLAIN["messages"], {"role": "assistant", "content": "Hello"}, middle]
     request = read(model="claude-opus-5-5", messages=[*turns, {"role": "user", "content": "And?"}])
@@ -318,7 +318,7 @@ def test_a_system_message_in_the_middle_stays_there():
     assert (sent["messages"][2], "system" in sent) == (middle, False)
 
 
-def test_the_newest_version_refuses_sampling_for_every_model():
+def test_newest_version_refuses_sampling():
     newest = {"anthropic-version": "2026-10-21"}
     hot = HttpRequest("/v1/messages", json.dumps({**PLAIN, "temperature": 1}).encode(), newest)
     with pytest.raises(BadRequest, match="temperature: Extra inputs are not permitted"):
@@ -338,7 +338,7 @@ def test_a_thread_is_refused_with_its_code():
     assert json.loads(answer.body)["error"]["details"] == {"error_code": "thread_unsupported_request"}
 
 
-def test_the_older_field_for_a_schema_is_read():
+def test_older_schema_field_is_read():
     schema = {"type": "object", "properties": {}, "additionalProperties": False}
     request = read(output_format={"type": "json_schema", "schema": schema})
     assert request.response_format == ResponseFormat(schema)
@@ -350,7 +350,7 @@ def test_neighbours_of_one_role_are_fine():
     assert read(messages=messages).messages == (Message.user("a"), Message.user("b"))
 
 
-def test_results_may_be_spread_over_neighbouring_turns():
+def test_results_may_span_adjacent_turns():
     other = {**CALL, "id": "t2"}
     turns = [
         *talk("?", [CALL, other]),

@@ -77,7 +77,7 @@ def test_the_message_begins_by_itself():
     assert (start["message"]["id"], start["message"]["model"]) == ("msg_new", "m")
 
 
-def test_usage_is_said_in_the_vendors_meaning():
+def test_usage_has_the_vendors_meaning():
     usage = Usage(100, 20, 120, reasoning_tokens=5, cached_input_tokens=60, cache_write_tokens=10)
     assert wire(Finish("stop", usage))[1]["usage"] == {
         "input_tokens": 30,
@@ -88,7 +88,7 @@ def test_usage_is_said_in_the_vendors_meaning():
     }
 
 
-def test_another_vendors_reasons_are_translated():
+def test_foreign_reasons_are_translated():
     reasons = {
         "stop": "end_turn",
         "length": "max_tokens",
@@ -102,7 +102,7 @@ def test_another_vendors_reasons_are_translated():
     assert wire(Finish("tool-calls", raw_finish_reason="end_turn"))[1]["delta"]["stop_reason"] == "end_turn"
 
 
-def test_a_call_that_did_not_stream_is_written_whole():
+def test_unstreamed_call_is_written_complete():
     assert types(ToolCall("f", '{"a":1}', "t1")) == [
         "message_start",
         "content_block_start",
@@ -112,7 +112,7 @@ def test_a_call_that_did_not_stream_is_written_whole():
     ]
 
 
-def test_a_call_without_input_gets_the_vendors_empty_fragment():
+def test_empty_call_has_an_empty_fragment():
     events = wire(ToolInputStart("f", "t1"), ToolInputEnd("t1"), ToolCall("f", "{}", "t1"))
     assert events[3]["delta"] == {"type": "input_json_delta", "partial_json": ""}
     assert len(events) == 5
@@ -151,11 +151,11 @@ def test_an_error_ends_the_writing():
     assert [event["type"] for event in events].count("content_block_start") == 1
 
 
-def test_an_error_finish_without_its_error_is_an_error():
+def test_error_finish_alone_is_an_error():
     assert types(Finish("error")) == ["error"]
 
 
-def test_what_the_wire_has_no_word_for_is_nothing():
+def test_unsupported_events_write_nothing():
     assert write(
         StreamStart(),
         Raw({}),
@@ -166,7 +166,7 @@ def test_what_the_wire_has_no_word_for_is_nothing():
     ) == (b"")
 
 
-def test_error_results_of_another_vendors_tools_say_so():
+def test_foreign_tool_error_is_marked():
     (_, start, *_) = wire(ToolResult("boom", "t1", "search", is_error=True, provider_executed=True))
     assert start["content_block"] == {
         "type": "search_tool_result",
@@ -176,13 +176,13 @@ def test_error_results_of_another_vendors_tools_say_so():
     }
 
 
-def test_the_dialect_makes_an_encoder_for_a_request():
+def test_dialect_makes_a_request_encoder():
     assert b'"model":"asked"' in server_side(Anthropic()).event_encoder(Request(model="asked")).feed(
         TextStart("0")
     )
 
 
-def test_estimates_of_reasoning_are_written_once():
+def test_reasoning_estimates_written_once():
     told = {"anthropic": {"estimated_tokens": 64}}
     ended = {"anthropic": {"estimated_tokens": 96, "signature": "sig"}}
     events = wire(ReasoningStart("0"), ReasoningDelta("Hm", "0", told), ReasoningEnd("0", False, ended))
@@ -193,7 +193,7 @@ def test_estimates_of_reasoning_are_written_once():
     ]
 
 
-def test_what_became_of_the_input_stands_beside_the_last_delta():
+def test_input_transformations_on_last_delta():
     told = {"input_transformations": [{"type": "thinking_dropped", "path": "messages.1.content.0"}]}
     (last,) = [e for e in wire(*TEXT, Finish("stop", provider_metadata={"anthropic": told})) if "delta" in e][
         -1:

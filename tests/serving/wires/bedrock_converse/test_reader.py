@@ -130,7 +130,7 @@ def test_a_schema_is_read_from_its_text():
     assert request.provider_options == {"bedrock": {"outputConfig": {"effort": "low"}}}
 
 
-def test_fields_for_the_model_that_we_would_say_otherwise_stay_as_they_are():
+def test_unusual_model_fields_stay_options():
     fields = {"reasoning_config": {"type": "enabled", "budget_tokens": 2000}}
     request = decode(additionalModelRequestFields=fields)
     assert request.reasoning is None
@@ -160,7 +160,7 @@ NOVA = "/model/us.amazon.nova-2-lite-v1:0/converse-stream"
         (PATH, {"thinking": {"type": "disabled"}}, ReasoningOptions(effort="none"), None),
     ],
 )
-def test_fields_for_the_model_that_mean_a_setting(path, fields, reasoning, top_k):
+def test_model_fields_that_mean_a_setting(path, fields, reasoning, top_k):
     request = decode(path, additionalModelRequestFields=fields)
     assert (request.reasoning, request.settings.top_k) == (reasoning, top_k)
     assert request.provider_options == {}
@@ -253,13 +253,13 @@ def test_refusals(body, words):
     assert (caught.value.status, caught.value.reason) == (400, "ValidationException")
 
 
-def test_a_body_that_is_no_json_and_a_path_without_a_model_are_refused():
+def test_non_json_body_and_no_model_refused():
     for http in (HttpRequest(PATH, b"{"), HttpRequest("/elsewhere", b"{}"), HttpRequest(PATH, b"[" * 9999)):
         with pytest.raises(BadRequest):
             server_side(BedrockConverse()).decode_request(http)
 
 
-def test_a_refusal_is_written_as_the_vendor_writes_it():
+def test_refusal_has_the_vendors_shape():
     with pytest.raises(BadRequest) as caught:
         decode(messages=[])
     answer = server_side(BedrockConverse()).encode_error(caught.value.info)

@@ -26,7 +26,7 @@ def frames(*events):
     return out
 
 
-def test_a_call_that_did_not_stream_is_a_block_of_its_own():
+def test_unstreamed_call_is_its_own_block():
     assert frames(ev.ToolCall("f", '{"a":1}', "t1"), ev.Finish("tool-calls")) == [
         ("messageStart", {"role": "assistant"}),
         (
@@ -62,7 +62,7 @@ def test_an_answer_without_a_reason_has_none():
     assert frames(ev.Finish("unknown"))[1] == ("messageStop", {})
 
 
-def test_counts_of_other_vendors_are_split_as_the_wire_splits_them():
+def test_foreign_counts_split_as_on_the_wire():
     usage = ev.Usage(100, 5, cached_input_tokens=60, cache_write_tokens=10, raw={"prompt_tokens": 100})
     assert frames(ev.Finish("stop", usage))[-1][1]["usage"] == {
         "inputTokens": 30,
@@ -73,7 +73,7 @@ def test_counts_of_other_vendors_are_split_as_the_wire_splits_them():
     }
 
 
-def test_an_error_is_an_exception_and_nothing_follows():
+def test_error_is_a_final_exception():
     info = ErrorInfo("rate-limited", "slow", True, status=429)
     assert frames(ev.ErrorEvent(info), ev.TextStart("0"), ev.Finish("error")) == [
         ("throttlingException", {"message": "slow"})
@@ -81,7 +81,7 @@ def test_an_error_is_an_exception_and_nothing_follows():
     assert [name for name, _ in frames(ev.Finish("error"))] == ["internalServerException"]
 
 
-def test_a_source_of_another_vendor_is_a_citation():
+def test_foreign_source_is_a_citation():
     page = ev.Source("url", "1", "https://a.example/x", "A")
     paper = ev.Source("document", "2", filename="b.pdf")
     deltas = [members["delta"] for name, members in frames(page, paper) if name == "contentBlockDelta"]
@@ -104,7 +104,7 @@ def test_results_of_any_shape_are_pieces():
         assert delta[1]["delta"] == {"toolResult": pieces}
 
 
-def test_what_the_wire_has_no_word_for_is_nothing():
+def test_unsupported_events_write_nothing():
     silent = [
         ev.ToolResult("x", "t", "f"),
         ev.ToolResult("x", "t", "f", preliminary=True, provider_executed=True),
@@ -122,7 +122,7 @@ def test_a_block_that_broke_off_has_no_stop():
     assert names == ["messageStart", "contentBlockDelta"]
 
 
-def test_an_image_in_a_bucket_says_whose_it_is():
+def test_bucket_image_names_its_owner():
     image = ev.File("image/png", "s3://bucket/a.png", {"bedrock": {"bucket_owner": "123"}})
     source = {"s3Location": {"uri": "s3://bucket/a.png", "bucketOwner": "123"}}
     written = [members["delta"] for name, members in frames(image) if name == "contentBlockDelta"]

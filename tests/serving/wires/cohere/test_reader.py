@@ -111,7 +111,7 @@ def test_results_of_one_turn_are_one_message():
     assert len(messages.messages[2].tool_results) == 2
 
 
-def test_blocks_of_a_result_are_text_and_go_back_as_they_came():
+def test_result_blocks_are_text_and_go_back():
     blocks = [
         {"type": "text", "text": "one"},
         {"type": "document", "document": {"data": {"text": "two"}}},
@@ -200,7 +200,7 @@ def test_what_is_no_object_is_refused(body):
         read(body)
 
 
-def test_a_refusal_is_answered_in_the_vendors_shape():
+def test_refusal_has_the_vendors_shape():
     answer = server_side(Cohere()).encode_error(refusal(n=2).info)
     assert answer.status == 422
     assert json.loads(answer.body) == {

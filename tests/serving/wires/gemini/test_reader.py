@@ -155,7 +155,7 @@ def test_a_request_comes_back_as_it_was(request_):
     assert server_side(Gemini()).decode_request(encoded.http) == request_
 
 
-def test_ids_are_minted_for_vertex_and_results_find_their_calls():
+def test_vertex_ids_are_minted_for_results():
     encoded = VERTEX.encode(REQUESTS[1], provider="vertex")
     found = server_side(dialect(vertex=True)).decode_request(encoded.http)
     assert [call.id for call in found.messages[2].tool_calls] == ["minted-1", "minted-2"]
@@ -163,7 +163,7 @@ def test_ids_are_minted_for_vertex_and_results_find_their_calls():
     assert VERTEX.encode(found, provider="vertex").http == encoded.http
 
 
-def test_results_of_calls_of_one_name_are_matched_in_order():
+def test_same_name_results_match_in_order():
     call = {"functionCall": {"name": "f", "args": {}}}
     result = {"functionResponse": {"name": "f", "response": {"output": "1"}}}
     body = {
@@ -176,7 +176,7 @@ def test_results_of_calls_of_one_name_are_matched_in_order():
     assert [r.tool_call_id for r in read(body).messages[2].tool_results] == ["minted-1", "minted-2"]
 
 
-def test_an_answer_that_a_client_sends_back_chunk_by_chunk_is_one():
+def test_chunked_model_turn_is_joined():
     call = {"functionCall": {"name": "f", "args": {}}}
     result = {"functionResponse": {"name": "f", "response": {"output": "1"}}}
     chunks = [{"role": "model", "parts": [part]} for part in ({"text": "a"}, call, {"text": ""})]
@@ -185,7 +185,7 @@ def test_an_answer_that_a_client_sends_back_chunk_by_chunk_is_one():
     assert found.messages[2].tool_results[0].tool_call_id == found.messages[1].tool_calls[0].id
 
 
-def test_the_older_fields_are_read_as_json_schema():
+def test_older_fields_read_as_json_schema():
     declaration = {
         "name": "tide",
         "parameters": {"type": "OBJECT", "properties": {"day": {"type": "INTEGER"}}},
@@ -250,7 +250,7 @@ def test_what_our_fields_do_not_say_is_kept(more):
     assert Gemini().encode(found, provider="google").http.json() == body
 
 
-def test_a_budget_that_hides_its_thoughts_stays_hidden():
+def test_hidden_thoughts_budget_stays_hidden():
     found = read({"contents": [HELLO], "generationConfig": {"thinkingConfig": {"thinkingBudget": 9}}})
     again = Gemini().encode(found, provider="google").http.json()["generationConfig"]["thinkingConfig"]
     assert again == {"thinkingBudget": 9, "includeThoughts": False}
@@ -366,7 +366,7 @@ def test_vertex_refuses_ids():
     assert read(with_id)
 
 
-def test_gemini_3_refuses_calls_without_their_signature():
+def test_gemini_3_refuses_unsigned_calls():
     body = turns([{"text": "?"}], [CALL], [RESULT])
     assert "missing a thought_signature" in refused(body, PATH_3)
     body["contents"][1]["parts"] = [{**CALL, "thoughtSignature": "c2ln"}]

@@ -88,7 +88,7 @@ def test_no_chunk_is_without_parts():
         assert chunk["candidates"][0]["content"] == {"parts": [{"text": ""}], "role": "model"}
 
 
-def test_the_last_chunk_has_reason_and_counts():
+def test_last_chunk_has_reason_and_counts():
     usage = Usage(10, 7, 17, 3, 2)
     (chunk,) = chunks(NAMED, Finish("length", usage))
     assert chunk["candidates"][0]["finishReason"] == "MAX_TOKENS"
@@ -119,12 +119,12 @@ def test_reasons_in_the_vendors_words(finish, raw):
     assert chunks(finish)[-1]["candidates"][0]["finishReason"] == raw
 
 
-def test_a_signature_known_at_the_start_comes_with_the_text():
+def test_early_signature_comes_with_the_text():
     events = (TextStart("0", SIGNED), TextDelta("a", "0"), TextDelta("b", "0"), TextEnd("0", False, SIGNED))
     assert parts(*events) == [{"text": "ab", "thoughtSignature": "c2ln"}]
 
 
-def test_a_signature_known_at_the_end_comes_on_an_empty_part():
+def test_late_signature_is_on_an_empty_part():
     events = (ReasoningStart("0"), ReasoningDelta("a", "0"), ReasoningEnd("0", False, SIGNED))
     assert parts(*events) == [
         {"text": "a", "thought": True},
@@ -160,7 +160,7 @@ def test_tools_that_the_vendor_runs():
     ]
 
 
-def test_what_the_wire_has_no_word_for_is_nothing():
+def test_unsupported_events_write_nothing():
     assert written(StreamStart(), Custom("openai.x"), ToolResult("a", "x", "f")) == b""
 
 
@@ -259,7 +259,7 @@ def sentences(draw):
 
 @FAST
 @given(sentences(), st.lists(st.integers(0, 10_000), max_size=4))
-def test_every_sentence_of_the_wire_comes_back(sentence, cuts):
+def test_every_generated_stream_reads_back(sentence, cuts):
     assert grammar.check(sentence) == []
     assert read(written(*sentence), cuts) == sentence
 
@@ -271,7 +271,7 @@ def test_what_is_cut_off_stays_a_sentence(sentence, cut):
     read(body[: cut % len(body)])
 
 
-def test_what_stands_beside_a_part_is_written_back():
+def test_fields_beside_a_part_write_back():
     speech = {"google": {"speech_metadata": {"speaker": "Ann"}}}
     heard = {"google": {"audio_transcription": {"speakerLabel": "spk_1"}}}
     rest = {"google": {"part_metadata": {"x": 1}}}
@@ -303,7 +303,7 @@ def test_what_stands_beside_a_part_is_written_back():
     ]
 
 
-def test_the_status_of_a_model_is_written_where_it_was():
+def test_model_status_is_written_in_place():
     status = {"google": {"model_status": {"modelStage": "LEGACY"}}}
     named = ResponseMetadata("m", "r1", provider_metadata=status)
     first = [StreamStart(), named, *TEXT, Finish("stop", raw_finish_reason="STOP")]

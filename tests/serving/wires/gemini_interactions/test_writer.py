@@ -119,11 +119,11 @@ def test_an_error_ends_the_stream():
     assert wire_events(Finish("error"))[-1]["error"]["code"] == "internal_error"
 
 
-def test_what_the_wire_has_no_word_for_is_nothing():
+def test_unsupported_events_write_nothing():
     assert written(StreamStart(), Custom("openai.x"), ToolResult("a", "x", "f")) == b""
 
 
-def test_a_call_that_did_not_stream_comes_whole():
+def test_unstreamed_call_is_written_complete():
     assert read(
         written(ToolCall("f", '{"a":1}', "x"), Finish("tool-calls", raw_finish_reason="requires_action"))
     )[2:6] == [
@@ -134,7 +134,7 @@ def test_a_call_that_did_not_stream_comes_whole():
     ]
 
 
-def test_tools_that_others_run_get_the_vendors_names():
+def test_foreign_vendor_tools_are_renamed():
     call = ToolCall("web_search", "{}", "x", provider_executed=True)
     result = ToolResult([1], "x", "web_search", provider_executed=True)
     mcp = ToolCall("tide", "{}", "y", provider_executed=True, dynamic=True)
@@ -146,7 +146,7 @@ def test_tools_that_others_run_get_the_vendors_names():
     assert steps == ["web_search_call", "web_search_result", "mcp_server_tool_call"]
 
 
-def test_sources_without_a_text_get_a_step_of_their_own():
+def test_sources_without_text_get_a_step():
     page, document = (
         Source("url", "s", "https://a.example", "A"),
         Source("document", "t", None, "D", None, "d.pdf"),
@@ -158,7 +158,7 @@ def test_sources_without_a_text_get_a_step_of_their_own():
     ]
 
 
-def test_annotations_are_written_once_and_in_order():
+def test_annotations_written_once_in_order():
     """Those of sources with the others at the end of the text, or before its next delta."""
     page = {"type": "url_citation", "url": "https://a.example", "title": "A", "start_index": 0}
     again = {"type": "url_citation", "url": "https://a.example", "start_index": 4}
@@ -186,7 +186,7 @@ def test_annotations_are_written_once_and_in_order():
     assert read(written(*whole)) == whole
 
 
-def test_a_source_goes_before_the_delta_that_follows_it():
+def test_source_precedes_the_next_delta():
     page = {"type": "url_citation", "url": "https://a.example", "title": "A"}
     source = Source("url", "source", "https://a.example", "A", provider_metadata={"google": page})
     plain = Source("url", "source.2", "https://b.example")
@@ -202,7 +202,7 @@ def test_a_source_goes_before_the_delta_that_follows_it():
     ]
 
 
-def test_files_come_back_with_all_that_is_said_of_them():
+def test_files_come_back_with_all_fields():
     whole = [
         StreamStart(),
         NAMED,
@@ -299,7 +299,7 @@ def sentences(draw):
 
 @FAST
 @given(sentences(), st.lists(st.integers(0, 10_000), max_size=4))
-def test_every_sentence_of_the_wire_comes_back(sentence, cuts):
+def test_every_generated_stream_reads_back(sentence, cuts):
     assert grammar.check(sentence) == []
     assert read(written(*sentence), cuts) == sentence
 

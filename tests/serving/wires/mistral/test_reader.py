@@ -91,7 +91,7 @@ def test_a_turn_with_tools():
     assert messages[2] == Message.tool([c.ToolResult("abcdefghi", "a bird", name="look")])
 
 
-def test_a_user_right_behind_a_tool_is_written_so_again():
+def test_user_directly_after_tool_reads_back():
     request = asks(USER, CALLING, RESULT, USER)
     messages = Mistral().encode(request, provider="mistral").http.json()["messages"]
     assert [message["role"] for message in messages] == ["user", "assistant", "tool", "user"]
@@ -141,14 +141,14 @@ def test_files_of_a_result():
     assert (read_.content, read_.parts) == ("this", (c.Image(url="https://i.example"),))
 
 
-def test_magistral_is_asked_to_think_by_its_mode():
+def test_magistral_thinks_by_prompt_mode():
     body = {"model": "magistral-small-latest", "messages": [USER], "stream": True, "prompt_mode": "reasoning"}
     request = read(body)
     assert request.reasoning == ReasoningOptions()
     assert Mistral().encode(request, provider="mistral").http.json()["prompt_mode"] == "reasoning"
 
 
-def test_magistral_may_be_asked_for_an_effort():
+def test_magistral_may_take_an_effort():
     assert asks(model="magistral-small-latest", reasoning_effort="high").reasoning == ReasoningOptions(
         effort="high"
     )
@@ -181,7 +181,7 @@ def test_magistral_may_be_asked_for_an_effort():
         ({"response_format": {"type": "json_schema"}}, "body.response_format.json_schema.schema", "missing"),
     ],
 )
-def test_what_the_schema_forbids_is_a_422_with_its_place(fields, place, kind):
+def test_schema_violation_is_422_with_path(fields, place, kind):
     error = refusal(**fields)
     assert (error.status, error.reason) == (422, kind)
     assert error.message.startswith(place + ": ")
@@ -264,11 +264,11 @@ def test_a_prefix_may_stand_last():
 
 
 @pytest.mark.parametrize("choice", ["any", {"type": "function", "function": {"name": "other"}}])
-def test_a_tool_that_is_not_there_cannot_be_forced(choice):
+def test_unknown_tool_cannot_be_forced(choice):
     assert refusal(tool_choice=choice).status == 400
 
 
-def test_a_refusal_is_answered_in_the_vendors_shape():
+def test_refusal_has_the_vendors_shape():
     answer = server_side(Mistral()).encode_error(refusal({"role": "user"}).info)
     assert answer.status == 422
     assert json.loads(answer.body) == {

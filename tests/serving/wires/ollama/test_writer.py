@@ -128,12 +128,12 @@ def test_an_error_ends_the_lines() -> None:
     assert write([*events[:-1]]).splitlines()[-1] == b'{"error":"the runner died"}'
 
 
-def test_an_error_after_which_the_answer_goes_on_has_no_word() -> None:
+def test_nonfatal_error_is_not_written() -> None:
     error = error_from_value({"error": "a bad line"}, provider="ollama")
     assert b"error" not in write([ErrorEvent(error.info), TextDelta("on", "0"), Finish("stop")])
 
 
-def test_other_vendors_reasons_are_translated() -> None:
+def test_foreign_reasons_are_translated() -> None:
     assert b'"done_reason":"stop"' in write([Finish("stop", Usage(), "end_turn")])
     assert b'"done_reason":"stop"' in write([Finish("content-filter", Usage(), "refusal")])
     called = write([ToolCall("f", "{}", "c"), Finish("tool-calls")])
@@ -141,6 +141,6 @@ def test_other_vendors_reasons_are_translated() -> None:
     assert b"done_reason" not in write([Finish("unknown", Usage(), "whatever")])
 
 
-def test_what_the_wire_has_no_word_for_is_silent() -> None:
+def test_unsupported_events_write_nothing() -> None:
     assert write([Source("url", "s", "https://example.org"), TextDelta("", "0")]) == b""
     assert write([ToolCall("web", "{}", "c", provider_executed=True)]) == b""

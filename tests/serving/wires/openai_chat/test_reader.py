@@ -103,7 +103,7 @@ def test_thinking_is_read_in_every_style(style, reasoning):
     assert server_side(dialect).decode_request(http).reasoning == reasoning
 
 
-def test_reasoning_and_signatures_of_the_history_are_read():
+def test_history_reasoning_is_read_signed():
     details = [{"type": "reasoning.text", "text": "hm"}]
     call = {**CALL, "extra_content": {"google": {}, "x": 1}}
     assistant = {
@@ -120,7 +120,7 @@ def test_reasoning_and_signatures_of_the_history_are_read():
     assert made.metadata == {"openai": {"extra_content": call["extra_content"]}}
 
 
-def test_a_custom_call_of_the_history_is_read_and_written():
+def test_history_custom_call_round_trips():
     call = {"id": "c1", "type": "custom", "custom": {"name": "sql", "input": "SELECT 1"}}
     assistant = {"role": "assistant", "content": None, "tool_calls": [call]}
     messages = [USER, assistant, {"role": "tool", "tool_call_id": "c1", "content": "1"}]
@@ -130,7 +130,7 @@ def test_a_custom_call_of_the_history_is_read_and_written():
     assert OpenAIChat().encode(request, provider="openai").http.json()["messages"] == messages
 
 
-def test_a_signature_that_a_request_held_goes_to_the_same_server_again():
+def test_signature_goes_back_to_its_server():
     assistant = {"role": "assistant", "content": "so", "reasoning_text": "hm", "reasoning_opaque": "s"}
     request = read(messages=[USER, assistant, USER])
     for quirks in (Quirks(), Quirks(reasoning=ReasoningQuirks(field="reasoning_text", echo="all"))):
@@ -139,7 +139,7 @@ def test_a_signature_that_a_request_held_goes_to_the_same_server_again():
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "reasoning_text"])
-def test_thoughts_that_a_request_held_go_to_the_same_server_again(field):
+def test_reasoning_goes_back_to_its_server(field):
     dialect = OpenAIChat()
     messages = [USER, {"role": "assistant", field: "hm", "content": "so"}, USER]
     http = HttpRequest("/v1/chat/completions", json.dumps({"model": "m", "messages": messages}).encode())
@@ -168,7 +168,7 @@ def test_thoughts_said_twice_go_back_twice():
         {"enable_thinking": False, "thinking_budget": 5},
     ],
 )
-def test_thinking_in_another_vendors_words_is_kept_as_it_came(fields):
+def test_foreign_thinking_options_are_stored(fields):
     request = read(**fields)
     assert request.reasoning is None
     assert request.provider_options["openai"] | fields == request.provider_options["openai"]
@@ -176,7 +176,7 @@ def test_thinking_in_another_vendors_words_is_kept_as_it_came(fields):
     assert {name: sent[name] for name in fields} == fields
 
 
-def test_a_vendors_own_fields_and_tools_are_kept():
+def test_vendor_fields_and_tools_are_stored():
     request = read(
         stream=True, stream_options={"include_usage": True}, store=True, tools=[{"type": "web", "n": 1}]
     )
@@ -184,7 +184,7 @@ def test_a_vendors_own_fields_and_tools_are_kept():
     assert request.tools == (ProviderTool("web", options={"n": 1}),)
 
 
-def test_how_the_client_wants_its_answer_is_kept():
+def test_response_preferences_are_stored():
     assert read().provider_options == {"openai": {"stream": False}}
     quiet = read(stream=True)
     assert quiet.provider_options == {"openai": {"stream_options": {"include_usage": False}}}
@@ -243,7 +243,7 @@ def test_how_the_client_wants_its_answer_is_kept():
         ({"stream_options": {"include_usage": True}}, "only allowed when 'stream'"),
     ],
 )
-def test_wrong_requests_are_refused_in_the_vendors_words(body, words):
+def test_wrong_request_has_vendor_message(body, words):
     with pytest.raises(BadRequest) as caught:
         read(**body)
     assert words in caught.value.message
@@ -251,7 +251,7 @@ def test_wrong_requests_are_refused_in_the_vendors_words(body, words):
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"model":"m"}'])
-def test_bodies_that_are_no_request_are_refused(body):
+def test_non_request_bodies_are_refused(body):
     with pytest.raises(BadRequest):
         server_side(OpenAIChat()).decode_request(HttpRequest("/chat/completions", body))
 
@@ -267,7 +267,7 @@ def test_a_refusal_survives_the_wire():
     assert type(error_from_info(again.info)) is BadRequest
 
 
-def test_a_mark_on_a_whole_message_goes_to_its_last_part():
+def test_message_mark_goes_to_its_last_part():
     mark = {"type": "ephemeral"}
     request = read(
         messages=[

@@ -51,7 +51,7 @@ def test_the_smallest_request():
     assert request == Request(model="gpt-4.1", messages=(Message.user("Hi"),))
 
 
-def test_what_differs_from_what_we_send_is_kept():
+def test_non_default_fields_become_options():
     assert read().provider_options == {"openai": {"store": None}}
     assert read(store=True, user="u", stream=False).provider_options == {
         "openai": {"store": True, "user": "u", "stream": False}
@@ -90,7 +90,7 @@ def test_what_differs_from_what_we_send_is_kept():
         },
     ],
 )
-def test_a_body_that_is_read_and_written_is_the_same(body):
+def test_rewritten_body_is_the_same(body):
     body = {"model": "gpt-4.1", "stream": True, "input": [{"role": "user", "content": "Hi"}], **body}
     sent = again(**body)
     for side in (body, sent):
@@ -233,7 +233,7 @@ ITEMS = [
 
 
 @pytest.mark.parametrize("items", ITEMS, ids=lambda items: items[0].get("type", items[0].get("role")))
-def test_items_that_are_read_and_written_are_the_same(items):
+def test_rewritten_items_are_the_same(items):
     user = {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}
     assert again(input=[*items, user])["input"] == [*items, user]
 
@@ -369,7 +369,7 @@ def test_a_body_that_is_no_object_is_refused():
             server_side(DIALECT).decode_request(HttpRequest("/responses", body))
 
 
-def test_a_server_without_openais_rules_takes_what_openai_does_not():
+def test_openai_rules_can_be_disabled():
     dialect = OpenAIResponses(Quirks(reasoning_model_rules=False, unsupported_settings=frozenset()))
     request = server_side(dialect).decode_request(http(model="gpt-5", temperature=0.5, top_k=3))
     assert request.settings.temperature == 0.5
