@@ -131,7 +131,7 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
     "calls are not written down": defect(
         put(Journal, "write", unwritten),
         "45",
-        "agent/test_journal.py::test_nothing_runs_that_cannot_be_written_down",
+        "agent/test_journal.py::test_unwritable_call_does_not_run",
     ),
     "gaps are not seen": defect(
         put(BackgroundResponsesDecoder, "_miss", NOTHING),
@@ -190,12 +190,12 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
     "any seal will do": defect(
         put(hmac, "compare_digest", lambda a, b: True),
         "T11",
-        "agent/test_suspension.py::test_a_suspension_that_was_altered_is_refused[None]",
+        "agent/test_suspension.py::test_altered_suspension_is_refused[None]",
     ),
     "arguments are shown as they are": defect(
         put(PendingCall, "__str__", lambda self: f"{self.name}({self.arguments})"),
         "T12",
-        "agent/test_suspension.py::test_a_pending_call_shows_every_character_of_its_arguments",
+        "agent/test_suspension.py::test_pending_call_shows_all_characters",
     ),
     "data may run": written(
         "T13", "import pickle\npickle.loads(data)\n", "test_nothing_is_read_that_could_run"

@@ -91,13 +91,13 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
         ("faults/test_every_byte.py", "test_a_scope_that_ends_at_any_await_leaves_nothing_behind"),
         (
             "agent/test_cancellation.py",
-            "test_a_run_cancelled_at_any_await_leaves_nothing_behind_and_a_whole_history",
+            "test_cancelled_run_leaves_nothing_open",
         ),
     ],
     "43": [("tools/test_runner.py", "test_a_base_exception_is_raised_as_itself")],
     "45": [
-        ("agent/test_journal.py", "test_the_run_goes_on_and_what_was_done_is_not_done_again"),
-        ("agent/test_journal.py", "test_nothing_runs_that_cannot_be_written_down"),
+        ("agent/test_journal.py", "test_resumed_run_repeats_no_call"),
+        ("agent/test_journal.py", "test_unwritable_call_does_not_run"),
     ],
     "48": [
         ("streams/test_resuming.py", "test_a_break_after_any_event_is_not_seen"),
@@ -129,11 +129,11 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
     "T9": [("faults/test_threats.py", "test_a_flood_of_headers_ends_typed")],
     "T10": [("faults/test_threats.py", "test_no_command_passes_through_a_shell")],
     "T11": [
-        ("agent/test_suspension.py", "test_a_suspension_that_was_altered_is_refused"),
+        ("agent/test_suspension.py", "test_altered_suspension_is_refused"),
         ("agent/test_suspension.py", "test_a_suspension_is_used_once"),
         ("agent/test_suspension.py", "test_a_suspension_expires"),
     ],
-    "T12": [("agent/test_suspension.py", "test_a_pending_call_shows_every_character_of_its_arguments")],
+    "T12": [("agent/test_suspension.py", "test_pending_call_shows_all_characters")],
     "T13": [("faults/test_threats.py", "test_nothing_is_read_that_could_run")],
     "T14": [
         ("agent/test_journal.py", "test_the_file_is_its_owners_alone"),
