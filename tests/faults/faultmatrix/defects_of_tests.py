@@ -106,7 +106,7 @@ def told_in_full(self: attempts.Reporter, attempt: int, error: Exception, wait_s
 
 IMPORTED = "import threading, time\nthreading.Thread(target=time.sleep, args=(1,)).start()\n__all__ = []\n"
 
-HEADERS = f"faults/test_secrets.py::test_headers_that_smuggle_are_refused_before_a_connection[{WIDE}-a\\nb]"
+HEADERS = f"faults/test_secrets.py::test_smuggled_headers_refused_offline[{WIDE}-a\\nb]"
 DEPENDS = '[project]\nname = "llmstream"\ndependencies = ["aiohttp>=3.14.5", "requests"]\n'
 
 DEFECTS_OF_TESTS: dict[str, Defect] = {
@@ -147,7 +147,7 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
         "52",
         "llmstream/__init__.py",
         IMPORTED,
-        "test_importing_opens_no_connection_starts_no_thread_and_writes_no_file",
+        "test_import_has_no_side_effects",
     ),
     "a key is not scrubbed": defect(
         put(attempts.Attempts, "without_secrets", lambda self, text: text),
@@ -174,10 +174,10 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
     "a model's name is a path": defect(
         put(paths, "quote", lambda text, **options: text),
         "T7",
-        "faults/test_threats.py::test_the_name_of_a_model_leads_nowhere_else[gemini]",
+        "faults/test_threats.py::test_model_name_cannot_redirect_requests[gemini]",
     ),
     "certificates are not checked": written(
-        "T8", "context.check_hostname = False\n", "test_nothing_switches_the_check_of_certificates_off"
+        "T8", "context.check_hostname = False\n", "test_certificate_check_is_never_disabled"
     ),
     "floods end in aiohttp's own errors": defect(
         AIOHTTPS_ERRORS,
@@ -218,9 +218,9 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
     "the log says what the server said": defect(
         put(attempts.Reporter, "failed", told_in_full),
         "T19",
-        f"faults/test_secrets.py::test_what_a_server_says_makes_no_second_line_in_the_log[{WIDE}]",
+        f"faults/test_secrets.py::test_server_text_is_one_log_line_only[{WIDE}]",
     ),
     "another package is needed": project(
-        "T20", "pyproject.toml", DEPENDS, "test_few_packages_are_needed_and_aiohttp_is_not_an_old_one"
+        "T20", "pyproject.toml", DEPENDS, "test_few_dependencies_and_recent_aiohttp"
     ),
 }

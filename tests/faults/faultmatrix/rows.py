@@ -81,14 +81,14 @@ THREATS = {
 }
 
 ELSEWHERE: dict[str, list[tuple[str, str]]] = {
-    "1": [("faults/test_every_byte.py", "test_a_reset_at_every_byte_is_typed_and_delivers_what_was_whole")],
+    "1": [("faults/test_every_byte.py", "test_reset_at_each_byte_is_typed_error")],
     "29": [("faults/test_memory.py", "test_a_flood_costs_at_most_64_mb")],
     "30": [("faults/test_memory.py", "test_a_flood_costs_at_most_64_mb")],
     "32": [("faults/test_memory.py", "test_a_flood_costs_at_most_64_mb")],
     "36": [("tools/test_runner.py", "test_a_call_id_that_occurs_twice_runs_once")],
     "37": [
-        ("faults/test_every_byte.py", "test_a_cancel_at_every_await_leaves_nothing_behind"),
-        ("faults/test_every_byte.py", "test_a_scope_that_ends_at_any_await_leaves_nothing_behind"),
+        ("faults/test_every_byte.py", "test_cancel_at_each_await_leaves_nothing"),
+        ("faults/test_every_byte.py", "test_scope_end_leaves_nothing_behind"),
         (
             "agent/test_cancellation.py",
             "test_cancelled_run_leaves_nothing_open",
@@ -105,9 +105,7 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
         ("streams/test_resuming.py", "test_another_process_gets_the_rest"),
     ],
     "50": [("providers/bedrock/test_clock.py", "test_a_call_with_a_wrong_clock_gets_its_answer")],
-    "52": [
-        ("faults/test_threats.py", "test_importing_opens_no_connection_starts_no_thread_and_writes_no_file")
-    ],
+    "52": [("faults/test_threats.py", "test_import_has_no_side_effects")],
     "T1": [
         ("faults/test_secrets.py", "test_the_key_is_shown_nowhere"),
         ("faults/test_secrets.py", "test_a_recording_holds_no_key"),
@@ -120,12 +118,12 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
         ("transport/test_download.py", "test_the_connection_is_made_to_the_address_that_was_checked"),
     ],
     "T5": [("faults/test_threats.py", "test_no_sql_is_made_of_texts")],
-    "T6": [("faults/test_secrets.py", "test_headers_that_smuggle_are_refused_before_a_connection")],
+    "T6": [("faults/test_secrets.py", "test_smuggled_headers_refused_offline")],
     "T7": [
-        ("faults/test_threats.py", "test_the_name_of_a_model_leads_nowhere_else"),
+        ("faults/test_threats.py", "test_model_name_cannot_redirect_requests"),
         ("faults/test_threats.py", "test_a_deployment_leads_nowhere_else"),
     ],
-    "T8": [("faults/test_threats.py", "test_nothing_switches_the_check_of_certificates_off")],
+    "T8": [("faults/test_threats.py", "test_certificate_check_is_never_disabled")],
     "T9": [("faults/test_threats.py", "test_a_flood_of_headers_ends_typed")],
     "T10": [("faults/test_threats.py", "test_no_command_passes_through_a_shell")],
     "T11": [
@@ -145,10 +143,10 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
     ],
     "T17": [("cli/test_terminal.py", "test_a_cut_at_any_place_changes_nothing")],
     "T19": [
-        ("faults/test_secrets.py", "test_what_a_server_says_makes_no_second_line_in_the_log"),
+        ("faults/test_secrets.py", "test_server_text_is_one_log_line_only"),
         ("faults/test_secrets.py", "test_a_flood_makes_few_lines_in_the_log"),
     ],
-    "T20": [("faults/test_threats.py", "test_few_packages_are_needed_and_aiohttp_is_not_an_old_one")],
+    "T20": [("faults/test_threats.py", "test_few_dependencies_and_recent_aiohttp")],
 }
 """Rows by number, threats by T and number, to (file below tests/, function)."""
 
