@@ -208,7 +208,7 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
     "anybody is served": defect(
         put(server, "host_is_local", lambda header: True),
         "T15",
-        "simulator/test_server.py::test_unknown_paths_and_foreign_hosts_are_turned_away",
+        "simulator/test_server.py::test_bad_paths_and_hosts_are_rejected",
     ),
     "each piece is cleaned by itself": defect(
         every_piece_by_itself,

@@ -138,8 +138,8 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
         ("chats/test_files.py", "test_only_owner_may_read_at_any_umask"),
     ],
     "T15": [
-        ("simulator/test_server.py", "test_other_machines_are_kept_out_unless_told"),
-        ("simulator/test_server.py", "test_unknown_paths_and_foreign_hosts_are_turned_away"),
+        ("simulator/test_server.py", "test_other_hosts_rejected_by_default"),
+        ("simulator/test_server.py", "test_bad_paths_and_hosts_are_rejected"),
     ],
     "T17": [("cli/test_terminal.py", "test_a_cut_at_any_place_changes_nothing")],
     "T19": [
