@@ -136,7 +136,7 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
     "gaps are not seen": defect(
         put(BackgroundResponsesDecoder, "_miss", NOTHING),
         "48",
-        "streams/test_resuming.py::test_a_gap_in_an_answer_that_is_not_read_on_fails",
+        "streams/test_resuming.py::test_gap_without_resuming_fails",
     ),
     "the clock is never wrong": defect(
         put(Clock, "learn", lambda self, *args: False),

@@ -101,7 +101,7 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
     ],
     "48": [
         ("streams/test_resuming.py", "test_a_break_after_any_event_is_not_seen"),
-        ("streams/test_resuming.py", "test_a_gap_in_an_answer_that_is_not_read_on_fails"),
+        ("streams/test_resuming.py", "test_gap_without_resuming_fails"),
         ("streams/test_resuming.py", "test_another_process_gets_the_rest"),
     ],
     "50": [("providers/bedrock/test_clock.py", "test_a_call_with_a_wrong_clock_gets_its_answer")],
