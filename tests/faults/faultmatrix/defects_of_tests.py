@@ -126,7 +126,7 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
             started_again,
         ),
         "36",
-        "tools/test_runner.py::test_a_call_id_that_occurs_twice_runs_once",
+        "tools/test_runner.py::test_repeated_call_id_runs_once",
     ),
     "calls are not written down": defect(
         put(Journal, "write", unwritten),

@@ -85,7 +85,7 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
     "29": [("faults/test_memory.py", "test_a_flood_costs_at_most_64_mb")],
     "30": [("faults/test_memory.py", "test_a_flood_costs_at_most_64_mb")],
     "32": [("faults/test_memory.py", "test_a_flood_costs_at_most_64_mb")],
-    "36": [("tools/test_runner.py", "test_a_call_id_that_occurs_twice_runs_once")],
+    "36": [("tools/test_runner.py", "test_repeated_call_id_runs_once")],
     "37": [
         ("faults/test_every_byte.py", "test_cancel_at_each_await_leaves_nothing"),
         ("faults/test_every_byte.py", "test_scope_end_leaves_nothing_behind"),
@@ -94,7 +94,7 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
             "test_cancelled_run_leaves_nothing_open",
         ),
     ],
-    "43": [("tools/test_runner.py", "test_a_base_exception_is_raised_as_itself")],
+    "43": [("tools/test_runner.py", "test_base_exception_is_raised_unchanged")],
     "45": [
         ("agent/test_journal.py", "test_resumed_run_repeats_no_call"),
         ("agent/test_journal.py", "test_unwritable_call_does_not_run"),
