@@ -165,7 +165,7 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
     "any address may be fetched": defect(
         put(download, "refused_address", NOTHING),
         "T3",
-        "transport/test_download.py::test_a_name_of_a_private_address_is_refused",
+        "transport/test_download.py::test_name_of_private_address_is_refused",
     ),
     "statements are made of texts": written(
         "T5", "db.execute(f'select {name}')\n", "test_no_sql_is_made_of_texts"

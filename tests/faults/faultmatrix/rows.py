@@ -113,9 +113,9 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
     ],
     "T2": [("faults/test_secrets.py", "test_a_redirect_takes_no_key_along")],
     "T3": [
-        ("transport/test_public_addresses.py", "test_what_may_lead_into_a_private_network_is_refused"),
+        ("transport/test_public_addresses.py", "test_private_network_paths_are_refused"),
         ("transport/test_download.py", "test_each_redirect_is_checked_anew"),
-        ("transport/test_download.py", "test_the_connection_is_made_to_the_address_that_was_checked"),
+        ("transport/test_download.py", "test_connection_uses_the_checked_address"),
     ],
     "T5": [("faults/test_threats.py", "test_no_sql_is_made_of_texts")],
     "T6": [("faults/test_secrets.py", "test_smuggled_headers_refused_offline")],
