@@ -45,7 +45,7 @@ def test_a_name_loads_only_what_it_needs(statement: str, absent: set[str]) -> No
         ("EventStraem", "Did you mean EventStream?"),
     ],
 )
-def test_a_name_of_another_sdk_is_answered_with_ours(name, remedy) -> None:
+def test_foreign_sdk_name_hints_at_ours(name, remedy) -> None:
     with pytest.raises(AttributeError) as missing:
         getattr(llmstream, name)
     assert remedy in str(missing.value)
