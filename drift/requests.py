@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from llmstream.chats.message import Message
-from llmstream.dialects.base import output_abilities
 from llmstream.errors import LLMStreamError
 from llmstream.providers.registry import find_provider
 from llmstream.request import (
@@ -114,7 +113,7 @@ def sent(wanted: Wanted) -> Sent:
     )
     try:
         encoded = dialect.encode(
-            asked(request, output_abilities(dialect, request)).request, provider=wanted.provider
+            asked(request, dialect.output_abilities(request)).request, provider=wanted.provider
         )
     except LLMStreamError as error:
         return Sent(refusal=f"{type(error).__name__}: {error}")

@@ -13,7 +13,8 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def test_all_recordings_are_equal_or_explained_and_the_page_says_how_many(shared_dir: Path) -> None:
+def test_recordings_equal_or_explained(shared_dir: Path) -> None:
+    """The page states how many."""
     if not (shared_dir / "corpus").is_dir() or not (shared_dir / "corpus_compare.py").is_file():
         pytest.skip("the corpus is not here")
     argv = [sys.executable, str(ROOT / "scripts" / "corpus"), "--page"]

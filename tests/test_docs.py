@@ -109,7 +109,7 @@ def pattern_of(output: str) -> str:
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=by_place)
-def test_python_compiles_and_uses_names_that_exist(block: Block) -> None:
+def test_python_compiles_with_existing_names(block: Block) -> None:
     tree = compile(block.text, block.where, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ls":
@@ -117,7 +117,7 @@ def test_python_compiles_and_uses_names_that_exist(block: Block) -> None:
 
 
 @pytest.mark.parametrize("block", [b for b in BLOCKS if b.kind == "transcript"], ids=by_place)
-def test_transcripts_are_what_the_dialect_makes_of_the_wire(block: Block) -> None:
+def test_transcripts_match_dialect_output(block: Block) -> None:
     dialect, provider, end = DIALECTS[block.argument]
     sentence = GuardedDecoder(dialect.decoder(provider=provider), provider=provider)
     events = sentence.start()
@@ -171,18 +171,18 @@ def rows_of(name: str) -> Iterator[list[str]]:
             yield [cell.strip() for cell in line.strip("|").split(" | ")]
 
 
-def test_every_public_name_has_one_row_in_the_reference() -> None:
+def test_public_name_has_one_reference_row() -> None:
     described = [cells[0].strip("`") for cells in rows_of("api.md") if cells[0].startswith("`")]
     assert sorted(described) == sorted(ls.__all__)
 
 
-def test_public_names_are_found_where_they_live() -> None:
+def test_public_names_found_where_they_live() -> None:
     assert sorted(ls.__all__) == sorted([*ls._SUBMODULES, *ls._HOME])
     for name in ls.__all__:
         assert getattr(ls, name) is not None
 
 
-def test_every_event_has_a_row_with_its_tag_and_its_fields() -> None:
+def test_event_row_has_its_tag_and_fields() -> None:
     rows = {cells[0].strip("`"): cells[1:] for cells in rows_of("events.md")}
     for event in get_args(ls.Event):
         tag = event.__struct_config__.tag
@@ -205,7 +205,7 @@ def test_paths_named_for_contributors_exist(name: str) -> None:
     assert [path for path in real if not any((home / path).exists() for home in homes)] == []
 
 
-def test_a_reader_sees_a_program_and_its_events_at_once() -> None:
+def test_program_and_events_are_shown_first() -> None:
     top = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:35])
     assert "```python" in top
     assert re.search(r"```output\n.*Finish\(.*?\n```", top, re.DOTALL)

@@ -26,7 +26,7 @@ def test_every_code_is_of_one_class() -> None:
     assert len(set(codes)) == len(codes)
 
 
-def test_a_code_of_a_later_version_is_the_base_class() -> None:
+def test_unknown_code_is_the_base_class() -> None:
     assert type(error_from_info(ErrorInfo("from-the-future", "x", False))) is LLMStreamError
 
 
@@ -37,7 +37,7 @@ def test_the_words_say_to_whom_and_what() -> None:
     assert str(error) == "acme: slow down (HTTP 429, retry after 12 s, request req_81)"
 
 
-def test_retryable_is_a_property_of_the_class_unless_said() -> None:
+def test_retryable_is_per_class_by_default() -> None:
     assert errors.Overloaded("x").retryable
     assert not errors.BadRequest("x").retryable
     assert not errors.Overloaded("x", retryable=False).retryable
@@ -58,7 +58,7 @@ def test_an_exception_can_be_pickled() -> None:
         (errors.ConnectionLost, ConnectionError),
     ],
 )
-def test_the_kinds_that_python_knows_are_its_own_too(error, builtin) -> None:
+def test_kinds_known_to_python_are_its_own(error, builtin) -> None:
     raised = error("what", provider="acme", status=418, reason="why", retry_after_s=2.0)
     assert isinstance(raised, builtin)
     for copied in (pickle.loads(pickle.dumps(raised)), copy.copy(raised)):

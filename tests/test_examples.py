@@ -218,12 +218,12 @@ async def test_a_browser_that_leaves_does_no_harm(name: str) -> None:
     assert (status, "Traceback" in server.said) == (0, False), server.said
 
 
-def test_every_example_states_its_idea_and_keeps_it_short() -> None:
+def test_examples_state_idea_and_stay_short() -> None:
     for path in FOUND:
         source = path.read_text()
         assert source.startswith('"""'), f"{path.name} does not say what it shows"
         assert len(source.splitlines()) <= 100, f"{path.name} is too long for one idea"
 
 
-def test_expectations_name_examples_that_exist() -> None:
+def test_expectations_name_existing_examples() -> None:
     assert set(SAID) <= set(PROGRAMS)

@@ -100,7 +100,7 @@ def test_something_that_is_no_event_is_named() -> None:
     assert any("no event" in line for line in check([StreamStart(), "x", Finish("stop")]))  # type: ignore[list-item]
 
 
-def test_a_call_cut_by_the_token_limit_needs_no_error() -> None:
+def test_call_cut_by_token_limit_no_error() -> None:
     cut: list[Event] = [*CALL[:2], ToolInputEnd("c1", incomplete=True)]
     assert check(sentence(*cut, reason="length")) == []
     assert check(sentence(*cut, reason="stop")) != []
@@ -110,7 +110,7 @@ def test_preliminary_results_may_repeat() -> None:
     assert check(sentence(ToolResult(1, "c", "f", preliminary=True), ToolResult(2, "c", "f"))) == []
 
 
-def test_the_guard_passes_deltas_as_the_same_list() -> None:
+def test_guard_passes_deltas_as_same_list() -> None:
     guard = Guard()
     guard.feed([TextStart("0")])
     batch: list[Event] = [TextDelta("a", "0"), TextDelta("b", "0")]
@@ -136,14 +136,14 @@ def test_nothing_passes_after_finish() -> None:
     assert guard.feed([TextStart("0")]) == []
 
 
-def test_a_reopened_id_gets_a_name_of_its_own() -> None:
+def test_reopened_id_gets_its_own_name() -> None:
     guard = Guard()
     events = guard.start() + guard.feed([*TEXT, *TEXT, Finish("stop")])
     assert check(events) == []
     assert [e.id for e in events if isinstance(e, TextStart)] == ["0", "0.2"]
 
 
-def test_a_second_call_of_one_id_keeps_its_own_input() -> None:
+def test_second_call_of_id_keeps_its_input() -> None:
     guard = Guard()
     second: list[Event] = [CALL[0], ToolInputDelta("{}", "c1"), CALL[3], ToolCall("f", "{}", "c1")]
     events = guard.start() + guard.feed([*CALL, *second, Finish("tool-calls")])
@@ -170,7 +170,7 @@ _any_event = st.one_of(
 
 
 @given(st.lists(_any_event, max_size=30), st.booleans())
-def test_whatever_a_decoder_emits_becomes_a_sentence(events: list[Event], fails: bool) -> None:
+def test_any_decoder_output_obeys_grammar(events: list[Event], fails: bool) -> None:
     guard = Guard()
     out = guard.start()
     for event in events:
@@ -180,7 +180,7 @@ def test_whatever_a_decoder_emits_becomes_a_sentence(events: list[Event], fails:
     assert broken == []
 
 
-def test_a_retry_says_why_blocks_before_it_broke_off() -> None:
+def test_retry_explains_broken_off_blocks() -> None:
     events: list[Event] = [
         StreamStart(),
         TextStart("0"),
@@ -192,7 +192,7 @@ def test_a_retry_says_why_blocks_before_it_broke_off() -> None:
     assert check([event for event in events if not isinstance(event, RetryNotice)]) != []
 
 
-def test_a_guard_ends_at_a_retry_what_is_open_and_forgets_the_errors_before_it() -> None:
+def test_retry_closes_blocks_forgets_errors() -> None:
     guard = Guard()
     error = ErrorEvent(ErrorInfo("overloaded", "busy", retryable=True))
     retry = RetryNotice("broke off", discard_step=0, attempt=1, wait_s=0.0)
@@ -203,7 +203,7 @@ def test_a_guard_ends_at_a_retry_what_is_open_and_forgets_the_errors_before_it()
     assert guard.errors == []
 
 
-def test_a_guard_says_why_a_block_that_broke_off_is_no_clean_end() -> None:
+def test_guard_explains_broken_off_block() -> None:
     guard = Guard()
     events = guard.start() + guard.feed([ToolInputStart("f", "1"), Finish("stop")])
     assert check(events) == []

@@ -85,7 +85,7 @@ async def test_a_plain_call_loads_only_calls(serve) -> None:
         ("EventStraem", "Did you mean EventStream?"),
     ],
 )
-def test_a_name_of_another_sdk_is_answered_with_ours(name, remedy) -> None:
+def test_foreign_sdk_name_hints_at_ours(name, remedy) -> None:
     with pytest.raises(AttributeError) as missing:
         getattr(llmstream, name)
     assert remedy in str(missing.value)

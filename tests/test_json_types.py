@@ -113,7 +113,7 @@ def test_models_are_read_at_any_depth(kind: Any, raw: Any, value: Any) -> None:
     ],
     ids=str,
 )
-def test_what_does_not_fit_is_in_pydantics_words(kind: Any, raw: Any, message: str) -> None:
+def test_invalid_value_has_pydantics_message(kind: Any, raw: Any, message: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=message):
         convert(raw, kind)
 
@@ -148,7 +148,7 @@ def schema_of(kind: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return found, components
 
 
-def test_schema_of_a_model_has_no_titles_of_names() -> None:
+def test_model_schema_has_no_name_titles() -> None:
     found, components = schema_of(Aliased | None)
     assert found == {"anyOf": [{"$ref": "#/$defs/Aliased"}, {"type": "null"}]}
     assert components["Aliased"] == {
@@ -174,7 +174,7 @@ def test_a_model_in_itself_is_one_component() -> None:
     assert list(components) == ["Tree"]
 
 
-def test_two_classes_of_one_name_are_two_components() -> None:
+def test_same_named_classes_stay_distinct() -> None:
     def other() -> Any:
         @dataclass
         class Address:
@@ -196,7 +196,7 @@ def test_field_says_what_meta_does() -> None:
     assert schema_of(Home)[1]["Home"]["properties"]["rooms"]["description"] == "how many"
 
 
-def test_what_has_the_three_methods_is_a_model() -> None:
+def test_three_methods_make_a_model() -> None:
     class Duck:
         def __init__(self, name: str) -> None:
             self.name = name

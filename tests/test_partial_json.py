@@ -99,7 +99,7 @@ def test_own_cases_hold_at_every_cut(text: str, state: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("text", INVALID)
-def test_text_that_is_no_json_is_noted_and_never_complete(text: str) -> None:
+def test_no_json_is_noted_never_complete(text: str) -> None:
     check(text, "invalid", NOTHING)
     parser = parse([text])
     assert isinstance(parser.error, DecodeError)
@@ -117,21 +117,22 @@ def test_text_that_is_no_json_is_noted_and_never_complete(text: str) -> None:
         ("{}\n{", 3, "'{'"),
     ],
 )
-def test_the_error_names_position_and_character(text: str, position: int, found: str) -> None:
+def test_error_names_position_and_character(text: str, position: int, found: str) -> None:
     for fragments in ways(text):
         message = str(parse(fragments).error)
         assert f"character {position}:" in message
         assert f"found {found}" in message
 
 
-def test_what_came_before_a_fault_stays_visible() -> None:
+def test_text_before_a_fault_stays_visible() -> None:
     assert parse(['{"a": "x', "y\n"]).value == {"a": "xy"}
     assert parse(["[1, 2", "3.x"]).value == [1, 23]
     assert parse(['{"a": 1}', "}"]).value == {"a": 1}
 
 
 @pytest.mark.parametrize("text", ["12+9", "[1.5-", '{"a":-20e1.', "12345-"])
-def test_a_number_before_a_fault_is_shown_at_every_cut(text: str) -> None:
+def test_number_before_fault_is_shown(text: str) -> None:
+    """At every cut of the text."""
     whole = PartialJSON()
     whole.feed(text)
     for cut in range(len(text)):
@@ -153,7 +154,8 @@ def test_depth_is_limited_by_a_typed_error(opening: str) -> None:
     assert PartialJSON(max_depth=1).max_depth == 1
 
 
-def test_integers_are_exact_up_to_the_cap_and_refused_beyond() -> None:
+def test_integers_exact_up_to_the_cap() -> None:
+    """Longer ones are refused."""
     digits = "9" * MAX_NUMBER_CHARS
     assert parse([f"[{digits}]"]).value == [int(digits)]
     for text in (f"[{digits}9", f"[0.{digits}"):
@@ -162,14 +164,15 @@ def test_integers_are_exact_up_to_the_cap_and_refused_beyond() -> None:
             parser.feed(text)
 
 
-def test_a_number_too_long_to_read_is_refused_also_before_a_fault() -> None:
+def test_overlong_number_is_always_refused() -> None:
+    """Even if a fault follows."""
     parser = PartialJSON()
     with pytest.raises(LimitExceeded):
         parser.feed("1" * 5000 + "-")
     assert parser.state == "invalid"
 
 
-def test_the_value_is_live_and_strings_once_read_do_not_change() -> None:
+def test_live_value_keeps_read_strings() -> None:
     parser = PartialJSON()
     parser.feed('{"a": "x')
     box, text = parser.value, parser.value["a"]
@@ -257,7 +260,7 @@ def test_any_value_comes_back_equal(value: Any, ascii_only: bool, data: Any) -> 
     | st.text(max_size=20),
     data=st.data(),
 )
-def test_any_text_at_any_cuts_gives_the_same_verdict(text: str, data: Any) -> None:
+def test_any_cut_gives_the_same_verdict(text: str, data: Any) -> None:
     whole = parse([text])
     cut = parse(pieces_of(text, data))
     assert cut.state == whole.state

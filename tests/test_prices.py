@@ -25,25 +25,26 @@ def of(model: str = "anthropic:claude-sonnet-4-5", **counts: int) -> float:
     return cost
 
 
-def test_input_and_output_have_their_own_prices() -> None:
+def test_input_and_output_priced_apart() -> None:
     read, written = of(input_tokens=1000), of(output_tokens=1000)
     assert 0 < read < written
     assert of(input_tokens=1000, output_tokens=1000) == pytest.approx(read + written)
 
 
-def test_cached_tokens_are_cheaper_and_written_ones_dearer() -> None:
+def test_cached_cheaper_written_dearer() -> None:
+    """Tokens read from the cache and tokens written to it."""
     plain = of(input_tokens=1000)
     assert of(input_tokens=1000, cached_input_tokens=1000) < plain
     assert of(input_tokens=1000, cache_write_tokens=1000) > plain
 
 
-def test_reasoning_is_a_part_of_the_output_and_not_counted_twice() -> None:
+def test_reasoning_is_counted_once_in_output() -> None:
     assert of("openai:gpt-5", output_tokens=1000, reasoning_tokens=900) == of(
         "openai:gpt-5", output_tokens=1000
     )
 
 
-def test_counts_that_contradict_each_other_are_still_priced() -> None:
+def test_contradicting_counts_are_priced() -> None:
     assert of(input_tokens=10, cached_input_tokens=20, cache_write_tokens=5) == of(
         input_tokens=10, cached_input_tokens=10
     )
@@ -59,7 +60,8 @@ def test_what_was_not_counted_has_no_price() -> None:
     assert price("openai:gpt-5", ls.Usage()) is None
 
 
-def test_every_seller_is_a_provider_of_ours_and_of_the_list() -> None:
+def test_sellers_are_known_providers() -> None:
+    """The price list knows them too."""
     from genai_prices.data_snapshot import get_snapshot
 
     assert set(_SELLERS.values()) <= {provider.id for provider in get_snapshot().providers}
@@ -77,7 +79,7 @@ def test_every_seller_is_a_provider_of_ours_and_of_the_list() -> None:
         "vertex-anthropic:claude-sonnet-4-5@20250929",
     ],
 )
-def test_models_are_found_by_the_names_that_vendors_give_them(model: str) -> None:
+def test_models_found_by_vendor_names(model: str) -> None:
     assert of(model, input_tokens=1000) > 0
 
 
@@ -85,7 +87,8 @@ def test_an_agent_takes_it() -> None:
     assert ls.Agent("openai:gpt-5", price=price).model.name == "gpt-5"
 
 
-async def test_a_long_prompt_is_dearer_and_many_short_ones_are_not_one_long_one() -> None:
+async def test_long_prompt_rate_is_per_request() -> None:
+    """Many short prompts are not one long one."""
     short, long = ls.Usage(150_000, 10), ls.Usage(300_000, 20)
     one, double = (price("google:gemini-2.5-pro", usage) or 0.0 for usage in (short, long))
     assert double > 2.1 * one

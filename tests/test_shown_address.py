@@ -31,12 +31,12 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize("address", MALFORMED)
-def test_a_malformed_address_is_not_shown_whole(address: str) -> None:
+def test_malformed_address_is_not_shown(address: str) -> None:
     assert SECRET not in shown_address(address)
 
 
 @pytest.mark.parametrize("address", MALFORMED)
-async def test_a_base_url_is_refused_without_its_secrets(address: str) -> None:
+async def test_refused_base_url_hides_secrets(address: str) -> None:
     with pytest.raises(ls.LLMStreamError) as caught:
         model = ls.Model("openai:m", base_url=address, api_key="k", retry=ls.Retry(max_retries=0))
         await model.stream("hi").collect()

@@ -10,7 +10,7 @@ def test_a_repeated_id_gets_a_number():
     assert [ids.fresh("a") for _ in range(3)] == ["a", "a.2", "a.3"]
 
 
-def test_a_number_that_is_taken_is_passed_over():
+def test_taken_number_is_skipped():
     ids = UniqueIds("_")
     ids.add("a_2")
     assert [ids.fresh("a"), ids.fresh("a"), ids.fresh("a_2"), ids.fresh("a")] == ["a", "a_3", "a_2_2", "a_4"]

@@ -30,11 +30,11 @@ def test_every_other_count_stays(count: int) -> None:
     assert Usage(input_tokens=count).input_tokens == count
 
 
-def test_a_sum_past_the_largest_count_stays_there() -> None:
+def test_sum_is_capped_at_largest_count() -> None:
     assert (Usage(MOST_TOKENS) + Usage(MOST_TOKENS)).input_tokens == MOST_TOKENS
 
 
-def test_a_saved_count_that_cannot_be_is_none() -> None:
+def test_impossible_saved_count_is_none() -> None:
     assert msgspec.json.decode(b'{"inputTokens":-5,"outputTokens":7}', type=Usage) == Usage(None, 7)
 
 
@@ -107,7 +107,7 @@ async def model(serve: Any, provider: str, body: bytes, **options: Any) -> ls.Mo
 
 @pytest.mark.parametrize("count", [-(10**9), 10**18, 10**400])
 @pytest.mark.parametrize("provider", BODIES)
-async def test_no_wire_carries_such_a_count_to_the_reader(serve: Any, provider: str, count: int) -> None:
+async def test_no_wire_passes_impossible_count(serve: Any, provider: str, count: int) -> None:
     asked = await model(serve, provider, BODIES[provider](count))
     async with asked.stream("hi", errors="events") as stream:
         events = [event async for event in stream]
@@ -115,7 +115,7 @@ async def test_no_wire_carries_such_a_count_to_the_reader(serve: Any, provider: 
     assert [getattr(stream.usage, name) for name in COUNTS if getattr(stream.usage, name) is not None] == []
 
 
-async def test_one_wrong_count_does_not_stop_a_limiter(serve: Any) -> None:
+async def test_one_wrong_count_stops_no_limiter(serve: Any) -> None:
     limiter = RateLimiter(tokens_per_minute=1_000_000)
     asked = await model(serve, "openai", BODIES["openai"](10**12), limiter=limiter)
     async with asked.stream("hi", settings=ls.Settings(max_output_tokens=5)) as stream:

@@ -176,7 +176,9 @@ class FieldTable:
         self.unsupported = tuple(name for name in _SETTINGS if name not in names)
         self._fields = fields
         # Every request reads all settings and sets few of them, so one call reads them all.
-        self._values = attrgetter(*names)
+        self._values = (
+            attrgetter(*names) if len(names) > 1 else lambda settings: (getattr(settings, names[0]),)
+        )
 
     def __iter__(self) -> Iterator[Field]:
         return iter(self._fields)

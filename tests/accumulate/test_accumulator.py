@@ -35,7 +35,7 @@ async def stream(*events: ev.Event, error: Exception | None = None) -> AsyncIter
         raise error
 
 
-async def test_calls_run_and_their_results_stand_in_call_order() -> None:  # S0.2, S0.9
+async def test_calls_run_and_results_in_call_order() -> None:  # S0.2, S0.9
     found = finished(
         Accumulator(tools=[double]), calls(("a", "double", '{"n":2}'), ("b", "double", '{"n":"x"}'))
     )
@@ -49,7 +49,8 @@ async def test_calls_run_and_their_results_stand_in_call_order() -> None:  # S0.
     assert render_statuses(statuses).startswith("> Ran tool: `double`\n> Ran tool: `double` - failed: ")
 
 
-async def test_a_second_call_in_the_same_turn_runs_nothing() -> None:  # S0.2, RELIABILITY 36, 45
+async def test_second_call_tools_runs_nothing() -> None:  # S0.2, RELIABILITY 36, 45
+    """A second call_tools() in the same turn."""
     runs: list[int] = []
 
     def count() -> str:
@@ -64,13 +65,14 @@ async def test_a_second_call_in_the_same_turn_runs_nothing() -> None:  # S0.2, R
 
 
 @pytest.mark.parametrize("reason", ["stop", "tool-calls", "other", "unknown", "length"])
-async def test_complete_calls_run_whatever_a_good_finish_says(reason: ev.FinishReason) -> None:
+async def test_complete_calls_run_at_any_finish(reason: ev.FinishReason) -> None:
+    """Every good finish reason will do."""
     found = Accumulator(tools=[double])
     found.feed_many([*calls(("a", "double", '{"n":2}')), ev.Finish(reason)])
     assert [s.result.content for s in await found.call_tools()] == ["4"]
 
 
-async def test_no_tool_runs_before_the_message_has_ended() -> None:  # RELIABILITY 33, case 52
+async def test_no_tool_runs_before_message_end() -> None:  # RELIABILITY 33, case 52
     found = Accumulator(tools=[double])
     found.feed_many(calls(("a", "double", '{"n":2}')))
     assert await found.call_tools() == []
@@ -88,20 +90,21 @@ async def test_no_tool_runs_after_an_error(finish: ev.FinishReason) -> None:  # 
     assert found.tool_message is None
 
 
-async def test_a_cut_input_that_happens_to_be_json_is_not_run() -> None:  # RELIABILITY 33
+async def test_cut_input_that_parses_is_not_run() -> None:  # RELIABILITY 33
+    """A cut input may happen to be valid JSON."""
     found = Accumulator(tools=[double])
     cut: list[ev.Event] = [ev.ToolInputStart("double", "a"), ev.ToolInputDelta('{"n":2}', "a")]
     found.feed_many([ev.StreamStart(), *cut, ev.ToolInputEnd("a", True), ev.Finish("length")])
     assert await found.call_tools() == []
 
 
-async def test_without_tools_the_calls_stay_pending() -> None:
+async def test_calls_stay_pending_without_tools() -> None:
     found = finished(Accumulator(), calls(("a", "double", "{}")))
     assert await found.call_tools() == []
     assert [c.id for c in found.pending_calls] == ["a"]
 
 
-async def test_calls_of_declared_tools_stay_pending_until_they_are_answered() -> None:
+async def test_declared_calls_pend_until_result() -> None:
     tools = [double, ToolSpec("ask"), ProviderTool("bash_20250124", "bash")]
     named = [("a", "ask", "{}"), ("b", "double", '{"n":1}'), ("c", "bash", "{}")]
     found = finished(Accumulator(tools=tools), calls(*named))
@@ -113,14 +116,14 @@ async def test_calls_of_declared_tools_stay_pending_until_they_are_answered() ->
     assert [r.tool_call_id for r in found.tool_message.tool_results] == ["a", "b", "c"]
 
 
-async def test_a_call_answered_in_the_stream_does_not_run_again() -> None:  # RELIABILITY 45
+async def test_call_with_streamed_result_not_rerun() -> None:  # RELIABILITY 45
     events = [*calls(("a", "double", '{"n":1}')), ev.ToolResult("2", "a", "double")]
     found = finished(Accumulator(tools=[double]), events)
     assert await found.call_tools() == []
     assert found.tool_message is not None
 
 
-async def test_cancelled_calls_get_results_that_say_so() -> None:  # RELIABILITY 43
+async def test_cancelled_calls_get_such_results() -> None:  # RELIABILITY 43
     done = asyncio.Event()
 
     async def quick() -> str:
@@ -161,7 +164,8 @@ async def test_collect_reads_a_stream_to_its_end() -> None:
     assert (await collect(stream(*events))).text == "hi"
 
 
-async def test_collect_refuses_a_stream_without_a_finish_unless_told() -> None:
+async def test_collect_refuses_missing_finish() -> None:
+    """Unless require_terminal is off."""
     events = [ev.StreamStart(), ev.TextStart("0"), ev.TextDelta("half", "0")]
     with pytest.raises(IncompleteStream) as raised:
         await collect(stream(*events))
@@ -169,7 +173,7 @@ async def test_collect_refuses_a_stream_without_a_finish_unless_told() -> None:
     assert (await collect(stream(*events), require_terminal=False)).text == "half"
 
 
-async def test_collect_gives_a_raised_error_what_came() -> None:  # S3.5
+async def test_collect_adds_partial_to_the_error() -> None:  # S3.5
     events = [ev.TextStart("0"), ev.TextDelta("half", "0")]
     with pytest.raises(ConnectionLost) as raised:
         await collect(stream(*events, error=ConnectionLost("gone")))

@@ -45,19 +45,19 @@ def sentence(*events: ev.Event, reason: ev.FinishReason = "stop") -> list[ev.Eve
     return whole
 
 
-def test_fragments_of_a_call_join_in_order_of_arrival() -> None:  # case 1, 8
+def test_call_fragments_join_in_order() -> None:  # case 1, 8
     pieces = ['{"', "value", '":"', "Spark", "le", " Day", '"}']
     found = accumulate(sentence(*call("call_1", "test-tool", *pieces), reason="tool-calls"))
     assert found.tool_calls == [parts.ToolCall("call_1", "test-tool", CAT)]
     assert found.tool_input("call_1") == CAT
 
 
-def test_a_call_without_arguments_is_an_empty_object() -> None:  # case 4
+def test_call_without_arguments_is_empty() -> None:  # case 4
     found = accumulate(sentence(*call("a", "now"), reason="tool-calls"))
     assert found.tool_calls == [parts.ToolCall("a", "now", "{}")]
 
 
-def test_a_call_with_broken_arguments_is_kept_raw_and_marked() -> None:  # case 5
+def test_broken_arguments_stay_raw_marked() -> None:  # case 5
     broken = "{hello\x00world"
     events = call("a", "t", broken)[:-1]
     events.append(ev.ToolCall("t", broken, "a", invalid=True))
@@ -66,7 +66,7 @@ def test_a_call_with_broken_arguments_is_kept_raw_and_marked() -> None:  # case 
     assert found[0].metadata == {"llmstream": {"invalid": True}}
 
 
-def test_one_call_is_complete_while_the_other_still_streams() -> None:  # case 9, 10
+def test_calls_complete_independently() -> None:  # case 9, 10
     first, second = call("a", "one", "{}"), call("b", "two", "{}")
     found = Accumulator()
     found.feed_many([ev.StreamStart(), *first, *second[:2]])
@@ -75,7 +75,7 @@ def test_one_call_is_complete_while_the_other_still_streams() -> None:  # case 9
     assert [c.id for c in found.tool_calls] == ["a", "b"]
 
 
-def test_an_input_that_never_became_a_call_leaves_no_part() -> None:  # case 11, 21, 36
+def test_input_without_call_leaves_no_part() -> None:  # case 11, 21, 36
     events = [ev.ToolInputStart("t", "a"), ev.ToolInputDelta('{"x":1}', "a"), ev.ToolInputEnd("a", True)]
     found = accumulate(sentence(*events, reason="length"))
     assert found.tool_calls == []
@@ -83,7 +83,7 @@ def test_an_input_that_never_became_a_call_leaves_no_part() -> None:  # case 11,
     assert found.tool_input("a") == '{"x":1}'
 
 
-def test_parallel_calls_stand_in_the_order_in_which_they_opened() -> None:  # case 12, 28
+def test_parallel_calls_in_opening_order() -> None:  # case 12, 28
     a, b = call("a", "one", '{"x":', "1}"), call("b", "two", '{"y":', "2}")
     mixed = [a[0], b[0], a[1], b[1], b[2], a[2], b[3], b[4], a[3], a[4]]
     found = accumulate(sentence(*mixed, reason="tool-calls"))
@@ -91,12 +91,12 @@ def test_parallel_calls_stand_in_the_order_in_which_they_opened() -> None:  # ca
     assert found.tool_calls == expected
 
 
-def test_the_call_itself_has_the_last_word_about_its_arguments() -> None:  # case 31
+def test_call_arguments_override_fragments() -> None:  # case 31
     events = [*call("a", "t", '{"partial":')[:-1], ev.ToolCall("t", '{"q":1}', "a")]
     assert accumulate(events).tool_calls[0].arguments == '{"q":1}'
 
 
-def test_a_call_without_a_streamed_input_is_kept() -> None:
+def test_call_without_input_is_stored() -> None:
     found = accumulate(sentence(ev.ToolCall("t", '{"q":1}', "a"), reason="tool-calls"))
     assert found.tool_calls == [parts.ToolCall("a", "t", '{"q":1}')]
     assert found.tool_input("a") == '{"q":1}'
@@ -109,7 +109,7 @@ def test_a_repeated_call_changes_nothing() -> None:  # case 32, 35
     assert accumulate(events).partial.parts == (parts.ToolCall("a", "t", "{}"),)
 
 
-def test_a_reopened_input_starts_afresh_in_its_place() -> None:
+def test_reopened_input_restarts_in_place() -> None:
     events = [ev.ToolInputStart("t", "a"), ev.ToolInputDelta("old", "a"), ev.TextStart("x")]
     events += [ev.TextDelta("hi", "x"), *call("a", "t", "[]")]
     found = accumulate(events)
@@ -117,7 +117,7 @@ def test_a_reopened_input_starts_afresh_in_its_place() -> None:
     assert [p.part_kind for p in found.partial.parts] == ["tool_call", "text"]
 
 
-def test_text_and_reasoning_interleave_without_mixing() -> None:  # case 39
+def test_text_and_reasoning_do_not_mix() -> None:  # case 39
     events = [
         ev.TextStart("0"),
         ev.ReasoningStart("1"),
@@ -130,17 +130,17 @@ def test_text_and_reasoning_interleave_without_mixing() -> None:  # case 39
     assert found.text == "introoutro"
 
 
-def test_a_text_block_without_text_leaves_no_part() -> None:  # case 39
+def test_empty_text_block_leaves_no_part() -> None:  # case 39
     assert accumulate(sentence(*text("0"), *text("1", ""))).message == Message.assistant()
 
 
-def test_an_empty_stream_has_an_empty_message() -> None:  # case 39
+def test_empty_stream_gives_empty_message() -> None:  # case 39
     found = accumulate(sentence())
     assert found.message == Message.assistant()
     assert found.text == ""
 
 
-def test_a_block_without_text_is_kept_for_its_signature() -> None:  # case 40
+def test_signature_block_stays_without_text() -> None:  # case 40
     start = ev.ReasoningStart("0", {"anthropic": {"redacted_data": "x"}})
     signed_text = ev.TextEnd("1", provider_metadata={"google": {"thought_signature": "s"}})
     events = [start, ev.ReasoningEnd("0"), ev.TextStart("1"), signed_text]
@@ -150,7 +150,8 @@ def test_a_block_without_text_is_kept_for_its_signature() -> None:  # case 40
     )
 
 
-def test_metadata_of_start_deltas_and_end_is_merged_and_later_keys_win() -> None:  # case 40
+def test_later_keys_win_in_block_metadata() -> None:  # case 40
+    """Metadata of the start, the deltas and the end is merged."""
     events: list[ev.Event] = [
         ev.ReasoningStart("0", {"a": {"id": 1, "n": 1}}),
         ev.ReasoningDelta("x", "0", {"a": {"n": 2}, "b": {"k": 1}}),
@@ -162,14 +163,14 @@ def test_metadata_of_start_deltas_and_end_is_merged_and_later_keys_win() -> None
     assert events[0].provider_metadata == {"a": {"id": 1, "n": 1}}  # type: ignore[union-attr]
 
 
-def test_an_end_without_metadata_does_not_erase_the_signature() -> None:  # case 40
+def test_end_without_metadata_keeps_earlier() -> None:  # case 40
     signed = ev.ReasoningDelta("", "0", {"anthropic": {"signature": "s"}})
     events = [ev.ReasoningStart("0"), ev.ReasoningDelta("x", "0"), signed, ev.ReasoningEnd("0")]
     part = accumulate(sentence(*events)).partial.parts[0]
     assert part == parts.Reasoning("x", {"anthropic": {"signature": "s"}})
 
 
-def test_metadata_of_a_call_comes_from_its_input_and_itself() -> None:
+def test_call_metadata_from_input_and_call() -> None:
     events: list[ev.Event] = [
         ev.ToolInputStart("t", "a", provider_metadata={"p": {"index": 0}}),
         ev.ToolInputDelta("{}", "a", {"p": {"seen": True}}),
@@ -181,7 +182,7 @@ def test_metadata_of_a_call_comes_from_its_input_and_itself() -> None:
     assert found.arguments == "{}"
 
 
-def test_vendor_calls_and_results_stand_in_the_message_in_wire_order() -> None:
+def test_vendor_calls_stay_in_wire_order() -> None:
     events: list[ev.Event] = [
         ev.ToolInputStart("web_search", "s", provider_executed=True),
         ev.ToolInputDelta('{"q":1}', "s"),
@@ -203,7 +204,7 @@ def test_vendor_calls_and_results_stand_in_the_message_in_wire_order() -> None:
     )
 
 
-def test_files_sources_and_custom_parts_are_kept() -> None:
+def test_files_sources_custom_parts_stored() -> None:
     found = accumulate(
         sentence(
             ev.File("image/png", b"\x89PNG"),
@@ -220,7 +221,7 @@ def test_files_sources_and_custom_parts_are_kept() -> None:
     )
 
 
-def test_what_the_response_is_called_and_how_it_ended_is_kept() -> None:
+def test_response_id_and_finish_are_stored() -> None:
     start = ev.StreamStart([ev.OtherWarning("top_k was left out")])
     found = accumulate(
         [
@@ -242,7 +243,7 @@ def test_what_the_response_is_called_and_how_it_ended_is_kept() -> None:
     assert found.message.metadata == {"llmstream": {"p": {"tier": "x"}}}
 
 
-def test_partial_may_be_read_at_every_event_without_disturbing_the_fold() -> None:
+def test_partial_readable_at_every_event() -> None:
     events = sentence(*reasoning("0", "a", "b"), *text("1", "c", "", "d"), *call("x", "t", '{"', 'a":1}'))
     read = Accumulator()
     texts = []
@@ -253,7 +254,7 @@ def test_partial_may_be_read_at_every_event_without_disturbing_the_fold() -> Non
     assert read.message == accumulate(events).message
 
 
-def test_there_is_no_message_before_the_finish() -> None:
+def test_no_message_before_the_finish() -> None:
     found = Accumulator(sender="bot")
     assert (found.message, found.finished, found.finish_reason) == (None, False, None)
     found.feed_many(text("0", "hi"))
@@ -264,7 +265,7 @@ def test_there_is_no_message_before_the_finish() -> None:
     assert found.message == found.partial
 
 
-def test_fragmentation_does_not_change_the_message() -> None:  # case 37
+def test_fragmentation_keeps_message_equal() -> None:  # case 37
     rng = random.Random(7)
     whole = "Grüße, 世界 and \U0001f600 " * 20
     expected = accumulate(
@@ -297,7 +298,7 @@ def test_a_second_stream_start_begins_anew() -> None:
     assert (found.text, found.finished) == ("b", False)
 
 
-def test_a_retry_discards_the_current_step_only() -> None:
+def test_retry_discards_current_step_only() -> None:
     error = ev.ErrorEvent(ErrorInfo("overloaded", "busy", True))
     begin: list[ev.Event] = [ev.StreamStart(), ev.StepStart(0), *text("0", "kept"), *call("a", "t", "{}")]
     begin += [
@@ -316,14 +317,14 @@ def test_a_retry_discards_the_current_step_only() -> None:
     assert other_step.text == "keptgone"
 
 
-def test_a_retry_without_steps_discards_everything() -> None:
+def test_retry_without_steps_discards_all() -> None:
     found = accumulate(
         [ev.StreamStart(), *text("0", "gone"), ev.RetryNotice("x", 0, 1, 0.0), *text("0", "new")]
     )
     assert found.text == "new"
 
 
-def test_events_that_say_nothing_about_the_message_are_passed_over() -> None:
+def test_unrelated_events_are_ignored() -> None:
     extra: list[ev.Event] = [
         ev.Raw({"k": 1}),
         ev.StepFinish(0, "stop"),
@@ -361,7 +362,7 @@ def test_a_delta_without_a_block_opens_one() -> None:
     assert accumulate([ev.TextDelta("hi", "7"), ev.TextDelta("!", "7")]).text == "hi!"
 
 
-def test_results_of_client_calls_go_to_the_tool_message() -> None:
+def test_client_results_go_to_tool_message() -> None:
     events = [*call("a", "t", "{}"), *call("b", "t", "{}")]
     events += [ev.ToolResult({"n": 1}, "b", "t"), ev.ToolResult("no", "a", "t", is_error=True)]
     found = accumulate(events)
@@ -372,7 +373,7 @@ def test_results_of_client_calls_go_to_the_tool_message() -> None:
     ]
 
 
-def test_a_reader_inside_a_failing_source_leaves_no_stale_view() -> None:
+def test_failing_source_leaves_no_stale_view() -> None:
     found = Accumulator()
 
     def source() -> object:
@@ -386,7 +387,7 @@ def test_a_reader_inside_a_failing_source_leaves_no_stale_view() -> None:
     assert found.text == "x"
 
 
-def test_a_million_deltas_cost_the_memory_of_the_text() -> None:  # RELIABILITY 30
+def test_million_deltas_cost_only_the_text() -> None:  # RELIABILITY 30
     delta = ev.TextDelta("abcd", "0")
     found = Accumulator()
     found.feed(ev.TextStart("0"))

@@ -20,9 +20,7 @@ values = st.recursive(
 
 @settings(max_examples=100, deadline=None)
 @given(st.dictionaries(st.text(max_size=3), values), st.lists(st.booleans(), min_size=1), st.integers(1, 5))
-def test_it_is_what_the_parser_shows_whenever_it_is_read(
-    value: dict[str, object], reads: list[bool], width: int
-) -> None:
+def test_tool_value_equals_parser_value(value: dict[str, object], reads: list[bool], width: int) -> None:
     text = json.dumps(value)
     fold, parser = Accumulator(), PartialJSON()
     fold.feed_many([ev.StreamStart(), ev.ToolInputStart("t", "c")])
@@ -37,7 +35,7 @@ def test_it_is_what_the_parser_shows_whenever_it_is_read(
     assert fold.tool_input("c") == text
 
 
-def test_a_call_without_fragments_has_its_input_at_once() -> None:
+def test_call_without_deltas_has_its_input() -> None:
     fold = Accumulator()
     fold.feed_many([ev.StreamStart(), ev.ToolCall("t", '{"a": 1}', "c")])
     assert fold.tool_value("c") == {"a": 1}
@@ -45,7 +43,7 @@ def test_a_call_without_fragments_has_its_input_at_once() -> None:
     assert fold.tool_value("d") is None
 
 
-def test_what_is_no_json_or_too_deep_keeps_what_came_before() -> None:
+def test_bad_json_keeps_the_earlier_value() -> None:
     for text, value in (('{"a": 1 oops', {"a": 1}), ("[" * 200, None)):
         fold = Accumulator()
         fold.feed_many([ev.StreamStart(), ev.ToolInputStart("t", "c"), ev.ToolInputDelta(text, "c")])

@@ -37,7 +37,7 @@ def scripted(simulator: Simulator) -> ls.Model:
 
 
 @pytest.mark.parametrize("spec", SIMULATED)
-async def test_a_run_is_one_sentence_over_all_steps(spec: str) -> None:
+async def test_run_is_one_grammar_over_all_steps(spec: str) -> None:
     run = ls.Agent(spec, tools=[weather], instructions="Be brief.").stream("How is the weather in Oslo?")
     events = [event async for event in run]
     assert check(events) == []
@@ -56,7 +56,7 @@ async def test_a_run_is_one_sentence_over_all_steps(spec: str) -> None:
     assert last.usage.output_tokens == sum(e.usage.output_tokens or 0 for e in finishes)
 
 
-async def test_every_step_says_what_its_request_leaves_out() -> None:
+async def test_each_step_reports_dropped_content() -> None:
     script = Script((Turn(calls=(Call("weather", {"city": "Oslo"}),)), Turn(text="Rain.")))
     async with Simulator(script) as simulator:
         model = ls.Model("openai:gpt-4o", base_url=f"{simulator.url}/v1", api_key="key")
@@ -81,7 +81,7 @@ async def test_steps_are_limited() -> None:
     assert run.finish_reason == "tool-calls"
 
 
-async def test_calls_that_are_only_declared_end_the_run_and_stay_pending() -> None:
+async def test_declared_calls_end_run_and_pend() -> None:
     async with Simulator(Script((Turn(calls=(Call("ask", {}),)),))) as simulator:
         run = ls.Agent(scripted(simulator), tools=[ls.ToolSpec("ask", "Asks a person.")]).stream("Go")
         events = [event async for event in run]
@@ -90,7 +90,7 @@ async def test_calls_that_are_only_declared_end_the_run_and_stay_pending() -> No
     assert run.finish_reason == "tool-calls"
 
 
-async def test_an_unknown_tool_is_an_error_result_that_the_model_can_act_on() -> None:
+async def test_unknown_tool_is_an_error_result() -> None:
     turns = (Turn(calls=(Call("wether", {}),)), Turn(text="Sorry."))
     async with Simulator(Script(turns)) as simulator:
         run = ls.Agent(scripted(simulator), tools=[weather]).stream("Go")
@@ -101,7 +101,8 @@ async def test_an_unknown_tool_is_an_error_result_that_the_model_can_act_on() ->
     assert run.text == "Sorry."
 
 
-async def test_a_step_that_fails_runs_no_tools_and_raises_after_finish() -> None:
+async def test_failed_step_runs_no_tools() -> None:
+    """The error is raised after the finish event."""
     ran = []
 
     @ls.tool
@@ -122,7 +123,7 @@ async def test_a_step_that_fails_runs_no_tools_and_raises_after_finish() -> None
     assert run.error is not None
 
 
-async def test_equal_ids_of_two_steps_are_kept_apart() -> None:
+async def test_equal_ids_of_two_steps_are_distinct() -> None:
     called = [
         ToolInputStart("weather", "same"),
         ToolInputDelta('{"city": "A"}', "same"),

@@ -60,7 +60,7 @@ async def test_run_raises_what_repair_did_not_help() -> None:
     assert caught.value.usage is not None
 
 
-async def test_structured_says_how_often_run_repairs() -> None:
+async def test_structured_sets_the_run_repairs() -> None:
     model = ScriptedModel("no", "no", '{"x": 2}')
     assert await ls.Agent(model, output=ls.Output(Point, repair=2)).run("Go") == Point(2)
     model = ScriptedModel("no")
@@ -91,13 +91,13 @@ async def test_tools_come_before_a_typed_answer() -> None:
     assert await ls.Agent(model, tools=[look], output=Point).run("Go") == Point(3)
 
 
-async def test_a_rewritten_answer_is_the_one_that_is_validated() -> None:
+async def test_rewritten_response_is_validated() -> None:
     hooks = Hooks(after_model=lambda state, message: Rewrite(ls.Message.assistant('{"x": 4}')))
     model = ScriptedModel("no")
     assert await ls.Agent(model, output=Point, hooks=hooks).run("Go") == Point(4)
 
 
-async def test_a_typed_sub_agent_repairs_its_answer() -> None:
+async def test_typed_sub_agent_repairs_its_output() -> None:
     inner = ls.Agent(ScriptedModel("no", '{"x": 5}'), output=Point)
     model = ScriptedModel(Turn(calls=(Call("ask", {"prompt": "?"}),)), "Done.")
     run = ls.Agent(model, tools=[inner.as_tool("ask")]).stream("Go")
@@ -105,7 +105,7 @@ async def test_a_typed_sub_agent_repairs_its_answer() -> None:
     assert run.statuses[0].value == Point(5)
 
 
-async def test_a_typed_member_of_a_chat_speaks_text() -> None:
+async def test_typed_chat_member_responds_in_text() -> None:
     chat = ls.Chat(ls.Message.user("Hi"))
     await ls.Agent(ScriptedModel('{"x": 6}'), name="clerk", output=Point).respond(chat)
     assert chat.messages()[-1].text == '{"x": 6}'
@@ -133,12 +133,13 @@ async def test_an_empty_answer_is_asked_for_again() -> None:
     assert len(model.requests) == 2
 
 
-async def test_the_stream_of_an_empty_answer_is_no_error() -> None:
+async def test_empty_response_stream_is_no_error() -> None:
     message = await ls.Agent(ScriptedModel(Turn())).stream("Go").collect()
     assert message.parts == ()
 
 
-async def test_text_beside_the_last_calls_stands_where_nothing_follows() -> None:
+async def test_text_beside_calls_is_the_last_text() -> None:
+    """No text follows the calls."""
     message = await ls.Agent(ScriptedModel(LOOKS, Turn()), tools=[look]).run("Go")
     assert message.text == "Let me look."
 
@@ -187,17 +188,17 @@ async def test_a_budget_is_an_error_with_its_name(condition: Any, reason: str) -
     assert run.limit_reached == reason
 
 
-async def test_a_budget_that_the_answer_uses_up_is_no_error() -> None:
+async def test_budget_used_by_response_is_no_error() -> None:
     assert (await ls.Agent(ScriptedModel("Done."), stop_when=tokens_over(1)).run("Go")).text
 
 
-async def test_what_the_application_ends_is_no_error() -> None:
+async def test_application_stop_is_no_error() -> None:
     turn = Turn(calls=(Call("look"),))
     agent = ls.Agent(ScriptedModel(turn), tools=[look], stop_when=tool_called("look"))
     assert (await agent.run("Go")).tool_calls
 
 
-async def test_a_tool_that_ends_the_run_is_no_error() -> None:
+async def test_tool_that_ends_the_run_is_no_error() -> None:
     async def give() -> ls.ToolOutput:
         """Give."""
         return ls.ToolOutput("given", stop=True)
@@ -226,7 +227,7 @@ async def test_calls_that_cannot_run_end_the_run(call: Call) -> None:
     assert len(model.requests) == 3
 
 
-async def test_a_call_that_runs_begins_the_count_anew() -> None:
+async def test_successful_call_resets_error_count() -> None:
     async def square(x: int) -> int:
         """Square."""
         return x * x
@@ -242,7 +243,7 @@ async def test_the_bound_may_be_lifted() -> None:
     assert (await agent.run("Go")).text == "Done."
 
 
-async def test_errors_of_tools_do_not_count_as_invalid() -> None:
+async def test_tool_errors_are_not_invalid_output() -> None:
     async def fail() -> str:
         """Fail."""
         raise ValueError("no")
@@ -264,7 +265,7 @@ async def test_a_hook_has_the_model_answer_again() -> None:
     assert [m.text for m in run.messages()] == ["Go", "A long answer.", "Shorter.", "Short"]
 
 
-async def test_calls_of_a_rejected_answer_do_not_run() -> None:
+async def test_calls_of_rejected_response_not_run() -> None:
     ran: list[int] = []
 
     async def pay() -> str:
@@ -318,7 +319,7 @@ async def test_a_run_has_its_own_type_and_limit() -> None:
         await agent.run("Go", max_steps=1)
 
 
-def test_an_unknown_option_of_a_run_is_refused() -> None:
+def test_unknown_run_option_is_refused() -> None:
     with pytest.raises(ls.InvalidRequest, match="temprature"):
         ls.Agent(ScriptedModel("x")).stream("Go", temprature=1)  # type: ignore[call-arg]
 
@@ -342,7 +343,7 @@ async def test_usage_is_the_last_steps() -> None:
     assert run.total_usage == run.steps[0].usage + run.steps[1].usage
 
 
-async def test_added_is_what_came_behind_the_prompt() -> None:
+async def test_added_is_what_follows_the_prompt() -> None:
     run = ls.Agent(ScriptedModel(LOOKS, "Done."), instructions="Be short.", tools=[look]).stream("Go")
     assert run.added() == []
     await run.collect()
@@ -365,7 +366,7 @@ async def test_extra_instructions_stand_behind() -> None:
         assert heads == ["Be kind.\n\nBe short.", "Be kind."]
 
 
-async def test_every_tool_has_the_timeout_of_the_agent() -> None:
+async def test_agent_timeout_applies_to_each_tool() -> None:
     import asyncio
 
     async def wait() -> str:
@@ -378,7 +379,7 @@ async def test_every_tool_has_the_timeout_of_the_agent() -> None:
     assert "stopped after 0.01 s" in model.requests[1].messages[-1].tool_results[0].content
 
 
-async def test_a_run_has_its_own_model_and_instructions() -> None:
+async def test_run_has_own_model_and_instructions() -> None:
     agent = ls.Agent(ScriptedModel("Mine."), instructions="Be kind.")
     other = ScriptedModel("Other.", "Other.")
     assert (await agent.run("Go", model=other, instructions="Be brief.")).text == "Other."
@@ -394,7 +395,7 @@ async def test_a_run_has_its_own_conditions() -> None:
     assert run.stopped_by == "tool_called('look')"
 
 
-async def test_a_hook_that_stops_a_run_before_it_began_leaves_no_answer() -> None:
+async def test_hook_stop_before_start_no_response() -> None:
     agent = ls.Agent(ScriptedModel("x"), hooks=Hooks(before_model=lambda state: Stop("policy")))
     with pytest.raises(ls.InvalidOutput, match="policy") as caught:
         await agent.run("Go")
@@ -410,7 +411,7 @@ async def test_a_forced_call_is_forced_once(choice: str) -> None:
     assert second is None
 
 
-async def test_a_forced_call_is_forced_on_where_the_agent_says_when_to_stop() -> None:
+async def test_required_call_stays_with_stop_when() -> None:
     model = ScriptedModel(Turn(calls=(Call("look"),)), Turn(calls=(Call("look"),)))
     agent = ls.Agent(model, tools=[look], tool_choice="required", stop_when=step_count(2))
     await agent.stream("Go").collect()
@@ -426,7 +427,8 @@ async def test_a_plan_forces_a_call_at_its_step() -> None:
     assert [request.tool_choice for request in model.requests] == ["required", "required", "none"]
 
 
-async def test_a_failure_is_an_error_of_run_however_it_is_read() -> None:
+async def test_failure_is_an_error_of_run() -> None:
+    """With errors="events" too."""
     agent = ls.Agent(ScriptedModel(Turn(fault=Refuse(status=500))), errors="events")
     with pytest.raises(ls.ServerError):
         await agent.run("Go")
@@ -441,7 +443,7 @@ CUT_CALL = (
 SAYS = (ev.TextStart("0"), ev.TextDelta("Let me", "0"), ev.TextEnd("0"))
 
 
-async def test_an_answer_cut_in_its_only_call_is_an_error() -> None:
+async def test_response_cut_in_only_call_is_error() -> None:
     with pytest.raises(ls.IncompleteStream, match="inside a tool call") as caught:
         await ls.Agent(ScriptedModel(Turn(events=(*SAYS, *CUT_CALL))), tools=[look]).run("Go")
     assert caught.value.partial.text == "Let me"

@@ -39,7 +39,7 @@ async def test_all_calls_come_before_any_result() -> None:  # case 46
     assert kinds[:5] == [ToolCall, ToolCall, StepFinish, ToolResult, ToolResult]
 
 
-async def test_an_eager_tool_starts_before_the_response_is_over() -> None:
+async def test_eager_tool_starts_before_the_end() -> None:
     log: list[str] = []
 
     @ls.tool(eager=True)
@@ -61,7 +61,8 @@ async def test_an_eager_tool_starts_before_the_response_is_over() -> None:
     assert [r.content for r in run.messages()[2].tool_results] == ["p", "e", "p"]
 
 
-async def test_what_an_eager_tool_gave_is_discarded_with_a_note_if_the_response_fails() -> None:
+async def test_failed_response_drops_eager_results() -> None:
+    """A note stands in place of the result."""
     ended: list[str] = []
 
     @ls.tool(eager=True)
@@ -93,7 +94,7 @@ async def test_what_an_eager_tool_gave_is_discarded_with_a_note_if_the_response_
     assert run.messages()[1].tool_calls == []
 
 
-async def test_no_tool_runs_for_a_response_that_never_ended() -> None:  # case 52, RELIABILITY 33
+async def test_unfinished_response_runs_no_tool() -> None:  # case 52, RELIABILITY 33
     ran = []
 
     @ls.tool
@@ -107,7 +108,7 @@ async def test_no_tool_runs_for_a_response_that_never_ended() -> None:  # case 5
     assert ran == []
 
 
-async def test_an_empty_answer_at_the_limit_of_tokens_is_an_error() -> None:  # case 52
+async def test_empty_response_at_limit_is_error() -> None:  # case 52
     run = ls.Agent(ScriptedModel(Turn(reasoning="Hm", finish_reason="length"))).stream("Go")
     events = []
     with pytest.raises(ls.IncompleteStream, match="token limit"):
@@ -117,7 +118,7 @@ async def test_an_empty_answer_at_the_limit_of_tokens_is_an_error() -> None:  # 
     assert run.finish_reason == "error"
 
 
-async def test_calls_of_an_answer_that_was_filtered_do_not_run() -> None:
+async def test_filtered_response_runs_no_calls() -> None:
     ran = []
 
     @ls.tool
@@ -131,7 +132,7 @@ async def test_calls_of_an_answer_that_was_filtered_do_not_run() -> None:
     assert run.messages()[-1].tool_results[0].is_error
 
 
-async def test_progress_arrives_as_preliminary_results() -> None:
+async def test_progress_gives_preliminary_results() -> None:
     @ls.tool
     async def count(to: int) -> AsyncIterator[dict[str, int]]:
         for n in range(to):
@@ -152,7 +153,7 @@ async def test_progress_arrives_as_preliminary_results() -> None:
     assert by_tool["report"] == [("half", True), ("whole", False)]
 
 
-async def test_a_tool_far_ahead_of_the_reader_waits() -> None:
+async def test_tool_ahead_of_reader_waits() -> None:
     told = 0
 
     @ls.tool
@@ -172,7 +173,8 @@ async def test_a_tool_far_ahead_of_the_reader_waits() -> None:
         assert told < 1000
 
 
-async def test_events_carry_json_values_and_the_application_keeps_objects() -> None:
+async def test_events_hold_json_messages_objects() -> None:
+    """Events carry JSON values; the application keeps its objects."""
     secret = object()
 
     @ls.tool
@@ -241,7 +243,7 @@ async def test_the_total_deadline_holds_for_tools(llm_virtual_clock) -> None:
     assert [r.is_error for r in run.messages()[-1].tool_results] == [True, True]
 
 
-async def test_no_more_calls_of_a_tool_run_than_it_allows() -> None:
+async def test_calls_bounded_by_tool_concurrency() -> None:
     running, most = 0, 0
 
     @ls.tool(concurrency=2)
@@ -259,7 +261,7 @@ async def test_no_more_calls_of_a_tool_run_than_it_allows() -> None:
 
 
 @pytest.mark.parametrize("sequential", [True, False])
-async def test_a_tool_that_raises_is_a_failed_result_and_the_loop_goes_on(
+async def test_raising_tool_is_a_failed_result(
     sequential: bool,
 ) -> None:  # case 48
     @ls.tool(sequential=sequential)
@@ -274,7 +276,7 @@ async def test_a_tool_that_raises_is_a_failed_result_and_the_loop_goes_on(
     assert [s.error for s in run.statuses] == [None, "ZeroDivisionError", None]
 
 
-async def test_a_tool_that_is_cancelled_from_within_is_a_failed_result() -> None:  # case 51
+async def test_self_cancelled_tool_has_failed() -> None:  # case 51
     @ls.tool
     async def quits() -> None:
         task = asyncio.current_task()
@@ -288,7 +290,9 @@ async def test_a_tool_that_is_cancelled_from_within_is_a_failed_result() -> None
     assert "cancelled" in run.statuses[0].result.content
 
 
-async def test_a_base_exception_of_a_tool_is_raised_and_its_siblings_stop() -> None:  # RELIABILITY 43
+async def test_base_exception_of_tool_is_raised() -> None:  # RELIABILITY 43
+    """Its siblings stop."""
+
     class Halt(BaseException):
         pass
 
@@ -312,7 +316,7 @@ async def test_a_base_exception_of_a_tool_is_raised_and_its_siblings_stop() -> N
     assert [r.is_error for r in run.messages()[-1].tool_results] == [True, True]
 
 
-async def test_leaving_waits_for_the_cleanup_of_tools() -> None:
+async def test_leaving_waits_for_tool_cleanup() -> None:
     log: list[str] = []
 
     @ls.tool
@@ -333,7 +337,7 @@ async def test_leaving_waits_for_the_cleanup_of_tools() -> None:
     assert "cancelled" in run.messages()[-1].tool_results[0].content
 
 
-async def test_a_message_sent_meanwhile_steers_the_next_step() -> None:
+async def test_midrun_message_steers_next_step() -> None:
     model = ScriptedModel("First.", "Second.")
     run = ls.Agent(model).stream("Go")
     async for event in run:
@@ -344,7 +348,7 @@ async def test_a_message_sent_meanwhile_steers_the_next_step() -> None:
         run.send("Too late")
 
 
-async def test_a_message_waits_until_calls_have_their_results() -> None:
+async def test_message_waits_for_call_results() -> None:
     run: Any = None
 
     @ls.tool
@@ -367,7 +371,7 @@ async def test_a_run_has_one_reader() -> None:
 
 
 @pytest.mark.slow
-async def test_the_work_of_many_calls_is_linear_in_their_number() -> None:
+async def test_work_is_linear_in_number_of_calls() -> None:
     """Function calls are counted, of Python and of C: time would depend on the machine."""
 
     async def look(number: int) -> str:

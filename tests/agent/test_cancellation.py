@@ -176,7 +176,8 @@ async def cancelled_run(held: bool, *places: int) -> tuple[bool, ls.agent.AgentR
 
 
 @pytest.mark.parametrize("held", [False, True])
-async def test_a_run_cancelled_at_any_await_leaves_nothing_behind_and_a_whole_history(held: bool) -> None:
+async def test_cancelled_run_leaves_nothing_open(held: bool) -> None:
+    """Cancelled at any await; the history stays complete."""
     place, seen = 0, list[list[ls.Message]]()
     while True:
         place += 1
@@ -195,7 +196,7 @@ async def test_a_run_cancelled_at_any_await_leaves_nothing_behind_and_a_whole_hi
         assert (await again.run(messages)).text == "Here I am."
 
 
-async def test_a_run_cancelled_twice_leaves_nothing_behind() -> None:  # RELIABILITY 37
+async def test_twice_cancelled_run_leaves_nothing() -> None:  # RELIABILITY 37
     for place in range(1, 120, 3):
         for later in (1, 2):
             cancelled, run = await cancelled_run(False, place, place + later)
@@ -205,7 +206,7 @@ async def test_a_run_cancelled_twice_leaves_nothing_behind() -> None:  # RELIABI
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-async def test_every_dialect_takes_the_history_of_a_cancelled_run(dialect: Any) -> None:
+async def test_cancelled_history_fits_each_dialect(dialect: Any) -> None:
     for place in range(1, 200, 4):
         cancelled, run = await cancelled_run(False, place)
         assert_accepted(dialect, run.messages())
@@ -215,7 +216,9 @@ async def test_every_dialect_takes_the_history_of_a_cancelled_run(dialect: Any) 
 
 @pytest.mark.parametrize("how", ["fail", "hang", "cancel"])
 @pytest.mark.parametrize("place", range(4))
-async def test_a_tool_may_end_badly_at_any_await_and_the_next_step_works(how: str, place: int) -> None:
+async def test_next_step_works_after_bad_tool_end(how: str, place: int) -> None:
+    """The tool fails, hangs or is cancelled at any await."""
+
     @ls.tool(timeout_s=0.02)
     async def odd() -> None:
         for _ in range(place):
@@ -238,7 +241,7 @@ async def test_a_tool_may_end_badly_at_any_await_and_the_next_step_works(how: st
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_a_prompt_with_calls_that_nobody_answered_is_made_whole() -> None:
+async def test_prompt_with_open_calls_is_repaired() -> None:
     calls = [ToolCall("a", "look", "{}"), ToolCall("b", "look", "{}")]
     prompt = [
         ls.Message.user("Go"),
@@ -255,7 +258,7 @@ async def test_a_prompt_with_calls_that_nobody_answered_is_made_whole() -> None:
 
 
 @pytest.mark.parametrize("spec", ["sim:demo", "sim-anthropic:demo", "sim-ollama:demo"])
-async def test_a_run_cancelled_over_http_is_taken_up_again(spec: str) -> None:
+async def test_run_cancelled_over_http_is_resumed(spec: str) -> None:
     tools = Workshop().tools()[:1]
     for place in (1, 4, 8, 12, 16):
         run = ls.Agent(spec, tools=tools).stream("Count, please.")

@@ -92,7 +92,7 @@ async def test_an_approver_may_edit() -> None:
     assert model.requests[1].messages[1].tool_calls[0].arguments == '{"euros":1}'
 
 
-async def test_an_approver_that_edits_wrongly_runs_nothing() -> None:
+async def test_invalid_edit_by_approver_not_run() -> None:
     till = Till()
     approve = lambda pending: ls.Approve(arguments={"cents": 1})  # noqa: E731
     with pytest.raises(ls.InvalidRequest, match="do not fit"):
@@ -111,7 +111,7 @@ async def test_a_call_of_a_sub_agent_may_be_edited() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["euros=1", [1], {"euros": object()}])
-def test_arguments_that_are_none_cannot_be_approved(arguments: Any) -> None:
+def test_invalid_arguments_not_approvable(arguments: Any) -> None:
     with pytest.raises(ls.InvalidRequest):
         ls.Approve(arguments=arguments)
 
@@ -128,7 +128,7 @@ def test_arguments_that_are_none_cannot_be_approved(arguments: Any) -> None:
         (Rewrite({"euros": 1}), "hook changed the approved arguments"),
     ],
 )
-async def test_what_a_hook_forbids_by_now_does_not_run(said: Any, result: str) -> None:
+async def test_hook_forbids_an_approved_call(said: Any, result: str) -> None:
     till, model = Till(), ScriptedModel(PAYS, "Done.")
     suspension = await suspended(ls.Agent(model, tools=[till.pay]))
     agent = ls.Agent(model, tools=[till.pay], hooks=Hooks(before_tool=lambda state, call: said))
@@ -140,7 +140,7 @@ async def test_what_a_hook_forbids_by_now_does_not_run(said: Any, result: str) -
 
 
 @pytest.mark.parametrize("said", [None, ls.Approve(), Rewrite({"euros": 3})])
-async def test_what_a_hook_lets_pass_runs_as_approved(said: Any) -> None:
+async def test_hook_passes_an_approved_call(said: Any) -> None:
     till, model = Till(), ScriptedModel(PAYS, "Done.")
     suspension = await suspended(ls.Agent(model, tools=[till.pay]))
     agent = ls.Agent(model, tools=[till.pay], hooks=Hooks(before_tool=lambda state, call: said))
@@ -163,7 +163,7 @@ async def test_a_hook_sees_the_edited_call() -> None:
 
 @pytest.mark.parametrize("needed", [True, lambda arguments: True], ids=["flag", "predicate"])
 @pytest.mark.parametrize("arguments", [{"euros": "many"}, {}, "{broken"])
-async def test_nobody_is_asked_about_a_call_that_cannot_run(needed: Any, arguments: Any) -> None:
+async def test_unrunnable_call_asks_no_approval(needed: Any, arguments: Any) -> None:
     @ls.tool(needs_approval=needed)
     async def pay(euros: int) -> str:
         """Pay."""
@@ -178,7 +178,8 @@ async def test_nobody_is_asked_about_a_call_that_cannot_run(needed: Any, argumen
     assert status.error is not None
 
 
-async def test_a_declared_tool_called_with_broken_json_is_an_error_to_the_model() -> None:
+async def test_declared_bad_json_call_is_an_error() -> None:
+    """The model gets the error."""
     spec = ToolSpec("send", "Send.", {"type": "object"})
     model = ScriptedModel(Turn(calls=(Call("send", '{"to": '),)), Turn(calls=(Call("send", {"to": "x"}),)))
     run = ls.Agent(model, tools=[spec]).stream("Go")
@@ -188,7 +189,7 @@ async def test_a_declared_tool_called_with_broken_json_is_an_error_to_the_model(
     assert [p.arguments for p in run.suspended.pending] == ['{"to":"x"}']
 
 
-async def test_a_broken_call_of_a_declared_tool_may_be_repaired() -> None:
+async def test_declared_broken_call_is_repairable() -> None:
     spec = ToolSpec("send", "Send.", {"type": "object"})
     agent = ls.Agent(
         ScriptedModel(Turn(calls=(Call("send", "{"),))),
@@ -221,7 +222,7 @@ async def test_a_predicate_may_take_the_context() -> None:
     assert seen == [(10, "pay", 0, 2), (1, "pay", 0, 2)]
 
 
-async def test_a_setting_of_a_predicate_is_no_context() -> None:
+async def test_predicate_setting_is_no_context() -> None:
     def needed(arguments: Mapping[str, Any], limit: int = 5) -> bool:
         return arguments["euros"] > limit
 
@@ -233,7 +234,7 @@ async def test_a_setting_of_a_predicate_is_no_context() -> None:
     assert (await ls.Agent(ScriptedModel(PAYS, "Done."), tools=[pay]).run("Go")).text == "Done."
 
 
-async def test_instructions_are_asked_for_at_each_step() -> None:
+async def test_instructions_evaluated_at_each_step() -> None:
     async def look() -> str:
         """Look."""
         return "seen"
@@ -249,7 +250,7 @@ async def test_instructions_are_asked_for_at_each_step() -> None:
     assert [m.role for m in run.messages()] == ["user", "assistant", "tool", "assistant"]
 
 
-async def test_instructions_may_be_none_and_have_to_be_text() -> None:
+async def test_instructions_are_none_or_text() -> None:
     model = ScriptedModel("Done.")
     await ls.Agent(model, instructions=lambda state: None).run("Go")
     assert [m.role for m in model.requests[0].messages] == ["user"]

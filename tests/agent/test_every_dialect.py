@@ -260,7 +260,7 @@ async def test_a_run_is_cancelled_at_every_await(model: Callable[[], ls.Model]) 
 
 
 @pytest.mark.parametrize("how", ["fail", "hang", "time out"])
-async def test_every_tool_ends_badly_at_every_await(model: Callable[[], ls.Model], how: str) -> None:
+async def test_each_tool_fails_at_each_await(model: Callable[[], ls.Model], how: str) -> None:
     seen: set[str] = set()
     async with no_leaks():
         for name, step in [

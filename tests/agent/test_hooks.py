@@ -40,7 +40,8 @@ async def result_of(agent: ls.Agent) -> tuple[str, ls.agent.AgentRun]:
     return message.tool_results[0].content, run
 
 
-async def test_a_plan_changes_model_tools_choice_messages_and_settings_for_one_step() -> None:
+async def test_plan_changes_apply_to_one_step() -> None:
+    """It changes model, tools, tool choice, messages and settings."""
     second = ScriptedModel("Done.", model="second")
 
     async def prepare(state: RunState) -> ls.StepPlan | None:
@@ -61,7 +62,8 @@ async def test_a_plan_changes_model_tools_choice_messages_and_settings_for_one_s
     assert [m.role for m in run.messages()] == ["user", "assistant", "tool", "assistant"]
 
 
-async def test_before_tool_may_rewrite_the_arguments_and_the_history_says_what_ran() -> None:
+async def test_before_tool_rewrites_arguments() -> None:
+    """The history shows what ran."""
     hooks = Hooks(before_tool=lambda state, call: Rewrite({"n": 2}))
     said, run = await result_of(ls.Agent(one_call(n=1), tools=[act], hooks=hooks))
     assert (said, ran) == ("acted 2", [2])
@@ -85,7 +87,7 @@ async def test_before_tool_may_deny_and_approve() -> None:
     assert said == "acted 3"
 
 
-async def test_stop_before_a_tool_leaves_a_whole_history() -> None:
+async def test_stop_before_tool_completes_history() -> None:
     model = ScriptedModel(Turn(calls=(Call("act", {"n": 1}), Call("act", {"n": 2}))), "never")
     hooks = Hooks(before_tool=lambda state, call: Stop("enough"))
     run = ls.Agent(model, tools=[act], hooks=hooks).stream("Go")
@@ -94,7 +96,7 @@ async def test_stop_before_a_tool_leaves_a_whole_history() -> None:
     assert ["enough" in r.content for r in run.messages()[-1].tool_results] == [True, True]
 
 
-async def test_after_tool_may_rewrite_the_result_and_stop() -> None:
+async def test_after_tool_edits_result_and_stops() -> None:
     hooks = Hooks(after_tool=lambda state, call, status: Rewrite([1, 2]))
     said, run = await result_of(ls.Agent(one_call(n=1), tools=[act], hooks=hooks))
     assert said == "[1,2]"
@@ -103,7 +105,7 @@ async def test_after_tool_may_rewrite_the_result_and_stop() -> None:
     assert (said, len(run.steps)) == ("acted 1", 1)
 
 
-async def test_before_model_may_answer_in_its_place() -> None:
+async def test_before_model_may_replace_the_call() -> None:
     model = ScriptedModel("never")
     run = ls.Agent(model, hooks=Hooks(before_model=lambda state: Skip("From the cache."))).stream("Go")
     events = [event async for event in run]
@@ -112,7 +114,8 @@ async def test_before_model_may_answer_in_its_place() -> None:
     assert run.messages()[-1].text == "From the cache."
 
 
-async def test_before_model_may_show_other_messages_and_stop() -> None:
+async def test_before_model_edits_or_stops() -> None:
+    """It edits the messages that this request sends."""
     model = ScriptedModel("Hi")
     shown = Hooks(before_model=lambda state: Rewrite([ls.Message.user("Other")]))
     run = ls.Agent(model, hooks=shown).stream("Go")
@@ -125,7 +128,7 @@ async def test_before_model_may_show_other_messages_and_stop() -> None:
     assert (stopped.stopped_by, len(model.requests)) == ("closed", 1)
 
 
-async def test_after_model_may_rewrite_what_stands_in_the_history() -> None:
+async def test_after_model_rewrites_the_history() -> None:
     def tidy(state: RunState, message: ls.Message) -> Rewrite | Proceed:
         return Rewrite(ls.Message.assistant("[removed]")) if "secret" in message.text else Proceed()
 
@@ -134,14 +137,14 @@ async def test_after_model_may_rewrite_what_stands_in_the_history() -> None:
     assert run.messages()[-1].text == "[removed]"
 
 
-async def test_after_model_may_stop_before_tools_run() -> None:
+async def test_after_model_stops_before_tools_run() -> None:
     hooks = Hooks(after_model=lambda state, message: Stop("looked wrong"))
     said, run = await result_of(ls.Agent(one_call(n=1), tools=[act], hooks=hooks))
     assert (ran, run.stopped_by) == ([], "looked wrong")
     assert "looked wrong" in said
 
 
-async def test_a_hook_that_raises_ends_the_run_with_a_whole_history() -> None:
+async def test_raising_hook_leaves_full_history() -> None:
     async def broken(state: RunState, call: ToolCall) -> None:
         raise LookupError("a bug")
 
@@ -160,7 +163,7 @@ REPAIRS = [  # case 49
 
 
 @pytest.mark.parametrize(("mended", "said"), REPAIRS)
-async def test_a_broken_call_is_mended_by_the_repair_hook(mended: ToolCall | None, said: str) -> None:
+async def test_repair_hook_fixes_a_broken_call(mended: ToolCall | None, said: str) -> None:
     asked: list[ls.ToolError] = []
 
     async def repair(call: ToolCall, error: ls.ToolError) -> ToolCall | None:
@@ -176,7 +179,7 @@ async def test_a_broken_call_is_mended_by_the_repair_hook(mended: ToolCall | Non
         assert (call.name, call.arguments) == (mended.name, mended.arguments)
 
 
-async def test_repair_is_told_of_an_unknown_tool_and_the_names_there_are() -> None:  # case 49
+async def test_repair_gets_unknown_tool_and_names() -> None:  # case 49
     def repair(call: ToolCall, error: ls.ToolError) -> ToolCall:
         assert isinstance(error, ls.UnknownTool)
         assert "act" in str(error)

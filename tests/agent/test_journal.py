@@ -87,7 +87,7 @@ def died(tmp_path: Path) -> Path:
     return tmp_path / "journal"
 
 
-async def test_what_was_done_is_known_after_a_crash(died: Path) -> None:
+async def test_finished_calls_known_after_a_crash(died: Path) -> None:
     history = clerk("-").recover(died)
     assert [m.role for m in history] == ["system", "user", "assistant", "tool", "assistant", "tool"]
     assert [r.content for r in history[3].tool_results] == ["paid 1"]
@@ -106,7 +106,7 @@ def test_the_file_is_its_owners_alone(died: Path) -> None:
     assert stat.S_IMODE(died.stat().st_mode) == 0o600
 
 
-async def test_the_run_goes_on_and_what_was_done_is_not_done_again(died: Path) -> None:
+async def test_resumed_run_repeats_no_call(died: Path) -> None:
     journal = ls.Journal(died)
     agent = clerk("All is well.", journal=journal)
     run = agent.stream(agent.recover(journal))
@@ -116,7 +116,7 @@ async def test_the_run_goes_on_and_what_was_done_is_not_done_again(died: Path) -
     journal.close()
 
 
-def test_a_line_that_the_crash_tore_was_not_written(died: Path) -> None:
+def test_torn_line_counts_as_not_written(died: Path) -> None:
     whole = died.read_bytes()
     lines = whole.splitlines(keepends=True)
     for cut in range(len(lines[0]) + len(lines[1]), len(whole), 7):
@@ -178,7 +178,7 @@ async def test_calls_are_recovered_as_they_ran(tmp_path: Path) -> None:
     assert agent.recover(journal) == run.messages()
 
 
-async def test_what_a_failed_answer_started_is_forgotten(tmp_path: Path) -> None:
+async def test_failed_response_calls_are_forgotten(tmp_path: Path) -> None:
     journal = ls.Journal(tmp_path / "journal")
 
     @ls.tool(eager=True)
@@ -194,7 +194,8 @@ async def test_what_a_failed_answer_started_is_forgotten(tmp_path: Path) -> None
     assert Role.TOOL not in [m.role for m in agent.recover(journal)]
 
 
-async def test_approved_calls_of_a_resumed_run_are_journalled(tmp_path: Path) -> None:
+async def test_resumed_calls_are_journalled(tmp_path: Path) -> None:
+    """They were approved while the run was suspended."""
     journal = ls.Journal(tmp_path / "journal")
 
     @ls.tool(needs_approval=True)
@@ -221,7 +222,7 @@ async def test_approved_calls_of_a_resumed_run_are_journalled(tmp_path: Path) ->
     assert agent.recover(journal) == second.messages()
 
 
-async def test_nothing_runs_that_cannot_be_written_down(tmp_path: Path) -> None:
+async def test_unwritable_call_does_not_run(tmp_path: Path) -> None:
     agent = clerk(
         Turn(calls=(Call("pay", {"euros": 1}),)), journal=ls.Journal(tmp_path / "no such folder" / "journal")
     )
@@ -233,9 +234,7 @@ def size(journal: ls.Journal) -> int:
     return os.path.getsize(journal.path)
 
 
-async def test_a_line_that_does_not_fit_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_line_that_does_not_fit_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = ls.Journal(tmp_path / "journal")
     await clerk("One.", journal=journal).run("1?")
     before = size(journal)
@@ -251,7 +250,7 @@ async def test_a_line_that_does_not_fit_leaves_nothing(
     journal.close()
 
 
-async def test_an_id_that_every_step_uses_means_the_call_of_its_step(tmp_path: Path) -> None:
+async def test_repeated_id_means_call_of_its_step(tmp_path: Path) -> None:
     journal = ls.Journal(tmp_path / "journal")
     run = RunJournal(journal, "")
     call = ToolCall("c", "pay", "{}")
@@ -306,9 +305,10 @@ class Failing:
 
 
 @pytest.mark.parametrize("kind", ["write", "fsync"])
-async def test_a_failed_write_that_cannot_be_taken_back_harms_no_other_line(
+async def test_failed_write_harms_no_other_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
+    """Not even if it cannot be undone."""
     path = tmp_path / "journal"
     journal = await lines_of(path, "a", "b")
     disk = Failing(monkeypatch, journal, kind, "ftruncate")
@@ -351,7 +351,7 @@ async def test_every_turned_bit_is_found(tmp_path: Path) -> None:
             assert len(found) == len(told) or place == len(whole) - 1
 
 
-def test_a_journal_from_before_checksums_is_read(tmp_path: Path) -> None:
+def test_journal_without_checksums_is_read(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     path.write_bytes(b'{"type":"run","run":"old"}\n' + encode_line(Line("run", "new")))
     assert runs(path) == ["old", "new"]
@@ -360,7 +360,7 @@ def test_a_journal_from_before_checksums_is_read(tmp_path: Path) -> None:
         runs(path)
 
 
-async def test_copies_of_killed_processes_are_removed(tmp_path: Path) -> None:
+async def test_copies_of_killed_processes_removed(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     (await lines_of(path, "a")).close()
     left, fresh = (tmp_path / f"{_copy_prefix(str(path))}{n}.tmp" for n in (1, 2))
@@ -376,7 +376,7 @@ async def test_copies_of_killed_processes_are_removed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changed", [[0, 0, 1, 2], [0, 1, 1, 2], [0, 2, 1], [1, 0, 2], [0, 2], [1, 2], [0, 1, 2, 2]]
 )
-async def test_a_moved_doubled_or_missing_line_is_found(tmp_path: Path, changed: list[int]) -> None:
+async def test_moved_doubled_or_lost_line_is_found(tmp_path: Path, changed: list[int]) -> None:
     path = tmp_path / "journal"
     (await lines_of(path, "a", "b", "c")).close()
     lines = path.read_bytes().splitlines(keepends=True)
@@ -385,7 +385,7 @@ async def test_a_moved_doubled_or_missing_line_is_found(tmp_path: Path, changed:
         runs(path)
 
 
-async def test_a_reopened_journal_goes_on_with_its_checksums(tmp_path: Path) -> None:
+async def test_reopened_journal_keeps_checksums(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     (await lines_of(path, "a", "b" * 200_000)).close()
     (await lines_of(path, "c")).close()
@@ -395,7 +395,7 @@ async def test_a_reopened_journal_goes_on_with_its_checksums(tmp_path: Path) -> 
     assert runs(path) == ["a", "b" * 200_000, "c", "d"]
 
 
-def test_a_line_that_begins_like_none_is_damage(tmp_path: Path) -> None:
+def test_line_with_bad_prefix_is_damage(tmp_path: Path) -> None:
     """A bit turned in the name of the first checksum must not turn the check off."""
     path = tmp_path / "journal"
     path.write_bytes(encode_line(Line("run", "a")).replace(b"chain", b"chaIn"))
@@ -420,7 +420,7 @@ def write(journal: ls.Journal, run: str) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the lock of POSIX systems")
-def test_a_second_process_is_refused_the_journal(tmp_path: Path) -> None:
+def test_second_process_cannot_open_journal(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER],
         cwd=tmp_path,
@@ -442,7 +442,7 @@ def test_a_second_process_is_refused_the_journal(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-def test_a_fork_does_not_write_to_its_parents_journal(tmp_path: Path) -> None:
+def test_fork_does_not_write_parents_journal(tmp_path: Path) -> None:
     journal = ls.Journal(tmp_path / "journal")
     write(journal, "parent")
     child = os.fork()
@@ -458,7 +458,7 @@ def test_a_fork_does_not_write_to_its_parents_journal(tmp_path: Path) -> None:
     journal.close()
 
 
-async def test_two_journals_of_one_path_lose_no_line(tmp_path: Path) -> None:
+async def test_two_journals_of_a_path_lose_no_line(tmp_path: Path) -> None:
     """One of them writes the file anew in between."""
     path = tmp_path / "journal"
     one, other = ls.Journal(path, compact_after=2), ls.Journal(str(path), compact_after=None)
@@ -469,7 +469,7 @@ async def test_two_journals_of_one_path_lose_no_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX deletes open files")
-async def test_a_journal_deleted_under_a_run_ends_the_run(tmp_path: Path) -> None:
+async def test_deleted_journal_ends_the_run(tmp_path: Path) -> None:
     """The next run begins another file."""
     path = tmp_path / "journal"
     journal = await lines_of(path, "a")

@@ -48,7 +48,8 @@ def runs_of(path: Path) -> list[str]:
     return [line.agent for line in read_lines(str(path)) if line.type == "run"]
 
 
-async def test_runs_that_ended_go_but_for_the_last_of_each_agent(tmp_path: Path) -> None:
+async def test_ended_runs_compacted_but_the_last(tmp_path: Path) -> None:
+    """The last run of each agent stays."""
     path = tmp_path / "journal"
     journal = ls.Journal(path, compact_after=50)
     sizes = []
@@ -63,14 +64,14 @@ async def test_runs_that_ended_go_but_for_the_last_of_each_agent(tmp_path: Path)
     assert agent(None, name="b").recover(path) == last.messages()
 
 
-async def test_processes_that_write_little_compact_what_others_wrote(tmp_path: Path) -> None:
+async def test_small_writers_compact_for_others(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     for _ in range(12):
         await agent(ls.Journal(path, compact_after=50)).run("Go")
     assert len(runs_of(path)) < 6
 
 
-async def test_a_run_in_progress_is_compacted_and_loses_nothing(tmp_path: Path) -> None:
+async def test_compaction_midrun_loses_nothing(tmp_path: Path) -> None:
     """What a crash in the middle of a tool would leave is the file as the tool finds it."""
 
     async def crashed(name: str, compact_after: int | None) -> tuple[list[str], int]:
@@ -105,9 +106,7 @@ async def test_what_a_crash_left_is_never_dropped(tmp_path: Path) -> None:
     assert [line.type for line in lines] == ["run", "call"]
 
 
-async def test_a_journal_that_cannot_be_compacted_goes_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_uncompactable_journal_continues(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "journal"
     path.write_bytes(b"no line of ours\n")
     await agent(ls.Journal(path, compact_after=4)).run("Go")
@@ -142,7 +141,8 @@ class CancelledAt:
             return
 
 
-async def test_a_run_cancelled_at_any_await_leaves_a_journal_that_can_be_gone_on_with(tmp_path: Path) -> None:
+async def test_journal_of_cancelled_run_resumes(tmp_path: Path) -> None:
+    """The run is cancelled at any await."""
     path = tmp_path / "journal"
     journal = ls.Journal(path, compact_after=60)
     for place in range(1, 500):

@@ -35,7 +35,7 @@ def researcher(*turns: str | Turn) -> ls.Agent:
 ASKS = Turn(calls=(Call("research", {"prompt": "Why?"}),), usage=ls.Usage(1, 1, 2))
 
 
-async def test_a_sub_agent_is_a_tool_whose_events_can_be_told_apart() -> None:
+async def test_sub_agent_events_are_identifiable() -> None:
     inner = researcher(Turn(calls=(Call("look"),)), "Because.")
     tool = inner.as_tool("research", "Finds things out.")
     assert list(tool.spec.input_schema["properties"]) == ["prompt"]
@@ -53,7 +53,8 @@ async def test_a_sub_agent_is_a_tool_whose_events_can_be_told_apart() -> None:
         assert (nested_event(event) is None) == (not meta or "agent" not in meta.get("llmstream", {}))
 
 
-async def test_equal_call_ids_of_two_steps_are_kept_apart_with_their_events() -> None:
+async def test_equal_call_ids_of_steps_stay_apart() -> None:
+    """Their nested events too."""
     text = '{"prompt":"?"}'
     called = (
         ToolInputStart("research", "same"),
@@ -81,7 +82,8 @@ async def test_the_tokens_of_a_sub_agent_count() -> None:
     assert run.usage_by_model["scripted:small"] == ls.Usage(5, 5, 10)
 
 
-async def test_sub_agents_side_by_side_and_of_each_other_keep_one_sentence() -> None:
+async def test_parallel_sub_agents_obey_grammar() -> None:
+    """Nested ones too."""
     innermost = researcher("Deep.").as_tool("research")
     middle = ls.Agent(ScriptedModel(ASKS, "Middle."), name="middle", tools=[innermost]).as_tool()
     turn = Turn(calls=(Call("middle", {"prompt": "a"}), Call("middle", {"prompt": "b"})))
@@ -95,7 +97,7 @@ async def test_sub_agents_side_by_side_and_of_each_other_keep_one_sentence() -> 
     assert run.text == "Top."
 
 
-async def test_a_sub_agent_that_fails_is_a_failed_call() -> None:
+async def test_failing_sub_agent_is_a_failed_call() -> None:
     inner = ls.Agent(ScriptedModel(Turn(text="x", fault=Cut(after_events=2))), name="r")
     turn = Turn(calls=(Call("r", {"prompt": "?"}),))
     run = ls.Agent(ScriptedModel(turn, "Sorry."), tools=[inner.as_tool()]).stream("Go")
@@ -105,14 +107,15 @@ async def test_a_sub_agent_that_fails_is_a_failed_call() -> None:
     assert run.text == "Sorry."
 
 
-async def test_a_sub_agent_that_needs_a_person_says_so_where_nobody_can_wait() -> None:
+async def test_missing_decision_named_in_result() -> None:
+    """The sub-agent needs approval where nobody can give it."""
     guarded = ls.tool(name="act", needs_approval=True)(look.function)
     inner = ls.Agent(ScriptedModel(Turn(calls=(Call("act"),))), name="r", tools=[guarded])
     status = await run_call(ls.chats.ToolCall("a", "r", '{"prompt":"?"}'), [inner.as_tool()])
     assert "decision about act({})" in status.result.content
 
 
-async def test_context_and_deadline_reach_a_sub_agent() -> None:
+async def test_sub_agent_gets_context_and_deadline() -> None:
     seen: list[ls.ToolContext] = []
 
     @ls.tool
@@ -128,7 +131,7 @@ async def test_context_and_deadline_reach_a_sub_agent() -> None:
     assert 0 < (seen[0].remaining_s or 0) <= 9
 
 
-def test_an_agent_that_is_a_tool_needs_a_name() -> None:
+def test_agent_as_tool_needs_a_name() -> None:
     with pytest.raises(ls.InvalidRequest):
         ls.Agent("sim:demo").as_tool()
 
@@ -156,7 +159,8 @@ async def test_agents_take_turns_in_one_chat() -> None:  # seed 004, multi-agent
     ]
 
 
-async def test_an_agent_knows_its_own_words_in_a_chat_and_keeps_its_tools_to_itself() -> None:
+async def test_agent_keeps_its_tools_out_of_chat() -> None:
+    """It recognises its own messages."""
     chat = ls.Chat(ls.Message.user("Go"))
     model = ScriptedModel(Turn(calls=(Call("look"),)), "One.", "Two.")
     agent = ls.Agent(model, name="a", tools=[look])
@@ -167,13 +171,13 @@ async def test_an_agent_knows_its_own_words_in_a_chat_and_keeps_its_tools_to_its
     assert [m.role for m in model.requests[-1].messages] == ["user", "assistant", "user"]
 
 
-async def test_an_agent_without_a_name_cannot_respond() -> None:
+async def test_nameless_agent_cannot_respond() -> None:
     with pytest.raises(ls.InvalidRequest):
         await ls.Agent("sim:demo").respond(ls.Chat(ls.Message.user("Hi")))
 
 
 @pytest.mark.parametrize("spec", ["sim:demo", "sim-anthropic:demo", "sim-ollama:demo"])
-async def test_a_chat_of_several_is_taken_by_every_wire(spec: str) -> None:
+async def test_chat_of_agents_fits_every_wire(spec: str) -> None:
     chat = ls.Chat(ls.Message.system("Together."), ls.Message.user("Go"))
     for name in ("a", "b", "a"):
         await ls.Agent(spec, name=name, tools=[look], instructions="Be brief.").respond(chat)

@@ -80,7 +80,7 @@ async def suspended(agent: ls.Agent) -> ls.Suspension:
     return ls.Suspension.from_json(run.suspended.to_json())
 
 
-async def test_the_run_above_waits_and_says_what_for() -> None:
+async def test_parent_run_waits_and_shows_why() -> None:
     run = boss(clerk()).stream("Go")
     await run.collect()
     assert run.suspended is not None
@@ -95,7 +95,7 @@ async def test_the_run_above_waits_and_says_what_for() -> None:
     ]
 
 
-async def test_it_goes_on_within_and_what_was_done_never_runs_again() -> None:
+async def test_resume_inside_reruns_no_done_call() -> None:
     suspension = await suspended(boss(clerk()))
     ran.clear()
     inner = rest()
@@ -114,7 +114,7 @@ async def test_it_goes_on_within_and_what_was_done_never_runs_again() -> None:
     )
 
 
-async def test_tokens_and_costs_of_all_parts_count_once() -> None:
+async def test_nested_usage_and_cost_count_once() -> None:
     def price(model: str, usage: ls.Usage) -> float:
         return 1.0 if model.endswith("small") else 100.0
 
@@ -127,7 +127,7 @@ async def test_tokens_and_costs_of_all_parts_count_once() -> None:
     assert run.cost_estimate == 202.0
 
 
-async def test_the_sub_agent_reads_that_its_call_was_denied() -> None:
+async def test_sub_agent_reads_the_denial() -> None:
     suspension = await suspended(boss(clerk()))
     inner = rest("Pity.")
     run = boss(inner, "Well.").resume(suspension, {suspension.pending[0].approval_id: ls.Deny("no")})
@@ -136,7 +136,8 @@ async def test_the_sub_agent_reads_that_its_call_was_denied() -> None:
     assert run.messages()[2].tool_results[1].content == "Pity."
 
 
-async def test_left_undecided_it_waits_anew_and_two_that_wait_are_told_apart() -> None:
+async def test_undecided_nested_call_waits_again() -> None:
+    """Two waiting calls stay distinct."""
     turn = Turn(calls=(Call("clerk", {"prompt": "a"}), Call("clerk", {"prompt": "b"})))
     pays = Turn(calls=(Call("pay", {"euros": 1}), Call("pay", {"euros": 2})))
     first = await suspended(boss(clerk(pays), turn))
@@ -173,7 +174,7 @@ async def test_it_holds_at_any_depth() -> None:
     assert ran == ["look inner", "pay 5"]
 
 
-async def test_calls_that_run_elsewhere_are_answered_at_depth() -> None:
+async def test_nested_declared_calls_get_results() -> None:
     ask = ls.ToolSpec("ask", "Asks a person.")
 
     def agents(*turns: Turn | str) -> ls.Agent:
@@ -209,7 +210,8 @@ async def test_what_was_altered_within_is_refused(key: bytes | None) -> None:
             boss(rest(), approval_key=key).resume(one, {pending.approval_id: True})
 
 
-async def test_what_is_shown_is_what_waits_within_even_where_all_is_sealed_anew() -> None:
+async def test_forged_nested_call_is_refused() -> None:
+    """What is shown must be what waits inside, even where all is sealed again."""
     suspension = await suspended(boss(clerk()))
     (pending,) = suspension.pending
     shown = msgspec.structs.replace(pending, arguments='{"euros":1}')
@@ -224,7 +226,8 @@ async def test_what_is_shown_is_what_waits_within_even_where_all_is_sealed_anew(
         _ = forged.own
 
 
-async def test_it_is_used_once_at_every_depth_and_refused_before_anything_runs() -> None:
+async def test_nested_suspension_is_used_once() -> None:
+    """At every depth; a second use is refused before anything runs."""
     suspension = await suspended(boss(clerk()))
     decisions = {suspension.pending[0].approval_id: True}
     await boss(rest(), "Done.").resume(suspension, decisions).collect()
@@ -237,7 +240,8 @@ async def test_it_is_used_once_at_every_depth_and_refused_before_anything_runs()
 
 
 @pytest.mark.parametrize("inner", [None, b"another key"])
-async def test_a_sub_agent_that_cannot_go_on_leaves_the_suspension_unused(inner: bytes | None) -> None:
+async def test_failed_resume_leaves_it_unused(inner: bytes | None) -> None:
+    """The sub-agent cannot continue; the suspension can be used later."""
     suspension = await suspended(boss(clerk()))
     decisions = {suspension.pending[0].approval_id: True}
     wrong = (
@@ -252,7 +256,7 @@ async def test_a_sub_agent_that_cannot_go_on_leaves_the_suspension_unused(inner:
 
 
 @pytest.mark.parametrize("said", [True, False, None])
-async def test_the_approver_above_is_asked_for_a_sub_agent_that_has_none(said: bool | None) -> None:
+async def test_sub_agent_inherits_the_approver(said: bool | None) -> None:
     shown: list[PendingCall] = []
 
     def approve(pending: PendingCall) -> bool | None:
@@ -268,7 +272,7 @@ async def test_the_approver_above_is_asked_for_a_sub_agent_that_has_none(said: b
     assert ran.count("look inner") == 1
 
 
-async def test_a_suspended_sub_agent_beside_a_call_that_waits_itself() -> None:
+async def test_sub_agent_and_sibling_both_wait() -> None:
     turn = Turn(calls=(Call("pay", {"euros": 1}), Call("clerk", {"prompt": "?"})))
 
     def agents(inner: ls.Agent, *turns: Turn | str) -> ls.Agent:
@@ -311,7 +315,7 @@ def answered(*calls: tuple[str, str, str]) -> bytes:
 
 
 @pytest.mark.parametrize("key", [None, b"key"])
-async def test_an_id_with_a_slash_is_no_sub_agents_call(serve: Any, key: bytes | None) -> None:
+async def test_slash_in_id_is_no_sub_agent_call(serve: Any, key: bytes | None) -> None:
     """The model asks `sub` as "x" and a tool as "x/y"; the sub-agent's model asks another as "y"."""
 
     async def vendor(request: web.Request) -> web.Response:
@@ -345,7 +349,7 @@ async def test_an_id_with_a_slash_is_no_sub_agents_call(serve: Any, key: bytes |
     assert given == {"x": "Done.", "x/y": "of ext"}
 
 
-async def test_two_calls_that_wait_under_one_id_are_refused() -> None:
+async def test_two_waiting_calls_of_one_id_refused() -> None:
     agent = ls.Agent(ScriptedModel(Turn(calls=(Call("ext"), Call("ext"))), "Done."), tools=[spec("ext")])
     run = agent.stream("Go.")
     await run.collect()
@@ -368,7 +372,7 @@ async def test_two_calls_that_wait_under_one_id_are_refused() -> None:
 
 
 @pytest.mark.parametrize("digest", ["ü", "\ud800", "", "x" * 64])
-async def test_a_digest_of_any_characters_is_an_altered_suspension(digest: str) -> None:
+async def test_odd_digest_is_altered_suspension(digest: str) -> None:
     agent = ls.Agent(ScriptedModel(Turn(calls=(Call("ext"),)), "Done."), tools=[spec("ext")])
     run = agent.stream("Go.")
     await run.collect()
@@ -382,7 +386,7 @@ async def test_a_digest_of_any_characters_is_an_altered_suspension(digest: str) 
             agent.resume(altered, {}, results=[ToolResult(run.suspended.pending[0].call_id, "one")])
 
 
-async def test_claims_of_expired_suspensions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_expired_claims_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     from llmstream.agent import resumption
 
     monkeypatch.setattr(

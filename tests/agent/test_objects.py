@@ -43,7 +43,7 @@ def agent(*turns: Turn | str, wanted: object = Trip, **options: object) -> ls.Ag
     return ls.Agent(model, tools=[look, book], output=wanted, **options)
 
 
-async def test_partials_of_the_last_step_and_then_the_validated_value() -> None:
+async def test_partials_then_the_validated_value() -> None:
     async with agent(LOOKS, GOOD).stream("Go") as run:
         values = [value async for value in run.objects()]
     assert values[-1] == run.object == Trip("Oslo or so", 3)
@@ -55,13 +55,13 @@ async def test_partials_of_the_last_step_and_then_the_validated_value() -> None:
     assert [s.name for s in run.statuses] == ["look"]
 
 
-async def test_elements_of_a_list_come_once_as_they_are_whole() -> None:
+async def test_list_elements_come_once_complete() -> None:
     text = '{"items": [{"city": "Oslo", "days": 1}, {"city": "Lima", "days": 2}]}'
     run = agent(LOOKS, text, wanted=list[Trip]).stream("Go")
     assert [value async for value in run.objects()] == run.object == [Trip("Oslo", 1), Trip("Lima", 2)]
 
 
-async def test_an_answer_that_does_not_fit_is_mended_within_the_run() -> None:
+async def test_invalid_output_repaired_in_the_run() -> None:
     run = agent(LOOKS, BAD, GOOD).stream("Go")
     values = [value async for value in run.objects()]
     assert values[-1] == run.object == Trip("Oslo or so", 3)
@@ -71,7 +71,7 @@ async def test_an_answer_that_does_not_fit_is_mended_within_the_run() -> None:
     assert run.error is None
 
 
-async def test_repair_is_bounded_and_the_answer_stays_in_the_error() -> None:
+async def test_repair_bounded_error_has_the_output() -> None:
     run = agent(BAD, wanted=ls.Output(Trip, repair=2)).stream("Go")
     with pytest.raises(ls.InvalidOutput, match="days") as raised:
         async for _ in run.objects():
@@ -87,7 +87,7 @@ async def test_repair_is_bounded_and_the_answer_stays_in_the_error() -> None:
     assert len(limited.steps) == 1
 
 
-async def test_without_partials_the_object_is_there_after_collect() -> None:
+async def test_object_after_collect_sans_partials() -> None:
     run = agent(LOOKS, GOOD).stream("Go")
     with pytest.raises(ls.InvalidRequest, match="not over"):
         _ = run.object
@@ -95,7 +95,7 @@ async def test_without_partials_the_object_is_there_after_collect() -> None:
     assert run.object == Trip("Oslo or so", 3)
 
 
-async def test_a_run_that_waits_ends_quietly_and_has_no_object_yet() -> None:
+async def test_waiting_run_has_no_object_yet() -> None:
     one = agent(Turn(calls=(Call("book"),)))
     run = one.stream("Go")
     assert [value async for value in run.objects()] == []
@@ -107,7 +107,7 @@ async def test_a_run_that_waits_ends_quietly_and_has_no_object_yet() -> None:
     assert [value async for value in again.objects()][-1] == Trip("Oslo or so", 3)
 
 
-async def test_a_run_that_is_stopped_before_it_answers_has_no_object() -> None:
+async def test_run_stopped_early_has_no_object() -> None:
     run = agent(LOOKS, max_steps=1).stream("Go")
     with pytest.raises(ls.InvalidOutput):
         _ = [value async for value in run.objects()]

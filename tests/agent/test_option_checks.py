@@ -48,7 +48,7 @@ WRONG: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", WRONG, ids=lambda options: str(options).partition(" at 0x")[0])
-def test_what_cannot_be_meant_is_refused_at_once(options: dict[str, Any]) -> None:
+def test_meaningless_options_refused_at_once(options: dict[str, Any]) -> None:
     with pytest.raises(ls.InvalidRequest):
         ls.Agent("sim:demo", tools=[look], **options)
 
@@ -69,7 +69,7 @@ async def test_none_is_as_if_it_were_not_given() -> None:
     assert len(run.steps) == agent.max_steps == 20
 
 
-async def test_one_effect_and_a_path_of_a_journal_will_do(tmp_path: Path) -> None:
+async def test_single_effect_and_path_are_accepted(tmp_path: Path) -> None:
     model = ScriptedModel("Done.")
     path = tmp_path / "clerk.journal"
     agent = ls.Agent(model, context_effects=lambda messages: messages[-1:], journal=path)
@@ -90,7 +90,7 @@ def test_seconds_and_suspensions_are_checked() -> None:
     ("name", "remedy"),
     [("run_sync", "asyncio.run"), ("run_stream", "agent.stream"), ("nothing", "attribute")],
 )
-def test_a_method_of_another_sdk_is_answered_with_ours(name, remedy) -> None:
+def test_foreign_sdk_method_hints_at_ours(name, remedy) -> None:
     with pytest.raises(AttributeError, match=re.escape(remedy)):
         getattr(ls.Agent("sim:demo"), name)
 
@@ -114,13 +114,13 @@ def test_a_suspension_that_was_taken_says_so(tmp_path) -> None:
         (lambda: {"price": lambda usage: 1.0}, r"price is called with \(model, usage\)"),
     ],
 )
-def test_a_function_of_other_arguments_is_refused(options, message):
+def test_function_with_bad_signature_refused(options, message):
     """When the agent is made, not in the middle of its first run."""
     with pytest.raises(ls.InvalidRequest, match=message):
         ls.Agent("sim:demo", **options())
 
 
-async def test_observe_of_one_run_stands_beside_the_agents() -> None:
+async def test_run_observer_joins_agent_observer() -> None:
     own, more = [], []
     agent = ls.Agent(ScriptedModel("Done."), observe=own.append)
     await agent.run("Go", observe=more.append)
@@ -128,6 +128,7 @@ async def test_observe_of_one_run_stands_beside_the_agents() -> None:
     assert type(own[0]).__name__ == "RunStarted"
 
 
-def test_a_stream_takes_no_function_as_instructions() -> None:
+def test_stream_refuses_prompt_function() -> None:
+    """A stream takes no function as instructions."""
     with pytest.raises(ls.InvalidRequest, match="is a str"):
         ls.stream("sim:demo", "Hi", instructions=lambda state: "")  # type: ignore[arg-type]

@@ -29,7 +29,8 @@ SAID: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", SAID)
-async def test_what_is_no_decision_ends_the_run_in_a_typed_error(options: dict[str, Any]) -> None:
+async def test_invalid_plan_ends_run_with_error(options: dict[str, Any]) -> None:
+    """The error is typed."""
     run = ls.Agent(ScriptedModel(Turn(calls=(Call("look"),)), "Done."), tools=[look], **options).stream("Go")
     events = []
     with pytest.raises(ls.InvalidRequest):

@@ -12,7 +12,7 @@ from llmstream.events import Finish, ToolCall, ToolInputDelta, ToolInputEnd, Too
 from llmstream.testing import Refuse, ScriptedModel, Turn
 
 
-async def test_a_run_that_was_left_does_not_begin_again() -> None:
+async def test_run_that_was_left_does_not_restart() -> None:
     model = ScriptedModel("One two three.")
     run = ls.Agent(model).stream("Go")
     async for event in run:
@@ -40,7 +40,7 @@ async def test_half_of_an_answer_is_not_collected(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["run", "stream"])
-async def test_a_failure_is_told_each_time_it_is_asked_for(kind: str) -> None:
+async def test_failure_is_raised_at_each_read(kind: str) -> None:
     model = ScriptedModel(Turn(fault=Refuse(status=401)), repeat_last=True)
     reading: Any = ls.Agent(model).stream("Go") if kind == "run" else model.stream("Go")
     for _ in range(2):

@@ -26,7 +26,7 @@ async def done() -> str:
 LOOKS = Turn(calls=(Call("look", {"at": "x"}),), usage=ls.Usage(10, 5, 15))
 
 
-async def test_a_named_tool_ends_the_run_and_its_result_is_kept() -> None:  # case 47
+async def test_named_tool_ends_run_with_its_result() -> None:  # case 47
     model = ScriptedModel(Turn(calls=(Call("done"), Call("look", {"at": "y"}))), "never said")
     run = ls.Agent(model, tools=[look, done], stop_when=tool_called("done")).stream("Go")
     events = [event async for event in run]
@@ -49,7 +49,7 @@ async def test_a_tool_may_end_the_run_itself() -> None:  # case 47
     assert "finish" in str(run.stopped_by)
 
 
-async def test_the_limit_of_steps_keeps_a_record_and_the_results_of_each() -> None:  # case 51
+async def test_step_limit_keeps_steps_and_results() -> None:  # case 51
     model = ScriptedModel(LOOKS, repeat_last=True)
     run = ls.Agent(model, tools=[look], max_steps=3).stream("Go")
     await run.collect()
@@ -60,7 +60,7 @@ async def test_the_limit_of_steps_keeps_a_record_and_the_results_of_each() -> No
     assert [m.role for m in run.messages()] == ["user", *["assistant", "tool"] * 3]
 
 
-async def test_text_of_an_earlier_step_is_the_answer_where_the_last_has_only_calls() -> None:  # case 50
+async def test_earlier_text_if_last_step_is_calls() -> None:  # case 50
     model = ScriptedModel(Turn(text="The answer is 4.", calls=(Call("look"),)), Turn(calls=(Call("done"),)))
     run = ls.Agent(model, tools=[look, done], stop_when=[tool_called("done")]).stream("Go")
     assert (await run.collect()).text == "The answer is 4."
@@ -75,7 +75,7 @@ async def test_tokens_are_a_limit() -> None:
     assert run.total_usage == ls.Usage(20, 10, 30)
 
 
-async def test_cost_is_a_limit_where_prices_are_known() -> None:
+async def test_cost_limits_where_prices_are_known() -> None:
     model = ScriptedModel(LOOKS, model="m", repeat_last=True)
     asked: list[str] = []
 
@@ -103,7 +103,8 @@ async def test_time_is_a_limit() -> None:
     assert len(run.steps) == 1
 
 
-async def test_the_same_calls_with_the_same_results_are_no_progress() -> None:
+async def test_repeated_calls_are_no_progress() -> None:
+    """The same calls had the same results."""
     other = Turn(calls=(Call("look", {"at": "y"}),))
     model = ScriptedModel(LOOKS, other, LOOKS, LOOKS, LOOKS, LOOKS)
     run = ls.Agent(model, tools=[look], stop_when=no_progress(3)).stream("Go")
@@ -112,7 +113,7 @@ async def test_the_same_calls_with_the_same_results_are_no_progress() -> None:
     assert run.stopped_by == "no_progress(3)"
 
 
-async def test_any_function_of_the_state_is_a_condition() -> None:
+async def test_any_state_function_is_a_condition() -> None:
     def enough(state: ls.agent.RunState) -> bool:
         return len(state.messages) > 4
 
@@ -139,7 +140,7 @@ async def test_tokens_are_summed_by_model() -> None:
 
 
 @pytest.mark.parametrize("wrong", [lambda: step_count(0), lambda: no_progress(1)])
-def test_conditions_that_cannot_be_are_refused(wrong: object) -> None:
+def test_impossible_conditions_are_refused(wrong: object) -> None:
     with pytest.raises(ls.InvalidRequest):
         wrong()  # type: ignore[operator]
     with pytest.raises(ls.InvalidRequest):

@@ -58,7 +58,7 @@ async def suspended(key: bytes | None = None) -> tuple[ls.Suspension, list[ls.Ev
     return run.suspended, events
 
 
-async def test_a_run_without_an_approver_ends_as_a_value() -> None:
+async def test_run_without_approver_is_suspended() -> None:
     suspension, events = await suspended()
     (request,) = [e for e in events if isinstance(e, ToolApprovalRequest)]
     (pending,) = suspension.pending
@@ -69,20 +69,21 @@ async def test_a_run_without_an_approver_ends_as_a_value() -> None:
     assert suspension.usage_by_model == {"scripted:scripted": ls.Usage(3, 4, 7)}
 
 
-async def test_what_a_predicate_lets_pass_needs_nobody() -> None:
+async def test_predicate_false_needs_no_approval() -> None:
     run = agent(Turn(calls=(Call("pay", {"amount": 5}),)), "Done.").stream("Pay 5")
     await run.collect()
     assert (run.suspended, ran) == (None, ["paid 5"])
 
 
-async def test_arguments_that_do_not_fit_go_back_to_the_model_and_to_nobody_else() -> None:
+async def test_invalid_arguments_return_to_model() -> None:
+    """No approval is requested for them."""
     run = agent(Turn(calls=(Call("pay", {"amount": "much"}),)), "Done.").stream("Pay")
     await run.collect()
     assert run.suspended is None
     assert run.statuses[0].result.is_error
 
 
-async def test_a_predicate_that_fails_means_that_a_person_has_to_agree() -> None:
+async def test_failing_predicate_requires_approval() -> None:
     @ls.tool(needs_approval=lambda arguments: arguments["no such"])
     async def risky() -> None:
         raise AssertionError
@@ -93,9 +94,8 @@ async def test_a_predicate_that_fails_means_that_a_person_has_to_agree() -> None
 
 
 @pytest.mark.parametrize("key", [None, KEY])
-async def test_an_approved_call_runs_in_another_process_and_done_ones_do_not_again(
-    tmp_path: Path, key: bytes | None
-) -> None:
+async def test_approved_call_runs_in_other_process(tmp_path: Path, key: bytes | None) -> None:
+    """Finished calls do not run again."""
     suspension, _ = await suspended(key)
     path = tmp_path / "run.json"
     suspension.save(path)
@@ -123,7 +123,7 @@ async def test_the_model_is_told_of_a_denied_call() -> None:
     assert "too much" in run.messages()[2].tool_results[1].content
 
 
-async def test_what_is_left_undecided_suspends_the_run_anew() -> None:
+async def test_undecided_call_suspends_run_again() -> None:
     two = Turn(calls=(Call("pay", {"amount": 20}), Call("pay", {"amount": 30})))
     first = agent(two).stream("Pay")
     await first.collect()
@@ -168,7 +168,7 @@ def altered(suspension: ls.Suspension) -> list[ls.Suspension]:
 
 
 @pytest.mark.parametrize("key", [None, KEY])
-async def test_a_suspension_that_was_altered_is_refused(key: bytes | None) -> None:
+async def test_altered_suspension_is_refused(key: bytes | None) -> None:
     suspension, _ = await suspended(key)
     for forged in altered(suspension):
         with pytest.raises(ls.InvalidRequest, match="altered"):
@@ -194,7 +194,7 @@ async def test_a_suspension_expires() -> None:
         short.resume(run.suspended)
 
 
-async def test_decisions_that_belong_to_no_call_are_refused() -> None:
+async def test_decisions_without_a_call_refused() -> None:
     suspension, _ = await suspended()
     with pytest.raises(ls.InvalidRequest, match="no call waits"):
         agent().resume(suspension, {"approval_x": True})
@@ -204,7 +204,7 @@ async def test_decisions_that_belong_to_no_call_are_refused() -> None:
         ls.Agent(ScriptedModel("x")).resume(suspension)
 
 
-async def test_calls_that_run_elsewhere_are_resumed_with_their_results() -> None:
+async def test_declared_calls_resume_with_results() -> None:
     spec = ls.ToolSpec("ask", "Asks a person.")
     first = ls.Agent(ScriptedModel(Turn(calls=(Call("ask"), Call("look")))), tools=[spec, look]).stream("Go")
     await first.collect()
@@ -220,7 +220,7 @@ async def test_calls_that_run_elsewhere_are_resumed_with_their_results() -> None
 
 
 @pytest.mark.parametrize("said", [ls.Approve(), True, ls.Deny("no"), False, None])
-async def test_an_approver_is_asked_while_the_run_goes_on(said: ls.Approve | ls.Deny | bool | None) -> None:
+async def test_approver_is_asked_during_the_run(said: ls.Approve | ls.Deny | bool | None) -> None:
     shown: list[PendingCall] = []
 
     async def approve(pending: PendingCall) -> ls.Approve | ls.Deny | bool | None:
@@ -236,12 +236,12 @@ async def test_an_approver_is_asked_while_the_run_goes_on(said: ls.Approve | ls.
     assert [e.approval_id for e in events if isinstance(e, ToolApprovalRequest)] == [shown[0].approval_id]
 
 
-def test_a_pending_call_shows_every_character_of_its_arguments() -> None:
+def test_pending_call_shows_all_characters() -> None:
     hidden = PendingCall("c", "pay", '{"to":"a\u202eb\x1b[2Kc"}')
     assert str(hidden) == 'pay({"to":"a\\u202eb\\x1b[2Kc"})'
 
 
-async def test_messages_of_a_suspended_run_are_whole() -> None:
+async def test_suspended_run_messages_are_complete() -> None:
     run = agent().stream("Pay")
     await run.collect()
     results = run.messages()[-1].tool_results
@@ -254,7 +254,7 @@ def test_what_is_no_suspension_is_refused() -> None:
             ls.Suspension.from_json(data)
 
 
-async def test_a_message_that_was_sent_before_the_suspension_is_seen_after_it() -> None:
+async def test_message_before_suspension_is_seen() -> None:
     run = agent().stream("Pay")
     async for event in run:
         if isinstance(event, ls.StepFinish):
@@ -267,7 +267,7 @@ async def test_a_message_that_was_sent_before_the_suspension_is_seen_after_it() 
     assert [m.role for m in second.messages()] == ["user", "assistant", "tool", "user", "assistant"]
 
 
-async def test_a_suspension_without_a_kind_is_refused() -> None:
+async def test_suspension_without_kind_is_refused() -> None:
     """The reader would take a result for one all the same, and the seal is made of what was read."""
     suspension, _ = await suspended()
     tree = msgspec.json.decode(suspension.to_json())
@@ -281,7 +281,7 @@ async def test_a_suspension_without_a_kind_is_refused() -> None:
             ls.Suspension.from_json(msgspec.json.encode(changed))
 
 
-def test_a_damaged_suspension_stays_where_it_is(tmp_path: Path) -> None:
+def test_damaged_suspension_stays_in_place(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     path.write_bytes(b"{")
     with pytest.raises(ls.DecodeError):
@@ -302,7 +302,7 @@ def test_only_a_plain_file_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the lock of POSIX systems")
-async def test_a_suspension_is_not_taken_under_a_lock(tmp_path: Path) -> None:
+async def test_suspension_is_taken_without_lock(tmp_path: Path) -> None:
     suspension, _ = await suspended()
     path = tmp_path / "run.json"
     suspension.save(path)
@@ -311,7 +311,7 @@ async def test_a_suspension_is_not_taken_under_a_lock(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-async def test_a_suspension_taken_meanwhile_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_suspension_taken_meanwhile_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the file system has no locks, the removal decides."""
     suspension, _ = await suspended()
     path = tmp_path / "run.json"

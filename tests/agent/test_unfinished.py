@@ -35,7 +35,7 @@ async def test_the_limit_of_steps_is_no_answer() -> None:
     assert caught.value.usage is not None
 
 
-async def test_the_run_itself_says_that_it_was_cut_short() -> None:
+async def test_run_reports_that_it_was_cut_short() -> None:
     run = ls.Agent(ScriptedModel(LOOKS, repeat_last=True), tools=[look], max_steps=2).stream("Go")
     await run.collect()
     assert run.cut_short
@@ -44,7 +44,7 @@ async def test_the_run_itself_says_that_it_was_cut_short() -> None:
     assert not whole.cut_short
 
 
-async def test_a_stop_condition_of_the_application_is_an_end_like_any_other() -> None:
+async def test_own_stop_condition_is_a_normal_end() -> None:
     agent = ls.Agent(ScriptedModel(LOOKS), tools=[look], stop_when=tool_called("look"))
     assert (await agent.run("Go")).text == "Let me look."
 
@@ -58,7 +58,7 @@ async def test_a_stop_condition_may_be_async() -> None:
     assert (len(run.steps), run.stopped_by) == (2, "enough")
 
 
-async def test_a_run_that_waits_is_in_the_error_and_can_be_resumed() -> None:
+async def test_waiting_run_in_error_can_be_resumed() -> None:
     agent = ls.Agent(ScriptedModel(PAYS, "Done."), tools=[pay])
     with pytest.raises(ls.RunSuspended, match=r'pay\({"euros":3}\)') as caught:
         await agent.run("Go")
@@ -68,7 +68,7 @@ async def test_a_run_that_waits_is_in_the_error_and_can_be_resumed() -> None:
 
 
 @pytest.mark.parametrize("turn", [Turn(calls=(Call("look"),)), PAYS])
-async def test_nothing_joins_a_chat_where_there_is_no_answer(turn: Turn) -> None:
+async def test_no_response_adds_nothing_to_chat(turn: Turn) -> None:
     chat = ls.Chat(ls.Message.user("Hi"))
     with pytest.raises(ls.LLMStreamError):
         await ls.Agent(ScriptedModel(turn), name="clerk", tools=[look, pay], max_steps=1).respond(chat)
@@ -82,7 +82,7 @@ async def _told(inner: ls.Agent) -> tuple[Any, Any]:
     return model.requests[1].messages[-1].tool_results[0], run.statuses[0].value
 
 
-async def test_a_sub_agent_without_an_answer_is_an_error_to_the_model() -> None:
+async def test_silent_sub_agent_is_error_to_model() -> None:
     result, _ = await _told(
         ls.Agent(ScriptedModel(Turn(calls=(Call("look"),)), repeat_last=True), tools=[look], max_steps=2)
     )
@@ -90,7 +90,7 @@ async def test_a_sub_agent_without_an_answer_is_an_error_to_the_model() -> None:
     assert "limit of 2 steps" in result.content
 
 
-async def test_a_typed_sub_agent_gives_its_value_or_an_error() -> None:
+async def test_typed_sub_agent_has_value_or_error() -> None:
     class Point(msgspec.Struct):
         x: int
 

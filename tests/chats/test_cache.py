@@ -61,7 +61,7 @@ def test_what_is_deleted_is_missing(tmp_path: Path) -> None:
         "\ud83d",
     ],
 )
-def test_an_empty_or_path_like_id_is_invalid_for_everything(tmp_path: Path, id: str) -> None:
+def test_empty_or_pathlike_id_is_invalid(tmp_path: Path, id: str) -> None:
     cache = ChatCache(tmp_path / "cache")
     for use in (cache.read, cache.delete, lambda id: cache.write(id, CHAT)):
         with pytest.raises(InvalidRequest, match="cannot be the id"):
@@ -70,7 +70,7 @@ def test_an_empty_or_path_like_id_is_invalid_for_everything(tmp_path: Path, id: 
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes as POSIX has them")
-def test_folder_and_files_are_the_owners_alone(tmp_path: Path) -> None:
+def test_folder_and_files_are_private(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         ChatCache(tmp_path / "cache").write("a", CHAT)
@@ -80,7 +80,7 @@ def test_folder_and_files_are_the_owners_alone(tmp_path: Path) -> None:
     assert [stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "cache").iterdir()] == [0o600]
 
 
-def test_an_expired_chat_is_not_found_and_its_file_removed(tmp_path: Path) -> None:
+def test_expired_chat_is_missing_and_removed(tmp_path: Path) -> None:
     now_s = 1_000.0
     cache = ChatCache(tmp_path, max_age_s=60, clock=lambda: now_s)
     cache.write("a", CHAT)
@@ -95,7 +95,8 @@ def test_an_expired_chat_is_not_found_and_its_file_removed(tmp_path: Path) -> No
         cache.read("a")
 
 
-def test_writing_again_starts_the_age_anew_and_without_a_limit_nothing_expires(tmp_path: Path) -> None:
+def test_rewriting_restarts_the_age(tmp_path: Path) -> None:
+    """Without a limit nothing expires."""
     now_s = 0.0
     cache = ChatCache(tmp_path, max_age_s=60, clock=lambda: now_s)
     cache.write("a", CHAT)
@@ -107,7 +108,7 @@ def test_writing_again_starts_the_age_anew_and_without_a_limit_nothing_expires(t
     assert len(ChatCache(tmp_path, clock=lambda: now_s).read("a")) == 3
 
 
-def test_a_damaged_file_is_a_decode_error_and_stays(tmp_path: Path) -> None:
+def test_damaged_file_is_decode_error_stays(tmp_path: Path) -> None:
     cache = ChatCache(tmp_path)
     cache.write("a", CHAT)
     (file,) = tmp_path.iterdir()

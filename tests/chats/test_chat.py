@@ -23,7 +23,7 @@ def texts(chat: Chat) -> list[str]:
     return [message.text for message in chat]
 
 
-def test_a_new_chat_is_ready_before_any_loop_exists() -> None:
+def test_new_chat_is_ready_without_a_loop() -> None:
     chat = Chat()
     assert len(chat) == chat.len() == 0
     assert chat.last() is None
@@ -40,7 +40,7 @@ def test_at_on_an_empty_chat_raises(index: int) -> None:
         Chat().at(index)
 
 
-def test_at_counts_from_the_start_and_refuses_negative_indexes() -> None:
+def test_at_counts_from_start_not_negative() -> None:
     chat = three()
     assert chat.at(2).text == "yes"
     for index in (-1, -3, 3):
@@ -59,7 +59,7 @@ def test_append_takes_none_or_many() -> None:
     assert last.text == "b"
 
 
-def test_an_append_with_one_bad_message_adds_none() -> None:
+def test_append_with_a_bad_message_adds_none() -> None:
     chat = three()
     wrong: Any = "text"
     with pytest.raises(InvalidRequest, match=r"Message\.user"):
@@ -78,7 +78,7 @@ def test_replace_may_shrink_and_may_empty() -> None:
     assert chat.last() is None
 
 
-def test_since_gives_the_tail_and_none_out_of_range() -> None:
+def test_since_gives_tail_none_out_of_range() -> None:
     chat = Chat(Message.user("a"), Message.user("b"))
     assert [m.text for m in chat.since(0) or []] == ["a", "b"]
     assert [m.text for m in chat.since(1) or []] == ["b"]
@@ -93,13 +93,14 @@ def test_by_sender_keeps_order() -> None:
     assert chat.by_sender("c") == []
 
 
-def test_system_prompt_is_the_first_system_message_wherever_it_stands() -> None:
+def test_first_system_message_is_the_prompt() -> None:
+    """Its position does not matter."""
     chat = Chat(Message.user("u"), Message.system("one"), Message.system("two"))
     assert chat.system_prompt() == "one"
     assert Chat(Message.user("u")).system_prompt() == ""
 
 
-def test_each_goes_in_order_and_false_stops_it() -> None:
+def test_each_goes_in_order_until_false() -> None:
     seen: list[tuple[int, str]] = []
 
     def fn(index: int, message: Message) -> bool:
@@ -110,7 +111,8 @@ def test_each_goes_in_order_and_false_stops_it() -> None:
     assert seen == [(0, "be brief"), (1, "hi")]
 
 
-def test_each_sees_a_snapshot_and_its_callback_may_append_and_replace() -> None:
+def test_each_reads_a_snapshot() -> None:
+    """The callback may append and replace."""
     chat, seen = three(), []
 
     def fn(index: int, message: Message) -> bool:
@@ -149,7 +151,7 @@ def precious() -> Message:
     )
 
 
-def test_what_comes_out_cannot_alter_the_chat() -> None:
+def test_returned_values_cannot_alter_chat() -> None:
     chat = Chat(precious())
     spoil(chat.at(0))
     spoil(chat.messages()[0])
@@ -181,7 +183,7 @@ def test_what_went_in_cannot_alter_the_chat() -> None:
     assert chat.messages() == [precious()]
 
 
-def test_branches_are_independent_by_fork_and_by_messages() -> None:
+def test_forks_and_copies_are_independent() -> None:
     chat = Chat(precious())
     for branch in (chat.fork(), Chat(*chat.messages()), copy.deepcopy(chat), copy.copy(chat)):
         branch.append(Message.user("only here"))
@@ -197,7 +199,7 @@ def test_repr_is_short_and_tells_no_content() -> None:
     assert repr(Chat(Message.user("secret"))) == "<Chat of 1 message>"
 
 
-def test_save_and_load_give_the_same_messages(tmp_path: Path) -> None:
+def test_save_then_load_gives_same_messages(tmp_path: Path) -> None:
     path = tmp_path / "chat.json"
     path.write_text("old")
     path.chmod(0o644)
@@ -209,7 +211,7 @@ def test_save_and_load_give_the_same_messages(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_chat_that_cannot_be_saved_leaves_the_old_file(tmp_path: Path) -> None:
+def test_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "chat.json"
     three().save(path)
     with pytest.raises(InvalidRequest):
@@ -217,7 +219,8 @@ def test_a_chat_that_cannot_be_saved_leaves_the_old_file(tmp_path: Path) -> None
     assert len(Chat.load(path)) == 3
 
 
-def test_load_names_the_damaged_file_and_lets_a_missing_one_be_missing(tmp_path: Path) -> None:
+def test_load_names_the_damaged_file(tmp_path: Path) -> None:
+    """A missing file is a FileNotFoundError."""
     path = tmp_path / "chat.json"
     with pytest.raises(FileNotFoundError):
         Chat.load(path)

@@ -47,20 +47,20 @@ EVERY_PART: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("kind", "part"), EVERY_PART)
-def test_every_part_names_its_kind_and_survives_json(kind: str, part: Part) -> None:
+def test_each_part_tags_kind_survives_json(kind: str, part: Part) -> None:
     raw = bytes(encode_part(part))
     assert json.loads(raw)["kind"] == part_kind(part) == part.part_kind == kind
     assert decode_part(raw) == part
     assert isinstance(part, Part)
 
 
-def test_tool_arguments_stay_raw_text_whatever_they_are() -> None:
+def test_tool_arguments_stay_raw_text() -> None:
     call = decode_part(encode_part(ToolCall("1", "f", "not json at all")))
     assert isinstance(call, ToolCall)
     assert call.arguments == "not json at all"
 
 
-def test_a_kind_nobody_registered_keeps_its_exact_bytes() -> None:
+def test_unregistered_kind_keeps_its_bytes() -> None:
     raw = b'{ "b":1,\n\t"kind" : "x-hologram" ,"a":[ 1.0,1e3 ] , "\\u0061":"\\/" }'
     part = decode_part(raw)
     assert part == UnknownPart("x-hologram", raw)
@@ -68,7 +68,7 @@ def test_a_kind_nobody_registered_keeps_its_exact_bytes() -> None:
     assert bytes(encode_part(part)) == raw
 
 
-def test_a_registered_kind_of_others_is_decoded_to_its_type() -> None:
+def test_registered_kind_decodes_to_its_type() -> None:
     before = decode_part(b'{"kind":"x-video","seconds":3}')
     assert isinstance(before, UnknownPart)
 
@@ -82,7 +82,7 @@ def test_a_registered_kind_of_others_is_decoded_to_its_type() -> None:
     assert decode_part(encode_part(before)) == Video(3)
 
 
-def test_a_taken_kind_cannot_be_registered_again_but_the_same_type_can() -> None:
+def test_taken_kind_refused_to_other_types() -> None:
     class Other(BasePart, frozen=True, tag="text"):
         pass
 
@@ -91,7 +91,7 @@ def test_a_taken_kind_cannot_be_registered_again_but_the_same_type_can() -> None
     assert register_part(Text) is Text
 
 
-def test_what_is_not_tagged_on_kind_cannot_be_registered() -> None:
+def test_type_not_tagged_on_kind_is_refused() -> None:
     class Tagged(msgspec.Struct, tag_field="type", tag="x"):
         pass
 
@@ -118,7 +118,9 @@ def test_a_defective_part_is_a_decode_error(raw: bytes) -> None:
         decode_part(raw)
 
 
-def test_a_part_without_a_kind_or_with_a_foreign_value_cannot_be_encoded() -> None:
+def test_part_without_kind_is_not_encodable() -> None:
+    """A part with a foreign value is not encodable either."""
+
     @dataclass(frozen=True)
     class Plain:
         part_kind: str = "plain"

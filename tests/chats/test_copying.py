@@ -21,7 +21,7 @@ def test_plain_frozen_parts_are_shared() -> None:
     assert all(a is b for a, b in zip(copy.parts, message.parts, strict=True))
 
 
-def test_metadata_of_message_and_part_is_copied_to_the_bottom() -> None:
+def test_metadata_is_deep_copied() -> None:
     message = Message.assistant(Reasoning("r", {"acme": {"list": [1]}}), ToolResult("1", result={"a": [1]}))
     message.set_meta("deep", {"list": [{"x": 1}]})
     copy = copy_message(message)
@@ -38,7 +38,7 @@ def test_metadata_of_message_and_part_is_copied_to_the_bottom() -> None:
     assert message.parts == (Reasoning("r", {"acme": {"list": [1]}}), ToolResult("1", result={"a": [1]}))
 
 
-def test_metadata_inside_the_parts_of_a_result_is_copied() -> None:
+def test_result_part_metadata_is_copied() -> None:
     message = Message.tool([ToolResult("1", parts=(Image(url="u", metadata={"a": {"b": [1]}}),))])
     metadata = copy_message(message).tool_results[0].parts[0].metadata
     assert metadata is not None
@@ -73,7 +73,7 @@ def test_a_subclass_of_message_stays_one() -> None:
     assert noted.notes == ["a"]
 
 
-def test_mutable_bytes_in_a_part_are_not_shared() -> None:
+def test_mutable_part_bytes_are_not_shared() -> None:
     data: Any = bytearray(b"abc")
     copy = copy_message(Message.user(Image(data=data))).parts[0]
     data[0] = 0
@@ -81,7 +81,7 @@ def test_mutable_bytes_in_a_part_are_not_shared() -> None:
     assert copy.data == b"abc"
 
 
-def test_parts_given_as_a_list_become_a_tuple() -> None:
+def test_list_of_parts_becomes_a_tuple() -> None:
     parts: Any = [Text("x")]
     assert copy_message(Message("", "user", parts)).parts == (Text("x"),)
 
@@ -112,7 +112,7 @@ ODD = [
 ]
 
 
-def test_many_plain_messages_share_their_parts():
+def test_many_plain_messages_share_parts():
     copies = copy_messages(PLAIN)
     assert copies == PLAIN
     for copied, message in zip(copies, PLAIN, strict=True):
@@ -121,7 +121,7 @@ def test_many_plain_messages_share_their_parts():
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_what_can_change_is_copied_among_many(odd):
+def test_mutable_values_copied_among_many(odd):
     copied = copy_messages([*PLAIN, odd])[-1]
     assert copied == copy_message(odd)
     assert copied is not odd
@@ -140,6 +140,6 @@ def test_late_copies_are_of_their_moment():
     assert repr(late) == repr((message,))
 
 
-def test_something_else_among_messages_is_refused():
+def test_non_message_among_messages_refused():
     with pytest.raises(InvalidRequest, match="not of str"):
         copy_messages([Message.user("hi"), "hi"])

@@ -13,7 +13,7 @@ from llmstream.chats.content import read_whole, write_whole
 posix_only = pytest.mark.skipif(os.name != "posix", reason="modes and links as POSIX has them")
 
 
-def test_a_file_is_written_and_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
+def test_file_is_written_replaced_no_debris(tmp_path: Path) -> None:
     path = tmp_path / "a"
     write_whole(path, b"one")
     write_whole(str(path), b"two", modified_at_s=1.5)
@@ -22,7 +22,7 @@ def test_a_file_is_written_and_replaced_and_nothing_else_is_left(tmp_path: Path)
     assert os.listdir(tmp_path) == ["a"]
 
 
-def test_the_longest_name_and_a_relative_one_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_longest_and_relative_names_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_whole("n" * 255, b"x")
     assert (tmp_path / ("n" * 255)).read_bytes() == b"x"
@@ -30,7 +30,7 @@ def test_the_longest_name_and_a_relative_one_work(tmp_path: Path, monkeypatch: p
 
 @posix_only
 @pytest.mark.parametrize("umask", [0o000, 0o077])
-def test_only_the_owner_may_read_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+def test_only_owner_may_read_at_any_umask(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
         write_whole(tmp_path / "a", b"secret")
@@ -40,7 +40,7 @@ def test_only_the_owner_may_read_whatever_the_umask(tmp_path: Path, umask: int) 
 
 
 @posix_only
-def test_a_symbolic_link_is_replaced_and_its_target_untouched(tmp_path: Path) -> None:
+def test_symlink_replaced_target_untouched(tmp_path: Path) -> None:
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_bytes(b"mine")
     link.symlink_to(target)
@@ -50,9 +50,7 @@ def test_a_symbolic_link_is_replaced_and_its_target_untouched(tmp_path: Path) ->
     assert link.read_bytes() == b"new"
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_write_leaves_only_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a"
     write_whole(path, b"old")
 
@@ -75,7 +73,7 @@ def test_a_missing_folder_is_an_os_error(tmp_path: Path) -> None:
 
 @posix_only
 @pytest.mark.parametrize("action", [read_whole, lambda path: write_whole(path, b"x")], ids=["read", "write"])
-def test_a_pipe_or_device_is_neither_read_nor_replaced(action, tmp_path: Path) -> None:
+def test_pipe_or_device_not_read_or_replaced(action, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (pipe, Path(os.devnull), Path("/dev/zero")):

@@ -26,7 +26,7 @@ async def take(items: object, count: int) -> list[str]:
     return found
 
 
-async def test_follow_sees_what_is_there_and_what_comes_once_each() -> None:
+async def test_follow_sees_old_and_new_once_each() -> None:
     chat = Chat(says("a"), says("b"))
     following = chat.follow()
     assert await take(following, 2) == ["a", "b"]
@@ -34,7 +34,7 @@ async def test_follow_sees_what_is_there_and_what_comes_once_each() -> None:
     assert await take(following, 2) == ["c", "d"]
 
 
-async def test_follow_starts_at_its_cursor_and_waits_past_the_end() -> None:
+async def test_follow_starts_at_cursor_and_waits() -> None:
     chat = Chat(says("a"), says("b"))
     assert await take(chat.follow(1), 1) == ["b"]
     ahead = asyncio.create_task(take(chat.follow(3), 1))
@@ -45,7 +45,7 @@ async def test_follow_starts_at_its_cursor_and_waits_past_the_end() -> None:
         chat.follow(-1)
 
 
-async def test_appends_inside_the_loop_are_seen_too() -> None:
+async def test_follow_sees_appends_inside_the_loop() -> None:
     chat, seen = Chat(says("0")), []
     async for message in chat.follow():
         assert isinstance(message, Message)
@@ -57,7 +57,8 @@ async def test_appends_inside_the_loop_are_seen_too() -> None:
     assert chat._history.parked == 0
 
 
-async def test_a_shrinking_replace_gives_a_reset_and_the_new_history_from_its_start() -> None:
+async def test_shrinking_replace_resets_follower() -> None:
+    """The new history then comes from its start."""
     chat = Chat(says("a"), says("b"), says("c"))
     following = chat.follow()
     assert await take(following, 3) == ["a", "b", "c"]
@@ -66,7 +67,8 @@ async def test_a_shrinking_replace_gives_a_reset_and_the_new_history_from_its_st
     assert await take(following, 3) == ["reset", "summary", "d"]
 
 
-async def test_a_replace_wakes_a_follower_that_waits_even_for_an_empty_history() -> None:
+async def test_replace_wakes_a_waiting_follower() -> None:
+    """An empty history wakes it too."""
     chat = Chat(says("a"))
     following = chat.follow()
     assert await take(following, 1) == ["a"]
@@ -78,7 +80,7 @@ async def test_a_replace_wakes_a_follower_that_waits_even_for_an_empty_history()
     assert await take(following, 1) == ["b"]
 
 
-async def test_several_replaces_between_two_steps_give_one_reset() -> None:
+async def test_several_replaces_give_one_reset() -> None:
     chat = Chat()
     following = chat.follow()
     chat.replace(says("x"))
@@ -87,13 +89,13 @@ async def test_several_replaces_between_two_steps_give_one_reset() -> None:
     assert await take(following, 1) == ["y"]
 
 
-async def test_a_replace_before_the_follow_is_no_reset() -> None:
+async def test_replace_before_follow_is_no_reset() -> None:
     chat = Chat(says("a"))
     chat.replace(says("b"))
     assert await take(chat.follow(), 1) == ["b"]
 
 
-async def test_a_step_that_is_cancelled_loses_nothing() -> None:
+async def test_cancelled_step_loses_nothing() -> None:
     chat = Chat()
     following = chat.follow()
     with pytest.raises(TimeoutError):
@@ -103,7 +105,7 @@ async def test_a_step_that_is_cancelled_loses_nothing() -> None:
     assert await take(following, 1) == ["a"]
 
 
-async def test_what_a_follower_gets_cannot_alter_the_chat() -> None:
+async def test_followed_values_cannot_alter_chat() -> None:
     chat = Chat(Message("", "user", (), {"deep": [1]}))
     message = await anext(chat.follow())
     assert isinstance(message, Message)
@@ -112,7 +114,7 @@ async def test_what_a_follower_gets_cannot_alter_the_chat() -> None:
     assert chat.at(0).metadata == {"deep": [1]}
 
 
-async def test_wait_and_since_used_correctly_see_every_message_once() -> None:
+async def test_wait_and_since_see_each_once() -> None:
     chat, cursor = Chat(says("0")), 0
     seen: list[str] = []
 
@@ -132,7 +134,7 @@ async def test_wait_and_since_used_correctly_see_every_message_once() -> None:
     assert seen == [str(i) for i in range(20)]
 
 
-async def test_two_followers_see_all_that_threads_write_in_the_same_order() -> None:
+async def test_two_followers_see_same_thread_order() -> None:
     chat = Chat()
     tasks = [asyncio.create_task(take(chat.follow(), 300)) for _ in range(2)]
 

@@ -18,33 +18,33 @@ from llmstream.chats import (
 from llmstream.errors import InvalidRequest
 
 
-def test_new_takes_any_parts_or_none_and_starts_without_metadata() -> None:
+def test_new_takes_any_parts_or_none() -> None:
     empty = Message.new("bot", Role.ASSISTANT)
     assert (empty.sender, empty.role, empty.parts, empty.metadata) == ("bot", "assistant", (), None)
     assert Message.new("a", "user", Text("x"), Image(url="u")).parts == (Text("x"), Image(url="u"))
     assert Message.new_text("a", "user", "x") == Message("a", "user", (Text("x"),))
 
 
-def test_the_short_constructors_set_role_and_parts() -> None:
+def test_constructors_set_role_and_parts() -> None:
     assert Message.system("s") == Message("", "system", (Text("s"),))
     assert Message.user("u", Image(url="i")) == Message("", "user", (Text("u"), Image(url="i")))
     assert Message.assistant("a") == Message("", "assistant", (Text("a"),))
     assert Message.tool([ToolResult("1"), ToolResult("2")]).tool_results == [ToolResult("1"), ToolResult("2")]
 
 
-def test_text_joins_texts_without_separator_and_skips_the_rest() -> None:
+def test_text_joins_texts_and_skips_the_rest() -> None:
     assert Message.user("hello ", Image(url="i"), "world").text == "hello world"
     assert Message.user(Image(url="i")).text == ""
     assert Message.user().text == ""
 
 
-def test_tool_calls_come_in_order_and_are_empty_where_there_are_none() -> None:
+def test_tool_calls_come_in_order_or_empty() -> None:
     one, two = ToolCall("1", "a"), ToolCall("2", "b")
     assert Message.assistant(one, "text", two).tool_calls == [one, two]
     assert Message.assistant("text").tool_calls == []
 
 
-def test_set_meta_makes_the_map_overwrites_and_mutates() -> None:
+def test_set_meta_creates_overwrites_mutates() -> None:
     message = Message.user("x")
     message.set_meta("model", "m1")
     message.set_meta("model", "m2")
@@ -66,12 +66,13 @@ def test_with_meta_leaves_the_original_alone() -> None:
 
 
 @pytest.mark.parametrize("given", [("user", "hello"), ("assistant", "Hi there."), ("", "user", "hello")])
-def test_a_role_and_a_text_are_not_mistaken_for_a_sender_and_a_role(given) -> None:
+def test_role_text_order_is_not_mistaken(given) -> None:
+    """Role and text are not taken for sender and role."""
     with pytest.raises(InvalidRequest, match=r"Message.user\(text\)"):
         Message(*given)
 
 
-def test_a_role_that_another_system_uses_stays_what_it_is() -> None:
+def test_foreign_role_stays_as_it_is() -> None:
     message = Message("bob", "moderator", (Text("Hi"),))
     assert load_messages(dump_messages([message])) == [message]
     entry = '{"sender":"user","role":"moderator","parts":[]}'

@@ -8,7 +8,7 @@ from llmstream.chats import Chat, Message, Role, Text, ToolCall, ToolResult, loa
 from llmstream.errors import DecodeError
 
 
-def test_an_old_cache_loads_with_calls_and_results() -> None:
+def test_old_cache_loads_calls_and_results() -> None:
     old = b"""
     [{"role": "system", "content": "be brief"},
      {"role": "user", "content": "what day is it?", "tool_call_id": "", "tool_calls": null},
@@ -25,7 +25,7 @@ def test_an_old_cache_loads_with_calls_and_results() -> None:
     assert Chat.from_json(Chat.from_json(old).to_json()).messages() == load_messages(old)
 
 
-def test_calls_without_ids_are_given_some_and_answered_in_order() -> None:
+def test_calls_without_ids_get_ids_in_order() -> None:
     old = b"""[
      {"role": "assistant", "content": "x", "tool_calls": [
          {"name": "a", "arguments": "1"}, {"name": "b", "arguments": "2"}]},
@@ -38,7 +38,7 @@ def test_calls_without_ids_are_given_some_and_answered_in_order() -> None:
     ]
 
 
-def test_a_result_may_repeat_its_call_and_say_that_it_failed() -> None:
+def test_result_may_repeat_call_and_error() -> None:
     old = b"""[
      {"role": "assistant", "tool_calls": [{"id": "1", "name": "a"}, {"id": "2", "name": "b"}]},
      {"role": "tool", "content": "broken", "tool_calls": [{"id": "2", "name": "b", "is_error": true}]}]"""

@@ -137,7 +137,7 @@ def test_what_was_read_is_written_again() -> None:
     assert "reasoning_content" not in to_openai(from_openai(given))[3]
 
 
-def test_what_the_form_does_not_know_is_refused() -> None:
+def test_unknown_fields_of_form_are_refused() -> None:
     with pytest.raises(ls.InvalidRequest, match="no role 'robot'"):
         to_openai([ls.Message("", "robot", (Text("Hi"),))])
     with pytest.raises(ls.InvalidRequest, match="no place for a part Reasoning"):

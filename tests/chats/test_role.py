@@ -7,7 +7,7 @@ import pytest
 from llmstream.chats import Message, Role, is_valid_role
 
 
-def test_there_are_exactly_four_roles_and_each_is_its_string() -> None:
+def test_exactly_four_roles_equal_strings() -> None:
     assert [str(role) for role in Role] == ["system", "user", "assistant", "tool"]
     assert isinstance(Role.USER, str)
 
@@ -18,6 +18,6 @@ def test_the_four_are_valid(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", ["", "User", "developer", "user "])
-def test_others_are_not_valid_but_a_message_can_hold_them(role: str) -> None:
+def test_unknown_roles_invalid_but_storable(role: str) -> None:
     assert not is_valid_role(role)
     assert Message.new_text("", role, "x").role == role

@@ -81,7 +81,7 @@ messages = st.builds(
 
 
 @given(st.lists(messages, max_size=4))
-def test_any_conversation_survives_and_is_written_the_same_again(conversation: list[Message]) -> None:
+def test_any_conversation_round_trips_equal(conversation: list[Message]) -> None:
     saved = dump_messages(conversation)
     assert load_messages(saved) == conversation
     assert dump_messages(load_messages(saved)) == saved
@@ -93,7 +93,7 @@ def test_any_single_message_survives(message: Message) -> None:
 
 
 @given(st.binary(max_size=40) | st.text(max_size=40))
-def test_rubbish_is_a_decode_error_and_nothing_else(data: bytes | str) -> None:
+def test_garbage_is_only_a_decode_error(data: bytes | str) -> None:
     for load in (load_messages, message_from_json):
         with suppress(DecodeError):
             load(data)
@@ -114,7 +114,7 @@ def test_the_document_looks_as_documented() -> None:
     assert Chat.from_json(Chat().to_json()).messages() == []
 
 
-def test_a_file_of_version_1_written_by_hand_can_be_read() -> None:
+def test_handwritten_version_1_file_is_read() -> None:
     saved = """ {
       "version": 1, "format": "llmstream.chat", "app": "an unknown key",
       "messages": [{"role": "user", "sender": "", "parts": [ {"text": "Hi", "kind": "text"} ]}]
@@ -122,7 +122,7 @@ def test_a_file_of_version_1_written_by_hand_can_be_read() -> None:
     assert load_messages(saved) == [Message.user("Hi")]
 
 
-def test_a_part_of_unknown_kind_comes_back_byte_for_byte() -> None:
+def test_unknown_part_round_trips_bytewise() -> None:
     odd = b'{ "z":1.0,\r\n\t"kind" :"x-hologram",  "\\u0061":[ ],"n":1E+2, "s":"\\/\\u00e9\xc3\xa9" }'
     saved = (
         b'{"format":"llmstream.chat","version":1,"messages":['
@@ -135,7 +135,7 @@ def test_a_part_of_unknown_kind_comes_back_byte_for_byte() -> None:
     assert odd in message_to_json(chat.at(0))
 
 
-def test_an_unknown_role_and_empty_metadata_survive() -> None:
+def test_unknown_role_and_empty_meta_survive() -> None:
     conversation = [Message("x", "developer", (), {}), Message("", "", ())]
     assert load_messages(dump_messages(conversation)) == conversation
 
@@ -178,13 +178,13 @@ def test_a_newer_version_says_to_upgrade(version: int) -> None:
         ("\ud83d", "not a saved chat"),
     ],
 )
-def test_what_is_no_saved_chat_is_a_decode_error_that_says_why(saved: bytes | str, says: str) -> None:
+def test_no_saved_chat_is_explained_error(saved: bytes | str, says: str) -> None:
     with pytest.raises(DecodeError, match=says) as caught:
         load_messages(saved)
     assert caught.value.__cause__ is None
 
 
-def test_what_is_no_saved_message_is_a_decode_error() -> None:
+def test_no_saved_message_is_a_decode_error() -> None:
     for saved in (b"", b"[]", b'{"role":"user"}', b'{"sender":"","role":"user","parts":[{}]}'):
         with pytest.raises(DecodeError, match="message"):
             message_from_json(saved)
@@ -214,12 +214,12 @@ def nested(depth: int) -> dict[str, Any]:
         (Message("", "user", ("text",)), "message 1 cannot be saved: .*BasePart"),  # type: ignore[arg-type]
     ],
 )
-def test_what_could_not_be_read_again_is_not_saved(bad: Message, says: str) -> None:
+def test_unreadable_content_is_not_saved(bad: Message, says: str) -> None:
     with pytest.raises(InvalidRequest, match=says):
         dump_messages([Message.user("fine"), bad])
 
 
-def test_a_loaded_message_has_a_role_and_not_only_its_name() -> None:
+def test_loaded_message_has_an_actual_role() -> None:
     made = [Message.user("Hi"), Message("", "critic", (Text("Hm."),))]
     read = load_messages(dump_messages(made))
     assert [type(message.role) for message in read] == [Role, str]

@@ -8,7 +8,8 @@ from llmstream.chats import Chat, Image, Message, Reasoning, Text, ToolCall, Too
 from llmstream.chats.transcript import ran_tool_line, transcript
 
 
-def test_the_whole_conversation_with_the_tool_line_between_assistant_and_user() -> None:
+def test_tool_line_between_the_two_sides() -> None:
+    """It stands between assistant and user."""
     chat = Chat(
         Message.system("You are brief."),
         Message.user("What is the first song?\nAnd the second?"),
@@ -34,7 +35,8 @@ And the second?
     assert transcript(chat) == transcript(chat.messages()) == golden
 
 
-def test_tool_lines_stand_together_in_call_order_over_several_messages() -> None:
+def test_tool_lines_group_in_call_order() -> None:
+    """The calls come from several messages."""
     assert (
         transcript(
             [
@@ -47,7 +49,7 @@ def test_tool_lines_stand_together_in_call_order_over_several_messages() -> None
     )
 
 
-def test_a_tool_that_the_vendor_ran_shows_where_it_ran() -> None:
+def test_vendor_tool_line_shows_where_it_ran() -> None:
     message = Message.assistant(
         "Looking.",
         ToolCall("1", "web", provider_executed=True),
@@ -57,7 +59,7 @@ def test_a_tool_that_the_vendor_ran_shows_where_it_ran() -> None:
     assert transcript([message]) == "**Assistant**: Looking.\n\n> Ran tool: `web`\n\n**Assistant**: Found.\n"
 
 
-def test_a_sender_heads_its_messages_and_cannot_break_the_heading() -> None:
+def test_sender_cannot_break_the_heading() -> None:
     assert transcript([Message.new_text("critic", "assistant", "No.")]) == "**critic**: No.\n"
     assert transcript([Message.new_text("a*b\n", "assistant", "No.")]) == "**a\\*b**: No.\n"
     assert transcript([Message.new_text("", "developer", "x")]) == "**Developer**: x\n"
@@ -68,7 +70,7 @@ def test_what_has_no_text_leaves_nothing() -> None:
     assert transcript([Message.user(Image(url="u")), Message.assistant(), Message.user("", " \n")]) == ""
 
 
-def test_texts_split_by_blank_parts_stay_one_paragraph() -> None:
+def test_texts_around_blanks_are_a_paragraph() -> None:
     assert transcript([Message.user("a", " ", "", "b\n\n")]) == "**User**: a b\n"
 
 
@@ -92,9 +94,8 @@ def test_a_result_nobody_called_shows_its_id() -> None:
         ("a\nb", None, "> Ran tool: `a b`\n"),
     ],
 )
-def test_a_tool_line_is_one_line_whatever_name_and_error_hold(
-    name: str, error: str | None, line: str
-) -> None:
+def test_tool_line_is_always_one_line(name: str, error: str | None, line: str) -> None:
+    """The name and the error may hold anything."""
     assert ran_tool_line(name, error) == line
     assert line.count("\n") == 1
     assert Text(line) == Text(ran_tool_line(name, error))

@@ -91,7 +91,7 @@ def test_an_open_call_has_no_result() -> None:
     assert written["parts"][1]["state"] == "input-available"
 
 
-def test_the_applications_own_parts_are_left_out() -> None:
+def test_application_parts_are_left_out() -> None:
     (message,) = from_ui(
         [{"role": "user", "parts": [{"type": "data-x", "data": 1}, {"type": "text", "text": "a"}]}]
     )

@@ -28,7 +28,7 @@ def parked(chat: Chat) -> int:
     return chat._history.parked
 
 
-async def test_wait_returns_at_once_where_there_is_enough() -> None:
+async def test_wait_returns_at_once_if_satisfied() -> None:
     chat = Chat(HELLO, HELLO)
     assert await chat.wait(0) == 2
     assert await chat.wait(1) == 2
@@ -38,7 +38,8 @@ async def test_a_negative_number_never_waits() -> None:
     assert await Chat().wait(-1) == 0
 
 
-async def test_wait_blocks_until_an_append_also_on_an_empty_chat() -> None:
+async def test_wait_blocks_until_an_append() -> None:
+    """An empty chat blocks too."""
     chat = Chat()
     task = await started(chat.wait(0))
     assert not task.done()
@@ -76,7 +77,7 @@ async def test_replace_wakes_waiters() -> None:
     assert await task == 2
 
 
-async def test_a_shrinking_replace_keeps_them_waiting() -> None:
+async def test_shrinking_replace_keeps_waiters() -> None:
     chat = Chat(HELLO, HELLO)
     task = await started(chat.wait(2))
     chat.replace(HELLO)
@@ -93,14 +94,14 @@ async def test_the_count_comes_before_the_deadline() -> None:
 
 
 @pytest.mark.parametrize("timeout_s", [0, -1, 0.001])
-async def test_a_passed_deadline_is_a_timeout_error_and_leaves_no_waiter(timeout_s: float) -> None:
+async def test_timeout_error_leaves_no_waiter(timeout_s: float) -> None:
     chat = Chat(HELLO)
     with pytest.raises(TimeoutError, match="the chat has 1 messages and not more than 1"):
         await chat.wait(1, timeout_s=timeout_s)
     assert parked(chat) == 0
 
 
-async def test_what_arrives_in_the_moment_of_the_deadline_counts() -> None:
+async def test_arrival_at_the_deadline_counts() -> None:
     chat = Chat()
     task = asyncio.create_task(chat.wait(0, timeout_s=0))
     await asyncio.sleep(0)  # the wait has begun and its deadline is due in the next turn
@@ -108,7 +109,7 @@ async def test_what_arrives_in_the_moment_of_the_deadline_counts() -> None:
     assert await task == 1
 
 
-async def test_a_cancelled_task_still_gets_a_count_that_is_there() -> None:
+async def test_cancelled_task_gets_a_reached_count() -> None:
     async def cancelled_before_it_waits() -> int:
         task = asyncio.current_task()
         assert task is not None
@@ -123,7 +124,7 @@ async def test_a_cancelled_task_still_gets_a_count_that_is_there() -> None:
 
 
 @pytest.mark.parametrize("timeout_s", [None, NEVER_S])
-async def test_cancelling_propagates_and_leaves_no_waiter(timeout_s: float | None) -> None:
+async def test_cancelling_leaves_no_waiter(timeout_s: float | None) -> None:
     chat = Chat()
     task = await started(chat.wait(0, timeout_s=timeout_s))
     task.cancel()
@@ -133,7 +134,7 @@ async def test_cancelling_propagates_and_leaves_no_waiter(timeout_s: float | Non
     chat.append(HELLO)
 
 
-async def test_a_waiter_cancelled_after_it_was_woken_harms_no_other() -> None:
+async def test_cancel_after_wake_harms_no_other() -> None:
     chat = Chat()
     first, second = await started(chat.wait(0)), await started(chat.wait(0))
     chat.append(HELLO)
@@ -150,7 +151,7 @@ async def test_a_thread_wakes_a_waiter() -> None:
     assert await task == 1
 
 
-async def test_thread_writers_wake_a_waiter_each_time() -> None:
+async def test_thread_writers_wake_a_waiter() -> None:
     chat = Chat()
 
     def write() -> None:
@@ -169,7 +170,8 @@ async def test_thread_writers_wake_a_waiter_each_time() -> None:
     assert parked(chat) == 0
 
 
-async def test_ten_writers_readers_and_five_waiters_lose_nothing_and_hang_never() -> None:
+async def test_many_threads_lose_nothing() -> None:
+    """Ten writers, ten readers and five waiters; none hangs."""
     chat = Chat()
 
     async def write() -> None:
@@ -191,7 +193,7 @@ async def test_ten_writers_readers_and_five_waiters_lose_nothing_and_hang_never(
     assert len(chat) == 1000
 
 
-def test_threads_append_and_replace_and_see_each_change_whole() -> None:
+def test_threads_see_each_change_complete() -> None:
     chat, torn = Chat(), []
     pairs = [(Message.user(f"a{i}"), Message.user(f"b{i}")) for i in range(4)]
 
@@ -212,7 +214,7 @@ def test_threads_append_and_replace_and_see_each_change_whole() -> None:
     assert torn == []
 
 
-def test_one_chat_serves_several_loops_one_after_another() -> None:
+def test_one_chat_serves_loops_in_turn() -> None:
     chat = Chat()
 
     async def leave_a_waiter_behind() -> None:
@@ -235,7 +237,8 @@ def test_one_chat_serves_several_loops_one_after_another() -> None:
     assert asyncio.run(wait_and_append()) == 1
 
 
-def test_an_append_after_the_waiters_loop_was_closed_goes_through() -> None:
+def test_append_works_after_loop_is_closed() -> None:
+    """The loop belonged to a waiter."""
     chat = Chat()
     loop = asyncio.new_event_loop()
     waiting = chat._history.changed_since(0)

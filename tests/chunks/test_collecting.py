@@ -45,7 +45,7 @@ FINAL = CompletionChunk.final_chunk(Usage(1, 2, 3), FinishReason.STOP)
 text = CompletionChunk.text
 
 
-async def test_text_is_joined_and_the_final_chunk_counts() -> None:  # S3.4, S3.8
+async def test_text_is_joined_final_chunk_counts() -> None:  # S3.4, S3.8
     last = CompletionChunk("!", (), True, Usage(1, 2, 3), FinishReason.LENGTH)
     found = await collecting(text("Hel"), text(""), text("lo"), last).collect()
     assert found == CompletionResponse("Hello!", (), FinishReason.LENGTH, Usage(1, 2, 3))
@@ -58,11 +58,11 @@ async def test_a_stream_is_collected_once() -> None:  # S3.4
         await given.collect()
 
 
-async def test_an_empty_stream_is_a_stop_with_zero_usage() -> None:  # S3.9
+async def test_empty_stream_is_stop_and_zero_usage() -> None:  # S3.9
     assert await collecting().collect() == CompletionResponse(None, (), FinishReason.STOP, Usage(0, 0, 0), "")
 
 
-async def test_the_first_error_ends_it_and_carries_what_came() -> None:  # S3.5
+async def test_first_error_ends_with_partial() -> None:  # S3.5
     with pytest.raises(ConnectionLost) as raised:
         await collecting(text("half"), FINAL, error=ConnectionLost("gone")).collect()
     assert raised.value.partial.text == "half"
@@ -71,7 +71,7 @@ async def test_the_first_error_ends_it_and_carries_what_came() -> None:  # S3.5
         await collecting(error=ValueError("foreign")).collect()
 
 
-async def test_calls_are_ordered_by_index_and_gaps_vanish() -> None:  # S3.6, S3.9
+async def test_calls_by_index_without_gaps() -> None:  # S3.6, S3.9
     given = collecting(calls(ToolCallDelta(5, "b", "two", "{}")), calls(ToolCallDelta(1, "a", "one")))
     found = (await given.collect()).tool_calls
     assert found == (ToolCall("a", "one", ""), ToolCall("b", "two", "{}"))
@@ -93,7 +93,7 @@ async def test_a_negative_index_is_no_index() -> None:
         await collecting(calls(ToolCallDelta(-1, "a"))).collect()
 
 
-async def test_the_last_id_and_name_win_and_arguments_append() -> None:  # S3.7
+async def test_last_id_and_name_win_args_append() -> None:  # S3.7
     deltas = [
         ToolCallDelta(0, "a", "one", '{"q'),
         ToolCallDelta(0, None, None, '":'),
@@ -103,7 +103,7 @@ async def test_the_last_id_and_name_win_and_arguments_append() -> None:  # S3.7
     assert found.tool_calls == (ToolCall("b", "", '{"q":1}'),)
 
 
-async def test_an_empty_id_erases_and_calls_without_an_id_are_dropped() -> None:  # S3.7, S3.9
+async def test_empty_id_erases_calls_sans_id_drop() -> None:  # S3.7, S3.9
     found = await collecting(
         calls(ToolCallDelta(0, "a", "one")),
         calls(ToolCallDelta(0, "")),
@@ -112,12 +112,12 @@ async def test_an_empty_id_erases_and_calls_without_an_id_are_dropped() -> None:
     assert found.tool_calls == ()
 
 
-async def test_usage_of_a_chunk_that_is_not_final_is_ignored() -> None:  # S3.8
+async def test_usage_before_the_final_is_ignored() -> None:  # S3.8
     found = await collecting(CompletionChunk("a", (), False, Usage(9, 9, 9), FinishReason.ERROR)).collect()
     assert (found.finish_reason, found.usage) == (FinishReason.STOP, Usage(0, 0, 0))
 
 
-async def test_the_last_final_chunk_wins_even_if_it_says_nothing() -> None:  # S3.8
+async def test_last_final_chunk_wins_even_if_empty() -> None:  # S3.8
     late = CompletionChunk("late", (), True)
     found = await collecting(FINAL, text("more "), late).collect()
     assert found == CompletionResponse("more late", (), FinishReason.STOP, Usage(0, 0, 0))
@@ -130,26 +130,26 @@ async def test_arguments_stay_raw() -> None:  # S3.10
     assert [c.arguments for c in found.tool_calls] == ["{no json", ""]
 
 
-async def test_strictly_a_stream_without_a_final_chunk_is_incomplete() -> None:  # S3.9
+async def test_strict_needs_a_final_chunk() -> None:  # S3.9
     with pytest.raises(IncompleteStream) as raised:
         await collecting(text("half")).collect(require_terminal=True)
     assert raised.value.partial.text == "half"
     assert (await collecting(text("whole"), FINAL).collect(require_terminal=True)).content == "whole"
 
 
-async def test_strictly_usage_beside_the_final_chunk_is_merged() -> None:  # S3.8
+async def test_strict_merges_usage_beside_final() -> None:  # S3.8
     reason = CompletionChunk("", (), True, None, FinishReason.LENGTH)
     found = await collecting(reason, CompletionChunk(usage=Usage(1, 2, 3))).collect(require_terminal=True)
     assert (found.finish_reason, found.usage) == (FinishReason.LENGTH, Usage(1, 2, 3))
 
 
-async def test_strictly_empty_ids_and_names_erase_nothing() -> None:  # S3.7, case 13, 26
+async def test_strict_empty_ids_erase_nothing() -> None:  # S3.7, case 13, 26
     deltas = [ToolCallDelta(0, "a", "get_weather"), ToolCallDelta(0, "", "", "{}")]
     found = await collecting(*map(calls, deltas), FINAL).collect(require_terminal=True)
     assert found.tool_calls == (ToolCall("a", "get_weather", "{}"),)
 
 
-async def test_strictly_calls_without_ids_get_distinct_ones() -> None:  # S3.9, case 29
+async def test_strict_calls_get_distinct_ids() -> None:  # S3.9, case 29
     deltas = [
         ToolCallDelta(0, None, "one", "{"),
         ToolCallDelta(1, None, "two", "{"),
@@ -171,7 +171,7 @@ async def events(*given: ev.Event) -> AsyncIterator[ev.Event]:
 
 
 @pytest.mark.parametrize("strict", [True, False])
-async def test_events_are_collected_by_way_of_chunks(strict: bool) -> None:
+async def test_events_are_collected_as_chunks(strict: bool) -> None:
     given = [
         ev.StreamStart(),
         ev.TextStart("0"),
@@ -190,7 +190,7 @@ async def test_events_are_collected_by_way_of_chunks(strict: bool) -> None:
 
 
 @pytest.mark.parametrize("strict", [True, False])
-async def test_a_call_that_broke_off_is_not_collected(strict: bool) -> None:  # case 21, RELIABILITY 33
+async def test_broken_off_call_is_not_collected(strict: bool) -> None:  # case 21, RELIABILITY 33
     given = [
         ev.ToolInputStart("t", "a"),
         ev.ToolInputDelta('{"valid":1}', "a"),
@@ -201,6 +201,6 @@ async def test_a_call_that_broke_off_is_not_collected(strict: bool) -> None:  # 
     assert (found.tool_calls, found.finish_reason) == ((), FinishReason.LENGTH)
 
 
-async def test_an_event_stream_without_a_finish_is_incomplete() -> None:
+async def test_event_stream_needs_a_finish() -> None:
     with pytest.raises(IncompleteStream):
         await CollectingStream.from_events(events(ev.TextDelta("a", "0"))).collect(require_terminal=True)

@@ -24,7 +24,7 @@ async def drain(source: AsyncIterator[CompletionChunk], seen: list[CompletionChu
         seen.append(chunk)
 
 
-def test_a_text_chunk_is_not_final_and_has_no_usage() -> None:  # S3.1
+def test_text_chunk_is_not_final_no_usage() -> None:  # S3.1
     chunk = CompletionChunk.text("hi")
     assert (chunk.delta, chunk.tool_calls, chunk.is_final) == ("hi", (), False)
     assert (chunk.usage, chunk.finish_reason) == (None, None)
@@ -36,7 +36,7 @@ def test_a_final_chunk_has_no_text() -> None:  # S3.1
     assert (chunk.usage, chunk.finish_reason) == (Usage(1, 2, 3), "length")
 
 
-def test_a_delta_names_its_call_only_if_it_wants_to() -> None:  # S3.2
+def test_delta_may_omit_name_of_its_call() -> None:  # S3.2
     delta = ToolCallDelta(3, arguments_delta="{}")
     assert (delta.index, delta.id, delta.name, delta.arguments_delta) == (3, None, None, "{}")
 
@@ -89,14 +89,14 @@ async def test_events_become_chunks() -> None:  # S3.3
     ]
 
 
-async def test_what_the_stream_raises_passes_through() -> None:  # S3.5
+async def test_stream_exceptions_pass_through() -> None:  # S3.5
     seen: list[CompletionChunk] = []
     with pytest.raises(ConnectionLost):
         await drain(chunks(stream(ev.TextDelta("a", "0"), error=ConnectionLost("gone"))), seen)
     assert seen == [CompletionChunk.text("a")]
 
 
-async def test_an_error_event_is_raised_after_the_last_chunk() -> None:  # S1.9, case 42
+async def test_error_event_raised_after_last_chunk() -> None:  # S1.9, case 42
     error = ev.ErrorEvent(DecodeError("bad frame").info)
     events = [error, ev.TextDelta("after", "0"), ev.Finish("stop", Usage(1, 1))]
     seen: list[CompletionChunk] = []
@@ -106,6 +106,6 @@ async def test_an_error_event_is_raised_after_the_last_chunk() -> None:  # S1.9,
     assert raised.value.usage == Usage(1, 1)
 
 
-async def test_usage_that_the_vendor_did_not_tell_stays_unknown() -> None:
+async def test_unreported_usage_stays_unknown() -> None:
     found = [chunk async for chunk in chunks(stream(ev.Finish("stop")))]
     assert found == [CompletionChunk.final_chunk(Usage(), FinishReason.STOP)]

@@ -45,7 +45,7 @@ def test_what_is_no_call_raises(wire: str) -> None:  # S1.4
         ToolCall.decode(wire)
 
 
-def test_a_chunk_carries_role_content_and_calls() -> None:  # S1.3
+def test_chunk_has_role_content_and_calls() -> None:  # S1.3
     chunk = StreamingChunk.decode(
         '{"id":"c1","object":"chat.completion.chunk","created":1700000000,"model":"m","choices":[{"index":0,'
         '"delta":{"role":"assistant","content":"hi","tool_calls":[{"index":0,"id":"a","type":"function",'
@@ -66,7 +66,7 @@ def test_fields_that_are_not_there_are_none() -> None:  # S1.3
     assert StreamingChunk.decode('{"choices":null}').choices == ()
 
 
-def test_a_chunk_without_choices_has_no_text_and_no_calls() -> None:  # S1.5, case 14
+def test_chunk_without_choices_is_empty() -> None:  # S1.5, case 14
     chunk = StreamingChunk.decode('{"choices":[],"usage":{"prompt_tokens":1}}')
     assert (chunk.content, chunk.tool_calls) == ("", None)
     assert chunk.raw == {"usage": {"prompt_tokens": 1}}
@@ -90,14 +90,14 @@ def test_parallel_fragments_keep_their_index() -> None:  # S1.6
     assert [(c.index, c.arguments) for c in chunk.tool_calls] == [(1, "x"), (0, "y")]
 
 
-def test_an_error_inside_the_stream_is_an_error_of_the_chunk() -> None:  # S1.9
+def test_in_stream_error_is_a_chunk_error() -> None:  # S1.9
     chunk = StreamingChunk.decode('{"error":{"message":"busy","type":"overloaded_error"}}')
     assert chunk.error is not None
     assert "busy" in chunk.error.message
     assert chunk.choices == ()
 
 
-def test_a_chunk_that_cannot_be_read_is_never_skipped() -> None:  # S1.9
+def test_unreadable_chunk_is_never_skipped() -> None:  # S1.9
     with pytest.raises(DecodeError):
         StreamingChunk.decode("{broken")
     assert StreamingChunk.read("{broken").error is not None

@@ -55,12 +55,13 @@ async def test_fragments_pass_as_they_come() -> None:  # S1.6
     assert found[-1].choices[0].finish_reason == "tool_calls"
 
 
-async def test_a_call_that_came_whole_is_one_fragment() -> None:
+async def test_call_in_one_piece_is_one_fragment() -> None:
     found = [chunk async for chunk in streaming_chunks(stream(ev.ToolCall("t", "{}", "a")))]
     assert found[0].tool_calls == (ToolCall("a", "t", "{}", "function", 0),)
 
 
-async def test_an_error_is_a_chunk_and_a_raised_one_passes_through() -> None:  # S1.9
+async def test_error_is_chunk_unless_raised() -> None:  # S1.9
+    """A raised error passes through."""
     info = ErrorInfo("connection-lost", "gone", True)
     seen: list[StreamingChunk] = []
     events = stream(ev.ErrorEvent(info), ev.Finish("error"), error=ConnectionLost("gone"))

@@ -23,7 +23,7 @@ async def test_the_chunks_come_in_order_every_time() -> None:  # S1.7
         assert [chunk async for chunk in model.tools_stream([], [], {"temperature": 0})] == chunks
 
 
-def test_a_configured_error_is_raised_at_the_call() -> None:  # S1.1, S1.7
+def test_configured_error_raised_at_the_call() -> None:  # S1.1, S1.7
     model = MockModel([StreamingChunk()], error=Overloaded("busy"))
     with pytest.raises(Overloaded, match="busy"):
         model.tools_stream([])

@@ -53,7 +53,7 @@ def says(text: str, **options) -> Script:
     return Script((Turn(text=text, **options),))
 
 
-def test_a_pipe_gets_the_answer_and_nothing_else(ask):
+def test_pipe_gets_only_the_response(ask):
     done = ask(says("Blue is *short* \x1b[31m.", reasoning="Hm."), "Why", "is", "the sky blue?")
     assert (done.status, done.out, done.err) == (0, "Blue is *short* \x1b[31m.\n", "")
     assert done.requests[0].messages[-1].text == "Why is the sky blue?"
@@ -70,7 +70,7 @@ def test_prompt_and_input_are_put_together(ask, piped):
     assert done.requests[0].messages[-1].text == "Explain this:\n\n  line 1\nl\ufffdne 2"
 
 
-def test_arguments_that_are_no_utf_8_are_no_obstacle(ask):
+def test_non_utf8_arguments_are_accepted(ask):
     done = ask(says("So."), "--system", "a\udcff", "b\udcff")
     assert done.status == 0, done.err
     assert [m.text for m in done.requests[0].messages] == ["a\ufffd", "b\ufffd"]
@@ -89,7 +89,7 @@ def test_options_reach_the_request(ask):
     assert request.reasoning.effort == "low"
 
 
-def test_tools_run_and_are_told_beside_the_answer(ask):
+def test_tools_run_and_show_beside_response(ask):
     script = Script((
         Turn(text="Let me look.", calls=(Call("weather", {"city": "Oslo"}), Call("weather", {"city": "X"}))),
         Turn(text="Cold."),
@@ -107,7 +107,7 @@ def test_without_tools_none_are_offered(ask):
     assert ask(says("So."), "Hi").requests[0].tools == ()
 
 
-def test_a_conversation_is_saved_and_continued(ask, tmp_path):
+def test_conversation_is_saved_and_continued(ask, tmp_path):
     talk = tmp_path / "talk.json"
     done = ask(says("Blue."), "--system", "Be brief.", "--save", str(talk), "Why?")
     assert done.status == 0
@@ -126,7 +126,8 @@ def test_continuing_saves_in_the_same_file(ask, tmp_path):
     assert [m.text for m in Chat.load(talk)] == ["Why?", "Blue.", "And?", "Dark."]
 
 
-def test_continuing_into_another_file_leaves_the_first(ask, tmp_path):
+def test_continuing_elsewhere_keeps_first(ask, tmp_path):
+    """The first file stays as it was."""
     talk, other = tmp_path / "talk.json", tmp_path / "other.json"
     ask(says("Blue."), "--save", str(talk), "Why?")
     before = talk.read_bytes()
@@ -149,7 +150,7 @@ def test_saving_overwrites_nothing_unasked(ask, tmp_path):
     assert [m.text for m in Chat.load(talk)] == ["Another?", "Red."]
 
 
-def test_a_turn_that_failed_leaves_the_saved_conversation(ask, tmp_path):
+def test_failed_turn_keeps_saved_chat(ask, tmp_path):
     talk = tmp_path / "talk.json"
     ask(says("Blue."), "--save", str(talk), "Why?")
     before = talk.read_bytes()
@@ -166,7 +167,7 @@ def test_the_last_conversation_goes_on(ask, tmp_path):
     assert last.stat().st_mode & 0o777 == 0o600
 
 
-def test_without_a_last_conversation_none_goes_on(ask, monkeypatch):
+def test_nothing_to_continue_is_refused(ask, monkeypatch):
     done = ask(says("Dark."), "-c", "And?")
     assert (done.status, done.requests) == (2, [])
     assert "there is no last conversation" in done.err
@@ -176,12 +177,12 @@ def test_without_a_last_conversation_none_goes_on(ask, monkeypatch):
     assert ask(says("Dark."), "-c", "And?").status == 2
 
 
-def test_a_home_that_cannot_be_written_is_no_obstacle(ask, monkeypatch):
+def test_unwritable_home_is_no_obstacle(ask, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", "/dev/null/nowhere")
     assert ask(says("Blue."), "Why?").status == 0
 
 
-def test_a_conversation_goes_on_with_its_model(simulate, capsys, monkeypatch, tmp_path):
+def test_conversation_keeps_its_model(simulate, capsys, monkeypatch, tmp_path):
     simulator = simulate(says("So."))
     monkeypatch.setenv("OPENAI_BASE_URL", f"{simulator.url}/v1")
     monkeypatch.setenv("LLMSTREAM_MODEL", "openai:another")
@@ -193,7 +194,7 @@ def test_a_conversation_goes_on_with_its_model(simulate, capsys, monkeypatch, tm
     assert models == ["first", "first", "first", "another"]
 
 
-def test_a_model_at_ones_own_address_is_not_noted(ask, capsys):
+def test_model_at_own_address_is_not_noted(ask, capsys):
     """What was said to one's own server is not to go to the vendor by leaving out --base-url."""
     ask(says("Blue."), "Why?")
     assert main(["chat", "-c", "And?"]) == 2
@@ -230,21 +231,21 @@ def test_answers_may_have_to_fit_a_schema(ask, tmp_path):
     assert list(done.requests[0].response_format.schema["properties"]) == ["city"]
 
 
-def test_a_long_wait_for_the_next_attempt_is_noted(ask):
+def test_long_retry_wait_is_noted(ask):
     script = Script((Turn(fault=Refuse(status=429, retry_after_s=1)), Turn(text="So.")))
     done = ask(script, "Hi")
     assert (done.status, done.out) == (0, "So.\n")
     assert done.err == "llmstream: 429, waiting 1 s (2 of 3)\n"
 
 
-def test_a_new_system_prompt_takes_the_place_of_the_saved_one(ask, tmp_path):
+def test_new_system_prompt_replaces_saved(ask, tmp_path):
     talk = tmp_path / "talk.json"
     ask(says("Blue."), "--system", "Be brief.", "--save", str(talk), "Why?")
     done = ask(says("Dark."), "--continue", str(talk), "--system", "Be long.", "And?")
     assert [m.text for m in done.requests[0].messages] == ["Be long.", "Why?", "Blue.", "And?"]
 
 
-def test_the_model_may_come_from_the_environment(simulate, capsys, monkeypatch):
+def test_model_may_come_from_environment(simulate, capsys, monkeypatch):
     monkeypatch.setenv("LLMSTREAM_MODEL", "openai:from-env")
     monkeypatch.setenv("OPENAI_BASE_URL", f"{simulate(says('So.')).url}/v1")
     assert main(["chat", "Hi"]) == 0
@@ -256,7 +257,8 @@ def test_the_simulator_needs_no_key(capsys):
     assert capsys.readouterr().out.startswith("You said: Hi\n")
 
 
-def test_a_failure_in_the_middle_keeps_the_text_and_is_status_3(ask, tmp_path):
+def test_midstream_failure_is_status_3(ask, tmp_path):
+    """The text that came is printed."""
     talk = tmp_path / "talk.json"
     script = says("one two three four five six", fault=Break(after_events=6, message="on \x1b[2Jfire"))
     done = ask(script, "--save", str(talk), "Count")
@@ -268,7 +270,7 @@ def test_a_failure_in_the_middle_keeps_the_text_and_is_status_3(ask, tmp_path):
     assert Chat.load(talk).last().text == done.out.rstrip("\n")
 
 
-def test_an_answer_that_breaks_off_is_status_3(ask):
+def test_broken_off_response_is_status_3(ask):
     done = ask(says("one two three four", fault=Cut(after_events=4, clean=True)), "Count")
     assert done.status == 3
     assert "ended before" in done.err
@@ -281,7 +283,7 @@ def test_a_refused_key_says_what_to_check(ask):
     assert "sk-of-the-tests" not in done.err
 
 
-def test_a_refusal_is_status_3_with_the_vendors_words(ask):
+def test_refusal_is_status_3_and_quoted(ask):
     done = ask(says("", fault=Refuse(status=400, message="no such model: m")), "Hi")
     assert (done.status, done.out) == (3, "")
     assert "no such model: m" in done.err
@@ -333,7 +335,7 @@ def test_a_refused_connection_is_status_3(capsys, monkeypatch):
         (["-m", "openai:m", "--tools", "all", "Hi"], "--tools"),
     ],
 )
-def test_wrong_usage_is_status_2_and_says_what_to_do(argv, words, capsys):
+def test_wrong_usage_is_status_2_and_remedy(argv, words, capsys):
     assert main(["chat", *argv]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -341,7 +343,7 @@ def test_wrong_usage_is_status_2_and_says_what_to_do(argv, words, capsys):
     assert "Traceback" not in err
 
 
-def test_a_pipe_loads_neither_line_editor_nor_renderer(simulate):
+def test_pipe_loads_no_editor_nor_renderer(simulate):
     url = simulate(says("So.")).url
     code = (
         "import sys; from llmstream.cli import main\n"
@@ -361,7 +363,7 @@ def test_text_comes_out_as_it_streams(simulate, spawn):
         assert b"Hello".startswith(first[:5])
 
 
-def test_ctrl_c_stops_the_answer_and_keeps_what_came(simulate, spawn, tmp_path):
+def test_ctrl_c_stops_and_keeps_the_partial(simulate, spawn, tmp_path):
     talk = tmp_path / "talk.json"
     simulator = simulate(says("one two three four five", fault=Stall(after_events=5)))
     with spawn(

@@ -15,7 +15,7 @@ from llmstream.simulator import Pace
 
 
 @pytest.mark.parametrize("dialect", list(SIMULATED))
-def test_it_thinks_calls_tools_and_answers_in_every_dialect(dialect, capsys, monkeypatch):
+def test_demo_thinks_and_calls_per_dialect(dialect, capsys, monkeypatch):
     monkeypatch.setattr(demo, "PACE", Pace())
     assert main(["demo", "--dialect", dialect]) == 0
     out, err = capsys.readouterr()
@@ -53,7 +53,7 @@ def test_more_of_the_events_can_be_had(capsys, monkeypatch):
     assert "warnings=" not in out
 
 
-def test_a_process_ends_within_seconds_in_a_pipe():
+def test_process_in_a_pipe_ends_in_seconds():
     done = subprocess.run(
         [sys.executable, "-m", "llmstream", "demo"], capture_output=True, timeout=60, check=False
     )

@@ -64,7 +64,7 @@ def on_a_terminal(events, **options):
     return out.getvalue()
 
 
-def test_a_pipe_gets_the_text_as_it_is_and_nothing_else():
+def test_pipe_gets_exactly_the_text():
     out, notes = in_a_pipe(RUN)
     assert out == "Let me look.\n\nIt is \x1b]52;c;QQ==\x07cold.\n"
     assert notes.splitlines() == [
@@ -75,29 +75,29 @@ def test_a_pipe_gets_the_text_as_it_is_and_nothing_else():
     ]
 
 
-def test_reasoning_goes_beside_the_pipe_where_it_is_asked_for():
+def test_reasoning_goes_to_stderr_if_asked():
     out, notes = in_a_pipe(RUN, reasoning=True)
     assert "Think" not in out
     assert "Think hard\n" in notes
 
 
-def test_a_line_feed_is_added_only_where_it_is_missing():
+def test_line_feed_only_where_missing():
     assert in_a_pipe([TextDelta("a\n", "0")])[0] == "a\n"
     assert in_a_pipe([TextDelta("a", "0")])[0] == "a\n"
     assert in_a_pipe([])[0] == ""
 
 
-def test_text_of_two_blocks_is_not_torn_apart():
+def test_two_text_blocks_are_not_separated():
     assert in_a_pipe([TextDelta("a", "0"), TextDelta("b", "1")])[0] == "ab\n"
 
 
-def test_a_call_at_the_start_or_the_end_adds_nothing():
+def test_call_at_start_or_end_adds_nothing():
     call = ToolCall("f", "{}", "c")
     assert in_a_pipe([call, TextDelta("a", "0")])[0] == "a\n"
     assert in_a_pipe([TextDelta("a", "0"), call])[0] == "a\n"
 
 
-def test_a_terminal_gets_everything_in_order_and_nothing_harmful():
+def test_terminal_gets_all_safe_and_ordered():
     shown = on_a_terminal(RUN)
     assert "\x1b" not in shown
     assert shown.startswith("warning: the option seed is not supported as given: no such thing\n")
@@ -112,12 +112,13 @@ def test_reasoning_can_be_hidden():
     assert "Think" not in on_a_terminal(RUN, reasoning=False)
 
 
-def test_a_sequence_cut_by_another_kind_of_block_does_not_leak():
+def test_cut_sequence_does_not_leak():
+    """A block of another kind cuts it."""
     shown = on_a_terminal([TextDelta("a\x1b]0;", "0"), ReasoningDelta("b", "1"), TextDelta("c", "0")])
     assert shown.startswith("a\n\n(thinking) b\n\nc\n")
 
 
-def test_a_call_is_one_line_whatever_its_arguments_hold():
+def test_call_is_one_line_for_any_arguments():
     call = ToolCall("f\x07", '{"a":"\x1b[2J\n\u202e"}', "c", invalid=True)
     assert call_line(call) == 'f\\x07({"a":"\\x1b[2J\\n\\u202e"}) (invalid)\n'
     assert len(call_line(ToolCall("f", "x" * 10_000, "c"))) < 220
@@ -145,7 +146,7 @@ def watched(*moments):
     return watch
 
 
-def test_time_to_first_token_and_rate_of_one_answer():
+def test_first_token_time_and_rate_are_shown():
     usage = Usage(1200, 50, reasoning_tokens=20, cached_input_tokens=1000)
     watch = watched(
         (0.1, StreamStart()),
@@ -172,7 +173,7 @@ def test_the_time_of_tools_is_not_the_models():
     assert status_line(watch) == "1.00 s to first token · 10 tokens/s · 10 in · 40 out · stop"
 
 
-def test_what_the_vendor_did_not_say_is_not_shown():
+def test_unreported_values_are_not_shown():
     assert status_line(watched((1.0, TextDelta("a", "0")), (2.0, Finish("length")))) == (
         "1.00 s to first token · length"
     )
@@ -183,7 +184,7 @@ def test_a_stopped_run_says_so():
     assert status_line(watched(), stopped=True) == "stopped"
 
 
-def test_a_run_that_failed_before_anything_came_has_no_line():
+def test_failed_run_sans_events_has_no_line():
     assert status_line(watched()) == ""
     assert status_line(watched((1.0, Finish("error")))) == ""
 
@@ -197,7 +198,7 @@ def test_a_rate_over_a_moment_is_left_out():
     assert status_line(watch) == "1.00 s to first token · 3 in · 15,040 out · stop"
 
 
-def test_requests_that_were_sent_again_are_counted():
+def test_resent_requests_are_counted():
     watch = watched((4.0, TextDelta("a", "0")))
     watch.retries = 2
     assert status_line(watch).startswith("4.00 s to first token (2 retries) · ")

@@ -17,7 +17,7 @@ def raised_by(act) -> LLMStreamError:
 
 
 @pytest.mark.parametrize("provider", list(all_providers()), ids=lambda provider: provider.name)
-def test_no_remedy_is_an_argument_of_the_library(provider):
+def test_remedies_name_no_library_argument(provider):
     errors = [provider.decode_error(401, {}, b"{}")]
     for act in (lambda: provider.key(None, {}), lambda: provider.address(None, {})):
         try:
@@ -32,7 +32,8 @@ def test_no_remedy_is_an_argument_of_the_library(provider):
         assert text.count(f"{provider.name}:") <= 1
 
 
-def test_a_missing_key_names_its_variable_and_its_provider_once():
+def test_missing_key_names_variable_once():
+    """It names the provider once too."""
     error = raised_by(lambda: find_provider("openai").key(None, {}))
     error.provider = "openai"
     assert error_message(error) == "No key for openai. Set OPENAI_API_KEY in the environment."
@@ -45,7 +46,7 @@ def test_a_missing_address_names_the_flag():
     assert text.startswith("No address for azure. Pass --base-url or set AZURE_OPENAI_ENDPOINT")
 
 
-def test_an_address_that_is_none_names_the_flag():
+def test_invalid_address_names_the_flag():
     error = raised_by(lambda: find_provider("openai").address("ftp://x", {}))
     assert "Check --base-url." in error_message(error)
 

@@ -50,7 +50,7 @@ def test_what_is_drawn_again_is_bounded(text: str) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_of_a_long_fence_is_lost_or_shown_twice() -> None:
+def test_long_fence_lost_and_doubled_nowhere() -> None:
     rows, _ = grown(CODE, 501)
     code = [row.strip() for row in rows if " = " in row]
     assert code == [f"x{n} = {n}" for n in range(2000)]
@@ -59,7 +59,7 @@ def test_nothing_of_a_long_fence_is_lost_or_shown_twice() -> None:
 
 
 @pytest.mark.slow
-def test_the_parts_of_a_fence_stand_without_a_gap() -> None:
+def test_parts_of_a_fence_have_no_gap() -> None:
     rows, _ = grown(CODE, 501)
     first = next(at for at, row in enumerate(rows) if "x0 = 0" in row)
     assert all(rows[first : first + 2000])
@@ -67,7 +67,7 @@ def test_the_parts_of_a_fence_stand_without_a_gap() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", [CODE, PROSE], ids=["code", "prose"])
-def test_however_a_long_block_is_cut_it_ends_the_same(text: str) -> None:
+def test_cut_long_block_ends_the_same(text: str) -> None:
     whole = text_of((block := GrowingText(console())).feed(text) + block.close())
     assert grown(text, 173)[0] == whole
     assert grown(text, 4096)[0] == whole
@@ -79,7 +79,7 @@ def test_nothing_of_long_prose_is_lost() -> None:
     assert "".join("".join(rows).split()) == "word" * 10_000
 
 
-def test_a_thought_without_a_line_end_is_bounded() -> None:
+def test_thought_without_newline_is_bounded() -> None:
     block, rows = GrowingThought(console()), []
     for _ in range(200):
         rows += block.feed("thinking " * 20)
@@ -87,7 +87,7 @@ def test_a_thought_without_a_line_end_is_bounded() -> None:
     assert "".join("".join(text_of(rows + block.close())).split()) == "thinking" * 4000
 
 
-def test_the_middle_of_a_huge_fragment_is_left_out() -> None:
+def test_middle_of_huge_fragment_is_left_out() -> None:
     short = _shortened("a" * 1_000_000)
     assert len(short) < _DELTA_CHARS + 100
     assert "900000 characters not shown" in short
@@ -122,24 +122,24 @@ CASES = {
 
 
 @pytest.mark.parametrize(("text", "expected"), CASES.values(), ids=CASES)
-def test_a_block_ends_where_nothing_can_join_it(text, expected):
+def test_block_ends_where_nothing_can_join(text, expected):
     assert blocks(text) == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), CASES.values(), ids=CASES)
-def test_one_character_at_a_time_gives_the_same_blocks(text, expected):
+def test_single_characters_give_same_blocks(text, expected):
     assert blocks(*text) == expected
 
 
 @given(st.lists(st.sampled_from(["a", " ", "\n", "\n\n", "- ", "1. ", "12", "```\n", "~~~", "**", "    "])))
-def test_no_cut_changes_the_blocks_and_nothing_is_lost(pieces):
+def test_any_cut_gives_the_same_blocks(pieces):
     text = "".join(pieces)
     whole = blocks(text)
     assert blocks(*pieces) == blocks(*text) == whole
     assert "".join(whole).strip() == text.strip()
 
 
-def test_a_block_is_given_as_soon_as_the_next_line_begins():
+def test_block_is_given_at_the_next_line():
     cutter = MarkdownBlocks()
     assert cutter.feed("a\n\n") == []
     assert cutter.feed("b") == ["a\n\n"]

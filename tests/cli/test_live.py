@@ -107,14 +107,15 @@ def timeless(rows: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 50])
-async def test_however_it_is_cut_and_drawn_the_end_is_the_same(size, screen):
+async def test_any_cut_and_draw_ends_the_same(size, screen):
     whole = timeless(screen.rows(await shown([TextDelta(MARKDOWN, "0")])))
     pieces = await shown(in_pieces(MARKDOWN, size), draw_each=True)
     assert timeless(screen.rows(pieces)) == whole
 
 
 @pytest.mark.parametrize("size", [1, 5])
-async def test_a_block_higher_than_the_screen_scrolls_and_is_whole_at_the_end(size, screen, monkeypatch):
+async def test_block_taller_than_screen_scrolls(size, screen, monkeypatch):
+    """It is complete at the end."""
     monkeypatch.setenv("LINES", "8")
     code = "```\n" + "".join(f"line {n}\n" for n in range(40)) + "```\n\nAfter."
     whole = timeless(screen.rows(await shown([TextDelta(code, "0")])))
@@ -137,7 +138,7 @@ async def test_reasoning_can_be_hidden():
     assert "Secret" not in out
 
 
-async def test_calls_are_seen_as_they_are_written_and_as_they_end(screen):
+async def test_calls_show_while_written_and_at_end(screen):
     events = [
         TextDelta("Let me look.", "0"),
         ToolInputStart("weather", "c1"),
@@ -184,7 +185,8 @@ async def test_warnings_files_and_sources_are_told(screen):
 
 
 @pytest.mark.parametrize("size", [1, 2, 1000])
-async def test_nothing_harmful_is_written_whatever_the_model_says(size, screen):
+async def test_nothing_harmful_is_ever_written(size, screen):
+    """The model may send anything."""
     evil = (
         "a\x1b]52;c;QQ==\x07b \x1b[2J\x1b[H \x9b31m \x90x\x9c \x1b]8;;http://e\x1b\\c\x1b]8;;\x1b\\ "
         "\u202eabc &#27;[2J &#x9b;2J &#x202e; &#13; &#7; &#8; &NewLine; `\x1b[1A` "
@@ -217,11 +219,11 @@ async def test_a_stopped_run_keeps_what_came(screen):
     assert rows[2].endswith("stopped")
 
 
-async def test_a_run_without_anything_leaves_nothing(screen):
+async def test_run_without_output_leaves_nothing(screen):
     assert [row for row in screen.rows(await shown([])) if row] == []
 
 
-async def test_it_is_drawn_while_nothing_more_comes(screen):
+async def test_drawing_goes_on_while_nothing_comes(screen):
     out = Tty()
     show = LiveDisplay(out)
     show.feed(TextDelta("first words", "0"))
@@ -233,7 +235,7 @@ async def test_it_is_drawn_while_nothing_more_comes(screen):
     show.close()
 
 
-async def test_a_terminal_that_is_gone_is_told_to_the_reader():
+async def test_lost_terminal_is_raised_to_reader():
     class Gone(Tty):
         lost = False
 
@@ -252,7 +254,7 @@ async def test_a_terminal_that_is_gone_is_told_to_the_reader():
         show.feed(TextDelta("b", "0"))
 
 
-async def test_drawing_a_long_answer_costs_in_proportion_to_its_length():
+async def test_drawing_cost_is_linear_in_length():
     """Each block is rendered once for good; what is drawn in between never holds more than one."""
     out = Tty()
     show = LiveDisplay(out)

@@ -22,7 +22,7 @@ def test_the_help_lists_every_command(capsys):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_each_command_has_help_with_an_example(name, capsys):
+def test_each_command_help_has_an_example(name, capsys):
     assert main([name, "--help"]) == 0
     out = capsys.readouterr().out
     assert "example" in out
@@ -50,7 +50,7 @@ def test_help_fits_a_terminal_of_80_columns(name, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_usage_names_the_command_and_fits_a_line(name, capsys):
+def test_usage_names_command_and_fits_a_line(name, capsys):
     assert main([name, "--no-such-flag"]) == 2
     usage, *_, error = capsys.readouterr().err.splitlines()
     assert usage.startswith(f"usage: llmstream {name} [-h]")
@@ -77,7 +77,7 @@ def test_wrong_usage_is_status_2(argv, capsys):
         (KeyboardInterrupt(), 130, ""),
     ],
 )
-def test_whatever_is_raised_becomes_a_line_and_a_status(error, status, words, monkeypatch, capsys):
+def test_any_exception_is_a_line_and_status(error, status, words, monkeypatch, capsys):
     def fail(arguments):
         raise error
 
@@ -106,7 +106,7 @@ def test_the_module_runs_as_the_program():
     assert done.stdout.decode().split() == ["llmstream", llmstream.__version__]
 
 
-def test_a_terminal_without_unicode_is_no_obstacle():
+def test_terminal_without_unicode_works():
     code = (
         "import sys; from llmstream.simulator import Pace\n"
         "from llmstream.cli import demo, main; demo.PACE = Pace()\n"
@@ -123,7 +123,7 @@ def test_a_terminal_without_unicode_is_no_obstacle():
     assert b"-2 ?C" in done.stdout
 
 
-def test_only_the_command_that_is_asked_for_is_imported():
+def test_only_the_requested_command_imports():
     code = (
         "import sys; from llmstream.cli import main; main(['replay', '--help']); "
         "print([m for m in sys.modules if m.startswith('llmstream.cli.')], file=sys.stderr)"
@@ -133,13 +133,13 @@ def test_only_the_command_that_is_asked_for_is_imported():
     assert b"llmstream.cli.chat" not in done.stderr
 
 
-def test_the_program_is_named_in_the_metadata():
+def test_program_is_named_in_the_metadata():
     assert cli.main is main
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
 @pytest.mark.parametrize("command", ["replay --dialect openai-chat -", "providers"])
-def test_a_closed_standard_stream_is_no_fault_of_ours(command: str, closed: str) -> None:
+def test_closed_standard_stream_is_harmless(command: str, closed: str) -> None:
     done = subprocess.run(
         ["/bin/sh", "-c", f"{sys.executable} -m llmstream {command} {closed}"],
         stdin=subprocess.DEVNULL,

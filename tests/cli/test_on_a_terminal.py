@@ -127,7 +127,7 @@ def chat(simulate, sessions, monkeypatch):
     return start
 
 
-def test_an_answer_is_rendered_and_its_end_is_told(chat, screen):
+def test_response_is_rendered_with_its_end(chat, screen):
     pytest.importorskip("rich")
     script = Script(
         (Turn(reasoning="Hm.", text="The sky is **blue**.\n\n- so\n- it is"),), Pace(delta_s=0.05)
@@ -141,7 +141,7 @@ def test_an_answer_is_rendered_and_its_end_is_told(chat, screen):
     assert "tokens/s" in session.text
 
 
-def test_what_could_harm_the_terminal_does_not_reach_it(chat, screen):
+def test_harmful_text_never_reaches_terminal(chat, screen):
     evil = "a\x1b]52;c;QQ==\x07b\x1b[2Jc\x9b31md &#27;[2J \u202ee"
     session, _ = chat(Script((Turn(reasoning=evil, text=evil),)), "Why?")
     assert session.end() == 0
@@ -149,7 +149,7 @@ def test_what_could_harm_the_terminal_does_not_reach_it(chat, screen):
     assert "52;c" not in session.text
 
 
-def test_an_error_in_the_vendors_words_cannot_harm_the_terminal(chat, screen):
+def test_vendor_error_cannot_harm_terminal(chat, screen):
     session, _ = chat(Script((Turn(fault=Refuse(status=400, message="no\x1b[2J\x07 way")),)), "Why?")
     assert session.end() == 3
     assert screen.harmful(session.text) == []
@@ -157,7 +157,8 @@ def test_an_error_in_the_vendors_words_cannot_harm_the_terminal(chat, screen):
 
 
 @pytest.mark.parametrize("terminal", ["xterm", "dumb"])
-def test_without_rich_or_on_a_dumb_terminal_the_text_is_plain(chat, screen, terminal):
+def test_plain_without_rich_or_if_dumb(chat, screen, terminal):
+    """Plain text: rich is not installed, or the terminal is dumb."""
     script = Script((Turn(reasoning="Hm.", text="The sky is **blue** \x1b[2J."),))
     code = _WITHOUT.format("rich") if terminal == "xterm" else ""
     session, _ = chat(script, "Why?", code=code, TERM=terminal)
@@ -219,7 +220,7 @@ def test_a_conversation_keeps_its_history(talk, tmp_path):
     assert [m.text for m in Chat.load(file)] == [*texts[1], "Dark."]
 
 
-def test_a_pasted_text_of_several_lines_is_one_prompt(talk):
+def test_pasted_lines_are_one_prompt(talk):
     session, requests = talk(Script((Turn(text="Blue."),)))
     session.expect("> ")
     session.send("\x1b[200~Traceback:\n  line 1\n\nValueError\x1b[201~")
@@ -254,7 +255,7 @@ def test_a_pasted_path_is_no_command(talk):
     assert texts_of(requests[0]) == ["/usr/bin/x: line 1\nno such file"]
 
 
-def test_ctrl_c_stops_an_answer_and_twice_leaves(talk, tmp_path):
+def test_ctrl_c_stops_response_twice_leaves(talk, tmp_path):
     file = tmp_path / "talk.json"
     script = Script((Turn(text="one two three four", fault=Stall(after_events=4)), Turn(text="Done.")))
     session, requests = talk(script, "--save", file)
@@ -275,7 +276,8 @@ def test_ctrl_c_stops_an_answer_and_twice_leaves(talk, tmp_path):
     assert [m.text for m in Chat.load(file)][-2:] == ["Go on", "Done."]
 
 
-def test_ctrl_c_twice_in_an_answer_loses_nothing(talk, tmp_path):
+def test_double_ctrl_c_loses_nothing(talk, tmp_path):
+    """It is pressed during a response."""
     script = Script((Turn(text="one two three four", fault=Stall(after_events=4)), Turn(text="Done.")))
     session, _ = talk(script)
     session.expect("> ")
@@ -292,7 +294,7 @@ def test_ctrl_c_twice_in_an_answer_loses_nothing(talk, tmp_path):
     assert [m.text for m in Chat.load(tmp_path / "state" / "llmstream" / "last.json")][-1] == "Done."
 
 
-def test_ctrl_c_at_the_prompt_clears_the_line(chat):
+def test_ctrl_c_at_the_prompt_clears_line(chat):
     pytest.importorskip("prompt_toolkit")
     session, requests = chat(Script((Turn(text="Blue."),)))
     session.expect("> ")
@@ -316,7 +318,7 @@ def test_ctrl_d_leaves(talk):
     assert session.end() == 0
 
 
-def test_a_failed_turn_is_told_and_can_be_said_again(talk):
+def test_failed_turn_is_shown_and_repeatable(talk):
     script = Script((Turn(fault=Refuse(status=400, message="not today")), Turn(text="Fine.")))
     session, requests = talk(script)
     session.expect("> ")
@@ -332,7 +334,7 @@ def test_a_failed_turn_is_told_and_can_be_said_again(talk):
     assert texts_of(requests[1]) == ["Why?"]
 
 
-def test_what_was_typed_is_there_in_the_next_session(talk, tmp_path):
+def test_typed_lines_are_in_next_session(talk, tmp_path):
     for keys in ("Why is the sky blue?", "\x1b[A"):
         session, requests = talk(Script((Turn(text="Blue."),)))
         session.expect("> ")
@@ -434,7 +436,8 @@ def test_a_file_goes_with_the_next_prompt(talk, tmp_path):
     assert [part.part_kind for part in parts] == ["image", "text"]
 
 
-def test_a_conversation_saved_elsewhere_is_not_overwritten(talk, tmp_path):
+def test_chat_saved_elsewhere_is_not_lost(talk, tmp_path):
+    """The newer file is not overwritten."""
     other = tmp_path / "other.json"
     other.write_text("mine")
     session, _ = talk(Script((Turn(text="Blue."),)))
@@ -467,7 +470,7 @@ def test_a_warning_comes_once_a_session(chat):
     assert session.text.count("warning: reasoning of earlier answers") == 1
 
 
-def test_a_wait_for_the_next_attempt_is_shown(chat, screen):
+def test_wait_for_next_attempt_is_shown(chat, screen):
     pytest.importorskip("rich")
     script = Script((Turn(fault=Refuse(status=429, retry_after_s=1)), Turn(text="Blue.")))
     session, _ = chat(script, "Why?")
@@ -478,7 +481,7 @@ def test_a_wait_for_the_next_attempt_is_shown(chat, screen):
     assert "(1 retry)" in session.text
 
 
-def test_without_a_key_no_conversation_begins(sessions):
+def test_no_conversation_without_a_key(sessions):
     sessions.append(Session("chat", "-m", "openai:m"))
     assert sessions[0].end() == 2
     assert "No key for openai" in sessions[0].text
@@ -504,7 +507,7 @@ def test_the_demonstration_breaks_no_word(sessions, columns):
     assert "  Talk to the simulator:\n    llmstream chat -m sim:demo\n" in foot
 
 
-def test_ctrl_c_in_the_demonstration_leaves_quietly(sessions):
+def test_ctrl_c_in_the_demo_leaves_quietly(sessions):
     sessions.append(Session("demo"))
     sessions[0].expect("The user asks")
     sessions[0].send(INTERRUPT)
@@ -513,7 +516,7 @@ def test_ctrl_c_in_the_demonstration_leaves_quietly(sessions):
 
 
 @pytest.mark.parametrize("columns", [40, 80])
-def test_providers_fit_the_terminal_with_set_keys_on_top(sessions, columns):
+def test_providers_fit_width_set_keys_first(sessions, columns):
     sessions.append(Session("providers", columns=columns, GROQ_API_KEY="gsk-secret", LANG="C.UTF-8"))
     assert sessions[0].end() == 0
     heads, *rows = sessions[0].text.replace("\r", "").partition("\n\n")[0].splitlines()
@@ -526,7 +529,7 @@ def test_providers_fit_the_terminal_with_set_keys_on_top(sessions, columns):
     assert "gsk-secret" not in sessions[0].text
 
 
-def test_the_matrix_of_providers_fits_the_terminal(sessions):
+def test_provider_matrix_fits_the_terminal(sessions):
     sessions.append(Session("providers", "--matrix", "azure"))
     assert sessions[0].end() == 0
     rows = sessions[0].text.replace("\r", "").splitlines()

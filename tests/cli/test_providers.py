@@ -24,7 +24,7 @@ def test_every_provider_has_a_row(capsys):
     assert [line.split()[0] for line in lines[1:]] == list(provider_names())
 
 
-def test_the_table_says_which_keys_are_set_and_never_their_values(capsys, monkeypatch):
+def test_table_shows_set_keys_never_values(capsys, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-of-mine")
     assert main(["providers"]) == 0
     text = capsys.readouterr().out
@@ -42,7 +42,7 @@ def test_a_blank_key_is_not_set(capsys, monkeypatch):
     assert listed(capsys)["openai"]["keySet"] is False
 
 
-def test_an_address_of_the_environment_is_named_and_not_shown(capsys, monkeypatch):
+def test_environment_address_named_not_shown(capsys, monkeypatch):
     monkeypatch.setenv("OLLAMA_HOST", "http://me:secret@ollama.example:1234")
     assert main(["providers"]) == 0
     text = capsys.readouterr().out
@@ -51,7 +51,7 @@ def test_an_address_of_the_environment_is_named_and_not_shown(capsys, monkeypatc
     assert listed(capsys)["ollama"]["baseUrlFrom"] == "OLLAMA_HOST"
 
 
-def test_a_provider_that_cannot_be_loaded_is_a_warning(capsys, monkeypatch):
+def test_unloadable_provider_is_a_warning(capsys, monkeypatch):
     find = providers.find_provider
 
     def broken(name):
@@ -94,14 +94,14 @@ def test_an_alias_shows_its_provider(capsys):
     assert capsys.readouterr().out.startswith("anthropic: Anthropic")
 
 
-def test_a_word_lists_the_providers_it_occurs_in(capsys):
+def test_word_lists_the_matching_providers(capsys):
     assert main(["providers", "bedro"]) == 0
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
     assert "bedrock-invoke" in names
     assert all("bedrock" in name for name in names)
 
 
-def test_a_word_that_occurs_nowhere_is_wrong_usage(capsys):
+def test_word_without_match_is_wrong_usage(capsys):
     assert main(["providers", "opnai"]) == 2
     assert "Did you mean openai?" in capsys.readouterr().err
 
@@ -117,7 +117,7 @@ def test_only_those_whose_key_is_set(capsys, monkeypatch):
     assert [row["name"] for row in json.loads(capsys.readouterr().out)] == ["groq"]
 
 
-def test_the_matrix_says_what_each_may_be_asked_for(capsys):
+def test_matrix_shows_capabilities_of_each(capsys):
     assert main(["providers", "--matrix"]) == 0
     heads, *lines = (line.split() for line in capsys.readouterr().out.splitlines())
     assert [line[0] for line in lines] == list(provider_names())

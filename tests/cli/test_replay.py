@@ -42,7 +42,7 @@ def run(*argv: object, stdin: bytes | None = None) -> subprocess.CompletedProces
 
 
 @pytest.mark.parametrize(("dialect", "path"), EVERY)
-def test_a_recording_becomes_a_sentence_of_events(dialect, path, capsys):
+def test_recording_gives_valid_events(dialect, path, capsys):
     status, found, err = replay(capsys, "--dialect", dialect, path)
     assert (status, err) == (0, "")
     assert grammar.check(found) == []
@@ -52,7 +52,8 @@ def test_a_recording_becomes_a_sentence_of_events(dialect, path, capsys):
 
 
 @pytest.mark.parametrize(("dialect", "path"), EVERY)
-def test_a_cut_recording_ends_in_error_and_finish_and_status_3(dialect, path, capsys, tmp_path):
+def test_cut_recording_is_error_and_status_3(dialect, path, capsys, tmp_path):
+    """The events end in error and finish."""
     body = path.read_bytes()
     status, found, err = replay(capsys, "--dialect", dialect, written(tmp_path, body[: len(body) // 2]))
     assert status == 3
@@ -63,7 +64,7 @@ def test_a_cut_recording_ends_in_error_and_finish_and_status_3(dialect, path, ca
     assert err.startswith("llmstream: ")
 
 
-def test_every_truncation_of_every_recording_is_a_sentence(capsys, tmp_path):
+def test_each_truncation_is_a_valid_sequence(capsys, tmp_path):
     for dialect, path in EVERY:
         body = path.read_bytes()
         for cut in range(0, len(body), 23):
@@ -72,7 +73,7 @@ def test_every_truncation_of_every_recording_is_a_sentence(capsys, tmp_path):
             assert status == (3 if found[-1].finish_reason == "error" else 0)
 
 
-def test_the_transcript_is_aligned_and_has_no_controls(capsys):
+def test_transcript_aligned_without_controls(capsys):
     assert main(["replay", "--dialect", "openai-chat", str(OPENAI_CHAT)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "StreamStart"
@@ -91,7 +92,7 @@ def test_raw_shows_the_wire(capsys):
 
 @pytest.mark.parametrize(("dialect", "path"), EVERY)
 @pytest.mark.parametrize("wrong", list(DIALECTS))
-def test_bytes_of_another_dialect_are_named_with_the_remedy(dialect, path, wrong, capsys):
+def test_other_dialects_bytes_get_a_remedy(dialect, path, wrong, capsys):
     if wrong == dialect or (wrong, dialect) in ALIKE:
         return
     status, found, err = replay(capsys, "--dialect", wrong, path)
@@ -126,7 +127,7 @@ def test_what_is_no_stream_is_named(dialect, body, words, capsys, tmp_path):
     assert "Traceback" not in err
 
 
-def test_streams_of_dialects_to_come_are_named(capsys, tmp_path):
+def test_unsupported_streams_are_named(capsys, tmp_path):
     body = b'event: response.created\ndata: {"type":"response.created","response":{"id":"resp_1"}}\n\n'
     status, _, err = replay(capsys, "--dialect", "openai-chat", written(tmp_path, body))
     assert status == 3
@@ -134,7 +135,7 @@ def test_streams_of_dialects_to_come_are_named(capsys, tmp_path):
 
 
 @pytest.mark.parametrize("dialect", ["openai-chat", "anthropic"])
-def test_an_error_in_place_of_a_stream_is_the_vendors_error(dialect, capsys, tmp_path):
+def test_error_instead_of_stream_is_vendors(dialect, capsys, tmp_path):
     body = b'{\n "error": {"type": "rate_limit_error", "message": "Slow down"}\n}\n'
     status, found, err = replay(capsys, "--dialect", dialect, written(tmp_path, body))
     assert status == 3
@@ -163,7 +164,7 @@ def test_an_unknown_provider_is_a_warning(capsys):
     assert err == "llmstream: warning: unknown provider 'nobody'; decoding as plain openai-chat\n"
 
 
-def test_a_provider_of_another_dialect_is_a_warning(capsys):
+def test_wrong_provider_dialect_is_a_warning(capsys):
     status, _, err = replay(capsys, "--dialect", "openai-chat", "--provider", "anthropic", OPENAI_CHAT)
     assert status == 0
     assert err == (
@@ -183,7 +184,7 @@ def test_vertex_speaks_plain_anthropic(capsys):
     assert (status, err) == (0, "")
 
 
-def test_text_where_bedrock_frames_are_said_to_be_is_named(capsys):
+def test_text_instead_of_bedrock_is_named(capsys):
     status, _, err = replay(capsys, "--dialect", "anthropic", "--provider", "bedrock-invoke", ANTHROPIC)
     assert status == 3
     assert "Omit --provider" in err
@@ -200,7 +201,7 @@ def test_text_where_bedrock_frames_are_said_to_be_is_named(capsys):
         (["--dialect", "ollama", "--what", "x"], "--what"),
     ],
 )
-def test_wrong_usage_is_status_2_and_says_what_to_do(argv, words, capsys):
+def test_wrong_usage_is_status_2_and_remedy(argv, words, capsys):
     assert main(["replay", *argv]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -222,7 +223,7 @@ def test_a_process_reads_its_standard_input():
     assert done.stderr == b""
 
 
-def test_the_exit_status_of_a_process_says_that_the_stream_failed():
+def test_exit_status_reports_failed_stream():
     done = run("replay", "--dialect", "ollama", "-", stdin=OLLAMA.read_bytes()[:100])
     assert done.returncode == 3
     assert b"Traceback" not in done.stderr
@@ -238,7 +239,7 @@ def test_a_reader_that_leaves_is_no_fault(tmp_path):
     assert done.stderr == b""
 
 
-def test_neither_network_nor_terminal_library_is_imported():
+def test_no_network_or_terminal_import():
     code = (
         "import sys; from llmstream.cli import main; "
         f"main(['replay', '--dialect', 'ollama', '--json', {str(OLLAMA)!r}]); "

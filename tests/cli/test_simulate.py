@@ -46,7 +46,7 @@ def post(url: str, body: object, **headers: str) -> str:
 CHAT = {"model": "any", "stream": True, "messages": [{"role": "user", "content": "Hello"}]}
 
 
-def test_it_answers_in_every_dialect_and_ends_with_ctrl_c(spawn):
+def test_responds_in_every_dialect_to_ctrl_c(spawn):
     with spawn("simulate", "--port", 0) as process:
         url = address(process)
         assert "data: [DONE]" in post(f"{url}/v1/chat/completions", CHAT)
@@ -56,7 +56,8 @@ def test_it_answers_in_every_dialect_and_ends_with_ctrl_c(spawn):
         assert stopped(process).endswith("stopped after 3 requests\n")
 
 
-def test_its_output_has_addresses_examples_and_a_line_a_request(spawn):
+def test_output_has_addresses_and_requests(spawn):
+    """It has examples too, and one line a request."""
     with spawn("simulate", "--port", 0, "--key", "k1") as process:
         lines = [process.stdout.readline()]
         while b"OLLAMA_HOST" not in lines[-1]:
@@ -81,13 +82,13 @@ def test_a_script_and_a_pace(spawn, tmp_path):
         assert "scripted" in post(f"{address(process)}/v1/chat/completions", CHAT)
 
 
-def test_a_recording_is_played_back_byte_for_byte(spawn):
+def test_recording_plays_back_byte_for_byte(spawn):
     path = RECORDINGS / "openai_chat.sse"
     with spawn("simulate", "--port", 0, "--recording", path) as process:
         assert post(f"{address(process)}/v1/chat/completions", CHAT) == path.read_text()
 
 
-def test_responses_without_a_stream_and_strict_paths(spawn):
+def test_unary_responses_and_any_path(spawn):
     whole = {key: value for key, value in CHAT.items() if key != "stream"}
     with spawn("simulate", "--port", 0) as process:
         url = address(process)
@@ -100,7 +101,7 @@ def test_responses_without_a_stream_and_strict_paths(spawn):
         assert "You" in post(f"{address(process)}/v1/v1/chat/completions", whole)
 
 
-def test_it_listens_for_others_where_it_is_asked_to(spawn):
+def test_listens_on_other_hosts_if_asked(spawn):
     """In a container requests come from elsewhere, with the container's name as Host."""
     with spawn("simulate", "--port", 0, "--host", "0.0.0.0") as process:
         url = address(process).replace("0.0.0.0", "127.0.0.1")
@@ -113,7 +114,8 @@ def test_it_listens_for_others_where_it_is_asked_to(spawn):
         assert b"the Host header names another" in caught.value.read()
 
 
-def test_lines_go_on_where_the_list_forgets_the_oldest() -> None:
+def test_lines_continue_past_the_list_limit() -> None:
+    """The list forgets its oldest entries."""
     requests = [Received(HttpRequest(f"/{n}"), f"req_sim_{n}") for n in range(5)]
     assert [number for number, _ in _since(requests, 2)] == [3, 4, 5]
     del requests[:4]
@@ -121,7 +123,7 @@ def test_lines_go_on_where_the_list_forgets_the_oldest() -> None:
     assert _since(requests, 5) == []
 
 
-def test_it_outlives_the_reader_of_its_output(spawn):
+def test_survives_the_reader_of_its_output(spawn):
     with spawn("simulate", "--port", 0) as process:
         url = address(process)
         process.stdout.close()
@@ -133,7 +135,7 @@ def test_it_outlives_the_reader_of_its_output(spawn):
 
 
 @pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="pipes have one size here")
-def test_output_that_nobody_reads_stops_nothing(spawn):
+def test_unread_output_blocks_nothing(spawn):
     with spawn("simulate", "--port", 0) as process:
         url = address(process)
         fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, 4096)  # some 30 lines

@@ -9,7 +9,7 @@ import pytest
 from llmstream.cli.storage import PromptHistory, last_conversation, state_file
 
 
-def test_files_are_in_the_state_folder_of_the_user(tmp_path, monkeypatch):
+def test_files_are_in_the_user_state_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "here"))
     assert last_conversation() == tmp_path / "here" / "llmstream" / "last.json"
     assert (tmp_path / "here" / "llmstream").stat().st_mode & 0o777 == 0o700
@@ -22,7 +22,7 @@ def test_a_relative_state_home_is_ignored(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("off", ["off", "0", " No ", "false"])
-def test_nothing_is_stored_where_it_is_switched_off(off, tmp_path, monkeypatch):
+def test_nothing_stored_when_switched_off(off, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "here"))
     monkeypatch.setenv("LLMSTREAM_HISTORY", off)
     assert last_conversation() is None
@@ -44,14 +44,14 @@ def test_a_line_that_a_crash_cut_is_left_out(tmp_path):
     assert PromptHistory(path).entries == ["one", "four"]
 
 
-def test_of_a_long_history_the_older_half_goes(tmp_path):
+def test_long_history_drops_its_older_half(tmp_path):
     path = tmp_path / "history.jsonl"
     path.write_text("".join(f'"{n}"\n' for n in range(2001)))
     assert PromptHistory(path).entries == [str(n) for n in range(1000, 2001)]
     assert len(path.read_text().splitlines()) == 1001
 
 
-def test_a_history_that_cannot_be_written_stays_in_memory(tmp_path):
+def test_unwritable_history_stays_in_memory(tmp_path):
     history = PromptHistory(tmp_path / "nowhere" / "history.jsonl")
     history.add("one")
     assert history.entries == ["one"]

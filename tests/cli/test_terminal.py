@@ -84,7 +84,7 @@ def test_a_cut_at_any_place_changes_nothing(text, shown):
 
 
 @pytest.mark.parametrize(("text", "shown"), CASES.values(), ids=CASES)
-def test_one_character_at_a_time_changes_nothing(text, shown):
+def test_single_characters_change_nothing(text, shown):
     cleaner = TerminalFilter()
     assert "".join(map(cleaner.feed, text)) + cleaner.close() == shown
 
@@ -96,7 +96,7 @@ def harmless(text: str) -> bool:
 
 
 @given(st.lists(st.text(st.sampled_from("a[]P;m\\0 \n\r\t\x07\x18\x1b\x7f\x85\x90\x9b\x9c\x9d\u202eé"))))
-def test_nothing_harmful_passes_however_it_is_cut(pieces):
+def test_nothing_harmful_passes_at_any_cut(pieces):
     cleaner = TerminalFilter()
     shown = "".join([*map(cleaner.feed, pieces), cleaner.close()])
     assert harmless(shown)
@@ -108,14 +108,14 @@ def test_cleaning_twice_changes_nothing(text):
     assert safe(safe(text)) == safe(text)
 
 
-def test_a_filter_can_be_used_again_after_close():
+def test_filter_is_reusable_after_close():
     cleaner = TerminalFilter()
     cleaner.feed("\x1b]0;")
     cleaner.close()
     assert cleaner.feed("x") == "x"
 
 
-def test_a_long_unfinished_sequence_costs_no_more_than_its_length():
+def test_unfinished_sequence_is_linear_cost():
     cleaner = TerminalFilter()
     cleaner.feed("\x1b]0;")
     for _ in range(20_000):

@@ -88,3 +88,8 @@ def test_schema_of_a_tool_names_its_type():
     assert object_schema({}) == {"type": "object", "properties": {}}
     assert object_schema({"required": []}) == {"type": "object", "required": []}
     assert object_schema({"type": "string"}) == {"type": "string"}
+
+
+def test_a_table_may_have_one_field() -> None:
+    (field,) = FieldTable(Field("temperature", "temperature"))
+    assert [*FieldTable(field).with_values(Settings(temperature=0.5))] == [(field, 0.5)]

@@ -90,6 +90,6 @@ def test_a_field_is_one_line_of_the_file(tmp_path: Path) -> None:
     assert '   "text": "string"' in (tmp_path / "acme.json").read_text().splitlines()
 
 
-def test_losses_of_fields_that_the_record_lacks() -> None:
+def test_loss_is_new_only_if_not_in_record() -> None:
     assert is_new(Loss("Part.size", "lost", frozenset({"Part.size"})), BEFORE)
     assert not is_new(Loss("Part.text", "lost", frozenset({"Part.text"})), BEFORE)

@@ -94,7 +94,7 @@ def test_each_omission_has_a_reason() -> None:
         assert all(len(reason) > 10 for reason in patterns.values())
 
 
-def test_a_run_over_the_record_finds_nothing_new() -> None:
+def test_run_over_record_finds_nothing_new() -> None:
     sdk = installed("ollama")
     (wire,) = sdk.wires
     recorded = load(wire.name)

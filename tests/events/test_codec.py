@@ -57,18 +57,18 @@ EVERY_EVENT: list[Event] = [
 ]
 
 
-def test_the_list_above_holds_every_event_of_the_union() -> None:
+def test_list_above_holds_every_event() -> None:
     assert {type(e) for e in EVERY_EVENT} == set(get_args(Event))
 
 
 @pytest.mark.parametrize("event", EVERY_EVENT, ids=lambda e: type(e).__name__)
-def test_an_event_survives_json_in_both_directions(event: Event) -> None:
+def test_events_round_trip_through_json(event: Event) -> None:
     data = encode(event)
     assert decode(data) == event
     assert encode(decode(data)) == data
 
 
-def test_keys_are_camel_case_and_defaults_left_out() -> None:
+def test_camel_case_keys_defaults_omitted() -> None:
     assert json.loads(encode(ev.TextDelta("Hi", "0"))) == {"type": "text-delta", "delta": "Hi", "id": "0"}
     assert json.loads(encode(ev.ToolCall("f", "{}", "c", provider_executed=True))) == {
         "type": "tool-call",
@@ -85,7 +85,7 @@ def test_keys_are_camel_case_and_defaults_left_out() -> None:
     }
 
 
-def test_what_the_table_requires_is_always_written() -> None:
+def test_required_fields_are_always_written() -> None:
     assert json.loads(encode(ev.StreamStart())) == {"type": "stream-start", "warnings": []}
     error = json.loads(encode(ev.ErrorEvent(ev.ErrorInfo("a", "b", False))))["error"]
     assert error == {"code": "a", "message": "b", "retryable": False}
@@ -120,7 +120,7 @@ def test_what_is_no_event_is_a_decode_error(data: bytes) -> None:
         decode(data)
 
 
-def test_base64_that_is_none_is_a_decode_error() -> None:
+def test_invalid_base64_is_a_decode_error() -> None:
     with pytest.raises(ls.DecodeError):
         decode(b'{"type":"file","mediaType":"image/png","data":"***"}')
 
@@ -148,7 +148,7 @@ def test_any_values_survive(text: str, name: str, value: object, data: bytes) ->
         assert decode(encode(event)) == event
 
 
-def test_events_cost_msgspec_and_nothing_more() -> None:
+def test_events_cost_no_more_than_msgspec() -> None:
     code = (
         "import sys, llmstream.events; "
         "heavy = ('aiohttp', 'anyio', 'asyncio', 'llmstream.chats', 'llmstream.dialects'); "
@@ -175,7 +175,8 @@ def test_an_error_of_any_value_is_read(error, message, retryable) -> None:
     assert decode(encode(event)) == event
 
 
-def test_a_warning_that_holds_the_whole_tool_is_read_as_its_name() -> None:
+def test_warning_with_tool_reads_as_its_name() -> None:
+    """The warning holds the complete tool."""
     tool = '{"type":"function","name":"look","inputSchema":{"type":"object"}}'
     hosted = '{"type":"provider-defined","id":"acme.search","args":{}}'
     kind = '"type":"unsupported-tool"'

@@ -27,7 +27,8 @@ def expected(wire, body: bytes) -> tuple[str, bool]:
 
 @pytest.mark.row(1)
 @pytest.mark.parametrize("wire", WIRES.values(), ids=str)
-async def test_a_reset_at_every_byte_is_typed_and_delivers_what_was_whole(wire) -> None:
+async def test_reset_at_each_byte_is_typed_error(wire) -> None:
+    """Complete events are delivered before it."""
     body = wire.whole
     places = range(len(body) + 1)
 
@@ -98,7 +99,8 @@ async def left_by_scope_after(turns: int, stream) -> bool:
 
 @pytest.mark.row(37)
 @pytest.mark.parametrize("wire", WIRES.values(), ids=str)
-async def test_a_scope_that_ends_at_any_await_leaves_nothing_behind(wire) -> None:
+async def test_scope_end_leaves_nothing_behind(wire) -> None:
+    """The scope ends at any await."""
     async with FaultServer(answered(wire, *wire.pieces("Hel", "lo"))) as server, no_leaks():
         turns = 0
         model = wire.model(server.url, api_key=KEY, retry=ONCE, deadlines=PATIENT)
@@ -114,7 +116,7 @@ async def test_a_scope_that_ends_at_any_await_leaves_nothing_behind(wire) -> Non
 @pytest.mark.row(37)
 @pytest.mark.parametrize("wire", WIRES.values(), ids=str)
 @pytest.mark.parametrize("times", [1, 2])
-async def test_a_cancel_at_every_await_leaves_nothing_behind(wire, times) -> None:
+async def test_cancel_at_each_await_leaves_nothing(wire, times) -> None:
     pieces = wire.pieces("Hel", "lo")
     async with FaultServer(answered(wire, *pieces)) as server, no_leaks():
         turns = 0

@@ -13,7 +13,7 @@ from faultmatrix.wires import WIRES
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_page_is_that_of_the_catalogue_and_all_is_well() -> None:
+def test_page_equals_catalogue_and_all_pass() -> None:
     assert (ROOT / "docs" / "faults.md").read_text(encoding="utf-8") == page(all_well())
 
 
@@ -31,7 +31,7 @@ def test_every_row_has_a_test() -> None:
     assert {row for row in THREATS if f"T{row}" not in ELSEWHERE | NOT_OURS} == set()
 
 
-def test_no_two_faults_of_a_row_are_called_the_same() -> None:
+def test_fault_names_are_unique_in_a_row() -> None:
     names = [(fault.row, fault.name) for fault in FAULTS]
     assert len(set(names)) == len(names) >= 50
 

@@ -131,7 +131,7 @@ async def test_a_cancel_carries_no_key(wire) -> None:
 
 
 @pytest.mark.threat(1)
-async def test_a_tool_that_prints_its_stack_shows_no_key(wire) -> None:
+async def test_tool_stack_trace_shows_no_key(wire) -> None:
     @ls.tool
     def look() -> str:
         """Looks."""
@@ -153,7 +153,7 @@ def test_a_model_is_not_pickled(wire) -> None:
 
 
 @pytest.mark.threat(1)
-async def test_a_password_in_the_address_is_refused_and_not_told(wire) -> None:
+async def test_password_in_address_refused_unshown(wire) -> None:
     with pytest.raises(ls.InvalidRequest) as caught:
         await model(wire, f"http://me:{KEY}@127.0.0.1:1").stream("Hi").collect()
     assert found_in(shown(caught.value)) == []
@@ -198,7 +198,8 @@ async def test_a_redirect_takes_no_key_along(wire, status) -> None:
 
 @pytest.mark.threat(6)
 @pytest.mark.parametrize("bad", ["a\r\nx: y", "a\nb", "a\rb", "a\0", "\u20ac", "a\u2028b", "a\x85b", "\x7f"])
-async def test_headers_that_smuggle_are_refused_before_a_connection(wire, bad) -> None:
+async def test_smuggled_headers_refused_offline(wire, bad) -> None:
+    """No connection is opened."""
     async with FaultServer(answered(wire, wire.whole)) as server:
         for asking in (
             model(wire, server).stream("Hi", headers={"x-mine": bad}),
@@ -213,7 +214,7 @@ async def test_headers_that_smuggle_are_refused_before_a_connection(wire, bad) -
 
 
 @pytest.mark.threat(19)
-async def test_what_a_server_says_makes_no_second_line_in_the_log(wire, caplog) -> None:
+async def test_server_text_is_one_log_line_only(wire, caplog) -> None:
     caplog.set_level(logging.DEBUG)
     words = "no\\nERROR forged\\r\\nx\\u2028y\\u001b[31m"
     body = f'{{"error":{{"message":"{words}","code":"{words}"}},"message":"{words}"}}'.encode()

@@ -439,7 +439,7 @@ async def test_a_defect_that_is_put_in_is_found(monkeypatch, name) -> None:
 
 
 @pytest.mark.parametrize("name", DEFECTS_OF_TESTS)
-def test_a_test_outside_of_the_matrix_finds_its_defect(name, tmp_path) -> None:
+def test_outside_test_finds_its_defect(name, tmp_path) -> None:
     """It fails with the defect in it; that it passes without is seen where it stands."""
     options = ["-q", "-p", "faultmatrix.sowing", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
     command = [sys.executable, "-m", "pytest", *options, f"tests/{DEFECTS_OF_TESTS[name].test}"]
@@ -450,13 +450,13 @@ def test_a_test_outside_of_the_matrix_finds_its_defect(name, tmp_path) -> None:
     assert "1 failed" in run.stdout
 
 
-def test_every_row_and_every_threat_has_a_defect() -> None:
+def test_each_row_and_threat_has_a_defect() -> None:
     rows = {str(row) for _, row, _, _ in DEFECTS.values()} | {d.row for d in DEFECTS_OF_TESTS.values()}
     ours = {str(row) for row in ROWS} | {f"T{row}" for row in THREATS}
     assert ours - rows == set(NOT_OURS)
 
 
-async def test_a_defect_of_ours_is_a_typed_error_too(monkeypatch) -> None:
+async def test_own_defect_is_a_typed_error_too(monkeypatch) -> None:
     def fails(self: object, payloads: object) -> None:
         raise KeyError("of ours")
 

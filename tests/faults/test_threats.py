@@ -54,7 +54,7 @@ def target(request: bytes) -> str:
 
 
 @pytest.mark.threat(7)
-async def test_the_name_of_a_model_leads_nowhere_else(wire) -> None:
+async def test_model_name_cannot_redirect_requests(wire) -> None:
     """Either it is refused before a connection, or it is one segment of the very same path."""
     async with FaultServer(answered(wire, wire.whole)) as server:
         for name in ("plain", *NAMES):
@@ -99,7 +99,7 @@ def test_a_deployment_leads_nowhere_else(name, model) -> None:
 
 
 @pytest.mark.threat(8)
-def test_nothing_switches_the_check_of_certificates_off() -> None:
+def test_certificate_check_is_never_disabled() -> None:
     banned = re.compile(r"verify_ssl|CERT_NONE|check_hostname\s*=\s*False|ssl\s*=\s*False|_create_unverified")
     assert [path.name for path in SOURCES if banned.search(path.read_text())] == []
 
@@ -169,7 +169,7 @@ def test_no_sql_is_made_of_texts() -> None:
 
 
 @pytest.mark.threat(20)
-def test_few_packages_are_needed_and_aiohttp_is_not_an_old_one() -> None:
+def test_few_dependencies_and_recent_aiohttp() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     needed = {re.split(r"[<>=!~\[; ]", name)[0]: name for name in project["dependencies"]}
     assert set(needed) <= {"aiohttp", "anyio", "docstring-parser", "msgspec"}
@@ -207,7 +207,8 @@ assert getattr(policy._local, "_loop", None) is None, "a loop was made"
 
 
 @pytest.mark.row(52)
-def test_importing_opens_no_connection_starts_no_thread_and_writes_no_file() -> None:
+def test_import_has_no_side_effects() -> None:
+    """It opens no connection, starts no thread and writes no file."""
     command = [sys.executable, "-B", "-W", "ignore::DeprecationWarning", "-c", IMPORT]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (run.returncode, run.stderr) == (0, "")

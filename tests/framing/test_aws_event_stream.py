@@ -89,7 +89,7 @@ def test_messages_at_every_cut() -> None:
 
 
 @pytest.mark.parametrize("message", [Message({}, b""), EVENT, TYPED])
-def test_no_flipped_bit_gives_another_message(message: Message) -> None:
+def test_flipped_bit_gives_no_other_message(message: Message) -> None:
     body = bytes_of(message)
     for bit in range(8 * len(body)):
         damaged = bytearray(body)
@@ -123,9 +123,7 @@ def test_no_flipped_bit_gives_another_message(message: Message) -> None:
         (EMPTY[:-1], "truncated", IncompleteStream),
     ],
 )
-def test_faults_are_typed_at_every_cut_and_lose_nothing(
-    body: bytes, reason: str, error: type[LLMStreamError]
-) -> None:
+def test_faults_typed_at_each_cut_no_loss(body: bytes, reason: str, error: type[LLMStreamError]) -> None:
     for chunks in cuts_of(body):
         assert run(chunks) == ([], reason)
     for chunks in cuts_of(EMPTY + body):
@@ -138,7 +136,7 @@ def test_faults_are_typed_at_every_cut_and_lose_nothing(
         decoder.feed(EMPTY)
 
 
-def test_the_payload_cap_holds_from_the_prelude_alone() -> None:
+def test_payload_cap_holds_from_the_prelude() -> None:
     assert run([encode_message({"a": "b"}, b"12345678")], max_bytes=8)[1] is None
     assert run([encode_message({"a": "b"}, b"123456789")[:12]], max_bytes=8)[1] == "limit"
 
@@ -164,7 +162,7 @@ def test_pending_tells_an_unfinished_message() -> None:
     ],
     ids=["no name", "long name", "long value", "large integer", "naive time", "many"],
 )
-def test_what_the_format_cannot_hold_is_refused(headers: dict[str, HeaderValue]) -> None:
+def test_values_beyond_format_are_refused(headers: dict[str, HeaderValue]) -> None:
     with pytest.raises(InvalidRequest):
         encode_message(headers, b"")
 
@@ -225,12 +223,12 @@ def test_shared_cases_hold_at_every_cut(shared_dir: Path) -> None:
             assert b"".join(map(bytes_of, whole)) == body, case["name"]
 
 
-def test_messages_with_the_same_header_block_share_nothing() -> None:
+def test_equal_header_blocks_share_nothing() -> None:
     first, second = EventStreamDecoder().feed(bytes_of(TYPED) * 2)
     first.headers.clear()
     assert second == TYPED
 
 
-def test_more_header_blocks_than_are_kept_are_all_read() -> None:
+def test_header_blocks_beyond_cache_are_read() -> None:
     messages = [Message({"number": number}, b"p") for number in range(100)] * 2
     assert EventStreamDecoder().feed(b"".join(map(bytes_of, messages))) == messages

@@ -64,7 +64,7 @@ def test_pending_tells_an_unfinished_line() -> None:
     assert decoder.close() == []
 
 
-def test_a_line_past_the_cap_raises_at_once_if_nothing_came_before() -> None:
+def test_first_line_past_cap_raises_at_once() -> None:
     for body in (b"12345678", b"12345678\n", b"\n12345678\n"):
         decoder = NDJSONDecoder(max_bytes=7)
         with pytest.raises(LimitExceeded, match="max_bytes") as raised:
@@ -73,7 +73,7 @@ def test_a_line_past_the_cap_raises_at_once_if_nothing_came_before() -> None:
         assert not decoder.pending
 
 
-def test_what_was_whole_before_the_cap_is_not_lost() -> None:
+def test_complete_lines_before_cap_survive() -> None:
     decoder = NDJSONDecoder(max_bytes=7)
     assert decoder.feed_data(b"1\n12345678\n2\n") == [b"1"]
     assert isinstance(decoder.error, LimitExceeded)
@@ -83,7 +83,8 @@ def test_what_was_whole_before_the_cap_is_not_lost() -> None:
         decoder.close()
 
 
-def test_an_unfinished_line_past_the_cap_after_whole_ones_waits_for_the_next_call() -> None:
+def test_unfinished_long_line_waits_for_call() -> None:
+    """After complete lines the cap error waits for the next call."""
     decoder = NDJSONDecoder(max_bytes=7)
     assert decoder.feed_data(b"1\n12345678") == [b"1"]
     with pytest.raises(LimitExceeded):
@@ -98,7 +99,7 @@ pieces = st.sampled_from([b"{}", b"1", b" ", b"\n", b"\r\n", b"\r", b"\xef\xbb\x
     data=st.data(),
     max_bytes=st.sampled_from([4, 6, 1 << 20]),
 )
-def test_any_bytes_at_any_cuts_give_the_same_lines(body: bytes, data: Any, max_bytes: int) -> None:
+def test_any_cut_gives_the_same_lines(body: bytes, data: Any, max_bytes: int) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=6)))
     chunks = [body[a:b] for a, b in zip([0, *cuts], [*cuts, len(body)], strict=True)]
     assert run(chunks, max_bytes) == run([body], max_bytes)

@@ -126,7 +126,7 @@ def test_shared_cases_hold_at_every_cut(shared_sse_cases: list[dict[str, Any]]) 
         check_at_every_cut(body, [(e["event"], e["data"], e["id"], e["retry"]) for e in case["events"]])
 
 
-def test_shared_cases_dispatch_at_the_earliest_chunk(shared_sse_cases: list[dict[str, Any]]) -> None:
+def test_shared_cases_dispatch_earliest(shared_sse_cases: list[dict[str, Any]]) -> None:
     for case in shared_sse_cases:
         chunks = [base64.b64decode(chunk) for chunk in case["chunks"]]
         expected = [event["after_chunk"] for event in case["events"]]
@@ -137,7 +137,7 @@ def test_shared_cases_dispatch_at_the_earliest_chunk(shared_sse_cases: list[dict
 
 
 @pytest.mark.parametrize("body", NEAR_RUNS)
-def test_what_only_looks_like_a_run_is_read_by_lines(body: bytes) -> None:
+def test_lookalike_run_is_read_by_lines(body: bytes) -> None:
     expected = [(f.event, f.data, f.id, f.retry) for f in frames_of([body])[0]]
     check_at_every_cut(body, expected)
     first = b"data: 0\n\n"  # after it the decoder is past the body's start
@@ -189,7 +189,7 @@ def test_pending_tells_an_unfinished_block(body: bytes, pending: bool) -> None:
 
 
 @pytest.mark.parametrize("method", ["feed", "feed_data"])
-def test_a_line_past_the_cap_raises_at_once_if_nothing_came_before(method: str) -> None:
+def test_first_line_past_cap_raises_at_once(method: str) -> None:
     for body in (b"data: 123456789", b"data: 123456789\n\n", b": 123456789 123\n"):
         decoder = SSEDecoder(max_bytes=14)
         with pytest.raises(LimitExceeded, match="max_bytes") as raised:
@@ -203,7 +203,7 @@ def test_a_line_past_the_cap_raises_at_once_if_nothing_came_before(method: str) 
 @pytest.mark.parametrize(
     "late", [b"data: 123456789", b"data: 123456789\n\n", b"data: 1234567\ndata: 12345678\n\ndata: 2\n\n"]
 )
-def test_what_was_whole_before_the_cap_is_not_lost(method: str, late: bytes) -> None:
+def test_complete_frames_before_cap_survive(method: str, late: bytes) -> None:
     decoder = SSEDecoder(max_bytes=14)
     assert len(getattr(decoder, method)(b"data: 1\n\n" + late)) == 1
     assert isinstance(decoder.error, LimitExceeded)
@@ -212,14 +212,14 @@ def test_what_was_whole_before_the_cap_is_not_lost(method: str, late: bytes) -> 
             call()
 
 
-def test_the_cap_ends_a_block_that_was_open_before_the_chunk() -> None:
+def test_cap_ends_block_opened_before_chunk() -> None:
     decoder = SSEDecoder(max_bytes=8)
     assert decoder.feed_data(b"data: 1\n\ndata: 1\n") == [b"1"]
     with pytest.raises(LimitExceeded):
         decoder.feed_data(b"data: 123\n\ndata: 2\n\n")
 
 
-def test_a_line_of_the_cap_passes_and_one_more_byte_does_not() -> None:
+def test_line_at_cap_passes_one_more_fails() -> None:
     body = b"data: 12345678\n\n"
     for chunks in cuts_of(body):
         for method in ("feed", "feed_data"):
@@ -229,7 +229,7 @@ def test_a_line_of_the_cap_passes_and_one_more_byte_does_not() -> None:
                 deque(map(getattr(short, method), chunks))
 
 
-def test_the_joined_data_of_a_block_is_capped_without_growing() -> None:
+def test_joined_data_capped_without_growth() -> None:
     decoder = SSEDecoder(max_bytes=1000)
     with pytest.raises(LimitExceeded, match="an event"):
         deque(map(decoder.feed_data, [b"data: x\n"] * 2000))
@@ -250,7 +250,7 @@ wire_bytes = st.lists(
     body=wire_bytes | st.binary(max_size=60), data=st.data(), max_bytes=st.sampled_from([5, 9, 12, 1 << 24])
 )
 @example(body=b"data: 1\n\ndata: 22222222\n\n", data=None, max_bytes=9)
-def test_any_bytes_at_any_cuts_give_the_same_frames(body: bytes, data: Any, max_bytes: int) -> None:
+def test_any_cut_gives_the_same_frames(body: bytes, data: Any, max_bytes: int) -> None:
     def run(chunks: list[bytes], method: str) -> tuple[list[Any], bool, str, int | None]:
         decoder = SSEDecoder(max_bytes=max_bytes)
         got: list[Any] = []
@@ -272,7 +272,7 @@ def test_any_bytes_at_any_cuts_give_the_same_frames(body: bytes, data: Any, max_
         assert ([p.decode("utf-8", "replace") for p in got[0]], *got[1:]) == payloads
 
 
-def test_a_line_whose_end_comes_alone_is_copied_little() -> None:
+def test_late_line_end_copies_little() -> None:
     """The line end and the blank line after it are in two chunks."""
     size = 4 * 1024 * 1024
     body = b"data: " + b"x" * size + b"\n\n"

@@ -109,7 +109,7 @@ def test_a_use_of_a_long_history(use, name):
 
 
 @pytest.mark.parametrize("name", ["steps", "steps of one id", "turns", "signed steps"])
-def test_repair_at_each_turn_of_a_growing_history(name):
+def test_repair_each_turn_of_growing_history(name):
     """Messages of before are compared in C, and not looked at."""
 
     def growing(n):

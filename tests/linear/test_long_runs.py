@@ -134,7 +134,7 @@ def summary() -> ScriptedModel:
         "plan",
     ],
 )
-async def test_a_late_step_costs_as_much_as_an_early_one(agent, tmp_path):
+async def test_late_step_costs_as_much_as_early(agent, tmp_path):
     early, late = await steps_at(agent(tmp_path), EARLY, LATE)
     assert late <= 1.5 * early
 
@@ -151,7 +151,7 @@ def settled_conversation() -> tuple[SettledPart, list[Message]]:
     return known, messages
 
 
-def test_new_calls_are_found_behind_what_is_known():
+def test_new_calls_found_after_known_ones():
     known, messages = settled_conversation()
     call = ToolCall("a", "f", "{}")
     messages.append(Message.assistant(call))
@@ -162,7 +162,7 @@ def test_new_calls_are_found_behind_what_is_known():
 
 
 @pytest.mark.parametrize("exchange", [True, False])
-def test_a_message_that_somebody_changed_is_looked_at_again(exchange):
+def test_changed_message_is_checked_again(exchange):
     known, messages = settled_conversation()
     if exchange:
         messages[2] = Message.user("Never mind")
@@ -171,7 +171,7 @@ def test_a_message_that_somebody_changed_is_looked_at_again(exchange):
     assert [call.id for call in known.open_calls(messages)] == ["a"]
 
 
-def test_a_conversation_that_was_shortened_is_looked_at_again():
+def test_shortened_conversation_is_rechecked():
     known, messages = settled_conversation()
     del messages[2]
     assert [call.id for call in known.open_calls(messages)] == ["a"]

@@ -55,7 +55,7 @@ async def test_a_compressed_answer_is_refused(serve: Any) -> None:
             await client.post(await serve(bomb))
 
 
-async def test_a_session_with_such_a_server_fails_in_a_typed_way(serve: Any, monkeypatch: Any) -> None:
+async def test_session_with_bad_server_fails_typed(serve: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(connecting, "bounded_client", partial(bounded_client, max_bytes=1_000_000))
     url = await serve(answering("application/json", 100_000, []))
     with pytest.raises(ls.LLMStreamError):

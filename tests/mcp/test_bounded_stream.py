@@ -80,7 +80,7 @@ async def test_parts_of_wrong_kinds_do_no_harm(odd: object) -> None:
     assert len(result["content"]) == MAX_ITEMS + 1  # with the note that it was cut
 
 
-async def test_other_tasks_run_while_a_result_is_cut() -> None:
+async def test_other_tasks_run_while_result_is_cut() -> None:
     turns = 0
 
     async def others() -> None:

@@ -83,7 +83,7 @@ async def until_there(mark: Path, said: str) -> None:
 
 
 @pytest.mark.parametrize("connect", ["stdio", "http"], indirect=True)
-async def test_results_of_every_kind_are_what_other_tools_give(connect: Connect) -> None:
+async def test_result_kinds_equal_other_tools(connect: Connect) -> None:
     async with connect(prefix="t_") as tools:
         assert {"t_add", "t_clock", "t_odd_name_with_space"} <= {tool.name for tool in tools}
         by_name = {tool.name: tool.spec for tool in tools}
@@ -116,7 +116,7 @@ async def test_results_of_every_kind_are_what_other_tools_give(connect: Connect)
         assert status.result.content == "Two papers.\nmore: https://example.test/more"
 
 
-async def test_an_agent_uses_them_and_hears_their_progress() -> None:
+async def test_agent_uses_tools_and_gets_progress() -> None:
     async with over_stdio() as tools:
         counting = [tool for tool in tools if tool.name == "count"]
         async with ls.Agent("sim:demo", tools=counting).stream("Count, please.") as run:
@@ -128,7 +128,7 @@ async def test_an_agent_uses_them_and_hears_their_progress() -> None:
     assert "done" in run.text
 
 
-async def test_calls_run_side_by_side_and_from_any_task() -> None:
+async def test_calls_run_in_parallel_from_any_task() -> None:
     async with over_stdio() as tools:
         calls = [ToolCall(f"c{n}", "add", json.dumps({"a": n, "b": 1})) for n in range(20)]
         statuses = await run_calls(calls, tools)
@@ -138,7 +138,7 @@ async def test_calls_run_side_by_side_and_from_any_task() -> None:
 
 
 @pytest.mark.slow
-async def test_a_process_sees_of_the_environment_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_process_sees_only_given_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLMSTREAM_TEST_TOKEN", "ours")
     async with over_stdio() as tools:
         assert (await call(tools, "odd_name_with_space")).result.content == "no token"
@@ -149,7 +149,7 @@ async def test_a_process_sees_of_the_environment_what_it_is_given(monkeypatch: p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("connect", ["stdio", "http"], indirect=True)
-async def test_a_cancelled_call_is_cancelled_at_the_server(connect: Connect, tmp_path: Path) -> None:
+async def test_cancelled_call_cancelled_on_server(connect: Connect, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     async with connect() as tools:
         task = asyncio.create_task(call(tools, "hang", mark=str(mark)))
@@ -162,7 +162,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(connect: Connect, tmp
 
 
 @pytest.mark.slow
-async def test_a_call_that_takes_too_long_is_an_error_result(tmp_path: Path) -> None:
+async def test_slow_call_is_an_error_result(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     async with over_stdio(timeout_s=2) as tools:
         status = await call(tools, "hang", mark=str(mark))
@@ -172,7 +172,7 @@ async def test_a_call_that_takes_too_long_is_an_error_result(tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("connect", ["stdio", "http"], indirect=True)
-async def test_leaving_while_a_call_runs_gives_it_an_error_result(connect: Connect, tmp_path: Path) -> None:
+async def test_leaving_fails_the_running_call(connect: Connect, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     async with connect() as tools:
         task = asyncio.create_task(call(tools, "hang", mark=str(mark)))
@@ -186,7 +186,8 @@ async def test_leaving_while_a_call_runs_gives_it_an_error_result(connect: Conne
 
 @pytest.mark.slow
 @pytest.mark.parametrize("connect", ["stdio", "http"], indirect=True)
-async def test_leaving_by_an_exception_or_cancellation_passes_it_on(connect: Connect) -> None:
+async def test_leaving_passes_on_the_exception(connect: Connect) -> None:
+    """A cancellation too."""
     with pytest.raises(ZeroDivisionError):
         async with connect():
             raise ZeroDivisionError
@@ -206,7 +207,7 @@ async def test_leaving_by_an_exception_or_cancellation_passes_it_on(connect: Con
 
 
 @pytest.mark.slow
-async def test_a_block_may_be_left_by_another_task_than_entered_it() -> None:
+async def test_block_may_be_left_by_another_task() -> None:
     block = over_stdio()
     tools = await asyncio.create_task(block.__aenter__())
     assert (await call(tools, "add", a=2, b=2)).result.content == "4"
@@ -215,7 +216,7 @@ async def test_a_block_may_be_left_by_another_task_than_entered_it() -> None:
 
 
 @pytest.mark.slow
-async def test_an_agent_that_is_cancelled_in_a_call_leaves_the_session_whole(tmp_path: Path) -> None:
+async def test_agent_cancel_in_call_keeps_session(tmp_path: Path) -> None:
     mark, file = tmp_path / "mark", tmp_path / "script.json"
     file.write_text(json.dumps({"turns": [{"calls": [{"name": "hang", "arguments": {"mark": str(mark)}}]}]}))
     async with over_stdio() as tools:
@@ -239,7 +240,7 @@ async def test_tools_that_need_a_task_are_left_out() -> None:
 
 
 @pytest.mark.slow
-async def test_the_death_of_the_server_is_an_error_result() -> None:
+async def test_server_death_is_an_error_result() -> None:
     async with over_stdio() as tools:
         status = await call(tools, "crash")
         assert status.result.is_error
@@ -251,7 +252,7 @@ async def test_the_death_of_the_server_is_an_error_result() -> None:
 
 
 @pytest.mark.slow
-async def test_the_death_of_an_http_server_is_an_error_result(
+async def test_http_server_death_is_error_result(
     http_server: tuple[str, subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
     url, process = http_server
@@ -266,7 +267,7 @@ async def test_the_death_of_an_http_server_is_an_error_result(
         assert isinstance(again.exception, ls.ToolError)
 
 
-async def test_a_server_that_does_not_come_is_a_typed_error() -> None:
+async def test_unstartable_server_is_a_typed_error() -> None:
     with pytest.raises(ls.ConnectionFailed, match="no-such-program"):
         async with mcp_tools(stdio=("no-such-program",)):
             pass
@@ -281,7 +282,7 @@ async def test_a_server_that_does_not_come_is_a_typed_error() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_it_is_just_one_of_a_process_and_an_address() -> None:
+async def test_exactly_one_of_process_and_address() -> None:
     for options in ({}, {"stdio": ("x",), "url": "http://x"}, {"stdio": ("x",), "headers": {"a": "b"}}):
         with pytest.raises(ls.InvalidRequest):
             async with mcp_tools(**options):
@@ -289,7 +290,7 @@ async def test_it_is_just_one_of_a_process_and_an_address() -> None:
 
 
 @pytest.mark.parametrize("options", [{"stdio": "python server.py"}, {"stdio": ()}, {"url": 5}], ids=str)
-async def test_a_process_or_address_that_cannot_be_meant_is_refused(options: dict[str, Any]) -> None:
+async def test_meaningless_process_or_url_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ls.InvalidRequest, match="is a"):
         async with mcp_tools(**options):
             pass
@@ -298,7 +299,7 @@ async def test_a_process_or_address_that_cannot_be_meant_is_refused(options: dic
 LEARNS = (Turn(calls=(Call("learn"),)), Turn(calls=(Call("juggle"),)), "Done.")
 
 
-async def test_tools_that_a_server_adds_are_offered_at_the_next_step() -> None:
+async def test_added_tools_offered_at_next_step() -> None:
     async with over_stdio() as tools:
         assert "juggle" not in [tool.name for tool in tools]
         model = ScriptedModel(*LEARNS)
@@ -309,14 +310,14 @@ async def test_tools_that_a_server_adds_are_offered_at_the_next_step() -> None:
         assert ["juggle" in names for names in offered] == [False, True, True]
 
 
-async def test_a_loop_by_hand_is_offered_what_there_is_at_each_turn() -> None:
+async def test_manual_loop_offers_tools_each_turn() -> None:
     async with over_stdio() as tools, ScriptedModel(*LEARNS).stream("Go", tools=tools) as stream:
         assert str(*await stream.call_tools()) == "> Ran tool: `learn`\n"
         assert str(*await stream.call_tools()) == "> Ran tool: `juggle`\n"
 
 
 @pytest.mark.slow
-async def test_a_server_that_tells_on_another_connection_is_heard_soon(connect: Connect) -> None:
+async def test_notice_on_other_connection_is_seen(connect: Connect) -> None:
     async with connect(prefix="t_") as tools:
         await call(tools, "t_learn")
         async with asyncio.timeout(20):

@@ -64,13 +64,13 @@ def test_as_many_digests_as_names_that_clash(monkeypatch: pytest.MonkeyPatch) ->
     assert steps[2] <= 2.1 * steps[1]
 
 
-def test_names_that_a_server_repeats_stay_apart():
+def test_repeated_server_names_stay_distinct():
     names = valid_names(["x"] * 4, "")
     assert len(set(names)) == 4
     assert names == valid_names(["x"] * 4, "")
 
 
-def test_a_tool_named_like_a_digest_keeps_its_name():
+def test_tool_named_like_digest_keeps_name():
     digested = valid_names(["a_b", "a b"], "")[1]
     names = valid_names(["a_b", digested, "a b"], "")
     assert names[1] == digested

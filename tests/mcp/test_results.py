@@ -26,7 +26,7 @@ def result(*content: Any, **options: Any) -> Any:
     return types.CallToolResult(content=list(content), **options)
 
 
-def test_files_become_the_parts_of_their_media_type() -> None:
+def test_files_become_parts_of_their_type() -> None:
     outcome = outcome_of(
         result(
             blob("image/png"),
@@ -50,14 +50,16 @@ def test_a_text_resource_is_text() -> None:
     assert outcome_of(result(text("before"), embedded)).content == "before\ninside"
 
 
-def test_structured_content_is_the_value_and_the_text_where_there_is_none() -> None:
+def test_structured_content_is_the_value() -> None:
+    """It is the text too if there is no other."""
     outcome = outcome_of(result(structured_content={"a": [1]}))
     assert (outcome.content, outcome.output, outcome.value) == ('{"a":[1]}', {"a": [1]}, {"a": [1]})
     said = outcome_of(result(text("One a."), structured_content={"a": [1]}))
     assert (said.content, said.output) == ("One a.", {"a": [1]})
 
 
-def test_a_wrapped_value_is_unwrapped_where_the_text_says_it() -> None:
+def test_wrapped_value_is_unwrapped() -> None:
+    """Only if the text shows the same value."""
     assert outcome_of(result(text("7"), structured_content={"result": 7})).output == 7
     plain = outcome_of(result(text("hello"), structured_content={"result": "hello"}))
     assert (plain.content, plain.output, plain.value) == ("hello", None, "hello")
@@ -65,7 +67,7 @@ def test_a_wrapped_value_is_unwrapped_where_the_text_says_it() -> None:
     assert other.output == {"result": 7}
 
 
-def test_an_error_is_one_also_without_words_and_keeps_its_parts() -> None:
+def test_error_without_text_keeps_its_parts() -> None:
     silent = outcome_of(result(is_error=True))
     assert silent.error == "The tool failed without a message."
     shown = outcome_of(result(text("no"), blob("image/png"), is_error=True))

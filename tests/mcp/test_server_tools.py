@@ -59,7 +59,7 @@ async def test_prompts_are_listed_and_filled() -> None:
 @pytest.mark.parametrize(
     ("said", "result"), [({"count": 4}, "accept: 4"), (None, "decline"), (False, "decline")]
 )
-async def test_a_question_to_the_user_is_put_to_the_application(said: Any, result: str) -> None:
+async def test_elicitation_goes_to_the_application(said: Any, result: str) -> None:
     asked: list[Elicitation] = []
 
     async def elicit(question: Elicitation) -> Any:
@@ -75,7 +75,7 @@ async def test_a_question_to_the_user_is_put_to_the_application(said: Any, resul
     assert asked[0].schema["properties"]["count"]["type"] == "integer"
 
 
-async def test_a_server_that_may_not_ask_is_refused() -> None:
+async def test_server_that_may_not_ask_is_refused() -> None:
     async with server() as tools:
         run = ls.Agent(ScriptedModel(Turn(calls=(Call("book"),)), "Done."), tools=tools).stream("Book")
         await run.collect()

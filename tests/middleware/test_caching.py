@@ -36,7 +36,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return {} if request.param == "memory" else tmp_path / "answers"
 
 
-async def test_the_same_request_is_answered_without_asking(kept: Any, read: Any) -> None:
+async def test_same_request_is_served_from_cache(kept: Any, read: Any) -> None:
     inner = ScriptedModel(Turn(reasoning="Hm.", text="Hello you", calls=(Call("f", {"a": 1}),)), "Another.")
     model = wrap(inner, cache(kept))
     first, again = await read(model), await read(model)
@@ -103,7 +103,7 @@ async def test_a_replay_may_be_left_too(kept: Any, read: Any) -> None:
     assert stream.text == "one"
 
 
-async def test_files_are_their_owners_alone_and_hold_no_key(tmp_path: Path, read: Any) -> None:
+async def test_files_are_private_and_hold_no_key(tmp_path: Path, read: Any) -> None:
     folder = tmp_path / "a" / "b"
     inner = ScriptedModel("Hello")
     inner._api_key = KEY
@@ -117,7 +117,7 @@ async def test_files_are_their_owners_alone_and_hold_no_key(tmp_path: Path, read
 
 
 @pytest.mark.parametrize("damage", [b"", b"nonsense", None, b'{"format":"llmstream.cache","version":1}\n'])
-async def test_a_damaged_file_is_asked_for_again_and_mended(
+async def test_damaged_file_is_replaced(
     damage: bytes | None, tmp_path: Path, read: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = wrap(ScriptedModel("One.", "Two."), cache(tmp_path))
@@ -130,7 +130,7 @@ async def test_a_damaged_file_is_asked_for_again_and_mended(
     assert (await read(model)).text == "Two."
 
 
-async def test_a_folder_that_cannot_be_written_is_no_failure_of_the_answer(
+async def test_unwritable_folder_fails_no_response(
     tmp_path: Path, read: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -139,7 +139,7 @@ async def test_a_folder_that_cannot_be_written_is_no_failure_of_the_answer(
     assert "cannot be kept" in caplog.text
 
 
-async def test_side_by_side_each_asks_and_one_answer_is_kept(kept: Any) -> None:
+async def test_parallel_requests_store_one(kept: Any) -> None:
     inner = ScriptedModel("One.", repeat_last=True)
     everybody = asyncio.Barrier(5)
 
@@ -172,7 +172,8 @@ async def test_an_agent_runs_again_without_asking(kept: Any) -> None:
     assert runs[0].messages() == runs[1].messages()
 
 
-def test_whatever_changes_the_answer_or_the_tenant_counts() -> None:
+def test_response_or_tenant_changes_the_key() -> None:
+    """All that changes the response or the tenant is in the cache key."""
     model = ls.Model("openai:m", api_key="one-key", base_url="https://a.example/v1")
     request = model.request("Hi", headers={"X-Team": "blue"})
     same = ls.Model("openai:m", api_key="one-key", base_url="https://a.example/v1")
@@ -207,7 +208,7 @@ def test_the_order_of_keys_does_not_count() -> None:
     )
 
 
-async def test_what_json_cannot_hold_is_asked_and_not_kept(read: Any) -> None:
+async def test_unencodable_request_is_not_cached(read: Any) -> None:
     inner, kept = ScriptedModel("One."), dict[str, bytes]()
     message = ls.Message.user("Hi").with_meta("k", object())
     async with wrap(inner, cache(kept)).stream([message]) as stream:
@@ -228,7 +229,7 @@ async def test_what_json_cannot_hold_is_asked_and_not_kept(read: Any) -> None:
         ("vertex:gemini-2.5-flash", "GOOGLE_CLOUD_LOCATION"),
     ],
 )
-def test_what_the_environment_says_of_the_account_counts(
+def test_account_environment_changes_the_key(
     spec: str, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = ls.Model(spec)
@@ -245,7 +246,7 @@ def test_what_the_environment_says_of_the_account_counts(
     assert len(keys) == 2
 
 
-def test_a_key_that_a_function_gives_does_not_count() -> None:
+def test_key_from_a_function_does_not_count() -> None:
     keys = iter("abc")
     model = ls.Model("openai:m", api_key=lambda: next(keys))
     assert cache_key(model, model.request("Hi")) == cache_key(model, model.request("Hi"))
@@ -262,7 +263,7 @@ class Raising(dict[str, bytes]):
 
 
 @pytest.mark.parametrize("held", [None, "text", 5, Raising()])
-async def test_a_mapping_out_of_order_is_no_failure_of_the_answer(
+async def test_unordered_mapping_fails_no_response(
     held: Any, read: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = held if isinstance(held, Raising) else type("Holding", (dict,), {"get": lambda *_: held})()
@@ -270,7 +271,7 @@ async def test_a_mapping_out_of_order_is_no_failure_of_the_answer(
     assert held is None or "cannot be read" in caplog.text
 
 
-async def test_a_pipe_in_place_of_an_answer_holds_nobody_up(tmp_path: Path, read: Any) -> None:
+async def test_pipe_as_cache_file_blocks_nobody(tmp_path: Path, read: Any) -> None:
     model = wrap(ScriptedModel("One.", "Two."), cache(tmp_path))
     await read(model)
     file = only_file(tmp_path)

@@ -60,7 +60,7 @@ async def refused_port() -> str:
         ([Do.RESET], "connection-lost"),
     ],
 )
-async def test_before_content_the_next_model_answers(script: Any, code: str, read: Any) -> None:
+async def test_next_model_responds_before_content(script: Any, code: str, read: Any) -> None:
     async with (
         FaultServer(script) as broken,
         Simulator(Script((Turn(text="Here I am."),))) as works,
@@ -78,20 +78,21 @@ async def test_before_content_the_next_model_answers(script: Any, code: str, rea
     assert asked.request.model == "second"
 
 
-async def test_a_refused_connection_is_one_such_failure(read: Any) -> None:
+async def test_refused_connection_falls_back(read: Any) -> None:
     seen = await read(wrap(claude(await refused_port()), fallback(ScriptedModel("Here."))))
     assert seen.text == "Here."
     assert tried(seen) == [("anthropic:first", "connection-failed")]
 
 
-async def test_a_model_that_answers_is_the_only_one_asked(read: Any) -> None:
+async def test_model_that_responds_is_only_request(read: Any) -> None:
     spare = ScriptedModel("Never.")
     seen = await read(wrap(ScriptedModel("First."), fallback(spare)))
     assert (seen.text, spare.requests) == ("First.", [])
     assert seen.events == (await read(ScriptedModel("First."))).events
 
 
-async def test_where_all_fail_the_last_error_is_raised_with_the_record(read: Any) -> None:
+async def test_last_error_raised_with_the_record(read: Any) -> None:
+    """All models fail."""
     models = [
         ScriptedModel(Turn(fault=Refuse(status=status)), model=f"m{status}") for status in (503, 429, 401)
     ]
@@ -115,7 +116,8 @@ async def test_after_content_it_fails_by_default(read: Any) -> None:
     assert seen.error.tried[0][0] == "anthropic:first"
 
 
-async def test_after_content_a_retry_event_names_what_is_void_where_the_caller_chose_that(read: Any) -> None:
+async def test_retry_event_names_void_content(read: Any) -> None:
+    """The caller allowed a fallback after content."""
     async with FaultServer(answered(OPENING, HALF, Do.RESET)) as broken, no_leaks():
         seen = await read(wrap(claude(broken.url), fallback(ScriptedModel("Hello."), restart=True)))
     assert (seen.text, seen.error) == ("Hello.", None)
@@ -128,7 +130,8 @@ async def test_after_content_a_retry_event_names_what_is_void_where_the_caller_c
     assert [message.text for message in seen.stream.messages()] == ["Hi", "Hello."]
 
 
-async def test_a_call_that_broke_off_never_runs_and_its_id_may_come_again(read: Any) -> None:
+async def test_broken_call_never_runs_id_is_free(read: Any) -> None:
+    """The same id may come again."""
     ran = []
 
     def add(a: int) -> int:
@@ -146,7 +149,9 @@ async def test_a_call_that_broke_off_never_runs_and_its_id_may_come_again(read: 
     assert len(stream.messages()[1].tool_calls) == 1
 
 
-async def test_a_wrong_request_and_a_total_deadline_are_not_passed_on(read: Any) -> None:
+async def test_bad_request_does_not_fall_back(read: Any) -> None:
+    """A total deadline does not either."""
+
     class Wrong(ScriptedModel):
         def call(self, *args: Any, **options: Any) -> Any:
             raise ls.InvalidRequest("no such thing")
@@ -160,7 +165,7 @@ async def test_a_wrong_request_and_a_total_deadline_are_not_passed_on(read: Any)
     assert spare.requests == []
 
 
-async def test_the_total_deadline_counts_over_all_models(read: Any) -> None:
+async def test_total_deadline_spans_all_models(read: Any) -> None:
     began: list[float | None] = []
 
     class Timed(ScriptedModel):
@@ -175,7 +180,7 @@ async def test_the_total_deadline_counts_over_all_models(read: Any) -> None:
     assert began[0] == began[1] != began[2] == began[3]
 
 
-async def test_with_no_time_left_the_record_says_who_had_it(read: Any) -> None:
+async def test_record_names_who_used_up_the_time(read: Any) -> None:
     async with FaultServer(answered(OVERLOADED), [Do.HANG]) as server:
         chain = fallback(claude(server.url))
         seen = await read(wrap(claude(server.url), chain), deadlines=ls.Deadlines(total_s=0.3))
@@ -183,7 +188,7 @@ async def test_with_no_time_left_the_record_says_who_had_it(read: Any) -> None:
     assert [info.code for _, info in seen.error.tried] == ["overloaded", "deadline-exceeded"]
 
 
-async def test_the_caller_says_which_failures_count(read: Any) -> None:
+async def test_caller_chooses_which_failures_count(read: Any) -> None:
     spare = ScriptedModel("Never.")
     chain = fallback(spare, when=lambda error: isinstance(error, ls.RateLimited))
     seen = await read(wrap(ScriptedModel(Turn(fault=Refuse(status=503))), chain))
@@ -210,7 +215,7 @@ async def test_a_typed_answer_grows_anew() -> None:
     assert stream.object == ["a", "b"]
 
 
-async def test_an_eager_call_of_what_is_void_is_cancelled_and_gives_nothing() -> None:
+async def test_void_eager_call_is_cancelled() -> None:
     done = []
 
     @ls.tool(eager=True)
@@ -237,14 +242,14 @@ async def test_an_eager_call_of_what_is_void_is_cancelled_and_gives_nothing() ->
         assert [len(message.tool_calls) for message in messages] == [0, 1, 0]
 
 
-async def test_credentials_in_headers_are_for_the_first_model_only(read: Any) -> None:
+async def test_header_credentials_only_first_model(read: Any) -> None:
     first, second = ScriptedModel(Turn(fault=Refuse(status=503))), ScriptedModel("Here.", model="second")
     await read(wrap(first, fallback(second)), headers={"Authorization": "Bearer canary", "X-Team": "blue"})
     assert first.requests[0].headers == {"Authorization": "Bearer canary", "X-Team": "blue"}
     assert (second.requests[0].headers, second.requests[0].model) == ({"X-Team": "blue"}, "second")
 
 
-async def test_an_agents_tokens_count_for_the_model_that_answered() -> None:
+async def test_tokens_count_for_responding_model() -> None:
     broken, whole = (
         ScriptedModel(Turn(fault=Refuse(status=503)), model="a"),
         ScriptedModel("Here.", model="b"),
@@ -255,7 +260,7 @@ async def test_an_agents_tokens_count_for_the_model_that_answered() -> None:
     assert run.steps[0].model == "scripted:b"
 
 
-async def test_an_agent_goes_on_with_the_model_that_answers() -> None:
+async def test_agent_continues_with_fallback_model() -> None:
     @ls.tool
     def add(a: int) -> int:
         """Add."""

@@ -34,9 +34,7 @@ async def test_a_call_is_two_lines_without_content(read: Any, caplog: pytest.Log
     assert "secret" not in caplog.text
 
 
-async def test_content_is_logged_where_it_is_wanted_and_cannot_forge_a_line(
-    read: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_logged_content_cannot_forge_a_line(read: Any, caplog: pytest.LogCaptureFixture) -> None:
     model = ScriptedModel(Turn(text="so\nit is", calls=(Call("f", {"a": 1}),)))
     await read(wrap(model, log_calls(content=True)), "why\nnot")
     assert "the last message is 'why\\nnot'" in caplog.text

@@ -49,13 +49,14 @@ async def smoothed(read: Any, *pieces: str, **options: Any) -> tuple[list[str], 
     return fragments(await read(wrap(ScriptedModel(said(*pieces)), middleware))), clock
 
 
-async def test_lumps_become_words_with_pauses_between(read: Any) -> None:
+async def test_lumps_become_words_with_pauses(read: Any) -> None:
     got, clock = await smoothed(read, "one two thr", "ee four five")
     assert got == ["one", " two", " three", " four", " five"]
     assert clock.slept == pytest.approx([0.01] * 3)  # the last is given at once: the text is over
 
 
-async def test_scripts_without_spaces_and_long_runs_do_not_wait_for_the_end(read: Any) -> None:
+async def test_long_runs_do_not_wait_for_the_end(read: Any) -> None:
+    """Scripts without spaces do not wait either."""
     got, _ = await smoothed(read, "你好 and", "x" * 100)
     assert got[:2] == ["你", "好"]
     assert max(map(len, got)) <= 41
@@ -67,18 +68,18 @@ async def test_lines_and_patterns_are_pieces_too(read: Any) -> None:
     assert (await smoothed(read, "abcd", piece=re.compile("..")))[0] == ["ab", "cd"]
 
 
-async def test_what_never_makes_a_piece_is_not_held_for_ever(read: Any) -> None:
+async def test_incomplete_piece_is_not_held_on(read: Any) -> None:
     got, _ = await smoothed(read, *["x" * 400] * 4, piece=LINE)
     assert got == ["x" * 1200, "x" * 400]
 
 
-async def test_a_model_that_stays_ahead_is_not_held_up(read: Any) -> None:
+async def test_model_that_is_ahead_is_not_delayed(read: Any) -> None:
     _, clock = await smoothed(read, *["word "] * 2000)
     assert clock.now - 100 < 2000 * 0.01 * 0.5
     assert clock.slept[:90] == pytest.approx([0.01] * 90)
 
 
-async def test_what_waits_is_given_before_anything_else(read: Any) -> None:
+async def test_waiting_text_precedes_other_events(read: Any) -> None:
     clock = Clock()
     events = (
         ReasoningStart("r"),

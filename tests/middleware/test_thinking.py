@@ -49,14 +49,14 @@ def kinds(message: ls.Message) -> list[tuple[str, str]]:
         (["<think>a < b</think>"], [("reasoning", "a < b")]),
     ],
 )
-async def test_what_stands_between_the_tags_is_reasoning(
+async def test_text_between_tags_is_reasoning(
     pieces: list[str], parts: list[tuple[str, str]], read: Any
 ) -> None:
     model = wrap(ScriptedModel(said(*pieces)), extract_thinking())
     assert kinds((await read(model)).stream.message) == parts
 
 
-async def test_a_fragment_comes_as_soon_as_it_is_certain(read: Any) -> None:
+async def test_fragment_is_emitted_once_certain(read: Any) -> None:
     seen = await read(
         wrap(ScriptedModel(said("<think>", "a", " b", "</think>", "c", " d")), extract_thinking())
     )
@@ -72,7 +72,7 @@ async def test_a_fragment_comes_as_soon_as_it_is_certain(read: Any) -> None:
     ]
 
 
-async def test_anywhere_means_every_passage_in_order(read: Any) -> None:
+async def test_anywhere_finds_passages_in_order(read: Any) -> None:
     text = "one <think>a</think> two <think> b </think><think></think>three"
     seen = await read(wrap(ScriptedModel(said(text)), extract_thinking(anywhere=True)))
     assert kinds(seen.stream.message) == [
@@ -108,7 +108,7 @@ async def test_only_the_first_block_is_looked_at(read: Any) -> None:
     assert kinds(seen.stream.message) == [("text", "a"), ("text", "<think>b</think>c")]
 
 
-async def test_thinking_ends_where_the_stream_breaks_off(read: Any) -> None:
+async def test_broken_stream_ends_the_thinking(read: Any) -> None:
     model = ScriptedModel(Turn(text="<think>why or why not", fault=Cut(after_events=4)))
     seen = await read(wrap(model, extract_thinking()))
     assert isinstance(seen.error, ls.ConnectionLost)
@@ -156,7 +156,7 @@ def split(text: str, cuts: list[int], **options: bool) -> list[tuple[str, str]]:
 
 
 @given(TEXT, st.data(), st.booleans(), st.booleans())
-def test_cuts_make_no_difference_and_nothing_is_lost(
+def test_any_cut_gives_equal_text(
     words: list[str], data: st.DataObject, anywhere: bool, inside: bool
 ) -> None:
     text = "".join(words)
@@ -172,7 +172,7 @@ def test_cuts_make_no_difference_and_nothing_is_lost(
 
 
 @given(TEXT, st.data(), st.booleans(), st.integers(0, 12))
-async def test_it_is_a_sentence_at_every_cut_and_break(
+async def test_grammar_holds_at_each_cut_and_break(
     words: list[str], data: st.DataObject, anywhere: bool, broken: int
 ) -> None:
     text = "".join(words)

@@ -88,7 +88,9 @@ async def test_an_agent_takes_a_wrapped_model() -> None:
     assert run.statuses[0].result.content == "3"
 
 
-async def test_a_wrapped_model_can_be_wrapped_and_the_first_is_nearest_to_the_model() -> None:
+async def test_wrapped_model_can_be_wrapped_again() -> None:
+    """The first middleware is nearest to the model."""
+
     async def dots(request: Request, ask: Ask) -> AsyncGenerator[Event]:
         async for event in ask(request):
             yield TextDelta(event.delta + "x", event.id) if isinstance(event, TextDelta) else event
@@ -114,7 +116,7 @@ async def test_a_middleware_may_change_the_request() -> None:
     assert inner.requests[0].settings == ls.Settings(max_output_tokens=5)
 
 
-def test_attributes_are_those_of_the_model_within() -> None:
+def test_attributes_are_the_inner_models() -> None:
     inner = ls.Model("openai:m", api_key="not-a-key")
     model = wrap(inner, shout)
     assert (model.name, model.provider.name, repr(model)) == ("m", "openai", "Model(openai:m) in shout")
@@ -124,7 +126,7 @@ def test_attributes_are_those_of_the_model_within() -> None:
         model.nothing  # type: ignore[attr-defined]
 
 
-def test_without_middleware_it_is_the_model_itself() -> None:
+def test_without_middleware_model_is_itself() -> None:
     inner = ScriptedModel("a")
     assert wrap(inner) is inner
     assert wrap("sim:demo").name == "demo"
@@ -191,9 +193,7 @@ async def swallows_finish(request: Request, ask: Ask) -> AsyncGenerator[Event]:
 @pytest.mark.parametrize(
     "fault", [None, Refuse(status=503), Cut(after_events=3), Cut(after_events=3, clean=True)]
 )
-async def test_whatever_a_middleware_does_the_stream_is_a_sentence(
-    middleware: Middleware, fault: Any, read: Any
-) -> None:
+async def test_grammar_holds_for_any_middleware(middleware: Middleware, fault: Any, read: Any) -> None:
     model = ScriptedModel(Turn(text="one two three", fault=fault), repeat_last=True)
     seen = await read(wrap(model, middleware))
     assert len(seen.of(ls.ErrorEvent)) <= 1
@@ -201,20 +201,20 @@ async def test_whatever_a_middleware_does_the_stream_is_a_sentence(
     assert [type(event) for event in outer.events] == [type(event) for event in seen.events]
 
 
-async def test_the_failure_of_the_model_is_that_of_the_stream(read: Any) -> None:
+async def test_model_failure_is_stream_failure(read: Any) -> None:
     seen = await read(wrap(ScriptedModel(Turn(text="one two", fault=Cut(after_events=3))), shout))
     assert isinstance(seen.error, ls.ConnectionLost)
     assert seen.error.partial.text == seen.text == "ONE"
     assert seen.events[-1].finish_reason == "error"
 
 
-async def test_a_middleware_that_ends_early_is_an_incomplete_stream(read: Any) -> None:
+async def test_early_middleware_end_is_incomplete(read: Any) -> None:
     seen = await read(wrap(ScriptedModel("one two three"), half))
     assert isinstance(seen.error, ls.IncompleteStream)
     assert "half" in str(seen.error)
 
 
-async def test_errors_that_are_events_stay_quiet_where_they_should() -> None:
+async def test_error_events_stay_quiet_if_asked() -> None:
     model = wrap(ScriptedModel(Turn(fault=Refuse(status=503))), shout)
     async with model.stream("Hi", errors="events") as stream:
         events = [event async for event in stream]
@@ -222,7 +222,7 @@ async def test_errors_that_are_events_stay_quiet_where_they_should() -> None:
     assert isinstance(stream.error, ls.Overloaded)
 
 
-async def test_a_bug_in_a_middleware_is_raised_as_it_is_and_nothing_stays_open() -> None:
+async def test_middleware_bug_raised_nothing_open() -> None:
     async def buggy(request: Request, ask: Ask) -> AsyncGenerator[Event]:
         async for event in ask(request):
             yield event
@@ -306,7 +306,8 @@ async def leave_the_bare_events(model: ls.Model) -> None:
 @pytest.mark.parametrize(
     "leave", [leave_by_break, leave_by_exception, leave_by_aclose, leave_by_timeout, leave_the_bare_events]
 )
-async def test_leaving_closes_the_socket_and_ends_the_generators_in_the_readers_task(leave: Any) -> None:
+async def test_leaving_ends_generators_in_own_task(leave: Any) -> None:
+    """The socket closes; the generators end in the reader's task."""
     outer, inner = Noted(), Noted()
     simulator, made = stalling(inner, outer)
     async with simulator, no_leaks():
@@ -317,9 +318,10 @@ async def test_leaving_closes_the_socket_and_ends_the_generators_in_the_readers_
 
 
 @pytest.mark.parametrize("middleware", [(), (Noted(),), (Noted(), shout, Noted())])
-async def test_a_reader_whose_stream_another_task_leaves_is_told_and_ends_the_generators(
+async def test_reader_left_by_other_task_raises(
     middleware: tuple[Middleware, ...],
 ) -> None:
+    """The generators end."""
     simulator, made = stalling(*middleware)
     async with simulator, no_leaks():
         stream = made().stream("Hi")
@@ -341,7 +343,7 @@ async def test_a_reader_whose_stream_another_task_leaves_is_told_and_ends_the_ge
             assert one.ended == [reader]
 
 
-async def test_a_reply_that_a_middleware_gave_up_is_closed_with_the_call(read: Any) -> None:
+async def test_abandoned_reply_closes_with_call(read: Any) -> None:
     async def races(request: Request, ask: Ask) -> AsyncGenerator[Event]:
         first = ask(request)
         await anext(first)
@@ -357,7 +359,8 @@ async def test_a_reply_that_a_middleware_gave_up_is_closed_with_the_call(read: A
     assert (seen.text, seen.error, server.connections) == ("A", None, 2)
 
 
-async def test_a_call_closes_its_sockets_at_once_also_where_nobody_can_wait() -> None:
+async def test_call_closes_sockets_at_once() -> None:
+    """Even where nothing can be awaited."""
     async with FaultServer(answered(said("A", ""), Do.HANG)) as server, no_leaks():
         model = wrap(ls.Model("openai:m", base_url=server.url, api_key="not-used"), shout, shout)
         call = model.call(model.request("Hi"))
@@ -369,7 +372,7 @@ async def test_a_call_closes_its_sockets_at_once_also_where_nobody_can_wait() ->
         await call.aclose()
 
 
-async def test_a_dropped_stream_closes_its_socket_with_a_warning() -> None:
+async def test_dropped_stream_closes_with_warning() -> None:
     simulator, made = stalling(shout)
     async with simulator, no_leaks():
         stream = made().stream("Hi")
@@ -419,7 +422,8 @@ async def waits(request: Request, ask: Ask) -> AsyncIterator[Event]:
 
 
 @pytest.mark.parametrize("fault", [None, Cut(after_events=3)])
-async def test_cancelled_at_any_await_it_leaves_nothing_and_the_conversation_is_whole(fault: Any) -> None:
+async def test_cancel_at_any_await_leaves_nothing(fault: Any) -> None:
+    """The conversation stays complete."""
     place, reached = 0, 1
     while place <= reached:
         place += 1

@@ -117,7 +117,7 @@ def test_gpt(model, efforts, sampling, chat_tools):
 
 
 @pytest.mark.parametrize("model", ["gpt-5-pro", "gpt-5-codex", "gpt-5.3-codex", "o1-pro", "o3-deep-research"])
-def test_models_that_chat_completions_does_not_serve(model):
+def test_models_outside_chat_completions(model):
     assert not GPT.find(model).chat
 
 
@@ -153,11 +153,11 @@ def test_gemini(model, levels, sampling):
         ("low", "low", "low"),
     ],
 )
-def test_an_effort_becomes_the_next_that_is_known(effort, known, nearest):
+def test_effort_becomes_the_next_known_one(effort, known, nearest):
     assert nearest_effort(effort, tuple(known.split())) == nearest
 
 
-def test_the_first_row_that_matches_wins_and_names_are_forgotten_in_time():
+def test_first_match_wins_cache_is_bounded():
     table = Table(Row("a-1", 1, "2026-11", "x"), Row("a", 2, "2026-11", "x"), unknown=0)
     assert [table.find(name) for name in ("A-1", "a-2", "b")] == [1, 2, 0]
     for number in range(3000):

@@ -77,7 +77,7 @@ async def test_calls_come_with_their_input(model, read) -> None:
     assert answer.events[-1].finish_reason == "tool-calls"
 
 
-async def test_a_conversation_goes_on_after_its_tool(model) -> None:
+async def test_conversation_continues_after_tool(model) -> None:
     async with model.stream("how warm is it?", tools=[weather]) as stream:
         first = [event async for event in stream]
         statuses = await stream.call_tools()
@@ -104,7 +104,7 @@ async def test_reasoning_comes_before_text(aimock, read, provider) -> None:
     assert kinds.index(ls.ReasoningEnd) < kinds.index(ls.TextStart)
 
 
-async def test_what_goes_back_with_reasoning_is_kept(aimock, read) -> None:
+async def test_reasoning_metadata_is_preserved(aimock, read) -> None:
     answer = await read(at(aimock, "openai-responses"), "think first")
     (end,) = answer.all(ls.ReasoningEnd)
     assert end.provider_metadata["openai"]["encrypted_content"]
@@ -124,7 +124,7 @@ async def test_a_refusal_is_a_typed_error(model, read) -> None:
     assert [type(e) for e in answer.events] == [ls.StreamStart, ls.ErrorEvent, ls.Finish]
 
 
-async def test_an_answer_that_breaks_off_is_no_quiet_finish(model, read) -> None:
+async def test_broken_response_is_no_quiet_finish(model, read) -> None:
     answer = await read(model, "break off")
     assert isinstance(answer.error, ls.ConnectionLost | ls.IncompleteStream)
     assert answer.text

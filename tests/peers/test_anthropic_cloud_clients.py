@@ -126,7 +126,7 @@ async def test_it_reads_blocks_reason_and_usage(cloud: str) -> None:
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
-async def test_a_second_turn_with_results_is_answered(cloud: str) -> None:
+async def test_second_turn_with_results_works(cloud: str) -> None:
     async with connected(cloud) as client:
         first = await final(client, tools=[TOOL])
         call = first.content[-1]
@@ -161,7 +161,7 @@ async def test_refusals_are_its_typed_errors(cloud: str, status: int, kind: str)
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
-async def test_an_error_inside_the_stream_is_its_error(cloud: str) -> None:
+async def test_in_stream_error_raises_its_error(cloud: str) -> None:
     async with connected(cloud, Turn(text="a b", fault=Break(after_events=3, message="it broke"))) as client:
         with pytest.raises(anthropic.APIStatusError, match="it broke"):
             await final(client)
@@ -191,7 +191,7 @@ async def test_a_runner_of_tools_runs_to_the_end(cloud: str) -> None:
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
-async def test_what_a_model_refuses_is_a_bad_request(cloud: str) -> None:
+async def test_refusal_of_model_is_a_bad_request(cloud: str) -> None:
     model = NEWEST.get(cloud, "claude-opus-5-5")
     async with connected(cloud, Turn(text="Hello.")) as client:
         with pytest.raises(anthropic.BadRequestError, match=r"disabled.* is not supported"):
@@ -202,7 +202,7 @@ async def test_what_a_model_refuses_is_a_bad_request(cloud: str) -> None:
             await final(client, extra_body={"temperature": 0.5})  # it asks for the version of 2026-10-21
 
 
-async def test_a_simulator_serves_all_clouds_by_itself() -> None:
+async def test_one_simulator_serves_all_clouds() -> None:
     async with Simulator(Script((Turn(text="Hello."),))) as simulator:
         for _, client_at in CLOUDS.values():
             async with client_at(simulator.url) as client:

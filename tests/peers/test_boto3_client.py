@@ -89,7 +89,8 @@ def last(events: list[Any], kind: str) -> Any:
     return [event[kind] for event in events if kind in event][-1]
 
 
-async def test_it_reads_reasoning_text_calls_reason_and_usage() -> None:
+async def test_client_reads_each_block_and_usage() -> None:
+    """Reasoning, text, calls, finish reason and usage."""
     turn = Turn(
         reasoning="Hm hm.",
         text="Привет, мир",
@@ -113,7 +114,7 @@ async def test_it_reads_reasoning_text_calls_reason_and_usage() -> None:
     assert (usage["outputTokens"], usage["totalTokens"]) == (22, 33)
 
 
-async def test_a_second_turn_with_results_is_answered() -> None:
+async def test_second_turn_with_results_works() -> None:
     async with connected() as ask:
         first = message_of(await ask(**TOOLS))
         call = first["content"][-1]["toolUse"]
@@ -172,7 +173,7 @@ async def test_a_wrong_key_is_a_client_error() -> None:
         (503, "serviceUnavailableException"),
     ],
 )
-async def test_an_error_inside_the_stream_is_its_exception_frame(status: int, code: str) -> None:
+async def test_in_stream_error_is_exception_frame(status: int, code: str) -> None:
     fault = Break(after_events=3, status=status, message="it broke")
     async with connected(Turn(text="a b", fault=fault)) as ask:
         with pytest.raises(exceptions.EventStreamError, match="it broke") as caught:
@@ -190,7 +191,7 @@ def thoughts_of(events: list[Any]) -> str:
     return "".join(delta.get("reasoningContent", {}).get("text", "") for delta in deltas)
 
 
-async def test_it_reasons_and_calls_a_tool_and_goes_on() -> None:
+async def test_reasons_calls_a_tool_and_continues() -> None:
     """The signed thought goes back before the call, as the vendor wants it."""
     options: Any = {"modelId": CLAUDE, "additionalModelRequestFields": ADAPTIVE, **TOOLS}
     async with connected() as ask:
@@ -213,7 +214,7 @@ async def test_it_reasons_and_calls_a_tool_and_goes_on() -> None:
         ({"inferenceConfig": {"temperature": 0.5}}, "temperature"),
     ],
 )
-async def test_what_a_model_refuses_is_a_validation_error(options: Any, words: str) -> None:
+async def test_refusal_of_model_fails_validation(options: Any, words: str) -> None:
     async with connected(Turn(text="Hello.")) as ask:
         with pytest.raises(exceptions.ClientError, match=words) as caught:
             await ask(modelId=CLAUDE, **options)

@@ -71,7 +71,8 @@ def calls_of(events: list[Any]) -> list[Any]:
     return list(calls.values())
 
 
-async def test_it_reads_thinking_text_calls_reason_and_usage() -> None:
+async def test_client_reads_each_block_and_usage() -> None:
+    """Thinking, text, calls, finish reason and usage."""
     turn = Turn(
         reasoning="Hm hm.",
         text="Привет, мир",
@@ -116,7 +117,7 @@ async def test_it_reads_a_plan_and_citations() -> None:
     assert events[-1].delta.finish_reason == "COMPLETE"
 
 
-async def test_a_second_turn_with_results_is_answered() -> None:
+async def test_second_turn_with_results_works() -> None:
     async with connected() as client:
         ((call_id, name, arguments),) = calls_of(await collect(client, tools=[TOOL]))
         assert (name, arguments) == ("weather", '{"city":"Paris"}')
@@ -157,19 +158,19 @@ async def test_refusals_are_its_typed_errors(status: int, kind: str) -> None:
             await collect(client)
 
 
-async def test_a_wrong_key_is_an_unauthorized_error() -> None:
+async def test_wrong_key_is_an_unauthorized_error() -> None:
     async with connected(key="wrong") as client:
         with pytest.raises(cohere.UnauthorizedError):
             await collect(client)
 
 
-async def test_an_error_inside_the_stream_is_in_its_last_event() -> None:
+async def test_in_stream_error_is_in_last_event() -> None:
     async with connected(Turn(text="a b", fault=Break(after_events=3, message="it broke"))) as client:
         end = (await collect(client))[-1].delta
     assert (end.finish_reason, end.error) == ("ERROR", "it broke")
 
 
-async def test_thinking_is_asked_for_and_switched_off() -> None:
+async def test_thinking_is_switched_on_and_off() -> None:
     async with connected() as client:
         events = await collect(client, thinking={"type": "enabled", "token_budget": 512})
         assert "".join(m.content.thinking or "" for m in deltas_of(events, "content-delta"))
@@ -201,7 +202,7 @@ async def test_models_are_looked_up() -> None:
         assert [model.name for model in (await client.models.list()).models] == ["sim"]
 
 
-async def test_the_client_that_blocks_reads_the_same() -> None:
+async def test_blocking_client_reads_the_same() -> None:
     async with Simulator(Script((Turn(text="Hello."),)), dialects=[Cohere()]) as simulator:
         options: Any = {"model": "sim", "messages": ASKED}
         with cohere.ClientV2(api_key="sim-key", base_url=simulator.url) as own:

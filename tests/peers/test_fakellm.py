@@ -51,7 +51,7 @@ async def test_calls_come_with_their_input(model, read) -> None:
     assert answer.events[-1].finish_reason == "tool-calls"
 
 
-async def test_a_conversation_goes_on_after_its_tool(model) -> None:
+async def test_conversation_continues_after_tool(model) -> None:
     async with model.stream("how warm is it?", tools=[weather]) as stream:
         first = [event async for event in stream]
         statuses = await stream.call_tools()
@@ -68,7 +68,7 @@ async def test_usage_is_what_the_wire_says(fakellm, read) -> None:
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])
-async def test_a_path_it_does_not_know_is_not_found(fakellm, read, provider) -> None:
+async def test_unknown_path_is_not_found(fakellm, read, provider) -> None:
     answer = await read(at(f"{fakellm}/elsewhere", provider), "greet me")
     assert isinstance(answer.error, ls.NotFound)
     assert answer.error.status == 404

@@ -53,7 +53,8 @@ def texts_of(chunks: list[Any], *, thought: bool = False) -> str:
 
 
 @pytest.mark.parametrize("vertex", [False, True])
-async def test_it_reads_thoughts_text_calls_reason_and_usage(vertex: bool) -> None:
+async def test_client_reads_each_block_and_usage(vertex: bool) -> None:
+    """Thoughts, text, calls, finish reason and usage."""
     turn = Turn(
         reasoning="Hm hm.",
         text="Привет, мир",
@@ -92,7 +93,7 @@ async def test_its_chat_goes_on_with_a_result() -> None:
     assert second[-1].candidates[0].finish_reason == "STOP"
 
 
-async def test_it_runs_a_function_by_itself_and_reads_on() -> None:
+async def test_client_runs_functions_and_reads_on() -> None:
     def weather(city: str) -> str:
         """Weather of a city."""
         return f"7 degrees in {city}"
@@ -136,7 +137,7 @@ async def test_a_wrong_key_is_a_client_error() -> None:
             await collect(client)
 
 
-async def test_an_error_inside_the_stream_is_its_error() -> None:
+async def test_in_stream_error_raises_its_error() -> None:
     async with connected(Turn(text="a b", fault=Break(after_events=3, message="it broke"))) as client:
         with pytest.raises(errors.APIError, match="it broke"):
             await collect(client)
@@ -146,7 +147,7 @@ LONG = "It rains in Oslo and it will not stop today."
 
 
 @pytest.mark.parametrize("vertex", [False, True])
-async def test_it_continues_a_long_answer_by_itself(vertex: bool) -> None:
+async def test_client_continues_a_long_response(vertex: bool) -> None:
     cuts = (Continue(after_events=4), Continue(after_events=7, faults=(Cut(after_events=0),)))
     async with connected(Turn(text=LONG, continues=cuts, usage=Usage(10, 5, 15)), vertex=vertex) as client:
         chunks = await collect(client)
@@ -160,7 +161,8 @@ async def test_it_continues_a_long_answer_by_itself(vertex: bool) -> None:
     assert len({repr(body["contents"]) for body in bodies}) == 1
 
 
-async def test_without_its_automatism_it_gets_the_token() -> None:
+async def test_manual_continuation_gets_the_token() -> None:
+    """The client's automatic continuation is off."""
     async with connected(Turn(text=LONG, continues=(Continue(after_events=4),))) as client:
         first = await collect(client, automatic_continuation=False)
         last = first[-1].candidates[0]
@@ -180,7 +182,7 @@ async def test_without_its_automatism_it_gets_the_token() -> None:
         ("gemini-2.5-flash", {"thinking_budget": 512}),
     ],
 )
-async def test_levels_that_a_model_knows_are_answered(model: str, thinking: Any) -> None:
+async def test_known_thinking_levels_are_accepted(model: str, thinking: Any) -> None:
     async with connected(Turn(reasoning="Hm.", text="Hello.")) as client:
         config = {"include_thoughts": True, **thinking}
         chunks = await collect(client, model=model, thinking_config=config)
@@ -211,7 +213,7 @@ async def test_models_and_tokens_are_looked_up() -> None:
     assert (models, model.name, counted.total_tokens) == (["models/sim"], "models/gemini-4-argon", 10)
 
 
-async def test_the_client_that_blocks_reads_the_same() -> None:
+async def test_blocking_client_reads_the_same() -> None:
     async with connected(Turn(text="Hello.")) as client:
         url = client.received_from
 

@@ -52,7 +52,8 @@ def calls_of(events: list[Any]) -> list[tuple[str, str, str]]:
     return list(calls.values())
 
 
-async def test_it_reads_thoughts_text_calls_status_and_usage() -> None:
+async def test_client_reads_each_block_and_usage() -> None:
+    """Thoughts, text, calls, the status and usage."""
     turn = Turn(
         reasoning="Hm hm.",
         text="Привет, мир",
@@ -75,7 +76,7 @@ async def test_it_reads_thoughts_text_calls_status_and_usage() -> None:
     assert (usage.total_output_tokens, usage.total_thought_tokens) == (17, 5)
 
 
-async def test_a_second_turn_with_a_result_is_answered() -> None:
+async def test_second_turn_with_a_result_works() -> None:
     async with connected() as interactions:
         ((call_id, name, arguments),) = calls_of(await collect(interactions, tools=[TOOL]))
         assert (name, arguments) == ("weather", '{"city":"Paris"}')
@@ -108,7 +109,7 @@ async def test_refusals_are_its_typed_errors(status: int, kind: str) -> None:
     assert caught.value.status_code == status
 
 
-async def test_an_error_inside_the_stream_is_its_last_event() -> None:
+async def test_in_stream_error_is_the_last_event() -> None:
     turn = Turn(text="a b", fault=Break(after_events=3, message="it broke"))
     async with connected(turn) as interactions:
         events = await collect(interactions)
@@ -119,7 +120,7 @@ LONG = "It rains in Oslo and it will not stop today."
 
 
 @pytest.mark.parametrize("store", [True, False])
-async def test_it_continues_a_long_answer_by_itself(store: bool) -> None:
+async def test_client_continues_a_long_response(store: bool) -> None:
     cuts = (Continue(after_events=4), Continue(after_events=7, faults=(Cut(after_events=1),)))
     async with connected(Turn(text=LONG, continues=cuts)) as interactions:
         events = await collect(interactions, store=store)
@@ -130,7 +131,8 @@ async def test_it_continues_a_long_answer_by_itself(store: bool) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Interaction stopped before completion:UserWarning")  # once a process
-async def test_without_its_automatism_it_gets_the_token() -> None:
+async def test_manual_continuation_gets_the_token() -> None:
+    """The client's automatic continuation is off."""
     async with connected(Turn(text=LONG, continues=(Continue(after_events=4),))) as interactions:
         first = await collect(interactions, automatic_continuation=False)
         ended = first[-1].interaction

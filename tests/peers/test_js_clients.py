@@ -160,7 +160,8 @@ def finishes(program: str) -> tuple[str, str, str]:
     return FINISHES[program.partition(" ")[0]]
 
 
-def test_it_reads_reasoning_text_calls_and_usage(program: str, results: Results) -> None:
+def test_client_reads_each_block_and_usage(program: str, results: Results) -> None:
+    """Reasoning, text, calls and usage."""
     found = results["all"]
     assert found["text"] == "Привет, мир"
     assert found["reasoning"] == ("" if program in NO_REASONING else "Hm hm.")
@@ -199,7 +200,7 @@ def test_it_parses_an_answer_of_a_schema(program: str, results: Results) -> None
         assert results[case]["value"] == {"city": "Paris", "year": 1}
 
 
-def test_a_forced_call_is_nothing_but_the_call(run: Run) -> None:
+def test_forced_call_gives_only_the_call(run: Run) -> None:
     for provider in AI_SDK:
         found = results_of(f"ai_sdk {provider}", run)["typed by tools"]
         assert (found["text"], found["calls"]) == ("", [["weather", {"city": "Oslo"}]])
@@ -224,7 +225,7 @@ def test_refusals_are_its_typed_errors(program: str, results: Results, status: i
         assert error["kind"] == TYPED[status]
 
 
-def test_an_error_inside_the_stream_is_an_error(program: str, results: Results) -> None:
+def test_in_stream_error_raises_an_error(program: str, results: Results) -> None:
     error = results["broken"]["error"]
     assert "it broke" in error["message"]
 
@@ -252,7 +253,7 @@ BEYOND = {
 
 
 @pytest.mark.parametrize("provider", AI_SDK)
-def test_what_is_sent_for_the_newest_models_is_answered(run: Run, provider: str) -> None:
+def test_newest_model_requests_are_accepted(run: Run, provider: str) -> None:
     """Each loop of tools, with every effort; the SDK fits its requests to the names of models."""
     found = results_of(f"ai_sdk {provider}", run)
     for case in [case for case in found if case.split()[-1] in EFFORTS]:
@@ -303,13 +304,13 @@ def test_what_the_model_takes_is_answered(run: Run, program: str, case: str) -> 
     assert results_of(program, run)[case]["text"] == "Привет, мир"
 
 
-def test_custom_tools_are_called_with_plain_text(run: Run) -> None:
+def test_custom_tools_called_with_plain_text(run: Run) -> None:
     found = results_of("openai_chat", run)["custom"]
     assert found["call"] == {"type": "custom", "name": "shell", "input": "ls -la"}
     assert results_of("openai_responses", run)["custom"]["custom"] == [["shell", "ls -la"]]
 
 
-def test_openais_response_repeats_the_request(run: Run) -> None:
+def test_openai_response_repeats_the_request(run: Run) -> None:
     found = results_of("openai_responses", run)
     assert found["echo"]["echo"] == {
         "tools": ["weather", "clock"],
@@ -323,7 +324,8 @@ def test_openais_response_repeats_the_request(run: Run) -> None:
     assert found["typed"]["echo"]["format"] == "json_schema"
 
 
-def test_anthropics_runner_keeps_signed_thoughts(run: Run) -> None:
+def test_anthropic_runner_keeps_signatures(run: Run) -> None:
+    """The runner sends signed thoughts back."""
     found = results_of("anthropic", run)
     assert found["all"]["signed"]
     assert found["loop with thinking"]["text"] == QUOTED
@@ -334,7 +336,7 @@ def test_no_tokens_at_all_fill_the_cache(run: Run) -> None:
     assert (found["text"], found["finish"], found["usage"][1]) == ("", "max_tokens", 0)
 
 
-def test_googles_client_continues_a_long_answer(run: Run) -> None:
+def test_google_client_continues_a_response(run: Run) -> None:
     found = results_of("google", run)
     assert (found["long"]["text"], found["long"]["finish"]) == (LONG, "STOP")
     assert "You said: say this" in found["chat"]["text"]

@@ -58,7 +58,8 @@ def calls_of(chunks: list[Any]) -> list[Any]:
     return [call for c in chunks for call in c.choices[0].delta.tool_calls or ()]
 
 
-async def test_it_reads_thinking_text_calls_reason_and_usage() -> None:
+async def test_client_reads_each_block_and_usage() -> None:
+    """Thinking, text, calls, finish reason and usage."""
     turn = Turn(
         reasoning="Hm hm.",
         text="Привет, мир",
@@ -81,7 +82,7 @@ async def test_it_reads_thinking_text_calls_reason_and_usage() -> None:
     assert {c.model for c in chunks} == {"sim"}
 
 
-async def test_a_second_turn_with_results_is_answered() -> None:
+async def test_second_turn_with_results_works() -> None:
     async with connected() as client:
         (call,) = calls_of(await collect(client, tools=[TOOL]))
         assert (call.function.name, call.function.arguments) == ("weather", '{"city":"Paris"}')
@@ -109,7 +110,7 @@ async def test_refusals_are_its_typed_errors(status: int) -> None:
     assert caught.value.status_code == status
 
 
-async def test_what_the_schema_forbids_is_its_validation_error() -> None:
+async def test_schema_violation_fails_validation() -> None:
     async with connected(Turn(fault=Refuse(status=422, message="not like this"))) as client:
         with pytest.raises(errors.HTTPValidationError, match="not like this"):
             await collect(client)
@@ -122,7 +123,7 @@ async def test_a_wrong_key_is_its_error() -> None:
     assert caught.value.status_code == 401
 
 
-async def test_an_error_inside_the_stream_is_no_answer() -> None:
+async def test_in_stream_error_gives_no_response() -> None:
     async with connected(Turn(text="a b", fault=Break(after_events=3, message="it broke"))) as client:
         with pytest.raises(errors.MistralError):
             await collect(client)
@@ -132,14 +133,14 @@ async def test_an_error_inside_the_stream_is_no_answer() -> None:
     ("model", "effort"),
     [("mistral-large-4", "low"), ("zai-glm-5-3", "max"), ("mistral-medium-latest", "none")],
 )
-async def test_efforts_that_a_model_knows_are_answered(model: str, effort: Any) -> None:
+async def test_known_efforts_are_accepted(model: str, effort: Any) -> None:
     async with connected(Turn(reasoning="Hm.", text="Hello.")) as client:
         chunks = await collect(client, model=model, reasoning_effort=effort)
     assert (thoughts_of(chunks), text_of(chunks)) == ("Hm.", "Hello.")
 
 
 @pytest.mark.parametrize(("model", "effort"), [("mistral-large-4", "none"), ("zai-glm-5-3", "none")])
-async def test_efforts_that_it_does_not_are_refused(model: str, effort: Any) -> None:
+async def test_unknown_efforts_are_refused(model: str, effort: Any) -> None:
     async with connected(Turn(text="Hello.")) as client:
         with pytest.raises(errors.MistralError) as caught:
             await collect(client, model=model, reasoning_effort=effort)
@@ -147,7 +148,7 @@ async def test_efforts_that_it_does_not_are_refused(model: str, effort: Any) -> 
     assert "reasoning_effort" in caught.value.body
 
 
-async def test_it_reasons_before_a_call_that_it_was_not_forced_to() -> None:
+async def test_reasons_before_an_unforced_call() -> None:
     async with connected() as client:
         chunks = await collect(client, tools=[TOOL], reasoning_effort="high")
         assert (bool(thoughts_of(chunks)), text_of(chunks)) == (True, "Let me use weather.")
@@ -172,7 +173,7 @@ async def test_models_are_looked_up() -> None:
         assert [model.id for model in (await client.models.list_async()).data] == ["sim"]
 
 
-async def test_the_client_that_blocks_reads_the_same() -> None:
+async def test_blocking_client_reads_the_same() -> None:
     async with Simulator(Script((Turn(text="Hello."),))) as simulator:
 
         def blocking() -> str:

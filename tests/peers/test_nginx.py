@@ -90,7 +90,7 @@ async def test_every_dialect_streams_through_it(provider: str, proxy: str) -> No
     assert "Hello there" in message.text
 
 
-async def test_a_response_without_a_stream_comes_through_it(proxy: str) -> None:
+async def test_unary_response_passes_through_nginx(proxy: str) -> None:
     asked = {"model": "m", "messages": [{"role": "user", "content": "Hello there"}]}
     async with (
         aiohttp.ClientSession() as session,

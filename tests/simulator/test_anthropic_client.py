@@ -61,7 +61,7 @@ async def test_it_reads_blocks_reason_and_usage() -> None:
     assert message.model == "sim"
 
 
-async def test_a_second_turn_with_results_is_answered() -> None:
+async def test_second_turn_with_results_works() -> None:
     async with connected() as client:
         first = await final(client, tools=[TOOL])
         call = first.content[-1]
@@ -102,19 +102,19 @@ async def test_refusals_are_its_typed_errors(status: int, kind: str) -> None:
     assert caught.value.request_id == "req_sim_0"
 
 
-async def test_a_wrong_key_is_an_authentication_error() -> None:
+async def test_wrong_key_is_authentication_error() -> None:
     async with connected(key="wrong") as client:
         with pytest.raises(anthropic.AuthenticationError):
             await final(client)
 
 
-async def test_a_bad_request_is_a_bad_request_error() -> None:
+async def test_bad_request_is_bad_request_error() -> None:
     async with connected() as client:
         with pytest.raises(anthropic.BadRequestError):
             await final(client, messages=[])
 
 
-async def test_an_error_inside_the_stream_is_its_error() -> None:
+async def test_in_stream_error_raises_its_error() -> None:
     turn = Turn(text="a b", fault=Break(after_events=3, status=529, message="it is busy"))
     async with connected(turn) as client:
         with pytest.raises(anthropic.APIStatusError, match="it is busy"):
@@ -162,7 +162,7 @@ async def test_what_a_model_takes_is_answered(model: str, options: Any) -> None:
         ("claude-haiku-4-5", {"output_config": {"effort": "low"}}, "effort parameter"),
     ],
 )
-async def test_what_a_model_refuses_is_a_bad_request(model: str, options: Any, words: str) -> None:
+async def test_refusal_of_model_is_a_bad_request(model: str, options: Any, words: str) -> None:
     async with connected(ANSWER) as client:
         with pytest.raises(anthropic.BadRequestError, match=words):
             await final(client, model=model, **options)
@@ -213,7 +213,7 @@ async def test_it_parses_an_answer_of_a_schema() -> None:
     assert message.parsed_output == place(city="Paris", year=1)
 
 
-async def test_instructions_may_stand_between_the_turns() -> None:
+async def test_instructions_between_turns_work() -> None:
     talk = [
         *ASKED,
         {"role": "assistant", "content": "7 degrees."},
@@ -240,7 +240,7 @@ async def test_toolsets_have_no_name() -> None:
     assert message.content[-1].text == "Hello."
 
 
-async def test_both_versions_and_both_ways_of_the_key() -> None:
+async def test_both_versions_and_key_headers_work() -> None:
     old = {"anthropic-version": "2023-06-01", "x-api-key": "sim-key", "authorization": anthropic.omit}
     async with connected(ANSWER) as client:
         with pytest.raises(anthropic.BadRequestError, match="temperature: Extra inputs are not permitted"):
@@ -260,7 +260,7 @@ async def test_models_and_tokens_are_looked_up() -> None:
     assert (counted.input_tokens, model.id) == (10, "claude-opus-5-5")
 
 
-async def test_events_one_by_one_and_the_client_that_blocks() -> None:
+async def test_single_events_and_blocking_client() -> None:
     async with connected(ANSWER) as client:
         options: Any = {"model": "sim", "max_tokens": 16, "messages": ASKED}
         kinds = [event.type async for event in await client.messages.create(stream=True, **options)]

@@ -49,7 +49,7 @@ def test_each_vendor_is_told_in_its_words(path: str, body: Any, said: Any) -> No
     assert said.items() <= msgspec.json.decode(answer.body).items()
 
 
-def test_other_requests_are_none_of_its_business() -> None:
+def test_other_requests_are_ignored() -> None:
     assert count("/v1/messages", {"model": "m", "messages": TALK, "max_tokens": 1}) is None
     assert count("/v1/messages/count_tokens", {}, "GET") is None
 
@@ -60,6 +60,6 @@ def test_a_bad_request_is_refused(body: Any) -> None:
         count("/v1/messages/count_tokens", body)
 
 
-def test_a_dialect_that_is_not_served_counts_nothing() -> None:
+def test_unserved_dialect_counts_nothing() -> None:
     http = HttpRequest("/v1/messages/count_tokens", b"{}", {}, "POST")
     assert count_tokens(http, []) is None

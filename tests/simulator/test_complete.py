@@ -47,7 +47,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 @pytest.mark.parametrize("path", WITHOUT_STREAM)
-async def test_every_dialect_responds_without_a_stream(session: aiohttp.ClientSession, path: str) -> None:
+async def test_each_dialect_responds_unary(session: aiohttp.ClientSession, path: str) -> None:
     async with (
         Simulator(Script((Turn(text="One moment."),))) as simulator,
         session.post(simulator.url + path, json=WITHOUT_STREAM[path]) as response,
@@ -66,7 +66,7 @@ def test_defaults_are_the_vendors() -> None:
     assert complete_asked(Ollama(), HttpRequest("/api/chat", b'{"stream":false}'))
 
 
-def test_a_cloud_asks_for_a_stream_by_its_path() -> None:
+def test_cloud_path_asks_for_a_stream() -> None:
     streamed = HttpRequest("/model/m/invoke-with-response-stream", b"{}")
     assert not complete_asked(BEDROCK_INVOKE, streamed)
     assert as_streamed(streamed) is None

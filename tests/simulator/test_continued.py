@@ -51,7 +51,7 @@ def parts(turn: Turn) -> list[tuple[Event, ...]]:
         first = answers.first(dialect.continuation, turn, request, number=0, now=NOW)
 
 
-def test_a_block_that_is_open_is_closed_and_opened_again() -> None:
+def test_open_block_is_closed_and_reopened() -> None:
     turn = Turn(
         reasoning="Well, yes.",
         text="It rains.",
@@ -87,7 +87,7 @@ def test_a_block_that_is_open_is_closed_and_opened_again() -> None:
     assert third[-1].finish_reason == "stop"
 
 
-def test_a_call_inside_is_opened_again_with_its_id() -> None:
+def test_call_inside_is_reopened_with_its_id() -> None:
     turn = Turn(calls=(Call("weather", {"city": "Bergen, Norway"}),), continues=(Continue(after_events=3),))
     first, second = parts(turn)
     assert first[1].id == second[1].id
@@ -99,7 +99,7 @@ def test_a_cut_behind_the_end_is_none() -> None:
     assert ContinuedAnswers().first(Gemini().continuation, turn, ASKED, number=0, now=NOW) is turn
 
 
-def test_faults_meet_the_first_requests_for_the_rest() -> None:
+def test_faults_hit_first_requests_for_rest() -> None:
     answers = ContinuedAnswers()
     turn = Turn(text="a b c", continues=(Continue(after_events=3, faults=(Refuse(status=503), Cut())),))
     finish = answers.first(Gemini().continuation, turn, ASKED, number=0, now=NOW).events[-1]
@@ -126,7 +126,7 @@ def test_a_script_says_it_in_json() -> None:
     assert msgspec.json.decode(msgspec.json.encode(script), type=Script) == script
 
 
-async def test_other_dialects_say_it_in_one_response() -> None:
+async def test_other_dialects_use_one_response() -> None:
     turn = Turn(text="It rains.", continues=(Continue(after_events=3),))
     async with Simulator(Script((turn,))) as simulator:
         model = ls.Model("openai:sim", base_url=f"{simulator.url}/openai-chat/v1", api_key="k")

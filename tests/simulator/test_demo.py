@@ -39,7 +39,7 @@ def test_a_forced_call_stands_alone() -> None:
         assert said.calls == (Call("weather", {"city": "Paris"}),)
 
 
-def test_a_tool_of_plain_text_gets_the_prompt() -> None:
+def test_plain_text_tool_gets_the_prompt() -> None:
     chat = ProviderTool("custom", options={"custom": {"name": "shell"}})
     for tool in (chat, ProviderTool("custom", "shell")):
         assert turn(Message.user("ls -la"), tools=(tool,)).calls == (Call("shell", "ls -la"),)
@@ -63,7 +63,7 @@ def test_results_are_quoted() -> None:
     assert turn(*history, Message.user("And now?"), tools=(WEATHER,)).calls
 
 
-def test_without_tools_it_takes_up_the_prompt() -> None:
+def test_demo_without_tools_quotes_prompt() -> None:
     said = turn(Message.system("Be brief."), Message.user("Why is the sky blue?"))
     assert "You said: Why is the sky blue?" in said.text
     assert "5 words" in said.text

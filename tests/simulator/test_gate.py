@@ -46,13 +46,13 @@ def test_only_loopback_is_bound_unless_told() -> None:
         {"x-goog-api-key": "k"},
     ],
 )
-def test_a_key_is_found_in_every_vendors_header(headers: dict[str, str]) -> None:
+def test_key_is_read_from_any_vendor_header(headers: dict[str, str]) -> None:
     check_key(headers, {"k", "l"})
     with pytest.raises(AuthenticationError, match="not valid"):
         check_key(headers, {"other"})
 
 
-def test_no_key_is_no_key_unless_none_is_wanted() -> None:
+def test_missing_key_fails_unless_optional() -> None:
     check_key({}, None)
     with pytest.raises(AuthenticationError, match="no API key"):
         check_key({"authorization": "Basic k"}, {"k"})
@@ -114,7 +114,7 @@ async def test_wrong_paths_are_not_found(session: aiohttp.ClientSession, path: s
 @pytest.mark.parametrize(
     "path", ["/models", "/v1/v1/models", "/messages/count_tokens", "/responses/input_tokens"]
 )
-async def test_wrong_paths_of_lookups_are_not_found(session: aiohttp.ClientSession, path: str) -> None:
+async def test_wrong_lookup_paths_are_not_found(session: aiohttp.ClientSession, path: str) -> None:
     method = "GET" if path.endswith("models") else "POST"
     async with (
         Simulator(strict_paths=True) as simulator,

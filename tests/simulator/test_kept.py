@@ -24,7 +24,7 @@ def turn(**options):
     return Turn(reasoning="Let me see.", text="One moment please.", calls=calls, **options)
 
 
-async def test_an_answer_that_is_cut_is_made_to_its_end_and_read_on() -> None:
+async def test_cut_response_is_completed_and_read() -> None:
     async with Simulator(Script((turn(),))) as simulator:
         expected = [event async for event in model(simulator).stream("Hi", background=True)]
     assert check(expected) == []
@@ -38,7 +38,7 @@ async def test_an_answer_that_is_cut_is_made_to_its_end_and_read_on() -> None:
                 ]
 
 
-async def test_an_answer_that_is_not_kept_ends_with_its_fault() -> None:
+async def test_unstored_response_ends_in_its_fault() -> None:
     async with Simulator(Script((turn(fault=Cut(after_events=5)),))) as simulator:
         with pytest.raises(ls.ConnectionLost):
             await model(simulator).stream("Hi").collect()
@@ -67,7 +67,7 @@ async def test_it_is_made_while_nobody_reads() -> None:
         assert stream.text + rest.text == "one two three four"
 
 
-async def test_a_cancelled_answer_says_so_to_who_reads_on() -> None:
+async def test_cancelled_response_informs_reader() -> None:
     script = Script((Turn(text="one two three four", pace=Pace(delta_s=30.0)),))
     async with Simulator(script) as simulator:
         async with model(simulator).stream("Hi", background=True) as stream:

@@ -40,7 +40,8 @@ async def collect(client: Any, **options: Any) -> list[Any]:
     return [part async for part in await client.chat(**options)]
 
 
-async def test_it_reads_thinking_text_calls_and_counts() -> None:
+async def test_client_reads_each_block_and_counts() -> None:
+    """Thinking, text, calls and token counts."""
     turn = Turn(
         reasoning="Hm hm.",
         text="Привет, мир",
@@ -59,7 +60,7 @@ async def test_it_reads_thinking_text_calls_and_counts() -> None:
     assert parts[-1].model == "sim"
 
 
-async def test_a_second_turn_with_results_is_answered() -> None:
+async def test_second_turn_with_results_works() -> None:
     async with connected() as client:
         first = await collect(client, tools=[TOOL])
         call = next(c for p in first for c in p.message.tool_calls or ())
@@ -82,13 +83,13 @@ async def test_refusals_are_its_typed_errors(status: int) -> None:
     assert caught.value.status_code == status
 
 
-async def test_an_error_inside_the_stream_is_its_error() -> None:
+async def test_in_stream_error_raises_its_error() -> None:
     async with connected(Turn(text="a b", fault=Break(after_events=3, message="out of memory"))) as client:
         with pytest.raises(ollama.ResponseError, match="out of memory"):
             await collect(client)
 
 
-async def test_a_dropped_connection_is_an_error_of_its_transport() -> None:
+async def test_dropped_connection_transport_error() -> None:
     httpx = pytest.importorskip("httpx", reason="the transport of Ollama's client is not installed")
     async with connected(Turn(text="a b", fault=Cut(after_events=3))) as client:
         with pytest.raises(httpx.RemoteProtocolError):
@@ -147,7 +148,7 @@ async def test_a_model_is_looked_up() -> None:
         assert {"completion", "tools", "thinking"} <= set((await client.show("sim")).capabilities)
 
 
-async def test_the_client_that_blocks_reads_the_same() -> None:
+async def test_blocking_client_reads_the_same() -> None:
     async with Simulator(Script((Turn(text="Hello."),)), dialects=[Ollama()]) as simulator:
         options: Any = {"model": "sim", "messages": ASKED, "stream": True}
         with ollama.Client(host=simulator.url) as own:

@@ -63,7 +63,7 @@ async def test_it_reads_text_reason_and_usage() -> None:
     assert {c.model for c in chunks} == {"sim"}
 
 
-async def test_its_helper_puts_parallel_calls_together() -> None:
+async def test_helper_joins_parallel_calls() -> None:
     turn = Turn(calls=(Call("weather", {"city": "Łódź"}), Call("clock")))
     async with (
         connected(turn) as client,
@@ -79,7 +79,7 @@ async def test_its_helper_puts_parallel_calls_together() -> None:
     assert final.choices[0].finish_reason == "tool_calls"
 
 
-async def test_a_second_turn_with_results_is_answered() -> None:
+async def test_second_turn_with_results_works() -> None:
     async with connected() as client:
         async with client.chat.completions.stream(model="sim", messages=ASKED, tools=[TOOL]) as stream:
             message = (await stream.get_final_completion()).choices[0].message
@@ -117,19 +117,19 @@ async def test_refusals_are_its_typed_errors(status: int, kind: str) -> None:
     assert caught.value.request_id == "req_sim_0"
 
 
-async def test_a_wrong_key_is_an_authentication_error() -> None:
+async def test_wrong_key_is_authentication_error() -> None:
     async with connected(key="wrong") as client:
         with pytest.raises(openai.AuthenticationError):
             await collect(client)
 
 
-async def test_a_bad_request_is_a_bad_request_error() -> None:
+async def test_bad_request_is_bad_request_error() -> None:
     async with connected() as client:
         with pytest.raises(openai.BadRequestError):
             await collect(client, messages="no list")
 
 
-async def test_an_error_inside_the_stream_is_its_error() -> None:
+async def test_in_stream_error_raises_its_error() -> None:
     async with connected(Turn(text="a b", fault=Break(after_events=3, message="it broke"))) as client:
         with pytest.raises(openai.APIError, match="it broke"):
             await collect(client)
@@ -177,14 +177,14 @@ async def test_what_a_model_takes_is_answered(model: str, options: Any) -> None:
         ("gpt-5", {"max_tokens": 10}, "max_tokens"),
     ],
 )
-async def test_what_a_model_refuses_names_the_field(model: str, options: Any, param: str) -> None:
+async def test_refusal_of_model_names_the_field(model: str, options: Any, param: str) -> None:
     async with connected(ANSWER) as client:
         with pytest.raises(openai.BadRequestError) as caught:
             await collect(client, model=model, **options)
     assert caught.value.param == param
 
 
-async def test_custom_tools_are_called_with_plain_text() -> None:
+async def test_custom_tools_called_with_plain_text() -> None:
     custom: Any = {"type": "custom", "custom": {"name": "shell", "description": "Runs a line"}}
     turns = (Turn(calls=(Call("shell", "ls -la /tmp"),)), Turn(text="Nothing is there."))
     async with connected(*turns) as client:
@@ -214,7 +214,7 @@ async def test_it_parses_an_answer_of_a_schema() -> None:
     assert message.parsed == place(city="Paris", year=1)
 
 
-async def test_instructions_may_stand_between_the_turns() -> None:
+async def test_instructions_between_turns_work() -> None:
     talk = [*ASKED, {"role": "assistant", "content": "7."}, {"role": "developer", "content": "Be brief."}]
     async with connected(ANSWER) as client:
         assert text_of(await collect(client, messages=[*talk, *ASKED])) == "Hello."
@@ -225,7 +225,7 @@ async def test_one_model_is_looked_up() -> None:
         assert (await client.models.retrieve("gpt-6-sol")).id == "gpt-6-sol"
 
 
-async def test_the_client_that_blocks_reads_the_same() -> None:
+async def test_blocking_client_reads_the_same() -> None:
     async with connected(ANSWER) as client:
 
         def blocking() -> str:

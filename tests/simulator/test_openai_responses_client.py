@@ -40,7 +40,8 @@ def joined(events: list[Any], kind: str) -> str:
     return "".join(event.delta for event in events if event.type == kind)
 
 
-async def test_it_reads_reasoning_text_calls_and_usage() -> None:
+async def test_client_reads_each_block_and_usage() -> None:
+    """Reasoning, text, calls and usage."""
     turn = Turn(
         reasoning="Hm hm.",
         text="Привет, мир",
@@ -73,7 +74,7 @@ async def test_it_reads_reasoning_text_calls_and_usage() -> None:
     assert [event.sequence_number for event in events] == list(range(len(events)))
 
 
-async def test_its_output_is_the_input_of_the_next_turn() -> None:
+async def test_output_is_the_next_turns_input() -> None:
     async with connected() as client:
         _, first = await collect(client, tools=[TOOL], reasoning={"effort": "low", "summary": "auto"})
         call = first.output[-1]
@@ -137,7 +138,7 @@ ANSWER = Turn(text="Hello.")
     ("model", "effort"),
     [("gpt-6-sol", "max"), ("gpt-6-sol", "none"), ("gpt-6-astra", "xhigh"), ("gpt-5", "minimal")],
 )
-async def test_efforts_that_a_model_knows_are_answered(model: str, effort: Any) -> None:
+async def test_known_efforts_are_accepted(model: str, effort: Any) -> None:
     async with connected(ANSWER) as client:
         _, response = await collect(client, model=model, reasoning={"effort": effort}, tools=[TOOL])
     assert (response.output_text, response.reasoning.effort) == ("Hello.", effort)
@@ -146,14 +147,14 @@ async def test_efforts_that_a_model_knows_are_answered(model: str, effort: Any) 
 @pytest.mark.parametrize(
     ("model", "effort"), [("gpt-6-astra", "none"), ("gpt-6-sol", "minimal"), ("gpt-5", "max"), ("o3", "none")]
 )
-async def test_efforts_that_it_does_not_are_refused(model: str, effort: Any) -> None:
+async def test_unknown_efforts_are_refused(model: str, effort: Any) -> None:
     async with connected(ANSWER) as client:
         with pytest.raises(openai.BadRequestError, match="is not supported with the model") as caught:
             await collect(client, model=model, reasoning={"effort": effort})
     assert caught.value.param == "reasoning.effort"
 
 
-async def test_sampling_is_refused_by_models_that_reason() -> None:
+async def test_reasoning_models_refuse_sampling() -> None:
     async with connected(ANSWER) as client:
         with pytest.raises(openai.BadRequestError, match="'temperature' is not supported"):
             await collect(client, model="gpt-6-astra", temperature=0.5)
@@ -171,7 +172,7 @@ async def test_the_response_repeats_the_request() -> None:
     assert response.max_output_tokens == 99
 
 
-async def test_custom_tools_are_called_with_plain_text() -> None:
+async def test_custom_tools_called_with_plain_text() -> None:
     custom: Any = {"type": "custom", "name": "shell", "description": "Runs a line"}
     turns = (Turn(calls=(Call("shell", "ls -la /tmp"),)), Turn(text="Nothing is there."))
     async with connected(*turns) as client:
@@ -240,7 +241,7 @@ async def test_fields_of_today_are_taken() -> None:
     assert response.text.verbosity == "low"
 
 
-async def test_its_output_goes_back_where_nothing_is_stored() -> None:
+async def test_output_is_sent_back_if_not_stored() -> None:
     options: Any = {"store": False, "include": ["reasoning.encrypted_content"], "tools": [TOOL]}
     async with connected() as client:
         _, first = await collect(client, reasoning={"effort": "low"}, **options)

@@ -120,7 +120,7 @@ async def test_warm_up_gives_a_name_to_go_on_from() -> None:
         ({"temperature": 9}, None),
     ],
 )
-async def test_wrong_requests_are_errors_with_a_status(wrong: dict[str, Any], code: str | None) -> None:
+async def test_bad_requests_are_errors_with_status(wrong: dict[str, Any], code: str | None) -> None:
     async with connected(Turn(text="one")) as (connection, _):
         await connection.response.create(model="sim", input="?", **wrong)
         (error,) = await answer(connection)

@@ -57,9 +57,7 @@ def test_a_file_alone_comes_at_once(tmp_path: Path) -> None:
         ("a.sse", b"{}", "text/event-stream"),
     ],
 )
-def test_the_content_type_is_known_or_guessed(
-    tmp_path: Path, name: str, body: bytes, content_type: str
-) -> None:
+def test_content_type_is_known_or_guessed(tmp_path: Path, name: str, body: bytes, content_type: str) -> None:
     (tmp_path / name).write_bytes(body)
     assert Recording.load(tmp_path / name).content_type == content_type
 
@@ -75,7 +73,8 @@ def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
         Recording(body=b"", timing=((-1.0, 3),))
 
 
-async def test_a_recording_is_played_with_its_timing_whatever_is_asked() -> None:
+async def test_recording_plays_with_its_timing() -> None:
+    """The request does not matter."""
     clock = Clock()
     recording = Recording(body=BODY, timing=((0.5, 15), (2.5, 14)))
     simulator = Simulator(
@@ -89,7 +88,7 @@ async def test_a_recording_is_played_with_its_timing_whatever_is_asked() -> None
     assert simulator.requests[0].http.body == b"anything"
 
 
-async def test_recordings_come_in_order_and_the_last_again() -> None:
+async def test_recordings_in_order_then_the_last() -> None:
     recordings = [Recording(body=b"a", status=500), Recording(body=b"b")]
     async with (
         Simulator(recordings=recordings, dialects=[Ollama()]) as simulator,

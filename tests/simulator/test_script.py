@@ -51,7 +51,7 @@ def test_every_part_of_a_script_is_read(tmp_path: Path) -> None:
     assert script.turn(ASKED, 2).pace == Pace(delta_s=0.5)
 
 
-def test_after_the_last_turn_the_last_is_said_again() -> None:
+def test_last_turn_repeats_at_the_end() -> None:
     script = Script((Turn(text="a"), Turn(text="b")))
     assert [script.turn(ASKED, n).text for n in range(4)] == ["a", "b", "b", "b"]
 
@@ -60,11 +60,11 @@ def test_after_the_last_turn_the_last_is_said_again() -> None:
     "text",
     ["", "[]", '{"turns": []}', '{"turns": [{"txt": "a"}]}', '{"turns": [{"fault": {"kind": "flood"}}]}'],
 )
-def test_what_is_no_script_is_refused_by_name(tmp_path: Path, text: str) -> None:
+def test_invalid_script_is_refused_by_name(tmp_path: Path, text: str) -> None:
     with pytest.raises(InvalidRequest, match=r"script\.json"):
         load(tmp_path, text)
 
 
-def test_a_missing_file_is_an_invalid_request(tmp_path: Path) -> None:
+def test_missing_file_is_an_invalid_request(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=r"nothing\.json"):
         Script.load(tmp_path / "nothing.json")

@@ -105,9 +105,7 @@ async def test_the_script_arrives(dialect: Dialect, session: aiohttp.ClientSessi
     assert received.request.messages == ASKED.messages
 
 
-async def test_the_demo_uses_a_tool_and_quotes_its_result(
-    dialect: Dialect, session: aiohttp.ClientSession
-) -> None:
+async def test_demo_uses_a_tool_and_quotes_result(dialect: Dialect, session: aiohttp.ClientSession) -> None:
     request = Request(model="sim", messages=ASKED.messages, tools=(WEATHER,), settings=ASKED.settings)
     async with Simulator() as simulator:
         first, _ = await ask(session, simulator.url, dialect, request)
@@ -160,9 +158,7 @@ async def test_after_a_refusal_the_next_turn_comes(dialect: Dialect, session: ai
     assert joined(events, TextDelta) == "now"
 
 
-async def test_an_error_inside_the_stream_is_the_vendors(
-    dialect: Dialect, session: aiohttp.ClientSession
-) -> None:
+async def test_in_stream_error_is_the_vendors(dialect: Dialect, session: aiohttp.ClientSession) -> None:
     turn = Turn(text="one two three", fault=Break(after_events=4, message="it broke"))
     async with Simulator(Script((turn,))) as simulator:
         events, error = await ask(session, simulator.url, dialect)
@@ -198,9 +194,7 @@ async def test_the_server_sees_a_client_leave(
         assert simulator.requests[0].disconnected
 
 
-async def test_a_stall_of_some_seconds_ends_without_an_end(
-    dialect: Dialect, session: aiohttp.ClientSession
-) -> None:
+async def test_stall_of_seconds_has_no_final_event(dialect: Dialect, session: aiohttp.ClientSession) -> None:
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -213,7 +207,7 @@ async def test_a_stall_of_some_seconds_ends_without_an_end(
     assert isinstance(error, errors.IncompleteStream)
 
 
-async def test_a_path_that_begins_with_a_dialects_name_is_of_that_dialect(
+async def test_path_prefix_selects_the_dialect(
     session: aiohttp.ClientSession,
 ) -> None:
     mistral = next(d for d in default_dialects() if d.name == "mistral")
@@ -239,9 +233,7 @@ async def test_pace_waits_between_words(dialect: Dialect, session: aiohttp.Clien
     assert slept == [1.0, 0.5, 0.5]
 
 
-async def test_closing_breaks_off_what_is_being_said(
-    dialect: Dialect, session: aiohttp.ClientSession
-) -> None:
+async def test_closing_cuts_running_responses(dialect: Dialect, session: aiohttp.ClientSession) -> None:
     simulator = Simulator(Script((Turn(text="a b", fault=Stall(after_events=3)),)))
     http = encoded(dialect)
     async with simulator:
@@ -255,9 +247,7 @@ async def test_closing_breaks_off_what_is_being_said(
         await session.get(simulator.url)
 
 
-async def test_a_wrong_key_is_refused_and_a_right_one_is_not_kept(
-    dialect: Dialect, session: aiohttp.ClientSession
-) -> None:
+async def test_wrong_key_refused_right_not_stored(dialect: Dialect, session: aiohttp.ClientSession) -> None:
     async with Simulator(api_keys={"sim-key"}) as simulator:
         _, error = await ask(session, simulator.url, dialect)
         assert isinstance(error, errors.AuthenticationError)
@@ -289,7 +279,7 @@ async def test_requests_without_sense_are_refused(dialect: Dialect, session: aio
                 assert isinstance(error, errors.BadRequest)
 
 
-async def test_unknown_paths_and_foreign_hosts_are_turned_away(session: aiohttp.ClientSession) -> None:
+async def test_bad_paths_and_hosts_are_rejected(session: aiohttp.ClientSession) -> None:
     async with Simulator() as simulator:
         async with session.post(simulator.url + "/v1/nothing", json={}) as answer:
             assert answer.status == 404
@@ -326,7 +316,7 @@ async def test_lists_of_models_for_real_clients(session: aiohttp.ClientSession) 
     ("path", "headers"),
     [("/v1beta/models", {}), ("/v1/models?key=k", {}), ("/v1/models", {"x-goog-api-key": "k"})],
 )
-async def test_lists_of_models_as_google_writes_them(
+async def test_model_list_in_googles_format(
     session: aiohttp.ClientSession, path: str, headers: dict[str, str]
 ) -> None:
     async with Simulator(models=("a", "b")) as simulator:
@@ -355,7 +345,7 @@ async def test_claudes_of_the_clouds_are_served(session: aiohttp.ClientSession, 
         assert b"You" in body or kind != "text/event-stream"
 
 
-async def test_a_client_of_http_1_0_reads_to_the_end() -> None:
+async def test_http_1_0_client_reads_to_the_end() -> None:
     """As nginx does in front of a server, unless it is told better."""
     body = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"Hi"}]}'
     head = b"POST /v1/chat/completions HTTP/1.0\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
@@ -370,14 +360,12 @@ async def test_a_client_of_http_1_0_reads_to_the_end() -> None:
     assert answer.endswith(b"data: [DONE]\n\n")
 
 
-async def test_refusals_repeat_the_id_in_their_body(session: aiohttp.ClientSession) -> None:
+async def test_refusals_repeat_request_id_in_body(session: aiohttp.ClientSession) -> None:
     async with Simulator() as simulator, session.post(simulator.url + "/v1/messages", json={}) as answer:
         assert (await answer.json())["request_id"] == answer.headers["request-id"] == "req_sim_0"
 
 
-async def test_a_script_that_fails_is_a_server_error(
-    dialect: Dialect, session: aiohttp.ClientSession
-) -> None:
+async def test_failing_script_is_a_server_error(dialect: Dialect, session: aiohttp.ClientSession) -> None:
     class Broken:
         def turn(self, request: Request, number: int) -> Turn:
             raise RuntimeError("no idea")
@@ -397,7 +385,7 @@ async def test_serve_forever_says_where_it_is() -> None:
         await serving
 
 
-async def test_a_taken_port_is_an_error_and_nothing_leaks() -> None:
+async def test_taken_port_is_error_without_leaks() -> None:
     async with Simulator() as simulator:
         port = int(simulator.url.rpartition(":")[2])
         with pytest.raises(OSError, match="address"):
@@ -406,7 +394,7 @@ async def test_a_taken_port_is_an_error_and_nothing_leaks() -> None:
         pass
 
 
-def test_other_machines_are_kept_out_unless_told() -> None:
+def test_other_hosts_rejected_by_default() -> None:
     with pytest.raises(errors.InvalidRequest, match="allow_remote"):
         Simulator(host="0.0.0.0")
 

@@ -51,7 +51,7 @@ def test_thoughts_are_signed_or_encrypted() -> None:
     assert end.provider_metadata["openai"]["encrypted_content"]
 
 
-def test_the_first_call_is_signed_as_geminis_are() -> None:
+def test_first_call_is_signed_like_gemini() -> None:
     calls = [b.event for b in timeline_of(FULL, ASKED, number=3) if isinstance(b.event, ToolCall)]
     assert calls[0].provider_metadata["google"]["thought_signature"]
     assert calls[1].provider_metadata is None
@@ -61,7 +61,7 @@ def test_the_first_call_is_signed_as_geminis_are() -> None:
     "tool",
     [ProviderTool("custom", "f"), ProviderTool("custom", options={"custom": {"name": "f"}})],
 )
-def test_calls_of_custom_tools_are_plain_text(tool: ProviderTool) -> None:
+def test_custom_tool_calls_are_plain_text(tool: ProviderTool) -> None:
     turn = Turn(calls=(Call("g"), Call("f", "ls -la"), Call("f", "")))
     events = [b.event for b in timeline_of(turn, Request(model="m", tools=(tool,)))]
     told = {"openai": {"type": "custom_tool_call"}}
@@ -85,7 +85,7 @@ def test_usage_is_counted_from_the_words() -> None:
     assert finish.usage == Usage(1, 2)
 
 
-def test_arguments_as_a_string_go_out_as_they_are() -> None:
+def test_string_arguments_are_sent_as_is() -> None:
     events = [b.event for b in timeline_of(Turn(calls=(Call("f", '{"a": '), Call("g", ""))), ASKED)]
     assert [e.input for e in events if isinstance(e, ToolCall)] == ['{"a": ', "{}"]
 

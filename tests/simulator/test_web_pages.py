@@ -46,7 +46,7 @@ def test_pages_of_other_places(headers: dict[str, str], foreign: bool) -> None:
     assert is_foreign_page(headers) == foreign
 
 
-async def test_a_foreign_page_is_refused_before_its_body_is_read() -> None:
+async def test_foreign_page_refused_before_body() -> None:
     async with Simulator() as simulator:
         assert await sent(simulator, origin="https://evil.example") == 403
         assert await sent(simulator, sec_fetch_site="cross-site") == 403
@@ -64,7 +64,7 @@ async def test_without_a_key_no_body_is_read() -> None:
         assert simulator.requests[-1].http.body == BODY
 
 
-async def test_the_bodies_of_old_requests_make_room() -> None:
+async def test_old_request_bodies_are_evicted() -> None:
     async with Simulator(max_log_bytes=3 * len(BODY)) as simulator:
         for _ in range(10):
             assert await sent(simulator) == 200

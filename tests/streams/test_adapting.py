@@ -49,7 +49,8 @@ async def strict_server(refusals: dict[str, str]) -> AsyncIterator[tuple[str, li
         await runner.cleanup()
 
 
-async def test_a_refused_setting_is_left_out_once_more_and_from_then_on():
+async def test_refused_setting_is_dropped_for_good():
+    """The request is sent once more without it."""
     async with strict_server({"temperature": TEMPERATURE}) as (url, asked):
         model = ls.Model("openai:m1", base_url=url, api_key="k")
         stream = model.stream("Hi", temperature=0.5, max_output_tokens=9, retry=ls.Retry(max_retries=0))
@@ -70,7 +71,7 @@ async def test_a_refused_setting_is_left_out_once_more_and_from_then_on():
         assert len(asked) == 5  # another model may take it
 
 
-async def test_several_settings_may_be_refused_one_after_another():
+async def test_several_settings_dropped_in_turn():
     words = {"temperature": TEMPERATURE, "reasoning_effort": "Unknown parameter: 'reasoning_effort'."}
     async with strict_server(words) as (url, asked):
         model = ls.Model("openai:m1", base_url=url, api_key="k")
@@ -79,7 +80,7 @@ async def test_several_settings_may_be_refused_one_after_another():
     assert [w.setting for w in events[0].warnings] == ["temperature", "reasoning.effort"]
 
 
-async def test_nothing_is_changed_where_it_is_switched_off():
+async def test_nothing_adapts_when_switched_off():
     async with strict_server({"temperature": TEMPERATURE}) as (url, asked):
         model = ls.Model("openai:m1", base_url=url, api_key="k")
         with pytest.raises(ls.BadRequest, match="temperature"):
@@ -103,7 +104,7 @@ async def test_what_is_no_hint_is_never_left_out(name):
         assert len(asked) == 1
 
 
-async def test_a_refusal_that_stays_is_remembered_by_nobody():
+async def test_persistent_refusal_is_not_cached():
     """Without the setting the request is refused for another reason: the setting was not to blame."""
     words = {"temperature": TEMPERATURE, "messages": "The conversation is not allowed."}
     async with strict_server(words) as (url, asked):

@@ -23,7 +23,9 @@ _spec.loader.exec_module(sse)
 WORDS = 20_000
 
 
-async def test_other_tasks_run_while_a_body_that_came_in_one_piece_is_read(serve, monkeypatch) -> None:
+async def test_tasks_run_while_a_big_body_is_read(serve, monkeypatch) -> None:
+    """The body came in one piece."""
+
     async def long(request: web.Request) -> web.StreamResponse:
         return await sse.answer(request, [sse.chunk("word") * WORDS, sse.chunk(reason="stop"), sse.DONE])
 
@@ -70,7 +72,8 @@ async def test_other_tasks_run_while_a_body_that_came_in_one_piece_is_read(serve
         (b"\xef\xbb\xbfid: 7\n", ls.IncompleteStream),
     ],
 )
-async def test_a_body_without_one_field_of_the_framing_is_no_stream(body: bytes, expected: type) -> None:
+async def test_body_missing_framing_is_no_stream(body: bytes, expected: type) -> None:
+    """One field of the framing is missing."""
     async with FaultServer(answered(body, content_type="text/plain")) as server:
         model = ls.Model("openai:m", base_url=server.url, api_key="key")
         with pytest.raises(expected):

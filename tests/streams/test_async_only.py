@@ -36,7 +36,7 @@ def test_it_is_no_prompt(read_by_async_for) -> None:
         as_messages(read_by_async_for)
 
 
-def test_without_a_loop_of_asyncio_the_error_names_it(read_by_async_for) -> None:
+def test_error_names_missing_asyncio_loop(read_by_async_for) -> None:
     """As under trio, where coroutines are driven by something else."""
     with pytest.raises(RuntimeError, match="asyncio only"):
         read_by_async_for.collect().send(None)

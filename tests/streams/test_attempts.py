@@ -16,7 +16,7 @@ def steps(**deadlines: float | None) -> AttemptClock:
     return made
 
 
-async def test_a_step_of_an_attempt_ends_at_the_deadline_that_passes_first() -> None:
+async def test_attempt_step_ends_at_first_deadline() -> None:
     taken = steps(first_event_s=0.01, step_s=30.0)
     taken.attempt()
     with pytest.raises(ls.DeadlineExceeded) as passed:
@@ -35,7 +35,8 @@ async def test_another_attempt_has_the_whole_time() -> None:
     assert await taken.watched(asyncio.sleep(0, "still here")) == "still here"
 
 
-async def test_a_step_beside_the_attempt_has_its_own_deadline_and_the_total_one() -> None:
+async def test_side_step_has_two_deadlines() -> None:
+    """Its own deadline and the total one; it runs beside the attempt."""
     taken = steps(idle_s=0.01, total_s=30.0)
     taken.attempt()
     with pytest.raises(ls.DeadlineExceeded) as passed:
@@ -49,7 +50,7 @@ async def test_a_step_beside_the_attempt_has_its_own_deadline_and_the_total_one(
     assert taken.past_total(0.0)
 
 
-async def test_who_waits_is_told_when_somebody_leaves() -> None:
+async def test_waiter_is_notified_when_one_leaves() -> None:
     taken = steps()
     taken.attempt()
     waiting = asyncio.create_task(taken.watched(asyncio.sleep(30)))
@@ -59,7 +60,7 @@ async def test_who_waits_is_told_when_somebody_leaves() -> None:
         await waiting
 
 
-async def test_a_timeout_of_the_step_itself_stays_what_it_is() -> None:
+async def test_timeout_of_step_itself_is_unchanged() -> None:
     async def impatient() -> None:
         raise TimeoutError("its own")
 
@@ -69,7 +70,7 @@ async def test_a_timeout_of_the_step_itself_stays_what_it_is() -> None:
         await taken.watched(impatient())
 
 
-async def test_a_deadline_that_passes_as_the_head_comes_is_told_to_whoever_reads_on() -> None:
+async def test_deadline_at_the_head_is_reported() -> None:
     """The timer has fired, and the step has its result all the same: nothing would end the body."""
     taken = steps(first_event_s=0.01)
     watchdog = taken.attempt()

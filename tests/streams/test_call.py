@@ -33,7 +33,7 @@ def model(server: FaultServer) -> ls.Model:
     return ls.Model("anthropic:m", base_url=server.url, api_key="key", retry=ls.Retry(max_retries=2))
 
 
-async def test_a_text_that_only_opened_is_asked_for_again() -> None:
+async def test_text_start_alone_is_retried() -> None:
     async with FaultServer(answered(OPENED, Do.RESET), answered(OPENED, HELLO, END)) as server:
         stream = model(server).stream("Hi")
         events = [event async for event in stream]
@@ -42,7 +42,8 @@ async def test_a_text_that_only_opened_is_asked_for_again() -> None:
     assert (stream.text, server.connections) == ("Hello", 2)
 
 
-async def test_what_came_before_a_failure_without_content_is_given() -> None:
+async def test_events_before_failure_are_given() -> None:
+    """The failure has no content."""
     async with FaultServer(answered(OPENED, Do.RESET)) as server:
         stream = model(server).stream("Hi", retry=ls.Retry(max_retries=1), include_raw=True)
         events = []
@@ -60,9 +61,10 @@ async def test_what_came_before_a_failure_without_content_is_given() -> None:
     "script",
     [[Do.HANG], answered(Do.HANG), answered(OPENED, Do.HANG), answered(OPENED, HELLO, Do.HANG), WAIT],
 )
-async def test_a_stream_that_another_task_leaves_ends_for_its_reader_and_is_not_asked_again(
+async def test_stream_left_elsewhere_not_retried(
     script: Sequence[Step],
 ) -> None:
+    """Another task leaves it; its reader's iteration ends."""
     async with FaultServer(script) as server:
         stream = model(server).stream("Hi", retry=ls.Retry(max_retries=2, max_wait_s=60))
         reader = asyncio.create_task(stream.collect())
@@ -79,7 +81,8 @@ async def test_a_stream_that_another_task_leaves_ends_for_its_reader_and_is_not_
     assert said_so_far == (["Hello"] if HELLO in b"".join(s for s in script if isinstance(s, bytes)) else [])
 
 
-async def test_what_a_session_of_the_callers_would_do_otherwise_is_done_our_way() -> None:
+async def test_own_session_settings_are_overridden() -> None:
+    """Its raise_for_status and auto_decompress do not apply."""
     refused = [head(429, {"retry-after": "120", "content-length": "0"})]
     packed = gzipped(OPENED, HELLO, END)
     whole = answered(*packed, headers={"content-encoding": "gzip"})
@@ -94,7 +97,7 @@ async def test_what_a_session_of_the_callers_would_do_otherwise_is_done_our_way(
         assert (await asked.stream("Hi").collect()).text == "Hello"
 
 
-async def test_a_deflate_that_is_cut_is_a_body_that_cannot_be_read() -> None:
+async def test_cut_deflate_is_an_unreadable_body() -> None:
     packer = zlib.compressobj()
     packed = packer.compress(OPENED + HELLO) + packer.flush(zlib.Z_SYNC_FLUSH)
     async with FaultServer(answered(packed, headers={"content-encoding": "deflate"})) as server:

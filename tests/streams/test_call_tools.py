@@ -42,7 +42,7 @@ def stream(*turns: Turn | str, tools: tuple[object, ...] = (pay, look)) -> ls.Ev
 
 
 @pytest.mark.parametrize("said", [True, ls.Approve(), False, ls.Deny("too dear")])
-async def test_an_approver_is_asked_in_a_loop_by_hand(said: bool | ls.Approve | ls.Deny) -> None:
+async def test_manual_loop_asks_the_approver(said: bool | ls.Approve | ls.Deny) -> None:
     shown: list[str] = []
 
     async def approve(pending: PendingCall) -> bool | ls.Approve | ls.Deny:
@@ -63,7 +63,7 @@ async def test_an_approver_is_asked_in_a_loop_by_hand(said: bool | ls.Approve | 
     assert ("too dear" in results[0].content) == (said == ls.Deny("too dear"))
 
 
-async def test_a_call_waits_until_it_is_decided_about_and_then_the_stream_goes_on() -> None:
+async def test_call_waits_for_decision_then_runs() -> None:
     async with stream(PAYS, "Done.") as answer:
         assert [s.name for s in await answer.call_tools()] == ["look", "pay"]
         (waiting,) = answer.pending_calls
@@ -79,7 +79,7 @@ async def test_a_call_waits_until_it_is_decided_about_and_then_the_stream_goes_o
     assert [r.content for r in answer.messages()[2].tool_results] == ["paid 50", "seen", "paid 5"]
 
 
-async def test_an_approver_that_leaves_a_call_open_may_be_asked_again() -> None:
+async def test_undecided_call_asks_approver_again() -> None:
     said: list[bool | None] = [None, True]
     async with stream(PAYS, "Done.") as answer:
         assert len(await answer.call_tools(approve=lambda pending: said.pop(0))) == 2
@@ -87,7 +87,7 @@ async def test_an_approver_that_leaves_a_call_open_may_be_asked_again() -> None:
     assert ran.count("pay 50") == 1
 
 
-async def test_a_waiting_call_is_answered_from_elsewhere_too() -> None:
+async def test_waiting_call_accepts_outside_result() -> None:
     async with stream(PAYS, "Done.") as answer:
         await answer.call_tools()
         (waiting,) = answer.pending_calls
@@ -95,7 +95,9 @@ async def test_a_waiting_call_is_answered_from_elsewhere_too() -> None:
         assert (await answer.collect()).text == "Done."
 
 
-async def test_what_an_approver_raises_leaves_every_call_with_a_result() -> None:
+async def test_raising_approver_completes_results() -> None:
+    """Every call has a result then."""
+
     def approve(pending: PendingCall) -> bool:
         raise LookupError("nobody is in")
 
@@ -134,7 +136,8 @@ class Slow:
 EAGER = Turn(calls=(Call("slow", {"n": 1}), Call("look"), Call("slow", {"n": 2})), text="Well.")
 
 
-async def test_an_eager_call_begins_when_it_is_complete_and_others_when_the_response_is() -> None:
+async def test_eager_call_starts_when_complete() -> None:
+    """Other calls start when the response is complete."""
     slow = Slow(ends=True)
     at: dict[str, int] = {}
     async with stream(EAGER, "Done.", tools=(slow.tool, look)) as answer:
@@ -152,7 +155,8 @@ async def test_an_eager_call_begins_when_it_is_complete_and_others_when_the_resp
 
 
 @pytest.mark.parametrize("clean", [True, False])
-async def test_eager_calls_of_a_response_that_fails_are_cancelled_and_waited_for(clean: bool) -> None:
+async def test_failed_response_cancels_eager_calls(clean: bool) -> None:
+    """Their cleanup is awaited."""
     slow = Slow(ends=False)
     turn = Turn(calls=EAGER.calls, fault=Cut(after_events=9, clean=clean))
     with pytest.raises(ls.LLMStreamError):
@@ -165,7 +169,8 @@ async def test_eager_calls_of_a_response_that_fails_are_cancelled_and_waited_for
 
 
 @pytest.mark.parametrize("how", ["leave", "break", "cancel", "never called"])
-async def test_eager_calls_of_a_stream_that_is_left_are_cancelled_and_waited_for(how: str) -> None:
+async def test_left_stream_cancels_eager_calls(how: str) -> None:
+    """Their cleanup is awaited."""
     slow = Slow(ends=False)
     answer = stream(EAGER, "Done.", tools=(slow.tool, look))
 
@@ -188,7 +193,7 @@ async def test_eager_calls_of_a_stream_that_is_left_are_cancelled_and_waited_for
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_a_call_that_needs_approval_is_never_eager() -> None:
+async def test_call_needing_approval_is_not_eager() -> None:
     @ls.tool(eager=True, needs_approval=True)
     async def risky() -> str:
         ran.append("risky")
@@ -203,7 +208,8 @@ async def test_a_call_that_needs_approval_is_never_eager() -> None:
         assert ran == ["risky", "risky"]
 
 
-async def test_a_loop_by_hand_cancelled_within_a_tool_has_a_result_for_each_call() -> None:
+async def test_cancelled_loop_has_all_results() -> None:
+    """A manual tool loop, cancelled within a tool."""
     slow = Slow(ends=False)
     async with stream(EAGER, "Done.", tools=(slow.tool, look)) as answer:
         task = asyncio.create_task(answer.call_tools())
@@ -219,7 +225,8 @@ async def test_a_loop_by_hand_cancelled_within_a_tool_has_a_result_for_each_call
         assert (await answer.collect()).text == "Done."
 
 
-async def test_a_progressing_tool_is_closed_when_the_loop_by_hand_is_left() -> None:
+async def test_leaving_closes_a_progressing_tool() -> None:
+    """The tool runs in a manual loop."""
     closed = []
 
     @ls.tool(eager=True)
@@ -237,7 +244,7 @@ async def test_a_progressing_tool_is_closed_when_the_loop_by_hand_is_left() -> N
     assert closed == [True]
 
 
-async def test_the_total_deadline_holds_for_tools_run_by_hand() -> None:
+async def test_total_deadline_covers_manual_tools() -> None:
     ended: list[str] = []
 
     async def hang() -> str:
@@ -259,7 +266,8 @@ async def test_the_total_deadline_holds_for_tools_run_by_hand() -> None:
 
 
 @pytest.mark.parametrize("eager", [False, True])
-async def test_a_tool_run_by_hand_knows_its_deadline_and_the_conversation(eager: bool) -> None:
+async def test_manual_tool_knows_its_deadline(eager: bool) -> None:
+    """It knows the conversation too."""
     known: list[ls.ToolContext] = []
 
     @ls.tool(eager=eager)
@@ -278,7 +286,7 @@ async def test_a_tool_run_by_hand_knows_its_deadline_and_the_conversation(eager:
     assert known[0].call_id == "call_0_0"
 
 
-async def test_a_call_may_be_approved_with_other_arguments():
+async def test_call_approved_with_other_arguments():
     notes = []
 
     @ls.tool(needs_approval=True)

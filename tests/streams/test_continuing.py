@@ -35,7 +35,8 @@ async def went_on(stream, name, **options):
         return other, events, vendor.requests[0].request
 
 
-async def test_a_model_that_takes_its_beginning_goes_on_in_it() -> None:
+async def test_prefix_model_continues_its_text() -> None:
+    """The model accepts the start of its response."""
     first = await broken_off()
     assert first.text == "One two"
     other, _, request = await went_on(first, "anthropic:claude-sonnet-4-5")
@@ -67,7 +68,8 @@ async def test_what_is_told_can_be_said_otherwise() -> None:
     assert request.messages[-1].text == "Weiter."
 
 
-async def test_the_events_say_what_they_go_on_with_and_so_does_the_conversation() -> None:
+async def test_events_and_history_mark_the_source() -> None:
+    """Both show what is continued."""
     other, events, _ = await went_on(await broken_off(), "groq:llama-4")
     (warning,) = events[0].warnings
     assert warning == OtherWarning(
@@ -93,7 +95,8 @@ async def test_only_the_first_turn_is_marked() -> None:
     assert [e.provider_metadata for e in rest if type(e) is TextStart] == [None]
 
 
-async def test_reasoning_and_ids_of_the_first_model_do_not_go_along() -> None:
+async def test_first_models_reasoning_ids_dropped() -> None:
+    """The next model gets neither reasoning nor ids."""
     first = await broken_off(THOUGHTFUL)
     assert type(first.messages()[-1].parts[0]) is Reasoning
     other, _, request = await went_on(first, "groq:llama-4")
@@ -101,7 +104,7 @@ async def test_reasoning_and_ids_of_the_first_model_do_not_go_along() -> None:
     assert other.messages()[-3].parts == (Text("One two"),)
 
 
-async def test_an_answer_without_text_is_asked_for_anew() -> None:
+async def test_response_without_text_starts_anew() -> None:
     first = await broken_off(Script((Turn(text="One", fault=Cut(after_events=2)),)))
     assert first.text == ""
     _, events, request = await went_on(first, "groq:llama-4")
@@ -114,7 +117,7 @@ async def test_an_answer_without_text_is_asked_for_anew() -> None:
     assert [e.provider_metadata for e in events if type(e) is TextStart] == [None]
 
 
-async def test_an_answer_that_was_left_can_be_gone_on_with() -> None:
+async def test_left_response_can_be_continued() -> None:
     async with Simulator(Script((Turn(text="One two three", pace=Pace(delta_s=30.0)),))) as vendor:
         model = ls.Model("openai:gpt-5-mini", base_url=f"{vendor.url}/v1", api_key="none-at-all")
         async with model.stream("Count.") as stream:
@@ -125,7 +128,7 @@ async def test_an_answer_that_was_left_can_be_gone_on_with() -> None:
     assert "broke off (left)" in events[0].warnings[0].message
 
 
-async def test_what_did_not_break_off_is_not_gone_on_with() -> None:
+async def test_finished_response_is_not_continued() -> None:
     stream = ls.stream("sim:demo", "Hi")
     with pytest.raises(ls.InvalidRequest, match="did not break off"):
         stream.continue_with("sim:demo")
@@ -134,7 +137,8 @@ async def test_what_did_not_break_off_is_not_gone_on_with() -> None:
         stream.continue_with("sim:demo")
 
 
-async def test_half_of_a_typed_answer_is_not_gone_on_with() -> None:
+async def test_partial_typed_not_continued() -> None:
+    """A typed response that broke off starts anew."""
     stream = await broken_off(output={"type": "object"})
     with pytest.raises(ls.InvalidRequest, match="Ask anew"):
         stream.continue_with("sim:demo")

@@ -46,7 +46,7 @@ def sent(server: Simulator) -> list[int]:
 
 
 @pytest.mark.parametrize("name", WIRES)
-async def test_an_agent_that_goes_on_sends_its_instructions_once(name) -> None:
+async def test_continuing_agent_sends_prompt_once(name) -> None:
     async with wire(name) as (model, server):
         agent = ls.Agent(model, instructions=SYSTEM)
         messages = [ls.Message.user("One?")]
@@ -59,7 +59,7 @@ async def test_an_agent_that_goes_on_sends_its_instructions_once(name) -> None:
 
 
 @pytest.mark.parametrize("name", WIRES)
-async def test_a_recovered_run_goes_on_with_its_instructions_once(name, tmp_path: Path) -> None:
+async def test_recovered_run_sends_prompt_once(name, tmp_path: Path) -> None:
     def look() -> str:
         """Look."""
         return "seen"
@@ -75,7 +75,7 @@ async def test_a_recovered_run_goes_on_with_its_instructions_once(name, tmp_path
 
 
 @pytest.mark.parametrize("name", WIRES)
-async def test_a_stream_that_goes_on_sends_its_system_prompt_once(name) -> None:
+async def test_continuing_stream_sends_prompt_once(name) -> None:
     async with wire(name) as (model, server):
         messages: list[ls.Message] = [ls.Message.user("One?")]
         for _ in range(3):
@@ -88,7 +88,7 @@ async def test_a_stream_that_goes_on_sends_its_system_prompt_once(name) -> None:
 
 
 @pytest.mark.parametrize("name", WIRES)
-async def test_a_chat_that_begins_with_the_system_prompt_sends_it_once(name) -> None:
+async def test_chat_with_system_prompt_sends_once(name) -> None:
     async with wire(name) as (model, server):
         chat = ls.Chat(ls.Message.system(SYSTEM))
         agent = ls.Agent(model, instructions=SYSTEM)
@@ -104,7 +104,8 @@ async def test_a_chat_that_begins_with_the_system_prompt_sends_it_once(name) -> 
 @pytest.mark.parametrize(
     ("first", "second"), list(itertools.permutations(("Be brief.", "Be kind.", None), 2))
 )
-async def test_another_system_prompt_is_put_before_the_one_that_is_there(first, second) -> None:
+async def test_second_system_prompt_goes_first(first, second) -> None:
+    """The earlier one follows it."""
     async with wire("sim") as (model, server):
         messages = ls.stream(model, "One?", instructions=first).messages()
         await ls.stream(model, messages, instructions=second).collect()

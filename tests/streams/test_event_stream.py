@@ -77,7 +77,7 @@ async def test_events_views_and_conversation(serve) -> None:
     ]
 
 
-async def test_a_second_iteration_of_a_response_says_that_it_was_read(serve) -> None:
+async def test_second_iteration_is_refused(serve) -> None:
     stream = model(await serve(hello)).stream("Hi")
     message = await stream.collect()
     with pytest.raises(ls.InvalidRequest, match="was read to its end, and a response is read once"):
@@ -88,7 +88,7 @@ async def test_a_second_iteration_of_a_response_says_that_it_was_read(serve) -> 
     assert await stream.next() is False
 
 
-async def test_a_stream_that_was_left_gives_nothing_more(serve) -> None:
+async def test_left_stream_gives_nothing_more(serve) -> None:
     async with model(await serve(hello)).stream("Hi") as stream:
         async for _ in stream:
             break
@@ -104,7 +104,7 @@ async def test_the_views_keep_step_with_the_reader(serve) -> None:
     assert seen == ["Hel", "Hello"]
 
 
-async def test_next_and_current_step_through_the_events(serve) -> None:
+async def test_next_and_current_step_through(serve) -> None:
     stream = model(await serve(hello)).stream("Hi")
     kinds = []
     while await stream.next():
@@ -126,7 +126,7 @@ async def test_messages_are_copies(serve) -> None:
     assert stream.messages()[0].metadata is None
 
 
-async def test_leaving_by_break_closes_the_socket_at_once(serve) -> None:
+async def test_break_closes_the_socket_at_once(serve) -> None:
     server = Watched(SLOW)
     async with model(await serve(server)).stream("Hi") as stream:
         async for event in stream:
@@ -137,7 +137,7 @@ async def test_leaving_by_break_closes_the_socket_at_once(serve) -> None:
     assert stream.messages()[-1].text == "Hel"
 
 
-async def test_leaving_by_an_exception_closes_the_socket_at_once(serve) -> None:
+async def test_exception_closes_socket_at_once(serve) -> None:
     server = Watched(SLOW)
     with pytest.raises(ZeroDivisionError):
         async with model(await serve(server)).stream("Hi") as stream:
@@ -147,7 +147,7 @@ async def test_leaving_by_an_exception_closes_the_socket_at_once(serve) -> None:
     await server.was_left()
 
 
-async def test_cancelling_the_reader_closes_the_socket_at_once(serve) -> None:
+async def test_cancelling_closes_socket_at_once(serve) -> None:
     server = Watched(SLOW)
     stream = model(await serve(server)).stream("Hi")
     task = asyncio.create_task(stream.collect())
@@ -160,7 +160,7 @@ async def test_cancelling_the_reader_closes_the_socket_at_once(serve) -> None:
     assert stream.text == "Hel"
 
 
-async def test_aclose_closes_the_socket_and_may_be_called_again(serve) -> None:
+async def test_aclose_closes_and_is_repeatable(serve) -> None:
     server = Watched(SLOW)
     stream = model(await serve(server)).stream("Hi")
     while not stream.text:
@@ -171,7 +171,7 @@ async def test_aclose_closes_the_socket_and_may_be_called_again(serve) -> None:
     assert not await stream.next()
 
 
-async def test_a_timeout_of_the_callers_own_closes_the_socket(serve) -> None:
+async def test_own_timeout_closes_the_socket(serve) -> None:
     server = Watched(SLOW)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
@@ -179,7 +179,7 @@ async def test_a_timeout_of_the_callers_own_closes_the_socket(serve) -> None:
     await server.was_left()
 
 
-async def test_a_stream_dropped_while_it_is_read_warns_and_closes(serve) -> None:
+async def test_stream_dropped_midread_warns_closes(serve) -> None:
     server = Watched(SLOW)
     stream = model(await serve(server)).stream("Hi")
     while not stream.text:
@@ -190,7 +190,7 @@ async def test_a_stream_dropped_while_it_is_read_warns_and_closes(serve) -> None
     await server.was_left()
 
 
-async def test_a_stream_left_by_break_alone_warns_when_it_is_dropped(serve) -> None:
+async def test_stream_left_by_break_warns_on_drop(serve) -> None:
     server = Watched(SLOW)
     stream = model(await serve(server)).stream("Hi")
     async for _ in stream.text_deltas():
@@ -201,7 +201,7 @@ async def test_a_stream_left_by_break_alone_warns_when_it_is_dropped(serve) -> N
         gc.collect()
 
 
-async def test_a_stream_that_is_closed_after_a_break_does_not_warn(serve) -> None:
+async def test_closed_after_break_does_not_warn(serve) -> None:
     server = Watched(SLOW)
     stream = model(await serve(server)).stream("Hi")
     async for _ in stream.text_deltas():
@@ -223,7 +223,7 @@ async def test_two_readers_at_once_are_refused(serve) -> None:
         await first.aclose()
 
 
-async def test_two_that_ask_for_the_next_event_at_once_are_refused(serve) -> None:
+async def test_concurrent_next_calls_are_refused(serve) -> None:
     server = Watched(SLOW)
     stream = model(await serve(server)).stream("Hi")
     first, second = await asyncio.gather(stream.next(), stream.next(), return_exceptions=True)
@@ -233,7 +233,7 @@ async def test_two_that_ask_for_the_next_event_at_once_are_refused(serve) -> Non
     await server.was_left()
 
 
-async def test_a_stream_is_left_while_another_task_waits_for_its_next_event(serve) -> None:
+async def test_leaving_ends_another_tasks_wait(serve) -> None:
     server = Watched(SLOW)
     stream = model(await serve(server)).stream("Hi")
 
@@ -251,7 +251,9 @@ async def test_a_stream_is_left_while_another_task_waits_for_its_next_event(serv
     await server.was_left()
 
 
-async def test_a_refused_request_is_a_sentence_and_then_raises(serve) -> None:
+async def test_refused_request_ends_and_raises(serve) -> None:
+    """Its events obey the grammar."""
+
     async def refuse(request: web.Request) -> web.StreamResponse:
         key = request.headers["authorization"]
         body = {"error": {"message": f"Incorrect key {key}", "code": "invalid_api_key"}}
@@ -281,7 +283,7 @@ async def test_errors_as_events_end_quietly(serve) -> None:
     assert isinstance(stream.error, ls.BadRequest)
 
 
-async def test_a_body_that_stops_short_is_an_incomplete_stream(serve) -> None:
+async def test_short_body_is_an_incomplete_stream(serve) -> None:
     async def cut(request: web.Request) -> web.StreamResponse:
         return await sse.answer(request, sse.HELLO[:2])
 
@@ -296,7 +298,7 @@ async def test_a_body_that_stops_short_is_an_incomplete_stream(serve) -> None:
     assert stream.messages()[-1].text == "Hello"
 
 
-async def test_an_error_inside_the_stream_keeps_what_came(serve) -> None:
+async def test_in_stream_error_keeps_the_partial(serve) -> None:
     async def fail(request: web.Request) -> web.StreamResponse:
         error = b'data: {"error": {"message": "overloaded", "code": 529}}\n\n'
         return await sse.answer(request, [sse.HELLO[0], error])
@@ -313,7 +315,7 @@ async def stream_of_tools_ran(stream: ls.EventStream) -> list[str]:
     return [status.name for status in await stream.call_tools()]
 
 
-async def test_a_refusal_is_asked_again_before_the_first_content(serve) -> None:
+async def test_refusal_retried_before_content(serve) -> None:
     attempts = 0
 
     async def flaky(request: web.Request) -> web.StreamResponse:
@@ -348,7 +350,7 @@ async def test_one_attempt_is_one_attempt(serve) -> None:
     assert attempts == 1
 
 
-async def test_a_vendor_that_asks_for_a_long_wait_is_not_waited_for(serve) -> None:
+async def test_long_retry_after_is_not_waited_for(serve) -> None:
     async def busy(request: web.Request) -> web.StreamResponse:
         return web.json_response({"error": "busy"}, status=429, headers={"retry-after": "86400"})
 
@@ -368,9 +370,7 @@ async def test_a_vendor_that_asks_for_a_long_wait_is_not_waited_for(serve) -> No
     ],
     ids=["silence", "stall", "pings are no progress", "a long step", "a long stream"],
 )
-async def test_a_deadline_passes_at_its_moment_and_says_which_one_it_was(
-    serve, pieces, deadlines, which, llm_virtual_clock
-) -> None:
+async def test_deadline_is_exact_and_names_itself(serve, pieces, deadlines, which, llm_virtual_clock) -> None:
     server = Watched(pieces)
     once = ls.Retry(max_retries=0)
     stream = model(await serve(server)).stream("Hi", deadlines=deadlines, retry=once)
@@ -384,7 +384,7 @@ async def test_a_deadline_passes_at_its_moment_and_says_which_one_it_was(
     await server.was_left()
 
 
-async def test_headers_that_never_come_are_a_deadline(serve, llm_virtual_clock) -> None:
+async def test_missing_headers_hit_a_deadline(serve, llm_virtual_clock) -> None:
     async def silent(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(3000)
         return web.Response()
@@ -406,7 +406,7 @@ async def test_a_slow_reader_is_no_idle_stream(serve, llm_virtual_clock) -> None
     assert llm_virtual_clock.elapsed_s == pytest.approx(200)
 
 
-async def test_a_complete_answer_ends_though_the_socket_stays_open(serve) -> None:
+async def test_full_response_ends_with_open_socket(serve) -> None:
     async def lingering(request: web.Request) -> web.StreamResponse:
         return await sse.answer(request, [*sse.HELLO, 30.0])
 
@@ -416,7 +416,7 @@ async def test_a_complete_answer_ends_though_the_socket_stays_open(serve) -> Non
     assert message.text == "Hello"
 
 
-async def test_a_connection_serves_again_after_a_whole_answer(serve) -> None:
+async def test_connection_reused_after_response(serve) -> None:
     peers = set()
 
     async def remember(request: web.Request) -> web.StreamResponse:
@@ -430,7 +430,7 @@ async def test_a_connection_serves_again_after_a_whole_answer(serve) -> None:
     assert len(peers) == 1
 
 
-async def test_a_whole_json_answer_is_read_as_a_stream_of_one(serve) -> None:
+async def test_complete_json_body_reads_as_stream(serve) -> None:
     async def whole(request: web.Request) -> web.StreamResponse:
         message = {"role": "assistant", "content": "Hello"}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
@@ -459,7 +459,7 @@ async def test_a_whole_json_answer_is_read_as_a_stream_of_one(serve) -> None:
         (b": only a comment\n\n", "text/event-stream", ls.IncompleteStream),
     ],
 )
-async def test_a_200_that_is_no_stream_says_what_it_is(serve, body, kind, error) -> None:
+async def test_200_without_stream_is_explained(serve, body, kind, error) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         return web.Response(body=body, content_type=kind)
 
@@ -467,7 +467,7 @@ async def test_a_200_that_is_no_stream_says_what_it_is(serve, body, kind, error)
         await model(await serve(handler)).stream("Hi", retry=ls.Retry(max_retries=0)).collect()
 
 
-async def test_redirects_are_refused_because_keys_would_go_along(serve) -> None:
+async def test_redirects_refused_to_protect_keys(serve) -> None:
     seen = []
 
     async def elsewhere(request: web.Request) -> web.StreamResponse:
@@ -490,7 +490,7 @@ async def test_a_refused_connection_says_so(unused_tcp_port) -> None:
         await model(url).stream("Hi", retry=ls.Retry(max_retries=0)).collect()
 
 
-async def test_a_missing_key_is_a_sentence_with_a_remedy(monkeypatch) -> None:
+async def test_missing_key_has_grammar_and_remedy(monkeypatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     events = []
     with pytest.raises(ls.MissingKey, match="Set OPENAI_API_KEY or pass api_key="):
@@ -500,7 +500,7 @@ async def test_a_missing_key_is_a_sentence_with_a_remedy(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("spec", ["gpt-5", "openai:", ":m", "nobody:m", ""])
-def test_a_spec_that_names_nothing_fails_at_once(spec) -> None:
+def test_unknown_spec_fails_at_once(spec) -> None:
     with pytest.raises(ls.InvalidRequest):
         ls.stream(spec, "Hi")
 
@@ -569,7 +569,7 @@ async def stream_of_tools_ran_again(stream: ls.EventStream) -> str:
     return (await stream.collect()).text
 
 
-async def test_results_of_tools_that_the_caller_runs_are_added_by_hand(serve) -> None:
+async def test_manual_tool_results_are_added(serve) -> None:
     bodies = []
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -589,7 +589,7 @@ async def test_results_of_tools_that_the_caller_runs_are_added_by_hand(serve) ->
     assert bodies[1]["messages"][-1] == {"role": "tool", "tool_call_id": "c1", "content": "yes"}
 
 
-async def test_a_call_cancelled_while_it_runs_has_a_result_that_says_so(serve) -> None:
+async def test_cancelled_call_has_such_a_result(serve) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         return await sse.answer(
             request, [sse.call("wait", "{}", "c1"), sse.chunk(reason="tool_calls"), sse.DONE]
@@ -639,7 +639,7 @@ async def test_options_and_headers_reach_the_wire(serve) -> None:
     assert seen["body"]["stream"] is True
 
 
-async def test_a_header_with_a_line_break_is_refused_before_anything_is_sent(serve) -> None:
+async def test_header_with_line_break_is_not_sent(serve) -> None:
     with pytest.raises(ls.InvalidRequest, match="control character"):
         await model(await serve(hello)).stream("Hi", headers={"x-a": "b\r\nx-c: d"}).collect()
 
@@ -652,7 +652,7 @@ async def test_bare_events_of_a_model(serve) -> None:
     assert raws[0]["choices"][0]["delta"] == {"content": "Hel"}
 
 
-def test_the_session_closes_with_its_loop_and_nothing_warns(tmp_path) -> None:
+def test_session_closes_with_loop_silently(tmp_path) -> None:
     script = tmp_path / "script.py"
     body = json.dumps({"error": {"message": "no"}})
     script.write_text(
@@ -700,7 +700,8 @@ def test_import_brings_no_aiohttp() -> None:
     assert done.stdout == "False\n"
 
 
-async def test_a_connection_that_the_server_has_closed_meanwhile_is_not_the_callers_problem() -> None:
+async def test_closed_idle_connection_is_hidden() -> None:
+    """The server closed it meanwhile; the caller sees no error."""
     connections = 0
 
     async def one_answer_each(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -726,7 +727,7 @@ async def test_a_connection_that_the_server_has_closed_meanwhile_is_not_the_call
     await asyncio.sleep(0.01)  # the server's last handler sees that its client is gone
 
 
-async def test_a_flood_after_the_answer_ends_nothing_later_than_it_may(serve, llm_virtual_clock) -> None:
+async def test_flood_after_response_ends_in_time(serve, llm_virtual_clock) -> None:
     pings = [b": ping\n\n", 0.1] * 2000
 
     async def flood(request: web.Request) -> web.StreamResponse:
@@ -737,7 +738,7 @@ async def test_a_flood_after_the_answer_ends_nothing_later_than_it_may(serve, ll
     assert llm_virtual_clock.elapsed_s < 5
 
 
-async def test_a_key_that_is_refused_is_asked_for_once_more(serve) -> None:
+async def test_refused_key_is_requested_once_more(serve) -> None:
     keys = iter(["old-key", "new-key", "newer-key"])
     seen = []
 
@@ -752,7 +753,7 @@ async def test_a_key_that_is_refused_is_asked_for_once_more(serve) -> None:
     assert seen == ["Bearer old-key", "Bearer new-key"]
 
 
-async def test_a_request_sent_again_is_known_by_its_idempotency_key(serve) -> None:
+async def test_resend_has_same_idempotency_key(serve) -> None:
     seen = []
 
     async def flaky(request: web.Request) -> web.StreamResponse:
@@ -767,7 +768,7 @@ async def test_a_request_sent_again_is_known_by_its_idempotency_key(serve) -> No
     assert seen[0] == seen[1] != seen[2]
 
 
-async def test_an_error_body_that_never_ends_is_a_deadline(serve, llm_virtual_clock) -> None:
+async def test_endless_error_body_hits_a_deadline(serve, llm_virtual_clock) -> None:
     async def slow(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(status=500, headers={"content-type": "application/json"})
         await response.prepare(request)

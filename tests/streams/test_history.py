@@ -31,7 +31,7 @@ def words(warnings: list[OtherWarning]) -> str:
     return "\n".join(warning.message for warning in warnings)
 
 
-def test_a_sound_conversation_comes_back_itself() -> None:
+def test_sound_conversation_returns_itself() -> None:
     messages = [
         Message.system("Be brief."),
         ASK,
@@ -45,7 +45,7 @@ def test_a_sound_conversation_comes_back_itself() -> None:
     assert warnings == []
 
 
-def test_a_call_without_a_result_gets_an_error_that_says_so() -> None:
+def test_call_without_result_gets_an_error() -> None:
     found, warnings = mended([ASK, Message.assistant(call("a"), call("b")), Message.tool([result("b")]), ASK])
     first, second = found[2].tool_results
     assert (first.tool_call_id, first.is_error, first.name) == ("a", True, "weather")
@@ -59,7 +59,7 @@ def test_a_call_at_the_end_gets_one_too() -> None:
     assert [message.role for message in found] == ["user", "assistant", "tool"]
 
 
-def test_results_stand_in_call_order_right_behind_their_calls() -> None:
+def test_results_follow_calls_in_call_order() -> None:
     late = Message.tool([result("c")])
     found, warnings = mended(
         [ASK, Message.assistant(call("a"), call("b"), call("c")), Message.tool([result("b")]),
@@ -70,12 +70,12 @@ def test_results_stand_in_call_order_right_behind_their_calls() -> None:
     assert warnings == []
 
 
-def test_results_in_a_users_message_move_out_of_it() -> None:
+def test_results_move_out_of_user_messages() -> None:
     found, _ = mended([Message.assistant(call("a")), Message.user(result("a"), "Go on.")])
     assert found[1:] == [Message.tool([result("a")]), Message.user("Go on.")]
 
 
-def test_only_the_first_result_of_a_call_counts() -> None:
+def test_only_first_result_of_a_call_counts() -> None:
     found, warnings = mended(
         [Message.assistant(call("a")), Message.tool([result("a", "one"), result("a", "two")])]
     )
@@ -83,7 +83,7 @@ def test_only_the_first_result_of_a_call_counts() -> None:
     assert "a result of 'a' was left out" in words(warnings)
 
 
-def test_a_result_without_a_call_before_it_is_left_out() -> None:
+def test_result_without_earlier_call_dropped() -> None:
     found, warnings = mended(
         [Message.tool([result("b")]), ASK, Message.assistant(call("b")), Message.tool([result("z")])]
     )
@@ -93,7 +93,7 @@ def test_a_result_without_a_call_before_it_is_left_out() -> None:
     assert "result of 'z'" in words(warnings)
 
 
-def test_an_id_that_names_several_calls_is_told_apart() -> None:
+def test_id_shared_by_calls_is_disambiguated() -> None:
     found, warnings = mended(
         [ASK, Message.assistant(call("a"), call("a")), Message.tool([result("a", "1"), result("a", "2")]),
          ASK, Message.assistant(call("a"), call("a_2")), Message.tool([result("a", "3"), result("a_2", "4")])]
@@ -106,7 +106,7 @@ def test_an_id_that_names_several_calls_is_told_apart() -> None:
     assert warnings == []
 
 
-def test_what_the_vendor_ran_itself_stays_where_it_is() -> None:
+def test_vendor_executed_parts_stay_in_place() -> None:
     message = Message.assistant(
         ToolCall("s", "search", "{}", provider_executed=True),
         ToolResult("s", result=[], provider_executed=True),
@@ -116,7 +116,7 @@ def test_what_the_vendor_ran_itself_stays_where_it_is() -> None:
     assert mended([ASK, message]) == ([ASK, message], [])
 
 
-def test_empty_messages_are_left_out_and_tool_messages_joined() -> None:
+def test_empty_dropped_tool_messages_joined() -> None:
     found, _ = mended(
         [Message.user(), ASK, Message.assistant(""), Message.assistant(),
          Message.assistant(call("a")), Message.tool([]), Message.tool([result("a")]),
@@ -126,7 +126,7 @@ def test_empty_messages_are_left_out_and_tool_messages_joined() -> None:
     assert found[2].parts == (result("a"), Text("by the way"))
 
 
-def test_an_empty_text_that_carries_metadata_is_not_empty() -> None:
+def test_text_with_metadata_is_not_empty() -> None:
     signed = Message.assistant(Text("", {"gemini": {"thought_signature": "x"}}))
     assert mended([ASK, signed])[0] == [ASK, signed]
 
@@ -155,7 +155,8 @@ MESSAGES = st.lists(
 
 
 @given(MESSAGES)
-def test_whatever_the_conversation_every_call_has_its_result_behind_it(messages) -> None:
+def test_each_call_has_its_result_behind_it(messages) -> None:
+    """For any conversation."""
     before = copy.deepcopy(messages)
     found, _ = mended(messages)
     assert messages == before
@@ -175,7 +176,7 @@ def test_whatever_the_conversation_every_call_has_its_result_behind_it(messages)
     )
 
 
-async def test_what_was_mended_is_a_warning_at_the_start_of_the_stream() -> None:
+async def test_repairs_are_warnings_at_the_start() -> None:
     async with Simulator(dialects=[Ollama()]) as simulator:
         model = ls.Model("ollama:m", base_url=simulator.url)
         history = [ASK, Message.assistant(call("a")), Message.user("Well?")]
@@ -186,12 +187,13 @@ async def test_what_was_mended_is_a_warning_at_the_start_of_the_stream() -> None
     assert [message.role for message in stream.messages()][:3] == ["user", "assistant", "user"]
 
 
-async def test_a_conversation_that_says_nothing_is_refused() -> None:
+async def test_empty_conversation_is_refused() -> None:
     with pytest.raises(ls.InvalidRequest, match="none of its messages says anything"):
         await ls.Model("ollama:m", base_url="http://127.0.0.1:1").stream(Message.user()).collect()
 
 
-def test_a_copy_of_a_marked_answer_shares_nothing_that_can_change() -> None:
+def test_copy_of_marked_shares_nothing() -> None:
+    """Nothing mutable is shared with the original."""
     message = Message("", "assistant", (Text("Hi"),), {"llmstream": {"provider": "acme", "id": "r1"}})
     (other,) = copy_messages([message])
     assert other == message

@@ -39,7 +39,7 @@ def request_of(*messages: Message) -> ls.Request:
     return ls.Request(model="m", messages=messages)
 
 
-async def test_an_image_by_url_reaches_the_vendor_as_base64(pictures) -> None:
+async def test_image_url_reaches_vendor_as_base64(pictures) -> None:
     url, _ = pictures
     async with Simulator(dialects=[Ollama()]) as simulator:
         model = ls.Model("ollama:llava", base_url=simulator.url, downloads=HERE)
@@ -49,7 +49,7 @@ async def test_an_image_by_url_reaches_the_vendor_as_base64(pictures) -> None:
     assert [part.data for part in message.parts if isinstance(part, Image)] == [PNG]
 
 
-async def test_without_limits_for_it_nothing_is_downloaded(pictures) -> None:
+async def test_nothing_downloads_without_limits(pictures) -> None:
     url, asked = pictures
     model = ls.Model("ollama:llava", base_url="http://127.0.0.1:1")
     with pytest.raises(ls.Unsupported, match="bytes only"):
@@ -57,7 +57,8 @@ async def test_without_limits_for_it_nothing_is_downloaded(pictures) -> None:
     assert asked == []
 
 
-async def test_a_url_is_fetched_once_for_a_call_and_all_its_attempts(pictures) -> None:
+async def test_url_is_fetched_once_per_call(pictures) -> None:
+    """All attempts of the call share the file."""
     url, asked = pictures
     image = Image(url=f"{url}/a.png")
     answers = Script(turns=(Turn(fault=Refuse(status=503, retry_after_s=0)), Turn(text="A cat.")))
@@ -69,7 +70,8 @@ async def test_a_url_is_fetched_once_for_a_call_and_all_its_attempts(pictures) -
     assert asked == ["/a.png"]
 
 
-async def test_files_of_tool_results_are_fetched_and_the_conversation_stays(pictures) -> None:
+async def test_tool_result_files_are_fetched(pictures) -> None:
+    """The conversation stays as it is."""
     url, asked = pictures
     result = ToolResult("c1", "a picture", parts=(Image(url=f"{url}/b.png"),))
     messages = (
@@ -99,18 +101,19 @@ async def test_the_callers_media_type_stays(pictures) -> None:
     assert inlined.messages[0].parts == (Document(data=PNG, media_type="application/pdf"),)
 
 
-async def test_other_schemes_are_left_to_the_dialect() -> None:
+async def test_other_schemes_are_left_to_dialect() -> None:
     request = request_of(Message.user(Image(url="s3://bucket/a.png")))
     assert await Inliner(Ollama(), HERE).inline(request) is request
 
 
-async def test_data_urls_are_unpacked_without_any_limits() -> None:
+async def test_data_urls_unpack_without_limits() -> None:
     request = request_of(Message.user(Document(url="data:text/plain,Hello")))
     inlined = await Inliner(OpenAIChat(), None).inline(request)
     assert inlined.messages[0].parts == (Document(data=b"Hello", media_type="text/plain"),)
 
 
-async def test_a_file_that_is_gone_is_a_typed_error_and_nothing_is_sent(pictures) -> None:
+async def test_missing_file_sends_nothing(pictures) -> None:
+    """A typed error is raised."""
     url, _ = pictures
     async with Simulator(dialects=[Ollama()]) as simulator:
         model = ls.Model("ollama:llava", base_url=simulator.url, downloads=HERE)
@@ -120,7 +123,7 @@ async def test_a_file_that_is_gone_is_a_typed_error_and_nothing_is_sent(pictures
         assert simulator.requests == []
 
 
-async def test_the_deadlines_of_a_stream_hold_for_its_downloads(serve) -> None:
+async def test_stream_deadlines_cover_downloads(serve) -> None:
     async def slow(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(30)
         return web.Response()
@@ -158,7 +161,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("dialect", "part", "taken"), CASES)
-def test_a_dialect_says_which_urls_its_vendor_takes(dialect, part, taken) -> None:
+def test_dialect_decides_which_urls_pass(dialect, part, taken) -> None:
     assert dialect.accepts_url(part) is taken
 
 

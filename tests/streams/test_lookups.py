@@ -36,19 +36,19 @@ def at(server: Simulator, name: str, model: str = "small-1", key: str = "right")
 
 
 @pytest.mark.parametrize("name", LISTED)
-async def test_a_model_that_the_vendor_has_is_known(server, name) -> None:
+async def test_model_the_vendor_has_is_known(server, name) -> None:
     found = await at(server, name).check()
     assert found == ls.ModelCheck(provider=name, model="small-1", reachable=True, known=True)
 
 
 @pytest.mark.parametrize("name", ["sim", "sim-mistral", "sim-ollama", "sim-openai-responses"])
-async def test_an_unknown_model_is_told_with_those_that_are_like_it(server, name) -> None:
+async def test_unknown_model_lists_similar_ones(server, name) -> None:
     found = await at(server, name, "smal-1").check()
     assert found.known is False
     assert found.similar[0] == "small-1"
 
 
-async def test_a_model_without_a_page_of_its_own_is_looked_up_on_the_list(serve) -> None:
+async def test_model_without_page_is_found_on_list(serve) -> None:
     async def vendor(request: web.Request) -> web.Response:
         if request.path == "/v1/models":
             return web.json_response({"data": [{"id": "claude-opus-5-5"}]})
@@ -59,7 +59,7 @@ async def test_a_model_without_a_page_of_its_own_is_looked_up_on_the_list(serve)
 
 
 @pytest.mark.parametrize("name", LISTED)
-async def test_a_key_that_is_refused_and_nobody_there_are_errors(server, name, unused_tcp_port) -> None:
+async def test_refused_key_or_no_server_is_error(server, name, unused_tcp_port) -> None:
     with pytest.raises(ls.AuthenticationError) as refused:
         await at(server, name, key="wrong-secret").check()
     assert "wrong-secret" not in str(refused.value)
@@ -69,7 +69,7 @@ async def test_a_key_that_is_refused_and_nobody_there_are_errors(server, name, u
         await gone.check()
 
 
-async def test_a_vendor_without_a_list_does_not_tell(server, serve) -> None:
+async def test_vendor_without_list_is_unknown(server, serve) -> None:
     assert (await at(server, "sim-bedrock").check()).reachable is None
 
     async def nothing(request: web.Request) -> web.Response:
@@ -87,7 +87,7 @@ async def test_without_a_key_nothing_is_asked(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("name", COUNTED)
-async def test_the_vendor_counts_what_it_would_charge(server, name) -> None:
+async def test_vendor_counts_what_it_would_charge(server, name) -> None:
     def look(city: str) -> str:
         """Look at a city."""
         return city
@@ -105,7 +105,7 @@ async def test_the_vendor_counts_what_it_would_charge(server, name) -> None:
 
 
 @pytest.mark.parametrize("name", ESTIMATED)
-async def test_elsewhere_an_estimate_says_that_it_is_one(server, name) -> None:
+async def test_other_counts_are_marked_estimates(server, name) -> None:
     calls = ls.Message.assistant(ToolCall("c1", "look", '{"at":1}'))
     results = ls.Message.tool([ToolResult("c1", "x" * 400, name="look")])
     prompt = [ls.Message.user("y" * 40, Image(url="https://example.org/a.png")), calls, results]
@@ -115,7 +115,8 @@ async def test_elsewhere_an_estimate_says_that_it_is_one(server, name) -> None:
     assert not at(server, name).capabilities.counts_tokens
 
 
-async def test_openai_counts_by_responses_and_a_server_without_it_is_estimated(server, serve) -> None:
+async def test_openai_counts_or_is_estimated(server, serve) -> None:
+    """The Responses API counts; a server without it is estimated."""
     count = await ls.Model("openai:m", base_url=f"{server.url}/v1", api_key="right").count_tokens("Hello")
     assert (count.estimated, server.requests[0].http.url) == (False, "/v1/responses/input_tokens")
 
@@ -126,7 +127,7 @@ async def test_openai_counts_by_responses_and_a_server_without_it_is_estimated(s
     assert count == ls.TokenCount(2, estimated=True)
 
 
-async def test_google_counts_the_request_that_it_would_answer(server) -> None:
+async def test_google_counts_the_actual_request(server) -> None:
     await at(server, "sim-gemini").count_tokens("Hello", instructions="Be brief.")
     body = server.requests[0].http.json()
     assert set(body) == {"generateContentRequest"}
@@ -134,12 +135,12 @@ async def test_google_counts_the_request_that_it_would_answer(server) -> None:
     assert "systemInstruction" in body["generateContentRequest"]
 
 
-async def test_a_wrong_prompt_is_refused_before_it_is_counted(server) -> None:
+async def test_wrong_prompt_refused_before_count(server) -> None:
     with pytest.raises(ls.InvalidRequest):
         await at(server, "sim").count_tokens("Hi", temprature=1)
 
 
-def test_capabilities_come_from_the_tables_and_the_wire() -> None:
+def test_capabilities_from_tables_and_wire() -> None:
     gpt = ls.Model("openai-responses:gpt-5-mini").capabilities
     assert (gpt.reasoning, gpt.efforts) == (True, ("minimal", "low", "medium", "high"))
     assert (gpt.context_tokens, gpt.max_output_tokens) == (272_000, 128_000)

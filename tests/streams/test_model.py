@@ -18,7 +18,7 @@ def model(**options) -> ls.Model:
     return ls.Model("openai-chat:m", api_key="k", **options)
 
 
-def test_a_model_holds_options_that_those_of_a_call_override() -> None:
+def test_call_options_override_model_options() -> None:
     one = model(temperature=0.2, top_p=0.5, instructions="Be brief.", tools=(tool for tool in [look]))
     first, second = one.request("Hi"), one.request("Hi", temperature=1, instructions="Be kind.", tools=[])
     assert (first.settings.temperature, first.settings.top_p) == (0.2, 0.5)
@@ -30,21 +30,21 @@ def test_a_model_holds_options_that_those_of_a_call_override() -> None:
     assert one.request("Hi", temperature=None).settings.temperature == 0.2
 
 
-def test_settings_of_a_call_override_only_what_they_set() -> None:
+def test_call_settings_override_single_keys() -> None:
     one = model(settings=ls.Settings(temperature=0.2, seed=7), stop="x")
     for settings in (ls.Settings(temperature=0.9), {"temperature": 0.9}):
         found = one.request("Hi", settings=settings).settings
         assert found == ls.Settings(temperature=0.9, seed=7, stop=("x",))
 
 
-def test_a_wrong_default_is_refused_where_the_model_is_made() -> None:
+def test_wrong_default_refused_at_creation() -> None:
     with pytest.raises(ls.InvalidRequest, match="Did you mean max_output_tokens="):
         model(max_tokens=5)
     with pytest.raises(ls.InvalidRequest, match="settings"):
         model(temperature="hot")
 
 
-async def test_streams_events_and_wrapped_models_use_the_defaults() -> None:
+async def test_streams_and_wrappers_use_defaults() -> None:
     inner = ScriptedModel("Yes.", repeat_last=True)
     inner.options = model(temperature=0.2, instructions="Be brief.").options
     for one in (inner, wrap(inner, fallback("sim:demo"))):
@@ -57,7 +57,8 @@ async def test_streams_events_and_wrapped_models_use_the_defaults() -> None:
     assert len(inner.requests) == 4
 
 
-async def test_an_agent_takes_the_defaults_of_its_model_unless_it_has_its_own() -> None:
+async def test_agent_uses_defaults_of_its_model() -> None:
+    """Its own defaults override them."""
     inner = ScriptedModel("Yes.", repeat_last=True)
     inner.options = model(temperature=0.2, instructions="Be brief.", tools=[look]).options
     await ls.Agent(inner).run("Hi")
@@ -69,7 +70,7 @@ async def test_an_agent_takes_the_defaults_of_its_model_unless_it_has_its_own() 
     assert second.settings.temperature == 1
 
 
-async def test_an_answer_that_another_model_goes_on_with_takes_that_ones_defaults() -> None:
+async def test_continuing_model_uses_own_defaults() -> None:
     first, second = ScriptedModel("One two three."), ScriptedModel("four.")
     first.options, second.options = model(temperature=0.1, top_p=0.4).options, model(temperature=0.9).options
     async with first.stream("Count.", top_p=0.3) as stream:
@@ -82,7 +83,7 @@ async def test_an_answer_that_another_model_goes_on_with_takes_that_ones_default
 
 
 @pytest.mark.parametrize("wrong", [{"temprature": 1}, {"reasoning": "hgih"}])
-def test_chunks_with_wrong_options_are_refused_at_the_call(wrong) -> None:
+def test_chunks_refuse_wrong_options_at_call(wrong) -> None:
     with pytest.raises(ls.InvalidRequest):
         model().tools_stream("Hi", [], **wrong)
     with pytest.raises(ls.InvalidRequest):

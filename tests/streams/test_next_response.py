@@ -130,7 +130,7 @@ async def test_an_agent_calls_tools_after_a_cut(kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_it_can_be_switched_off_and_done_by_hand(kind) -> None:
+async def test_continuation_off_and_done_by_hand(kind) -> None:
     async with simulated(kind, cut(5)) as (simulator, model):
         (*_, finish) = first = await read(model().events("Hi", provider_options=OFF))
         assert finish.finish_reason == "length"
@@ -152,7 +152,7 @@ async def test_it_can_be_switched_off_and_done_by_hand(kind) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fault", [Refuse(status=503), Cut(after_events=0), Cut(after_events=0, clean=True)])
-async def test_a_response_that_does_not_begin_is_asked_for_again(kind, fault) -> None:
+async def test_response_that_never_starts_retries(kind, fault) -> None:
     told: list[ls.Observation] = []
     async with simulated(kind, cut(3, 6, faults=(fault, fault))) as (simulator, model), no_leaks():
         events = await read(model(observe=told.append).events("Hi"))
@@ -168,7 +168,7 @@ async def test_a_response_that_does_not_begin_is_asked_for_again(kind, fault) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_where_the_rest_is_refused_what_came_is_there(kind) -> None:
+async def test_refused_rest_leaves_the_partial(kind) -> None:
     async with simulated(kind, cut(5, faults=(Refuse(status=503),) * 3)) as (simulator, model), no_leaks():
         stream = model().stream("Hi")
         events, error = await failed(stream)
@@ -180,7 +180,7 @@ async def test_where_the_rest_is_refused_what_came_is_there(kind) -> None:
     assert len(simulator.requests) == 4
 
 
-async def test_a_refusal_that_will_not_pass_is_not_asked_again() -> None:
+async def test_permanent_refusal_is_not_retried() -> None:
     async with simulated("google", cut(5, faults=(Refuse(status=400),))) as (simulator, model):
         _, error = await failed(model().stream("Hi"))
     assert (type(error), error.reason, error.retryable) == (ls.IncompleteStream, "bad-request", False)
@@ -189,7 +189,7 @@ async def test_a_refusal_that_will_not_pass_is_not_asked_again() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("clean", [True, False])
-async def test_a_response_that_breaks_inside_is_the_end(kind, clean) -> None:
+async def test_response_broken_inside_is_the_end(kind, clean) -> None:
     turn = cut(5, faults=(Cut(after_events=4, clean=clean),))
     async with simulated(kind, turn) as (simulator, model), no_leaks():
         events, error = await failed(model().stream("Hi"))
@@ -201,7 +201,7 @@ async def test_a_response_that_breaks_inside_is_the_end(kind, clean) -> None:
     assert len(simulator.requests) == 2
 
 
-async def test_a_cut_before_any_content_begins_nothing_anew() -> None:
+async def test_cut_before_content_does_not_restart() -> None:
     """What was paid for is not asked for a second time from its beginning."""
     async with simulated("google", cut(1, faults=(Refuse(status=503),) * 3)) as (simulator, model):
         _, error = await failed(model().stream("Hi"))
@@ -211,7 +211,7 @@ async def test_a_cut_before_any_content_begins_nothing_anew() -> None:
         assert text_of(await read(model().events("Hi"))) == TEXT
 
 
-async def test_raw_events_of_all_responses_are_shown() -> None:
+async def test_raw_events_of_all_responses_show() -> None:
     async with simulated("google", cut(4)) as (_, model):
         events = await read(model().events("Hi", include_raw=True))
     reasons = [
@@ -239,7 +239,8 @@ async def test_a_middleware_sees_one_call() -> None:
     assert (len(asked), len(simulator.requests)) == (1, 3)
 
 
-async def test_every_response_stands_in_line_and_is_paid_for_by_itself() -> None:
+async def test_each_response_is_paced_and_priced() -> None:
+    """Each waits for the limiter and uses its own requests and tokens."""
     limiter = ls.RateLimiter(
         max_concurrent=1, requests_per_minute=5, tokens_per_minute=1000, clock=lambda: 0.0
     )
@@ -254,7 +255,7 @@ async def test_every_response_stands_in_line_and_is_paid_for_by_itself() -> None
 # deadlines, and leaving
 
 
-async def test_the_deadline_for_the_first_event_counts_in_each_response(llm_virtual_clock) -> None:
+async def test_first_event_deadline_per_response(llm_virtual_clock) -> None:
     stalls = (Stall(after_events=0),) * 2
     async with simulated("google", cut(4, faults=stalls)) as (simulator, model), no_leaks():
         deadlines = ls.Deadlines(first_event_s=50, idle_s=900)
@@ -264,7 +265,7 @@ async def test_the_deadline_for_the_first_event_counts_in_each_response(llm_virt
     assert llm_virtual_clock.elapsed_s == pytest.approx(100, abs=1)
 
 
-async def test_the_idle_deadline_counts_after_the_first_content(llm_virtual_clock) -> None:
+async def test_idle_deadline_after_first_content(llm_virtual_clock) -> None:
     async with simulated("google", cut(4, faults=(Stall(after_events=3),))) as (_, model), no_leaks():
         deadlines = ls.Deadlines(first_event_s=900, idle_s=50)
         events, error = await failed(model(deadlines=deadlines).events("Hi"))
@@ -286,7 +287,8 @@ async def test_the_total_deadline_counts_over_all(llm_virtual_clock) -> None:
 
 
 @pytest.mark.parametrize("how", ["leave", "cancel"])
-async def test_leaving_between_two_responses_closes_the_socket(how) -> None:
+async def test_leaving_between_closes_the_socket(how) -> None:
+    """The stream is left between two responses."""
     async with simulated("google", cut(4, faults=(Stall(after_events=0),))) as (simulator, model), no_leaks():
 
         async def reader() -> None:
@@ -309,7 +311,8 @@ async def test_leaving_between_two_responses_closes_the_socket(how) -> None:
         assert task.cancelled() == (how == "cancel")
 
 
-async def test_leaving_while_it_is_waited_for_a_retry_asks_for_nothing() -> None:
+async def test_leaving_while_waiting_sends_nothing() -> None:
+    """The stream is left while a retry is due."""
     faults = (Refuse(status=503, retry_after_s=30),)
     async with simulated("google", cut(4, faults=faults)) as (simulator, model), no_leaks():
         async with model(retry=ls.Retry()).stream("Hi") as stream:
@@ -366,7 +369,7 @@ async def test_an_answer_without_end_is_an_error(serve, text) -> None:
     assert asked == 101
 
 
-async def test_a_break_behind_a_place_in_the_middle_is_continued(serve) -> None:
+async def test_break_after_a_token_is_continued(serve) -> None:
     asked = []
 
     async def breaking(request: web.Request) -> web.StreamResponse:
@@ -387,7 +390,8 @@ async def test_a_break_behind_a_place_in_the_middle_is_continued(serve) -> None:
     assert asked == [None, "t1"]
 
 
-async def test_an_error_in_the_stream_is_asked_again_before_content(serve) -> None:
+async def test_in_stream_error_retries_pre_content(serve) -> None:
+    """After the first content it is not retried."""
     asked = 0
 
     async def busy(request: web.Request) -> web.Response:
@@ -420,7 +424,7 @@ async def test_each_request_asks_for_its_key(serve) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_an_answer_that_comes_as_a_call_is_cut_too(kind) -> None:
+async def test_response_cut_in_a_call_continues(kind) -> None:
     given = Turn(calls=(Call("reply", {"city": "Bergen, Norway"}),), continues=(Continue(after_events=3),))
     schema = {"type": "object", "properties": {"city": {"type": "string"}}}
     wanted = ls.Output(schema, name="reply", mode="tool")
@@ -434,7 +438,7 @@ async def test_an_answer_that_comes_as_a_call_is_cut_too(kind) -> None:
     assert events[-1].provider_metadata["google"]["continuations"] == 1
 
 
-async def test_the_step_deadline_counts_in_each_response(llm_virtual_clock) -> None:
+async def test_step_deadline_counts_per_response(llm_virtual_clock) -> None:
     async with simulated("google", cut(6, pace=Pace(delta_s=10))) as (_, model):
         events = await read(model(deadlines=ls.Deadlines(step_s=60)).events("Hi"))
     assert text_of(events) == TEXT

@@ -87,7 +87,7 @@ def model(provider: str, simulator: Simulator) -> ls.Model:
     return ls.Model(f"{provider}:m", base_url=simulator.url + PATHS.get(provider, ""), api_key="k")
 
 
-async def test_every_type_in_every_mode_over_every_wire() -> None:
+async def test_each_type_and_mode_over_each_wire() -> None:
     for mode in MODES:
         for output_type, value in VALUES:
             output = ls.Output(output_type, mode=mode, repair=0)
@@ -116,7 +116,8 @@ async def objects(*turns: str | Turn, output: Any) -> tuple[list[Any], ls.EventS
         return [value async for value in stream.objects()], stream
 
 
-async def test_structs_grow_with_unset_for_what_has_not_come() -> None:
+async def test_structs_grow_with_unset_fields() -> None:
+    """UNSET stands for what has not arrived."""
     given, _ = await objects(json.dumps(msgspec.to_builtins(OSLO)), output=City)
     assert given[0].people is UNSET
     assert given[0].rivers is UNSET
@@ -128,7 +129,7 @@ async def test_structs_grow_with_unset_for_what_has_not_come() -> None:
     assert given[-1] == OSLO
 
 
-async def test_dataclasses_and_typed_dicts_grow_as_themselves() -> None:
+async def test_dataclass_and_typed_dict_grow() -> None:
     given, _ = await objects('{"name": "Ada Lovelace", "born": 1815}', output=Person)
     assert all(isinstance(value, Person) for value in given)
     assert given[0].born is UNSET
@@ -138,7 +139,7 @@ async def test_dataclasses_and_typed_dicts_grow_as_themselves() -> None:
     assert given[-1] == {"title": "Milk and bread", "stars": 3}
 
 
-async def test_a_union_shows_nothing_before_its_tag() -> None:
+async def test_union_is_hidden_before_its_tag() -> None:
     given, _ = await objects('{"value": {"radius": 1.5, "type": "Circle"}}', output=Circle | Square)
     assert given == [Circle(1.5)]
 
@@ -151,12 +152,12 @@ async def test_elements_come_when_they_are_whole() -> None:
     assert stream.object == [City("Oslo", 1), City("Rome", 2)]
 
 
-async def test_an_answer_without_a_type_is_plain_json() -> None:
+async def test_untyped_response_is_plain_json() -> None:
     given, stream = await objects('{"a": [1, 2], "b": "text"}', output="json")
     assert given[-1] == stream.object == {"a": [1, 2], "b": "text"}
 
 
-async def test_prose_and_fences_around_the_answer_do_no_harm() -> None:
+async def test_prose_and_fences_are_harmless() -> None:
     for text in (
         'Here {it} is:\n```json\n{"name": "Oslo", "people": 1}\n```\nAnything else?',
         'Sure! {"name": "Oslo", "people": 1}',
@@ -167,7 +168,8 @@ async def test_prose_and_fences_around_the_answer_do_no_harm() -> None:
     assert given == stream.object == [City("Oslo", 1)]
 
 
-async def test_null_stands_for_a_field_that_strict_modes_do_not_let_go() -> None:
+async def test_null_fills_required_strict_fields() -> None:
+    """Strict modes let no field out."""
     given, _ = await objects(
         '{"name": "Oslo", "people": 1, "rivers": null}', output=ls.Output(City, repair=0)
     )
@@ -177,7 +179,7 @@ async def test_null_stands_for_a_field_that_strict_modes_do_not_let_go() -> None
     assert given == [City("Oslo", 1)]
 
 
-async def test_the_model_mends_an_answer_that_does_not_fit() -> None:
+async def test_model_repairs_invalid_output() -> None:
     scripted = ScriptedModel('{"name": "Oslo", "people": "many"}', '{"name": "Oslo", "people": 7}')
     async with scripted.stream("x", output=City) as stream:
         given = [value async for value in stream.objects()]
@@ -188,14 +190,14 @@ async def test_the_model_mends_an_answer_that_does_not_fit() -> None:
     assert [m.role.value for m in stream.messages()] == ["user", "assistant", "user", "assistant"]
 
 
-async def test_elements_are_not_given_twice_by_a_repair() -> None:
+async def test_repair_gives_no_element_twice() -> None:
     wrong = '{"items": [{"name": "Oslo", "people": 1}, {"name": "Rome"}]}'
     right = '{"items": [{"name": "Oslo", "people": 1}, {"name": "Rome", "people": 2}]}'
     given, _ = await objects(wrong, right, output=list[City])
     assert given == [City("Oslo", 1), City("Rome", 2)]
 
 
-async def test_repairs_are_bounded_and_the_text_is_kept() -> None:
+async def test_repairs_bounded_and_text_stored() -> None:
     scripted = ScriptedModel('{"name": 1}', repeat_last=True)
     async with scripted.stream("x", output=ls.Output(City, repair=2)) as stream:
         with pytest.raises(ls.InvalidOutput, match="does not fit City") as raised:
@@ -214,7 +216,7 @@ async def test_what_is_no_json_is_said_to_be_none(text: str, reason: str) -> Non
     assert raised.value.reason == reason
 
 
-async def test_an_answer_cut_by_length_is_not_asked_for_again() -> None:
+async def test_length_cut_response_is_not_repaired() -> None:
     scripted = ScriptedModel(Turn(text='{"name": "Os', finish_reason="length"))
     async with scripted.stream("x", output=ls.Output(City, repair=3)) as stream:
         with pytest.raises(ls.InvalidOutput) as raised:
@@ -223,7 +225,7 @@ async def test_an_answer_cut_by_length_is_not_asked_for_again() -> None:
     assert len(scripted.requests) == 1
 
 
-async def test_a_stream_that_is_cut_gives_what_came_and_fails() -> None:
+async def test_cut_stream_gives_partial_and_fails() -> None:
     for mode in MODES:
         output = ls.Output(City, mode=mode)
         whole = turn(OSLO, output, mode == "tool")
@@ -242,7 +244,7 @@ async def test_a_stream_that_is_cut_gives_what_came_and_fails() -> None:
                 assert given[-1] != OSLO
 
 
-async def test_an_element_of_a_set_comes_once_whatever_the_order() -> None:
+async def test_set_element_comes_once_in_any_order() -> None:
     words = [f"word {number}" for number in range(40)]
     given, _ = await objects(json.dumps({"items": [*words, *words]}), output=set[str])
     assert given == words
@@ -250,14 +252,14 @@ async def test_an_element_of_a_set_comes_once_whatever_the_order() -> None:
     assert [found async for found in agent.stream("x").objects()] == words
 
 
-async def test_failures_are_quiet_where_they_are_wanted_as_events() -> None:
+async def test_failures_stay_quiet_as_events() -> None:
     async with ScriptedModel("No.").stream("x", output=ls.Output(City, repair=0), errors="events") as stream:
         assert [value async for value in stream.objects()] == []
         with pytest.raises(ls.InvalidOutput):
             _ = stream.object
 
 
-async def test_the_object_is_not_there_before_the_end() -> None:
+async def test_no_object_before_the_end() -> None:
     async with ScriptedModel("{}").stream("x", output=City) as stream:
         with pytest.raises(ls.InvalidRequest, match="not over"):
             _ = stream.object
@@ -274,7 +276,7 @@ async def test_a_left_stream_is_not_asked_again() -> None:
     assert len(scripted.requests) == 1
 
 
-async def test_tools_come_first_and_the_answer_after_them() -> None:
+async def test_tools_first_then_the_response() -> None:
     def weather(city: str) -> str:
         """Tell the weather."""
         return "cold"
@@ -292,7 +294,7 @@ async def test_tools_come_first_and_the_answer_after_them() -> None:
         assert stream.pending_calls == []
 
 
-async def test_the_bare_events_of_a_tool_answer_are_text() -> None:
+async def test_tool_mode_events_are_plain_text() -> None:
     output = ls.Output(City, mode="tool")
     async with Simulator(Script((turn(OSLO, output, True),))) as simulator:
         for provider in PROVIDERS:
@@ -323,13 +325,13 @@ async def test_arguments_are_there_at_every_event(writing: ls.EventStream) -> No
     assert writing.tool_input("no such call") is None
 
 
-async def test_arguments_are_the_same_when_read_once(writing: ls.EventStream) -> None:
+async def test_arguments_equal_when_read_once(writing: ls.EventStream) -> None:
     await writing.collect()
     [call] = writing.accumulator.tool_calls
     assert writing.tool_input(call.id) == json.loads(call.arguments)
 
 
-async def test_an_answer_of_megabytes_is_not_sent_back() -> None:
+async def test_huge_response_is_not_sent_back() -> None:
     scripted = ScriptedModel('{"name": "' + "x" * 600_000 + '"}')
     with pytest.raises(ls.InvalidOutput):
         async with scripted.stream("x", output=ls.Output(City, repair=3)) as stream:

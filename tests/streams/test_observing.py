@@ -42,7 +42,7 @@ async def busy(request: web.Request) -> web.StreamResponse:
     return web.json_response({"error": {"message": "busy"}}, status=503, headers=headers)
 
 
-async def test_a_call_is_told_from_its_first_attempt_to_its_end(serve) -> None:
+async def test_call_observed_from_start_to_end(serve) -> None:
     asked = 0
 
     async def second_time(request: web.Request) -> web.StreamResponse:
@@ -127,7 +127,7 @@ async def test_time_in_line_is_told(serve) -> None:
     assert told[-1].paced_s >= 0.04
 
 
-async def test_an_observer_that_raises_does_not_break_the_stream(serve, caplog) -> None:
+async def test_raising_observer_breaks_no_stream(serve, caplog) -> None:
     def wrong(observation: ls.Observation) -> None:
         raise RuntimeError("mine")
 
@@ -136,7 +136,7 @@ async def test_an_observer_that_raises_does_not_break_the_stream(serve, caplog) 
     assert "an observer failed at CallFinished" in caplog.text
 
 
-async def test_the_log_has_ids_and_neither_content_nor_keys(serve, caplog) -> None:
+async def test_log_has_ids_no_content_no_keys(serve, caplog) -> None:
     caplog.set_level(logging.DEBUG, logger="llmstream")
     await model(await serve(hello)).stream("A secret question").collect()
     with pytest.raises(ls.Overloaded):
@@ -154,7 +154,8 @@ async def test_the_log_has_ids_and_neither_content_nor_keys(serve, caplog) -> No
     assert all(word not in text for word in (KEY, "secret", "Hello"))
 
 
-def test_times_between_fragments_are_shared_by_those_that_came_together() -> None:
+def test_fragments_of_a_chunk_share_the_gap() -> None:
+    """The gap is the time since the last chunk."""
     now = 0.0
     told: list[ls.Observation] = []
     watch = Watch(told.append, call_id="c", provider="p", model="m", clock=lambda: now)
@@ -175,7 +176,8 @@ def test_times_between_fragments_are_shared_by_those_that_came_together() -> Non
     assert (finished.response_id, finished.response_model) == ("r-1", "m-1")
 
 
-def test_one_long_silence_in_few_fragments_is_in_the_99th_percentile() -> None:
+def test_one_long_gap_is_in_99th_percentile() -> None:
+    """The stream has few fragments."""
     now = 0.0
     told: list[ls.Observation] = []
     watch = Watch(told.append, call_id="c", provider="p", model="m", clock=lambda: now)

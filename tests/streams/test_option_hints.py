@@ -27,7 +27,7 @@ from llmstream.streams.options import Options, as_messages
         ("stream", "every answer is a stream"),
     ],
 )
-def test_an_option_of_another_name_is_answered_with_ours(option, hint) -> None:
+def test_foreign_option_name_hints_at_ours(option, hint) -> None:
     for ask in (lambda **o: ls.stream("sim:demo", "Hi", **o), lambda **o: ls.Agent("sim:demo", **o)):
         with pytest.raises(ls.InvalidRequest, match="unknown option") as refused:
             ask(**{option: 5})
@@ -43,24 +43,24 @@ def test_an_option_of_another_name_is_answered_with_ours(option, hint) -> None:
         ({"output": "jsno"}, 'the one text it may be is "json"'),
     ],
 )
-def test_an_option_of_the_wrong_form_is_answered_with_the_right_one(options, remedy) -> None:
+def test_wrong_option_form_hints_at_right(options, remedy) -> None:
     with pytest.raises(ls.InvalidRequest) as refused:
         ls.stream("sim:demo", "Hi", **options)
     assert remedy in str(refused.value)
 
 
-def test_a_deadline_of_nought_is_refused_where_it_is_made() -> None:
+def test_zero_deadline_refused_at_creation() -> None:
     with pytest.raises(ls.InvalidRequest, match="total_s is a positive number"):
         ls.Deadlines(total_s=0)
 
 
 @pytest.mark.parametrize("model", [{"api_key": 3}, {"base_url": "htp://x"}, {"base_url": 5}])
-def test_a_model_with_a_wrong_key_or_address_is_refused_where_it_is_made(model) -> None:
+def test_bad_key_or_url_refused_at_creation(model) -> None:
     with pytest.raises(ls.InvalidRequest):
         ls.Model("openai:x", **model)
 
 
-def test_an_empty_prompt_is_refused_in_every_form() -> None:
+def test_empty_prompt_refused_in_every_form() -> None:
     for prompt in ("", [], ls.Chat()):
         with pytest.raises(ls.InvalidRequest, match="the prompt is empty"):
             ls.stream("sim:demo", prompt)
@@ -76,7 +76,7 @@ async def test_dicts_of_openai_form_are_a_prompt() -> None:
     assert as_messages(prompt[1]) == [ls.Message.user("Hello")]
 
 
-async def test_a_type_that_was_never_named_is_missed_before_a_request(serve) -> None:
+async def test_missing_type_refused_before_request(serve) -> None:
     asked = []
 
     async def answer(request: web.Request) -> web.Response:
@@ -95,7 +95,7 @@ async def test_a_type_that_was_never_named_is_missed_before_a_request(serve) -> 
 
 
 @pytest.mark.parametrize("make", [ls.Message.user, ls.Message.assistant])
-def test_bytes_that_do_not_say_what_they_are_are_refused(make) -> None:
+def test_bytes_without_media_type_refused(make) -> None:
     with pytest.raises(ls.InvalidRequest, match=r"Write Image\(data="):
         make("x", b"\x89PNG")
     assert make("x", Image(data=b"\x89PNG")).parts[0] == Text("x")

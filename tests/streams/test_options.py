@@ -21,20 +21,20 @@ def test_none_is_as_if_not_given(option) -> None:
     assert request(**{option: None}) == request()
 
 
-def test_none_beside_settings_leaves_the_field_as_it_is() -> None:
+def test_none_in_settings_keeps_the_field() -> None:
     assert request(settings=ls.Settings(top_p=0.5), top_p=None).settings.top_p == 0.5
     assert request(settings={"top_p": 0.5}, top_p=0.1).settings.top_p == 0.1
 
 
 @pytest.mark.parametrize("value", [0.5, None])
-def test_an_option_that_does_not_exist_is_refused_and_those_that_do_are_named(value) -> None:
+def test_unknown_option_lists_valid_ones(value) -> None:
     for ask in (request, lambda **options: ls.Model("sim:demo").stream("Hi", **options)):
         with pytest.raises(ls.InvalidRequest, match=r"unknown option 'temprature'.*temperature") as refused:
             ask(temprature=value)
         assert "provider_options" in str(refused.value)
 
 
-def test_stop_is_one_word_or_any_number_of_them() -> None:
+def test_stop_is_one_string_or_a_list() -> None:
     assert request(stop="a").settings.stop == ("a",)
     assert request(stop=(word for word in "ab")).settings.stop == ("a", "b")
 
@@ -55,7 +55,7 @@ def test_stop_is_one_word_or_any_number_of_them() -> None:
         ({"output": {"type": "json_object"}}, "OpenAI's wire"),
     ],
 )
-def test_an_option_that_cannot_mean_anything_is_refused(options, said) -> None:
+def test_meaningless_option_is_refused(options, said) -> None:
     with pytest.raises(ls.InvalidRequest, match=said):
         request(**options)
 
@@ -72,7 +72,7 @@ def test_a_model_that_is_no_name_is_refused() -> None:
 
 
 @pytest.mark.parametrize("part", [5, "Hi", ["Hi"], {"type": "text"}])
-def test_what_is_no_part_is_refused_in_every_kind_of_prompt(part) -> None:
+def test_non_part_refused_in_each_prompt(part) -> None:
     message = ls.Message("", "user", (Text("x"), part))
     for prompt in (message, [message], ls.Chat(message)):
         with pytest.raises(ls.InvalidRequest, match="made of parts"):
@@ -85,7 +85,8 @@ def test_an_image_of_nothing_is_refused(image) -> None:
         as_messages(ls.Message.user(image))
 
 
-def test_parts_that_a_vendor_keeps_or_nobody_knows_may_be_without_bytes() -> None:
+def test_vendor_parts_may_lack_bytes() -> None:
+    """So may parts of an unknown kind."""
     kept = Image(metadata={"openai": {"file_id": "f1"}})
     message = ls.Message.user(kept, UnknownPart("video", b'{"kind":"video"}'))
     assert as_messages(message) == [message]

@@ -32,7 +32,7 @@ async def slow(request: web.Request) -> web.StreamResponse:
     return await sse.answer(request, SLOW)
 
 
-async def test_models_that_share_a_limiter_share_its_places(serve) -> None:
+async def test_models_sharing_limiter_share_slots(serve) -> None:
     under_way = most = 0
 
     async def counted(request: web.Request) -> web.StreamResponse:
@@ -52,7 +52,7 @@ async def test_models_that_share_a_limiter_share_its_places(serve) -> None:
     assert (limiter.under_way, limiter.waiting) == (0, 0)
 
 
-async def test_a_stream_that_is_left_makes_room_at_once(serve) -> None:
+async def test_left_stream_frees_its_slot_at_once(serve) -> None:
     limiter = ls.RateLimiter(max_concurrent=1)
     async with model(await serve(slow), limiter).stream("Hi") as stream:
         async for event in stream:
@@ -62,7 +62,8 @@ async def test_a_stream_that_is_left_makes_room_at_once(serve) -> None:
     assert limiter.under_way == 0
 
 
-async def test_a_cancelled_task_makes_room_in_line_and_out_of_it(serve) -> None:
+async def test_cancelled_task_frees_its_slot(serve) -> None:
+    """Whether it waits or runs."""
     limiter = ls.RateLimiter(max_concurrent=1)
     asked = model(await serve(slow), limiter)
     tasks = [asyncio.create_task(asked.stream("Hi").collect()) for _ in range(3)]
@@ -75,7 +76,8 @@ async def test_a_cancelled_task_makes_room_in_line_and_out_of_it(serve) -> None:
     assert (limiter.under_way, limiter.waiting) == (0, 0)
 
 
-async def test_waiting_counts_against_the_total_deadline_and_no_other(serve, llm_virtual_clock) -> None:
+async def test_waiting_counts_in_total_deadline(serve, llm_virtual_clock) -> None:
+    """It counts in no other deadline."""
     limiter = ls.RateLimiter(max_concurrent=1)
     permit = await limiter.acquire()
     deadlines = ls.Deadlines(first_event_s=60, step_s=60, total_s=900)
@@ -87,7 +89,8 @@ async def test_waiting_counts_against_the_total_deadline_and_no_other(serve, llm
     assert (limiter.under_way, limiter.waiting) == (0, 0)
 
 
-async def test_refusals_make_room_before_the_next_attempt_and_hold_everybody(serve) -> None:
+async def test_refusal_frees_slot_and_pauses_all(serve) -> None:
+    """The slot is free before the next attempt."""
     held: list[int] = []
     limiter = ls.RateLimiter(max_concurrent=1)
 
@@ -111,7 +114,7 @@ async def test_refusals_make_room_before_the_next_attempt_and_hold_everybody(ser
     assert limiter.under_way == 0
 
 
-async def test_usage_and_the_vendors_headers_correct_the_estimate(serve) -> None:
+async def test_usage_and_headers_correct_estimate(serve) -> None:
     go_on = asyncio.Event()
 
     async def told(request: web.Request) -> web.StreamResponse:

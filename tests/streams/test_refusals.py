@@ -71,7 +71,7 @@ BROKEN = Provider(
 
 
 @pytest.mark.parametrize("mode", ["raise", "events"])
-async def test_a_decoder_of_errors_that_fails_is_a_typed_error(
+async def test_failing_error_decoder_is_typed(
     serve: Any, mode: Literal["raise", "events"], caplog: pytest.LogCaptureFixture
 ) -> None:
     events, error = await refused(serve, BROKEN, mode, b"secret words")
@@ -125,9 +125,7 @@ async def test_a_code_of_5000_digits(serve: Any, provider: str, mode: Literal["r
     assert check(events) == []
 
 
-async def test_a_body_that_no_decoder_foresaw_in_an_answer_of_one_piece(
-    serve: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failing_decoder_on_unary_body_typed(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     class Failing(OpenAIChat):
         def decoder(self, **options: Any) -> Any:
             found = super().decoder(**options)

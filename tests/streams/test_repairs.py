@@ -66,7 +66,7 @@ def test_what_was_given_may_be_changed():
     assert repairs.repair(messages)[0] == messages
 
 
-async def test_requests_know_the_repairs_of_their_run():
+async def test_requests_know_repairs_of_their_run():
     from llmstream.agent import Agent
 
     def f() -> str:

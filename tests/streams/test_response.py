@@ -43,7 +43,7 @@ async def model(serve, handler=answer, name: str = "openai-chat:gpt-x") -> ls.Mo
     return ls.Model(name, base_url=await serve(handler), api_key="k", retry=ls.Retry(max_retries=0))
 
 
-async def test_a_collected_stream_says_who_answered(serve) -> None:
+async def test_collected_stream_names_its_model(serve) -> None:
     stream = ls.stream(await model(serve), "Hello")
     assert (stream.response.provider, stream.response.model, stream.response.id) == (
         "openai-chat",
@@ -61,13 +61,13 @@ async def test_a_collected_stream_says_who_answered(serve) -> None:
     assert stream.messages()[-1].metadata == {"llmstream": said}
 
 
-async def test_a_stream_that_failed_says_which_request_it_was(serve) -> None:
+async def test_failed_stream_names_its_request(serve) -> None:
     stream = ls.stream(await model(serve, busy), "Hello", errors="events")
     await stream.collect()
     assert stream.response.request_id == "req-busy"
 
 
-async def test_after_a_fallback_the_model_that_answers_is_named_and_priced(serve) -> None:
+async def test_fallback_model_is_named_and_priced(serve) -> None:
     first, second = await model(serve, busy), await model(serve, answer, "groq:llama")
     stream = ls.stream(wrap(first, fallback(second)), "Hello")
     message = await stream.collect()
@@ -80,7 +80,8 @@ async def test_after_a_fallback_the_model_that_answers_is_named_and_priced(serve
     assert asked == [("groq:llama", 3)]
 
 
-async def test_what_was_dropped_is_there_after_collect_and_on_a_run() -> None:
+async def test_dropped_content_stays_after_collect() -> None:
+    """It stays on a run too."""
     dropped = UnsupportedSetting("seed")
     stream = ls.stream("sim-anthropic:demo", "Hello", seed=7)
     await stream.collect()
@@ -95,7 +96,7 @@ async def test_what_was_dropped_is_there_after_collect_and_on_a_run() -> None:
     assert run.message.metadata["llmstream"]["id"] == run.response.id
 
 
-async def test_what_was_dropped_is_logged_once_for_each_model_and_place(caplog) -> None:
+async def test_drop_is_logged_once_per_model_place(caplog) -> None:
     for _ in range(3):
         await ls.stream("sim-anthropic:demo", "Hello", seed=7).collect()
     await ls.stream("sim-anthropic:demo", "Hello", seed=7).collect()
@@ -105,7 +106,7 @@ async def test_what_was_dropped_is_logged_once_for_each_model_and_place(caplog) 
     assert f"{__file__}:" in found[0].getMessage()
 
 
-async def test_reasoning_is_text_of_its_own_while_it_is_read() -> None:
+async def test_reasoning_is_separate_text() -> None:
     stream = ls.stream("sim:demo", "Hello", reasoning="low")
     seen = ""
     async for event in stream:
@@ -116,7 +117,7 @@ async def test_reasoning_is_text_of_its_own_while_it_is_read() -> None:
     assert stream.message.reasoning == seen
 
 
-async def test_the_cost_of_a_stream_is_that_of_all_its_responses() -> None:
+async def test_stream_cost_sums_all_responses() -> None:
     def look() -> str:
         """Look."""
         return "seen"
@@ -131,13 +132,14 @@ async def test_the_cost_of_a_stream_is_that_of_all_its_responses() -> None:
     assert stream.cost(lambda name, usage: None) is None
 
 
-async def test_a_run_gives_its_text_in_fragments_and_its_cost() -> None:
+async def test_run_gives_text_deltas_and_its_cost() -> None:
     async with ls.Agent(ScriptedModel("Hello there")).stream("Hi") as run:
         assert "".join([text async for text in run.text_deltas()]) == "Hello there"
     assert run.cost(lambda name, usage: 2.0) == 2.0
 
 
-async def test_ids_of_earlier_answers_do_not_keep_a_request_from_the_cache(serve) -> None:
+async def test_response_ids_do_not_miss_the_cache(serve) -> None:
+    """The ids of earlier responses are no part of the cache key."""
     kept: dict[str, bytes] = {}
     asked = []
 

@@ -113,7 +113,7 @@ async def test_a_break_after_any_event_is_not_seen(serve, name, how) -> None:
             ]
 
 
-async def test_an_answer_that_breaks_off_after_every_event_still_comes_whole(serve) -> None:
+async def test_response_cut_anywhere_is_completed(serve) -> None:
     """Tries count from the last event that has come."""
     frames = frames_of("vendor_tools")
     server = Background(frames, breaks=range(1, len(frames)))
@@ -122,7 +122,8 @@ async def test_an_answer_that_breaks_off_after_every_event_still_comes_whole(ser
     assert set(server.keys) == {f"Bearer {KEY}"}
 
 
-async def test_what_comes_before_the_first_content_is_given_and_read_on(serve) -> None:
+async def test_events_before_content_are_resumed(serve) -> None:
+    """They are given first."""
     frames = frames_of("text")
     server = Background(frames, breaks=[1])
     stream = model(await serve(server)).stream("Hi", background=True)
@@ -136,7 +137,7 @@ async def test_what_comes_before_the_first_content_is_given_and_read_on(serve) -
     assert [line.split()[0] for line in server.asked] == ["POST", "GET"]
 
 
-async def test_without_the_option_a_break_ends_the_stream(serve) -> None:
+async def test_break_ends_stream_without_option(serve) -> None:
     server = Background(frames_of("text"), breaks=[6])
     options = {"provider_options": {"openai": {"background": True, "store": True}}}
     with pytest.raises(ls.ConnectionLost):
@@ -144,7 +145,7 @@ async def test_without_the_option_a_break_ends_the_stream(serve) -> None:
     assert len(server.asked) == 1
 
 
-async def test_a_gap_in_an_answer_that_is_not_read_on_fails(serve) -> None:
+async def test_gap_without_resuming_fails(serve) -> None:
     server = Background(frames_of("text"), breaks=[6], how="skip")
     options = {"provider_options": {"openai": {"background": True, "store": True}}}
     with pytest.raises(ls.ProtocolError, match="events 6 to 6 of the answer are missing"):
@@ -169,7 +170,7 @@ async def test_the_total_deadline_is_no_break(serve, llm_virtual_clock) -> None:
     assert llm_virtual_clock.elapsed_s == pytest.approx(200)
 
 
-async def test_a_rest_that_never_comes_ends_with_the_step(serve, llm_virtual_clock) -> None:
+async def test_endless_rest_ends_with_the_step(serve, llm_virtual_clock) -> None:
     server = Background(frames_of("text"), breaks=[7] * 9, how="stall")
     deadlines = ls.Deadlines(idle_s=50, step_s=120)
     stream = model(await serve(server), deadlines=deadlines, retry=ls.Retry(max_retries=99, max_wait_s=0.0))
@@ -179,7 +180,7 @@ async def test_a_rest_that_never_comes_ends_with_the_step(serve, llm_virtual_clo
 
 
 @pytest.mark.parametrize("which", ["step", "total"])
-async def test_a_rest_that_is_never_answered_ends_with_its_deadline(serve, which, llm_virtual_clock) -> None:
+async def test_unanswered_rest_ends_at_deadline(serve, which, llm_virtual_clock) -> None:
     server = Background(frames_of("text"), breaks=[7], how="mute")
     deadlines = ls.Deadlines(idle_s=900, **{f"{which}_s": 200})
     stream = model(await serve(server), deadlines=deadlines).stream("Hi", background=True)
@@ -190,7 +191,7 @@ async def test_a_rest_that_is_never_answered_ends_with_its_deadline(serve, which
     assert stream.text
 
 
-async def test_a_refused_rest_ends_the_stream_with_why_it_broke(serve) -> None:
+async def test_refused_rest_raises_original_break(serve) -> None:
     server = Background(frames_of("text"), breaks=[8], refuse=[404])
     stream = model(await serve(server)).stream("Hi", background=True)
     events = []
@@ -213,7 +214,7 @@ def whole_of(frames):
 
 @pytest.mark.llm_virtual_clock
 @pytest.mark.parametrize("name", ["text", "reasoning_and_tools"])
-async def test_an_answer_that_is_streamed_no_more_is_waited_for_and_taken_whole(serve, name) -> None:
+async def test_unstreamed_response_is_polled(serve, name) -> None:
     """OpenAI refuses to stream what is older than five minutes (2026-01)."""
     frames = frames_of(name)
     whole = whole_of(frames)
@@ -231,14 +232,14 @@ async def test_an_answer_that_is_streamed_no_more_is_waited_for_and_taken_whole(
     assert server.asked[-1] == f"GET /responses/{expected.resume_token.response_id}"
 
 
-async def test_a_refusal_that_also_goes_for_the_whole_ends_the_stream(serve) -> None:
+async def test_refused_full_response_ends_stream(serve) -> None:
     server = Background(frames_of("text"), breaks=[8], refuse=[400])
     with pytest.raises(ls.ConnectionLost, match="Reading on failed: no such response"):
         await model(await serve(server)).stream("Hi", background=True).collect()
     assert len(server.asked) == 3
 
 
-async def test_waiting_for_the_whole_ends_with_the_step(serve, llm_virtual_clock) -> None:
+async def test_polling_ends_with_the_step(serve, llm_virtual_clock) -> None:
     server = Background(frames_of("text"), breaks=[8], refuse=[400])
     server.made = [{"status": "in_progress"}] * 999
     deadlines = ls.Deadlines(idle_s=20, step_s=120)
@@ -247,7 +248,7 @@ async def test_waiting_for_the_whole_ends_with_the_step(serve, llm_virtual_clock
     assert llm_virtual_clock.elapsed_s == pytest.approx(120, abs=1)
 
 
-async def test_a_server_that_is_busy_is_asked_again(serve) -> None:
+async def test_busy_server_is_asked_again(serve) -> None:
     frames = frames_of("text")
     server = Background(frames, breaks=[8], refuse=[503])
     assert await read(model(await serve(server)).stream("Hi", background=True)) == await uncut(serve, frames)
@@ -272,7 +273,7 @@ async def test_an_observer_hears_of_breaks(serve) -> None:
     assert (finished.attempts, finished.error_code) == (2, None)
 
 
-async def test_a_provider_that_keeps_nothing_says_so_and_answers(serve) -> None:
+async def test_unsupported_background_is_a_warning(serve) -> None:
     async with ls.Model("sim:demo").stream("Hi", background=True) as stream:
         start, *_ = await read(stream)
     assert isinstance(start, StreamStart)
@@ -310,7 +311,7 @@ async def test_another_process_gets_the_rest(serve) -> None:
             assert events[-1] == expected[-1]
 
 
-async def test_the_whole_can_be_had_again_and_gone_on_with(serve) -> None:
+async def test_full_response_fetched_and_continued(serve) -> None:
     frames = frames_of("reasoning_and_tools")
     server = Background(frames)
     url = await serve(server)
@@ -325,7 +326,7 @@ async def test_the_whole_can_be_had_again_and_gone_on_with(serve) -> None:
     assert server.asked[-1] == "POST /responses"
 
 
-async def test_a_resumed_stream_is_itself_read_on_after_a_break(serve) -> None:
+async def test_resumed_stream_survives_a_break(serve) -> None:
     frames = frames_of("text")
     server = Background(frames, breaks=[5, 9])
     token = ResumeToken("openai-responses", "gpt-5", "resp_01text", 6)
@@ -338,7 +339,7 @@ async def test_a_resumed_stream_is_itself_read_on_after_a_break(serve) -> None:
     ]
 
 
-async def test_a_token_before_anything_is_read_is_the_given_one(serve) -> None:
+async def test_token_before_reading_is_the_given(serve) -> None:
     token = ResumeToken("openai-responses", "gpt-5", "resp_1", 6)
     assert model(await serve(Background([]))).reattach(token).resume_token == token
 
@@ -361,7 +362,8 @@ async def test_an_answer_that_is_forgotten_says_so(serve) -> None:
         await model(url).reattach(ResumeToken("openai-responses", "m", "r")).collect()
 
 
-async def test_leaving_lets_the_vendor_go_on_and_cancelling_does_not(serve) -> None:
+async def test_leaving_continues_cancelling_stops(serve) -> None:
+    """The response at the vendor continues or stops."""
     server = Background(frames_of("text"), breaks=[9, 9], how="stall")
     url = await serve(server)
     for ending in (False, True):
@@ -377,7 +379,8 @@ async def test_leaving_lets_the_vendor_go_on_and_cancelling_does_not(serve) -> N
     assert server.asked[-1].endswith("/cancel")
 
 
-async def test_there_is_nothing_to_cancel_of_an_answer_that_is_over_or_not_kept(serve) -> None:
+async def test_nothing_to_cancel_when_over(serve) -> None:
+    """Or when the response is not stored."""
     server = Background(frames_of("text"))
     url = await serve(server)
     over = model(url).stream("Hi", background=True)
@@ -387,7 +390,7 @@ async def test_there_is_nothing_to_cancel_of_an_answer_that_is_over_or_not_kept(
     assert server.cancelled == 0
 
 
-async def test_typed_answers_by_tool_are_read_on_too(serve) -> None:
+async def test_typed_tool_responses_resume_too(serve) -> None:
     from llmstream.simulator import Call, Cut, Script, Simulator, Turn
 
     script = Script((Turn(calls=(Call("response", {"a": 12345678}),), fault=Cut(after_events=4)),))

@@ -123,7 +123,7 @@ async def test_another_task_may_steer() -> None:
         assert (await reading).text.endswith("Bien.")
 
 
-async def test_answer_that_ends_first_has_a_successor(serve) -> None:
+async def test_early_end_starts_a_new_response(serve) -> None:
     """Input that was taken just before the end: the answer is complete, and another follows."""
 
     async def answer(ws: web.WebSocketResponse, body: dict[str, Any], number: int) -> None:
@@ -139,7 +139,7 @@ async def test_answer_that_ends_first_has_a_successor(serve) -> None:
 
 
 @pytest.mark.parametrize("code", ["steering_not_supported", "invalid_input", "news_to_us"])
-async def test_refused_input_leaves_the_answer_as_it_was(serve, code: str) -> None:
+async def test_refused_input_changes_no_response(serve, code: str) -> None:
     async def answer(ws: web.WebSocketResponse, body: dict[str, Any], number: int) -> None:
         first = said("Hi")
         await send(ws, *(first[:3] if body["type"] == "response.create" else [refused(code), *first[3:]]))
@@ -195,7 +195,7 @@ async def test_successor_that_cannot_begin_ends_it(serve) -> None:
     assert stream.text == "Hi"
 
 
-async def test_nothing_said_of_input_passes_the_deadline(serve) -> None:
+async def test_unconfirmed_input_hits_the_deadline(serve) -> None:
     async def answer(ws: web.WebSocketResponse, body: dict[str, Any], number: int) -> None:
         if body["type"] == "response.create":
             await send(ws, created(), added(), delta("Hi"))
@@ -209,7 +209,7 @@ async def test_nothing_said_of_input_passes_the_deadline(serve) -> None:
                 break
 
 
-async def test_socket_that_closes_meanwhile_is_told(serve) -> None:
+async def test_closed_socket_is_reported(serve) -> None:
     async def answer(ws: web.WebSocketResponse, body: dict[str, Any], number: int) -> None:
         if body["type"] == "response.create":
             await send(ws, created(), added(), delta("Hi"))

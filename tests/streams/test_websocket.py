@@ -141,7 +141,7 @@ async def test_steps_of_an_agent_share_a_socket() -> None:
     assert len(sim.requests[3].request.messages) == 5  # the server has it all
 
 
-async def test_items_as_openai_sends_them_are_known_again(serve) -> None:
+async def test_openai_items_are_recognised(serve) -> None:
     """Reasoning that goes back encrypted, a phase, annotations and a call, as gpt-5 streams them."""
     thought = {"id": "rs_1", "type": "reasoning", "summary": [], "content": [], "encrypted_content": "abc"}
     cited = {
@@ -207,7 +207,7 @@ async def test_changed_history_goes_whole() -> None:
     assert len(bodies[1]["input"]) == 3
 
 
-async def test_turns_of_two_talks_find_their_sockets() -> None:
+async def test_conversations_find_their_sockets() -> None:
     async with Simulator() as sim, asyncio.TaskGroup() as group:
         asking, chats = model(sim.url), [ls.Chat(), ls.Chat()]
 
@@ -222,7 +222,9 @@ async def test_turns_of_two_talks_find_their_sockets() -> None:
         assert [len(body["input"]) for body in asked(sim)] == [1] * 6
 
 
-async def test_forgotten_answer_is_asked_for_whole_once(serve) -> None:
+async def test_forgotten_response_resent_in_full(serve) -> None:
+    """It is sent once."""
+
     async def answer(ws: web.WebSocketResponse, body: dict[str, Any], number: int) -> None:
         if "previous_response_id" in body:
             await send(ws, failed(400, "previous_response_not_found"))
@@ -265,7 +267,7 @@ async def test_socket_closed_at_rest_is_replaced(serve) -> None:
     assert sum(isinstance(seen, AttemptStarted) for seen in attempts) == 3
 
 
-async def test_socket_cut_when_asked_again_is_replaced(serve) -> None:
+async def test_socket_cut_on_reuse_is_replaced(serve) -> None:
     async def answer(ws: web.WebSocketResponse, body: dict[str, Any], number: int) -> None:
         if number == 0 and len(sockets.received) == 2:
             ws._req.transport.abort()  # what a load balancer does to a connection that it forgot
@@ -354,7 +356,7 @@ async def test_cut_keeps_what_came() -> None:
     assert stream.text == "one two"
 
 
-async def test_farewell_before_the_end_is_incomplete() -> None:
+async def test_early_close_frame_is_incomplete() -> None:
     async with Simulator(Script((Turn(text="one two", fault=Cut(after_events=3, clean=True)),))) as sim:
         stream = model(sim.url).stream("?")
         with pytest.raises(ls.IncompleteStream):
@@ -430,7 +432,7 @@ async def test_step_deadline_holds_over_sockets() -> None:
     assert caught.value.reason == "step"
 
 
-async def test_wrong_key_is_refused_at_the_handshake() -> None:
+async def test_wrong_key_refused_at_handshake() -> None:
     async with Simulator(api_keys={"another"}) as sim:
         with pytest.raises(ls.AuthenticationError, match=r"key is not valid.*OPENAI_API_KEY") as caught:
             await model(sim.url).stream("?").collect()
@@ -439,7 +441,7 @@ async def test_wrong_key_is_refused_at_the_handshake() -> None:
 
 
 @pytest.mark.parametrize("status", [404, 429, 503])
-async def test_refused_handshake_has_the_error_of_http(serve, status: int) -> None:
+async def test_refused_handshake_has_http_error(serve, status: int) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         error = {"error": {"message": f"not now, {KEY}", "code": "why"}}
         return web.json_response(error, status=status, headers={"retry-after": "7", "x-request-id": "r1"})
@@ -467,7 +469,7 @@ async def test_error_message_is_tried_again(serve) -> None:
     assert (failure.error_code, failure.status, failure.wait_s) == ("rate-limited", 429, 0)
 
 
-async def test_refusal_of_the_script_has_its_status() -> None:
+async def test_script_refusal_has_its_status() -> None:
     async with Simulator(Script((Turn(fault=Refuse(status=400, message="no such tool")),))) as sim:
         with pytest.raises(ls.BadRequest, match="no such tool") as caught:
             await model(sim.url).stream("?").collect()
@@ -482,7 +484,7 @@ async def test_failure_inside_an_answer_is_told() -> None:
     assert stream.text == "one"
 
 
-async def test_socket_after_an_error_serves_no_more(serve) -> None:
+async def test_socket_is_not_reused_after_error(serve) -> None:
     async def answer(ws: web.WebSocketResponse, body: dict[str, Any], number: int) -> None:
         bad = [failed(400, "bad"), {"type": "response.failed", "response": {}}]
         await send(ws, *(bad if number == 0 else said("Hi")))
@@ -520,7 +522,7 @@ async def test_cancelled_reader_closes_the_socket() -> None:
         assert sim.requests[-1].disconnected
 
 
-async def test_leaving_after_finish_keeps_the_socket() -> None:
+async def test_leaving_after_finish_keeps_socket() -> None:
     async with Simulator(Script((Turn(text="Hi"),))) as sim:
         asking = model(sim.url)
         for _ in range(2):
@@ -565,11 +567,11 @@ def test_other_providers_are_told_at_once() -> None:
 
 
 @pytest.mark.parametrize("name", ["openai-responses", "azure-responses", "xai-responses"])
-def test_vendors_with_sockets_take_the_option(name: str) -> None:
+def test_socket_vendors_accept_the_option(name: str) -> None:
     assert ls.Model(f"{name}:x", transport="websocket").transport == "websocket"
 
 
-async def test_answer_in_the_background_goes_by_http() -> None:
+async def test_background_response_goes_by_http() -> None:
     async with Simulator(Script((Turn(text="Hi"),))) as sim:
         stream = model(sim.url).stream("?", background=True)
         events = await read(stream)

@@ -106,7 +106,7 @@ def test_snapshots_do_not_change_afterwards() -> None:
     assert all(repr(value) == then for value, then in shown)
 
 
-def test_what_is_half_an_enum_or_a_number_is_not_shown() -> None:
+def test_half_enum_or_number_is_not_shown() -> None:
     output = Output(Branch)
     values = grown(output, list('{"kind": "ab", "type": "branch", "day": "2026-01-31", "more": {"x": 12.5}}'))
     assert {value.kind for value in values} == {UNSET, Kind.AB}
@@ -114,7 +114,7 @@ def test_what_is_half_an_enum_or_a_number_is_not_shown() -> None:
     assert [value.more for value in values if value.more is not UNSET] == [{}, {"x": 12.5}]
 
 
-def test_an_element_that_does_not_fit_is_passed_over() -> None:
+def test_invalid_element_is_skipped() -> None:
     parts = list('{"items": [{"type": "leaf", "text": 1}, {"type": "leaf", "text": "b"}]}')
     assert grown(Output(list[Leaf]), parts) == [Leaf("b")]
 
@@ -164,19 +164,19 @@ GROWING = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("output", "text_of"), GROWING.values(), ids=list(GROWING))
-def test_twice_the_text_takes_twice_the_steps(output: Any, text_of: Any) -> None:
+def test_double_text_takes_double_steps(output: Any, text_of: Any) -> None:
     typed = None if output is None else Output(output)
     less, more = (steps_of(text_of(count), typed) for count in (8_000, 16_000))
     assert more < 2.5 * less
 
 
-def test_a_value_of_usual_size_is_shown_after_each_fragment() -> None:
+def test_usual_value_shows_at_each_fragment() -> None:
     text = json.dumps({f"k{i}": 1 for i in range(500)})
     parts = [text[at : at + 16] for at in range(0, len(text), 16)]
     assert len(grown(Output(dict[str, int]), parts)) > 0.9 * len(parts)
 
 
-def test_a_repeated_key_that_grows_is_not_shown_half() -> None:
+def test_growing_repeated_key_shown_complete() -> None:
     text = '{"more": {"a": 1, "b": 2, "a": 345}}'
     shown = [value.more for value in grown(Output(Counted), list(text)) if value.more is not UNSET]
     assert {values.get("a") for values in shown} == {None, 1, 345}

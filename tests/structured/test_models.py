@@ -103,7 +103,7 @@ def test_schema_is_the_models_own() -> None:
     assert found.schema["required"] == ["Name", "people"]
 
 
-def test_null_for_what_is_left_out_is_dropped() -> None:
+def test_null_for_omitted_field_is_dropped() -> None:
     found = Output(Trip).read(json.dumps({"to": {**OSLO, "pets": None}}))
     assert found.to.pets == []
 

@@ -88,9 +88,9 @@ async def test_a_schema_is_answered_alike(monkeypatch, name, model) -> None:
 
 
 @pytest.mark.parametrize(("name", "model"), BY_TOOL)
-async def test_beside_other_tools_some_call_is_forced_and_the_answer_is_still_text(
-    monkeypatch, name, model
-) -> None:
+async def test_other_tools_force_any_call(monkeypatch, name, model) -> None:
+    """The typed response still arrives as text."""
+
     def weather(city: str) -> str:
         return city
 
@@ -101,9 +101,8 @@ async def test_beside_other_tools_some_call_is_forced_and_the_answer_is_still_te
 
 
 @pytest.mark.parametrize(("name", "model"), [BY_TOOL[1], BY_TOOL[3], BY_TOOL[4]])
-async def test_a_model_that_thinks_is_asked_in_words_for_no_tool_can_be_forced(
-    monkeypatch, name, model
-) -> None:
+async def test_thinking_model_is_asked_in_prompt(monkeypatch, name, model) -> None:
+    """No tool can be forced on a thinking model."""
     options = {"output": City, "reasoning": 2048}
     _, values, request = await answered(monkeypatch, name, model, **options)
     assert values[-1] == OSLO
@@ -111,14 +110,15 @@ async def test_a_model_that_thinks_is_asked_in_words_for_no_tool_can_be_forced(
     assert "JSON schema" in request.messages[0].text
 
 
-async def test_the_vendors_own_mode_can_be_asked_for_all_the_same(monkeypatch) -> None:
+async def test_native_mode_can_still_be_requested(monkeypatch) -> None:
     wanted = ls.Output(City, mode="json_schema")
     _, values, request = await answered(monkeypatch, "vertex-anthropic", "claude-opus-4-7", output=wanted)
     assert values[-1] == OSLO
     assert request.response_format is not None
 
 
-async def test_the_events_of_an_answer_by_tool_are_a_sentence_of_text(monkeypatch) -> None:
+async def test_tool_mode_events_obey_the_grammar(monkeypatch) -> None:
+    """They form a text block."""
     script = Script((Turn(calls=(Call("City", TEXT),)),))
     async with Simulator(script) as simulator:
         model = ls.Model("anthropic:claude-3-5-haiku-latest", base_url=simulator.url, api_key="none-at-all")

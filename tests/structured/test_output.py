@@ -48,7 +48,7 @@ TYPES: list[Any] = [Node, list[Node], Red | Blue, Pair, Row, Literal["x", "y"], 
 
 
 @pytest.mark.parametrize("output_type", TYPES, ids=str)
-def test_the_root_is_an_object_and_strict_modes_take_it(output_type: Any) -> None:
+def test_root_is_object_strict_modes_take_it(output_type: Any) -> None:
     output = Output(output_type)
     assert output.schema["type"] == "object"
     assert "discriminator" not in str(output.schema)
@@ -60,7 +60,7 @@ def test_the_root_is_an_object_and_strict_modes_take_it(output_type: Any) -> Non
     assert all(strict_problem(inner) is None for inner in sent["schema"].get("$defs", {}).values())
 
 
-def test_a_type_that_holds_itself_keeps_its_definition() -> None:
+def test_recursive_type_keeps_its_definition() -> None:
     schema = Output(Node).schema
     assert schema["properties"]["children"]["items"] == {"$ref": "#/$defs/Node"}
     assert schema["$defs"].keys() == {"Node"}
@@ -86,7 +86,8 @@ def test_names_and_wrappings(output_type: Any, name: str, wrapper: str | None) -
     assert Output(output_type, name="my type!").format.name == "my_type"
 
 
-def test_what_has_no_schema_or_makes_no_sense_is_refused() -> None:
+def test_senseless_type_is_refused() -> None:
+    """A type without a schema is refused too."""
     with pytest.raises(ls.InvalidRequest, match="no JSON schema"):
         ls.Model("sim:demo").request("x", output=complex)
     with pytest.raises(ls.InvalidRequest, match="mode is"):
@@ -124,7 +125,7 @@ def way(dialect: Any, **more: Any) -> str:
     return "json_schema" if wanted_format is not None and wanted_format.schema else "prompt"
 
 
-def test_each_vendor_is_asked_as_it_does_best() -> None:
+def test_each_vendor_gets_its_best_mode() -> None:
     assert way(OpenAIChat()) == "json_schema"
     assert way(OpenAIChat(Quirks(schemas=SchemaQuirks(output="json_object")))) == "tool"
     assert (
@@ -144,7 +145,7 @@ def test_each_vendor_is_asked_as_it_does_best() -> None:
     assert way(find_provider("deepseek").dialect) == "tool"
 
 
-def test_the_tool_is_forced_and_takes_no_name_that_is_taken() -> None:
+def test_forced_tool_has_an_unused_name() -> None:
     output = Output(Node, mode="tool")
     alone = asked(request(output), ())
     assert alone.request.tool_choice == ls.NamedTool("Node")
@@ -154,7 +155,7 @@ def test_the_tool_is_forced_and_takes_no_name_that_is_taken() -> None:
     assert beside.request.tool_choice == "required"
 
 
-def test_the_prompt_asks_for_json_where_the_vendor_knows_it() -> None:
+def test_prompt_asks_for_json_if_supported() -> None:
     output = Output(Node, mode="prompt")
     knows = asked(request(output), ("json_object",)).request
     assert knows.response_format == ResponseFormat()
@@ -163,12 +164,14 @@ def test_the_prompt_asks_for_json_where_the_vendor_knows_it() -> None:
 
 
 @pytest.mark.parametrize("able", [("json_schema",), ("json_schema", "tool"), ("tool", "json_object")])
-def test_a_schema_without_a_mode_is_left_to_the_dialect_of_a_model_that_knows_json(able) -> None:
+def test_unset_mode_is_native_with_json(able) -> None:
+    """The output has a schema and no mode; the model knows JSON."""
     plain = ls.Request(model="m", response_format=ResponseFormat({"type": "object"}))
     assert asked(plain, able) == (plain, None)
 
 
-def test_a_schema_without_a_mode_is_asked_for_by_a_tool_or_in_words_where_the_model_knows_no_json() -> None:
+def test_unset_mode_is_tool_or_prompt() -> None:
+    """The output has a schema and no mode; the model knows no JSON."""
     plain = ls.Request(model="m", response_format=ResponseFormat({"type": "object"}))
     by_tool = asked(plain, ("tool",))
     assert (by_tool.tool, by_tool.request.tool_choice) == ("response", ls.NamedTool("response"))
@@ -218,7 +221,7 @@ def test_an_error_quotes_no_long_key() -> None:
     assert "unknown field" in caught.value.message
 
 
-def test_whole_numbers_are_integers_to_a_type() -> None:
+def test_integral_floats_are_integers() -> None:
     """To JSON Schema 3.0 is an integer."""
     output = Output(list[int])
     assert output.read('{"items":[1.0,2]}') == [1, 2]

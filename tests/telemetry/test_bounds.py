@@ -71,7 +71,7 @@ class serving:
 
 
 @pytest.mark.parametrize("field", ["id", "model", "header"])
-async def test_an_echoed_key_is_in_no_span_and_no_metric(backend: Any, field: str) -> None:
+async def test_echoed_key_is_in_no_span_or_metric(backend: Any, field: str) -> None:
     echo = chunk("Hi") if field == "header" else named(field, f"m-{KEY}")
     await collected(backend, echo, headers={"x-request-id": KEY} if field == "header" else None)
     (span,) = backend.spans
@@ -93,20 +93,20 @@ async def test_ids_and_models_of_megabytes_are_cut(backend: Any) -> None:
     assert len(span.to_json()) < 5_000
 
 
-async def test_models_a_server_invents_make_few_series(backend: Any) -> None:
+async def test_invented_models_make_few_series(backend: Any) -> None:
     await collected(backend, named("model", "mNUMBER"), asked=30)
     points = backend.points()["gen_ai.client.operation.duration"]
     assert len(points) <= 9
     assert sum(point.count for point in points) == 30
 
 
-async def test_a_model_with_another_name_is_no_attribute(backend: Any) -> None:
+async def test_other_models_name_is_no_attribute(backend: Any) -> None:
     await collected(backend, named("model", "otherNUMBER"), asked=3)
     (point,) = backend.points()["gen_ai.client.operation.duration"]
     assert "gen_ai.response.model" not in point.attributes
 
 
-async def test_tools_a_model_invents_make_one_series(backend: Any) -> None:
+async def test_invented_tools_make_one_series(backend: Any) -> None:
     calls = tuple(Call(f"invented{number}", {}) for number in range(20))
     async with Simulator(Script((Turn(calls=calls), Turn(text="Done.")))) as simulator:
         agent = ls.Agent(ls.Model("openai:any", base_url=f"{simulator.url}/v1", api_key="not-used"))
@@ -154,7 +154,7 @@ async def test_dropped_streams_end_their_spans(backend: Any) -> None:
         assert observer._calls._spans == {}
 
 
-async def test_content_that_cannot_be_read_does_not_hide_the_end() -> None:
+async def test_unreadable_content_keeps_the_end() -> None:
     class Observer(list[Any]):
         wants_content = True
         __call__ = list.append
@@ -168,7 +168,7 @@ async def test_content_that_cannot_be_read_does_not_hide_the_end() -> None:
     assert [type(observation) for observation in found][-1] is CallFinished
 
 
-async def test_a_cancellation_that_an_exporter_raises_ends_no_call() -> None:
+async def test_exporter_cancellation_ends_no_call() -> None:
     class Cancelling(SpanExporter):
         def export(self, spans: Any) -> Any:
             raise asyncio.CancelledError
@@ -184,7 +184,7 @@ async def test_a_cancellation_that_an_exporter_raises_ends_no_call() -> None:
         assert (await model.stream("Hi").collect()).text == "Hi"
 
 
-async def test_keys_are_taken_out_of_recorded_content(backend: Any) -> None:
+async def test_keys_removed_from_recorded_content(backend: Any) -> None:
     """A prompt that was pasted, an answer cut inside the key, and what a tool found in its environment."""
 
     @ls.tool

@@ -28,7 +28,8 @@ def asked(simulator: Simulator) -> ls.Model:
     return ls.Model("anthropic:any", base_url=simulator.url, api_key="not-used")
 
 
-async def test_a_call_is_a_span_with_its_tokens_and_no_content(backend: Any) -> None:
+async def test_call_is_a_span_without_content(backend: Any) -> None:
+    """It has the token counts."""
     async with says("A secret answer") as simulator:
         model = asked(simulator)
         backend.instrument(model)
@@ -49,7 +50,7 @@ async def test_a_call_is_a_span_with_its_tokens_and_no_content(backend: Any) -> 
     assert "secret" not in span.to_json()
 
 
-async def test_metrics_are_those_of_the_conventions(backend: Any) -> None:
+async def test_metrics_follow_the_conventions(backend: Any) -> None:
     async with says("Hello there, how are you?") as simulator:
         model = asked(simulator)
         backend.instrument(model)
@@ -65,7 +66,8 @@ async def test_metrics_are_those_of_the_conventions(backend: Any) -> None:
     assert "llmstream.client.retries" not in points
 
 
-async def test_failed_attempts_are_events_and_a_failure_is_the_spans_status(backend: Any) -> None:
+async def test_failed_attempts_are_span_events(backend: Any) -> None:
+    """The failure of the call is the status of the span."""
     async with Simulator(Script((Turn(fault=Refuse(status=503)),))) as simulator:
         model = asked(simulator)
         model.retry = ls.Retry(max_retries=1, max_wait_s=0.001)
@@ -81,7 +83,7 @@ async def test_failed_attempts_are_events_and_a_failure_is_the_spans_status(back
     assert points["llmstream.client.retries"][0].value == 1
 
 
-async def test_an_answer_that_breaks_off_is_an_error_too(backend: Any) -> None:
+async def test_broken_off_response_is_an_error(backend: Any) -> None:
     async with Simulator(Script((Turn(text="Hello there", fault=Cut(after_events=3)),))) as simulator:
         model = asked(simulator)
         backend.instrument(model)
@@ -90,7 +92,7 @@ async def test_an_answer_that_breaks_off_is_an_error_too(backend: Any) -> None:
     assert (backend.spans[0].attributes or {})["error.type"] == caught.value.code
 
 
-async def test_spans_have_the_current_one_as_parent_and_are_never_current(backend: Any) -> None:
+async def test_spans_have_parent_are_never_current(backend: Any) -> None:
     tracer = backend.tracers.get_tracer("test")
     async with says("Hello") as simulator:
         model = asked(simulator)
@@ -103,7 +105,8 @@ async def test_spans_have_the_current_one_as_parent_and_are_never_current(backen
     assert call.parent.span_id == parent.context.span_id
 
 
-async def test_a_stream_that_is_left_in_another_task_ends_its_span(backend: Any) -> None:
+async def test_stream_left_elsewhere_ends_its_span(backend: Any) -> None:
+    """Another task leaves it."""
     async with says("Hello") as simulator:
         model = asked(simulator)
         observer = backend.instrument(model)
@@ -117,7 +120,7 @@ async def test_a_stream_that_is_left_in_another_task_ends_its_span(backend: Any)
     assert observer._calls._spans == {}
 
 
-async def test_an_observer_that_was_there_goes_on_being_told(backend: Any) -> None:
+async def test_earlier_observer_is_still_called(backend: Any) -> None:
     told: list[ls.Observation] = []
     async with says("Hello") as simulator:
         model = asked(simulator)
@@ -128,13 +131,13 @@ async def test_an_observer_that_was_there_goes_on_being_told(backend: Any) -> No
     assert len(backend.spans) == 1
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_names_the_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "opentelemetry", None)
     with pytest.raises(Unsupported, match=r"llmstream-sdk\[otel\]"):
         OpenTelemetry()
 
 
-async def test_content_is_recorded_only_where_it_is_asked_for(backend: Any) -> None:
+async def test_content_recorded_only_if_requested(backend: Any) -> None:
     told: list[Any] = []
     async with says("A secret answer") as simulator:
         model = asked(simulator)
@@ -151,7 +154,7 @@ async def test_content_is_recorded_only_where_it_is_asked_for(backend: Any) -> N
     assert "secret" not in repr(told)  # another observer did not ask for it
 
 
-async def test_a_call_may_have_an_observer_of_its_own() -> None:
+async def test_call_may_have_its_own_observer() -> None:
     told: list[ls.Observation] = []
     async with says("Hello") as simulator:
         model = asked(simulator)

@@ -99,7 +99,8 @@ async def test_calls_and_tools_are_below_the_run(backend: Any) -> None:
         assert not [name for name in span.attributes if "arguments" in name or "messages" in name]
 
 
-async def test_arguments_and_results_are_recorded_only_where_it_is_asked_for(backend: Any) -> None:
+async def test_tool_content_recorded_if_requested(backend: Any) -> None:
+    """The arguments and results of tools."""
     told: list[AgentObservation] = []
     async with served(TWO, "Done.") as simulator:
         agent = ls.Agent(asked(simulator), tools=[add, fail], observe=told.append)
@@ -115,7 +116,8 @@ async def test_arguments_and_results_are_recorded_only_where_it_is_asked_for(bac
     assert "secret" not in repr(told)
 
 
-async def test_what_a_tool_does_is_below_it_a_sub_agent_included(backend: Any) -> None:
+async def test_tool_work_is_below_its_span(backend: Any) -> None:
+    """The work of a sub-agent too."""
     tracer = backend.tracers.get_tracer("test")
 
     @ls.tool
@@ -142,7 +144,7 @@ async def test_what_a_tool_does_is_below_it_a_sub_agent_included(backend: Any) -
     }
 
 
-async def test_a_tools_span_is_current_only_while_it_runs(backend: Any) -> None:
+async def test_tool_span_is_current_while_running(backend: Any) -> None:
     current: list[bool] = []
 
     def note(*_: Any) -> None:
@@ -162,7 +164,8 @@ async def test_a_tools_span_is_current_only_while_it_runs(backend: Any) -> None:
     assert current == [False, True, False]
 
 
-async def test_models_of_other_steps_and_of_a_chain_are_below_the_run_too(backend: Any) -> None:
+async def test_every_models_span_is_below_the_run(backend: Any) -> None:
+    """The models of other steps and of a fallback chain too."""
     async with served(Turn(fault=Refuse(status=503))) as broken, served("Done.") as works:
         agent = ls.Agent(wrap(asked(broken, "first"), fallback(asked(works, "second"))), name="a")
         backend.instrument(agent)
@@ -195,7 +198,7 @@ async def test_a_run_that_fails_says_why(backend: Any) -> None:
     }
 
 
-async def test_a_hook_that_raises_is_the_runs_error(backend: Any) -> None:
+async def test_raising_hook_is_the_runs_error(backend: Any) -> None:
     def broken(state: Any) -> None:
         raise ZeroDivisionError
 
@@ -208,7 +211,7 @@ async def test_a_hook_that_raises_is_the_runs_error(backend: Any) -> None:
 
 
 @pytest.mark.parametrize("way", ["break", "cancel"])
-async def test_a_run_that_is_left_ends_all_its_spans(backend: Any, way: str) -> None:
+async def test_left_run_ends_all_its_spans(backend: Any, way: str) -> None:
     hanging = asyncio.Event()
 
     @ls.tool
@@ -239,7 +242,7 @@ async def test_a_run_that_is_left_ends_all_its_spans(backend: Any, way: str) -> 
     assert not observer._calls._spans
 
 
-async def test_a_run_left_in_an_answer_ends_all_its_spans(backend: Any) -> None:
+async def test_run_left_midresponse_ends_its_spans(backend: Any) -> None:
     async with served(Turn(text="one two three", fault=Stall(after_events=4))) as simulator, no_leaks():
         agent = ls.Agent(asked(simulator), name="a")
         observer = backend.instrument(agent)
@@ -252,7 +255,9 @@ async def test_a_run_left_in_an_answer_ends_all_its_spans(backend: Any) -> None:
     assert not observer._runs._runs
 
 
-async def test_refused_calls_are_no_spans_and_a_suspended_run_says_so(backend: Any) -> None:
+async def test_refused_calls_have_no_spans(backend: Any) -> None:
+    """The span of a suspended run shows the suspension."""
+
     @ls.tool(needs_approval=True)
     def pay() -> str:
         """Pay."""
@@ -276,7 +281,7 @@ async def test_refused_calls_are_no_spans_and_a_suspended_run_says_so(backend: A
     }
 
 
-async def test_observations_of_a_run_come_in_pairs_without_otel() -> None:
+async def test_run_observations_pair_without_otel() -> None:
     told: list[AgentObservation] = []
     agent = ls.Agent(
         ScriptedModel(TWO, "Done.", repeat_last=True),
@@ -304,7 +309,7 @@ async def test_an_observer_that_fails_harms_nobody(caplog: pytest.LogCaptureFixt
     assert "an observer failed at RunStarted" in caplog.text
 
 
-async def test_a_run_that_a_hook_stops_is_over_and_not_left() -> None:
+async def test_run_stopped_by_hook_is_not_left() -> None:
     told: list[AgentObservation] = []
     agent = ls.Agent(
         ScriptedModel("a"), hooks=Hooks(before_model=lambda state: Stop("no")), observe=told.append

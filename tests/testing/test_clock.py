@@ -25,7 +25,7 @@ from llmstream.testing import (
 SAYS = b'data: {"choices":[{"index":0,"delta":{"content":"Hel"}}]}\n\n'
 
 
-async def test_sleeps_run_in_the_order_of_their_ends() -> None:
+async def test_sleeps_run_in_order_of_their_end() -> None:
     ends: list[tuple[str, float]] = []
 
     async def sleep(name: str, seconds: float) -> None:
@@ -39,7 +39,7 @@ async def test_sleeps_run_in_the_order_of_their_ends() -> None:
     assert time.monotonic() - began < 60
 
 
-async def test_time_stands_still_while_there_is_work() -> None:
+async def test_clock_stands_still_during_work() -> None:
     with VirtualClock() as clock:
         for _ in range(1000):
             await asyncio.sleep(0)
@@ -49,7 +49,7 @@ async def test_time_stands_still_while_there_is_work() -> None:
         assert asyncio.get_running_loop().time() == clock.time()
 
 
-async def test_a_timeout_comes_before_what_would_have_been_later() -> None:
+async def test_timeout_comes_before_later_events() -> None:
     with VirtualClock() as clock:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(10):
@@ -68,7 +68,8 @@ async def test_work_in_a_thread_is_waited_for() -> None:
         assert clock.elapsed_s == pytest.approx(3)
 
 
-async def test_a_paced_answer_over_a_socket_takes_as_long_as_it_says() -> None:
+async def test_paced_response_takes_its_exact_time() -> None:
+    """It comes over a socket."""
     script = Script((Turn(text="a b c d e", pace=Pace(first_s=600, delta_s=100)),))
     with VirtualClock() as clock:
         async with no_leaks(), Simulator(script) as simulator:
@@ -103,7 +104,7 @@ async def test_a_megabyte_on_its_way_is_no_silence() -> None:
     assert clock.elapsed_s == 0.0
 
 
-async def test_bytes_that_trickle_are_each_waited_for() -> None:
+async def test_trickling_bytes_each_take_time() -> None:
     with VirtualClock() as clock:
         async with FaultServer(answered(Trickle(SAYS, every_s=7.0), b"data: [DONE]\n\n")) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))

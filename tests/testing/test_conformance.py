@@ -58,21 +58,21 @@ def test_openai_chat_conforms(path) -> None:
     assert_dialect_conforms(OpenAIChat(), [path.read_bytes()], provider="openai")
 
 
-def test_a_long_body_is_cut_at_some_places_only(body) -> None:
+def test_long_body_is_cut_at_some_places(body) -> None:
     word = body.split(b"\n\n")[1] + b"\n\n"
     assert_dialect_conforms(OpenAIChat(), [word * 500 + body], max_cuts=10)
 
 
-def test_without_recordings_nothing_is_tested() -> None:
+def test_nothing_tested_without_recordings() -> None:
     with pytest.raises(AssertionError, match="no recordings"):
         assert_dialect_conforms(OpenAIChat(), [])
 
 
-def test_the_spoilt_dialect_conforms_until_it_is_spoilt(spoilt, body) -> None:
+def test_dialect_conforms_until_broken(spoilt, body) -> None:
     assert_dialect_conforms(spoilt(), [body])
 
 
-def test_a_dialect_without_the_reverse_is_tested_forwards(spoilt, body) -> None:
+def test_one_way_dialect_is_tested_forwards(spoilt, body) -> None:
     def no_encoder(request):
         raise NotImplementedError
 
@@ -85,7 +85,7 @@ def fails(dialect, body, words) -> None:
         assert_dialect_conforms(dialect, [body], event_encoder=dialect.event_encoder)
 
 
-def test_a_delta_dropped_at_the_start_of_a_chunk(spoilt, decoder_class, body) -> None:
+def test_delta_dropped_at_a_chunk_start(spoilt, decoder_class, body) -> None:
     class Drops(decoder_class):
         chunks = 0
 
@@ -112,7 +112,7 @@ def test_a_delta_dropped_wherever_the_cut_is(spoilt, decoder_class, body) -> Non
     fails(spoilt(Drops), body, "encoded and decoded again, differs")
 
 
-def test_a_delta_said_twice_at_a_cut_inside_a_character(spoilt, decoder_class, body) -> None:
+def test_delta_doubled_at_cut_in_a_character(spoilt, decoder_class, body) -> None:
     class Repeats(decoder_class):
         def feed(self, chunk):
             events = self.inner.feed(chunk)
@@ -209,7 +209,7 @@ def test_cuts_are_all_ways_to_cut_in_two() -> None:
     assert list(cuts(b"")) == [(b"", b"")]
 
 
-def test_a_body_is_decoded_whole_in_pieces_and_in_chunks(body) -> None:
+def test_body_decoded_at_once_and_in_pieces(body) -> None:
     whole = decode_body(body, OpenAIChat())
     assert "".join(e.delta for e in whole if isinstance(e, TextDelta)) == "Hellö you"
     assert isinstance(whole[0], StreamStart)
@@ -228,7 +228,7 @@ def test_a_chunk_has_at_least_one_byte(body) -> None:
         decode_body(body, OpenAIChat(), chunks=0)
 
 
-def test_errors_name_the_provider_and_raw_comes_when_asked_for(body) -> None:
+def test_errors_name_provider_raw_on_request(body) -> None:
     events = decode_body(body[:100], OpenAIChat(), provider="acme", include_raw=True)
     assert [e.error.provider for e in events if isinstance(e, ErrorEvent)] == ["acme"]
     assert any(isinstance(e, Raw) for e in events)
@@ -254,7 +254,7 @@ def test_a_sentence_passes(body) -> None:
         (lambda events: [], "no events at all"),
     ],
 )
-def test_what_is_no_sentence_fails_with_the_laws_it_breaks(body, spoil, words) -> None:
+def test_grammar_failure_lists_broken_rules(body, spoil, words) -> None:
     events = decode_body(body, OpenAIChat())
     with pytest.raises(AssertionError, match=words):
         check_stream(spoil(events))
@@ -266,7 +266,7 @@ def test_all_broken_laws_are_listed() -> None:
     assert str(caught.value).count("\n") == 4
 
 
-def test_fragments_are_joined_by_their_ids_and_empty_blocks_left_out() -> None:
+def test_fragments_join_by_id_empty_dropped() -> None:
     events = [
         ReasoningStart("r"),
         TextStart("a"),
@@ -295,7 +295,7 @@ def test_calls_files_and_the_end_are_said() -> None:
     ]
 
 
-def test_ids_become_numbers_but_not_those_of_responses() -> None:
+def test_ids_become_numbers_not_response_ids() -> None:
     events = [ResponseMetadata("m", "x9"), TextStart("q"), ToolInputStart("f", "z"), ToolCall("f", "{}", "z")]
     assert with_numbered_ids(events) == [
         ResponseMetadata("m", "x9"),

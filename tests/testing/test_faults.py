@@ -21,7 +21,7 @@ def test_events_of_any_line_end_stay_whole(end: bytes) -> None:
     assert doubled == [one + two, two, three]
 
 
-def test_the_first_event_and_the_last_may_be_doubled() -> None:
+def test_first_or_last_event_is_doubled() -> None:
     body = b'{"a":1}\n{"b":2}\n'
     assert chaos(body, "doubled", dialect=Ollama(), at=0) == [b'{"a":1}\n', b'{"a":1}\n', b'{"b":2}\n']
     assert chaos(body, "doubled", dialect=Ollama(), at=9) == [body, b'{"b":2}\n', b""]

@@ -22,7 +22,7 @@ def run(main) -> None:
         runner.run(main())
 
 
-def test_the_first_listening_socket_leaves_nothing() -> None:
+def test_first_listening_socket_leaks_none() -> None:
     async def main() -> None:
         async with no_leaks():
             await serve_once()

@@ -47,7 +47,7 @@ def counts(said: str) -> dict[str, int]:
     }
 
 
-def test_fixtures_and_markers_do_what_they_say(tmp_path: Path) -> None:
+def test_fixtures_and_markers_work(tmp_path: Path) -> None:
     (tmp_path / "answers").mkdir()
     (tmp_path / "answers" / "hello.ndjson").write_text(
         '{"message":{"role":"assistant","content":"Recorded."},"done":false}\n'
@@ -125,7 +125,7 @@ async def test_two_scripts(llm_simulator):
     assert 'needs the marker @pytest.mark.llm_recording("path")' in said
 
 
-def test_a_test_that_is_not_async_has_its_servers_in_a_thread(tmp_path: Path) -> None:
+def test_sync_test_has_servers_in_a_thread(tmp_path: Path) -> None:
     said = run(
         tmp_path,
         """
@@ -162,7 +162,8 @@ async def test_allowed():
     assert counts(said) == {"passed": 2}, said
 
 
-def test_it_works_with_anyio_in_place_of_pytest_asyncio(tmp_path: Path) -> None:
+def test_works_with_anyio_instead(tmp_path: Path) -> None:
+    """anyio takes the place of pytest-asyncio."""
     said = run(
         tmp_path,
         """
@@ -183,7 +184,7 @@ async def test_it(llm_simulator):
     assert counts(said) == {"passed": 1}, said
 
 
-def test_a_project_that_does_not_use_it_pays_nothing() -> None:
+def test_project_without_use_pays_nothing() -> None:
     lines = [
         "import sys, pytest",
         "before = set(sys.modules)",

@@ -30,7 +30,7 @@ def at(url: str) -> ls.Model:
     return ls.Model("openai:m", base_url=f"{url}/v1", api_key=KEY)
 
 
-async def test_an_answer_is_kept_and_can_be_played_again(tmp_path) -> None:
+async def test_response_is_recorded_and_replayed(tmp_path) -> None:
     ticks = iter(range(1000))
     async with Simulator(Script((Turn(text="Hello to you"),))) as simulator:
         kept = await record(at(simulator.url), "Hi", tmp_path / "hi", clock=lambda: float(next(ticks)))
@@ -44,7 +44,7 @@ async def test_an_answer_is_kept_and_can_be_played_again(tmp_path) -> None:
     check_stream(events)
 
 
-async def test_the_key_and_what_else_is_secret_is_overwritten(serve, tmp_path) -> None:
+async def test_keys_and_secrets_are_overwritten(serve, tmp_path) -> None:
     async def echo(request: web.Request) -> web.StreamResponse:
         key = request.headers["authorization"].removeprefix("Bearer ")
         response = web.StreamResponse(headers={"content-type": "text/event-stream", "set-cookie": f"k={key}"})
@@ -69,7 +69,7 @@ async def test_a_refusal_is_kept_with_its_status(tmp_path) -> None:
     assert json.loads(kept.body)["error"]["message"] == "no"
 
 
-async def test_of_an_answer_that_breaks_off_what_came_is_kept(tmp_path) -> None:
+async def test_broken_off_response_stored_partly(tmp_path) -> None:
     script = Script((Turn(text="Hello to you", fault=Cut(after_events=4)),))
     async with Simulator(script) as simulator:
         with pytest.raises(ls.ConnectionLost):
@@ -77,13 +77,13 @@ async def test_of_an_answer_that_breaks_off_what_came_is_kept(tmp_path) -> None:
     assert b"Hello" in Recording.load(tmp_path).body
 
 
-async def test_without_an_answer_nothing_is_written(tmp_path) -> None:
+async def test_no_response_writes_nothing(tmp_path) -> None:
     with pytest.raises(ls.ConnectionFailed):
         await record(at("http://127.0.0.1:1"), "Hi", tmp_path / "x")
     assert not (tmp_path / "x").exists()
 
 
-async def test_an_answer_without_end_is_left_at_the_deadline(tmp_path) -> None:
+async def test_endless_response_ends_at_deadline(tmp_path) -> None:
     script = Script((Turn(text="Hello to you", fault=Stall(after_events=4)),))
     async with Simulator(script) as simulator:
         with pytest.raises(ls.DeadlineExceeded) as caught:
@@ -107,7 +107,7 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize("spelled", SPELLINGS.values(), ids=list(SPELLINGS))
-async def test_a_key_is_overwritten_however_it_is_spelled(spelled: str, serve, tmp_path) -> None:
+async def test_key_overwritten_in_every_spelling(spelled: str, serve, tmp_path) -> None:
     basic = base64.b64encode(f"user:{ODD_KEY}".encode()).decode()
 
     async def echo(request: web.Request) -> web.Response:
@@ -125,7 +125,7 @@ async def test_a_key_is_overwritten_however_it_is_spelled(spelled: str, serve, t
 
 
 @pytest.mark.parametrize("where", ["cookie", "address"])
-async def test_keys_in_cookies_and_addresses_are_secret(where: str, serve, tmp_path) -> None:
+async def test_cookie_and_address_keys_are_secret(where: str, serve, tmp_path) -> None:
     async def echo(request: web.Request) -> web.Response:
         return web.Response(text=f"data: {KEY}\n\n", headers={"content-type": "text/event-stream"})
 
@@ -136,7 +136,7 @@ async def test_keys_in_cookies_and_addresses_are_secret(where: str, serve, tmp_p
     assert KEY.encode() not in kept.body
 
 
-async def test_a_flood_is_cut_and_what_came_is_kept(serve, tmp_path) -> None:
+async def test_flood_is_cut_and_start_is_stored(serve, tmp_path) -> None:
     async def flood(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
@@ -149,7 +149,7 @@ async def test_a_flood_is_cut_and_what_came_is_kept(serve, tmp_path) -> None:
     assert 0 < (tmp_path / "response.bin").stat().st_size <= 1_000_000
 
 
-async def test_a_planted_link_is_replaced_and_not_followed(tmp_path) -> None:
+async def test_planted_link_replaced_not_followed(tmp_path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("mine")
     (tmp_path / "r").mkdir()

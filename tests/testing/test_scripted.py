@@ -33,7 +33,7 @@ async def read_into(events: list, model: ls.Model) -> None:
         events.append(event)
 
 
-async def test_it_says_its_turns_in_order_and_the_last_again() -> None:
+async def test_turns_come_in_order_last_repeats() -> None:
     model = ScriptedModel("One.", Turn(reasoning="Hm.", text="Two."), repeat_last=True)
     texts = []
     for _ in range(3):
@@ -52,7 +52,7 @@ async def test_it_notes_what_it_was_asked() -> None:
     assert request.settings.temperature == 0.5
 
 
-async def test_tools_are_called_and_their_results_sent() -> None:
+async def test_tools_are_called_and_results_sent() -> None:
     model = ScriptedModel(Turn(calls=(Call("weather", {"city": "Oslo"}),)), "It is 7 degrees.")
     agent = ls.Agent(model, tools=[weather])
     message = await agent.run("How warm is it in Oslo?")
@@ -81,7 +81,7 @@ async def test_a_script_may_decide_by_the_request() -> None:
         (Cut(after_events=4, clean=True), ls.IncompleteStream, "a b "),
     ],
 )
-async def test_faults_are_what_a_real_stream_makes_of_them(fault, error, text) -> None:
+async def test_faults_equal_those_of_real_streams(fault, error, text) -> None:
     model = ScriptedModel(Turn(text="a b c d", fault=fault), repeat_last=True)
     events = []
     with pytest.raises(error) as caught:
@@ -102,7 +102,7 @@ async def test_a_refusal_says_how_long_to_wait() -> None:
     assert caught.value.retry_after_s == 3
 
 
-async def test_events_of_ones_own_are_mended_into_a_sentence() -> None:
+async def test_custom_events_are_made_grammatical() -> None:
     model = ScriptedModel(Turn(events=(TextDelta("Hi", "7"),)))
     events = [event async for event in model.events("x", errors="events")]
     check_stream(events)
@@ -137,7 +137,7 @@ async def test_others_run_while_it_speaks() -> None:
     assert seen[:4] == ["one", "two", "one", "two"]
 
 
-def test_turns_are_wanted_and_a_stall_is_for_the_simulator() -> None:
+def test_turns_required_stall_is_refused() -> None:
     for turns in ((), ("a", Script((Turn(text="b"),)))):
         with pytest.raises(InvalidRequest, match="takes at least one text or Turn"):
             ScriptedModel(*turns)
@@ -181,7 +181,7 @@ async def test_calls_stand_in_line_for_a_limiter(llm_virtual_clock) -> None:
     assert (limiter.under_way, limiter.waiting) == (0, 0)
 
 
-async def test_a_call_that_is_left_gives_its_place_back() -> None:
+async def test_left_call_frees_its_slot() -> None:
     limiter = ls.RateLimiter(max_concurrent=1)
     model = ScriptedModel("a b c", limiter=limiter, repeat_last=True)
     for _ in range(3):
@@ -197,7 +197,7 @@ async def test_a_call_that_is_left_gives_its_place_back() -> None:
     assert (limiter.under_way, limiter.waiting) == (0, 0)
 
 
-async def test_a_request_that_nobody_scripted_fails() -> None:
+async def test_unscripted_request_fails() -> None:
     model = ScriptedModel("a")
     await model.stream("Hi").collect()
     model.assert_exhausted()
@@ -207,7 +207,7 @@ async def test_a_request_that_nobody_scripted_fails() -> None:
         model.assert_exhausted()
 
 
-async def test_turns_that_were_not_asked_for_are_found() -> None:
+async def test_unrequested_turns_are_found() -> None:
     model = ScriptedModel("a", "b")
     await model.stream("Hi").collect()
     with pytest.raises(AssertionError, match="1 requests were made, but 2 are scripted"):
@@ -236,7 +236,7 @@ async def test_broken_input_is_marked_as_by_a_wire(arguments, invalid) -> None:
     assert call.invalid is invalid
 
 
-async def test_the_observer_of_a_call_and_of_a_run_is_told_too() -> None:
+async def test_call_and_run_observers_are_notified() -> None:
     told: list[object] = []
     await ScriptedModel("a").stream("x", observe=told.append).collect()
     assert isinstance(told[-1], ls.CallFinished)
@@ -249,7 +249,7 @@ async def test_the_observer_of_a_call_and_of_a_run_is_told_too() -> None:
     assert len([o for o in told if isinstance(o, ls.agent.CallObserved)]) == 3
 
 
-async def test_requests_are_as_a_vendor_is_sent_them() -> None:
+async def test_requests_equal_those_to_a_vendor() -> None:
     call = ls.chats.ToolCall("c1", "f", "{}")
     orphan = ls.chats.ToolResult("c9", "nobody asked")
     prompt = [

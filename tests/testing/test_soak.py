@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 
 
-async def test_nothing_is_left_of_three_hundred_streams_in_trouble() -> None:
+async def test_no_leaks_after_300_broken_streams() -> None:
     soak = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "soak", "--streams", "300", "--concurrent", "50", "--seed", "7",
         cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,

@@ -14,7 +14,9 @@ from llmstream.testing import Call, ScriptedModel, Turn
 from llmstream.tools import ToolContext, run_call, tool, tool_from_function
 
 
-async def test_the_parameter_is_filled_in_and_not_shown_to_the_model() -> None:
+async def test_context_is_filled_in_and_hidden() -> None:
+    """The model does not see the parameter."""
+
     @tool
     async def where(city: str, at: ToolContext, days: int = 1) -> str:
         """Tells.
@@ -50,7 +52,7 @@ async def test_it_may_be_optional(annotation: Any) -> None:
     assert await act() == "NoneType"
 
 
-async def test_a_sync_function_gets_it_in_its_thread() -> None:
+async def test_sync_function_gets_it_in_its_thread() -> None:
     @tool
     def act(context: ToolContext) -> Any:
         return context.deps
@@ -58,7 +60,7 @@ async def test_a_sync_function_gets_it_in_its_thread() -> None:
     assert (await act.run("", context=ToolContext(deps=[1, 2]))).content == "[1,2]"
 
 
-async def test_progress_goes_where_the_caller_listens() -> None:
+async def test_progress_goes_to_the_listener() -> None:
     @tool
     async def act(context: ToolContext) -> str:
         await context.report(1)
@@ -75,14 +77,14 @@ async def test_progress_goes_where_the_caller_listens() -> None:
     assert heard == [1]
 
 
-async def test_the_time_that_remains_is_never_negative() -> None:
+async def test_remaining_time_is_never_negative() -> None:
     now = asyncio.get_running_loop().time()
     assert ToolContext(deadline=now - 5).remaining_s == 0
     assert 4 < (ToolContext(deadline=now + 5).remaining_s or 0) <= 5
     assert ToolContext().remaining_s is None
 
 
-def test_two_contexts_or_one_without_a_name_are_refused() -> None:
+def test_two_or_nameless_contexts_refused() -> None:
     def two(a: ToolContext, b: ToolContext) -> None: ...
 
     def nameless(a: ToolContext, /) -> None: ...
@@ -96,7 +98,7 @@ class Shop:
     name = "Corner"
 
 
-async def test_a_context_may_say_what_the_application_is() -> None:
+async def test_context_may_type_the_application() -> None:
     async def name(context: ls.ToolContext[Shop], greet: str = "Hi") -> str:
         """Name the shop."""
         return f"{greet}, {context.deps.name}"

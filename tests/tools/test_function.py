@@ -23,7 +23,7 @@ def search(query: str) -> str:
     return query
 
 
-def test_the_decorator_makes_a_spec_out_of_the_function() -> None:
+def test_decorator_makes_spec_from_function() -> None:
     found = tool(search)
     assert found.spec == ToolSpec(
         "search",
@@ -47,7 +47,9 @@ def test_options_of_the_decorator_win() -> None:
     assert (search.timeout_s, search.eager, search.sequential) == (3, True, True)
 
 
-def test_partials_and_methods_have_the_name_of_their_function() -> None:
+def test_partials_and_methods_keep_the_name() -> None:
+    """They have the name of their function."""
+
     class Index:
         def look_up(self, key: str) -> str:
             """Look up a key."""
@@ -91,7 +93,7 @@ async def test_a_method_is_the_tool_of_its_object() -> None:
     assert [(await each.run('{"item": "tea"}')).content for each in (one, two)] == ["1 of tea", "2 of tea"]
 
 
-def test_a_method_without_its_object_is_no_tool() -> None:
+def test_unbound_method_is_no_tool() -> None:
     with pytest.raises(InvalidRequest, match=r"obj\.method"):
         ToolSet([Shop.count])
 

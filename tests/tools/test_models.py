@@ -57,7 +57,7 @@ async def test_output_may_hold_a_model() -> None:
     assert (await menu.run("")).content == '{"today":{"name":"soup","count":1}}'
 
 
-async def test_what_does_not_fit_is_shown_to_the_model() -> None:
+async def test_invalid_value_is_shown_to_the_model() -> None:
     found = await order.run('{"items":[{"name":"tea","count":0}]}')
     assert isinstance(found.exception, ls.errors.InvalidToolInput)
     assert "`count`: Input should be greater than or equal to 1 at `items[0]`" in found.content

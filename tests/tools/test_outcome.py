@@ -72,21 +72,21 @@ def test_bytes_and_parts_become_parts(data: Any, part: Any) -> None:
     assert ToolOutcome.of(data) == ToolOutcome("", (part,))
 
 
-def test_a_list_with_parts_is_parts_and_lines_of_text() -> None:
+def test_list_with_parts_is_parts_and_lines() -> None:
     image = Image(url="https://x.example/a.png")
     found = ToolOutcome.of(["a chart", image, {"n": 1}, PNG])
     assert found == ToolOutcome('a chart\n{"n":1}', (image, Image(data=PNG, media_type="image/png")))
 
 
 @pytest.mark.parametrize("value", [object(), {"f": object()}, [PNG, object()], "\ud800".join, {1j}])
-def test_what_cannot_be_sent_is_an_error_result(value: Any) -> None:  # RELIABILITY 44
+def test_unsendable_result_is_an_error(value: Any) -> None:  # RELIABILITY 44
     found = ToolOutcome.of(value)
     assert found.error is not None
     assert found.content == found.error
     assert "cannot be sent" in found.content
 
 
-def test_a_value_that_contains_itself_is_an_error_result() -> None:
+def test_self_containing_value_is_an_error() -> None:
     loop: list[Any] = []
     loop.append(loop)
     assert ToolOutcome.of(loop).error is not None
@@ -106,9 +106,8 @@ def test_a_tool_may_give_text_and_an_error() -> None:  # S0.9
         (ToolError("no such file"), "no such file"),
     ],
 )
-def test_exceptions_are_told_with_their_type_and_tool_errors_without(
-    exception: Exception, words: str
-) -> None:
+def test_tool_errors_are_shown_without_type(exception: Exception, words: str) -> None:
+    """Other exceptions are shown with theirs."""
     found = ToolOutcome.raised(exception)
     assert (found.content, found.error, found.exception) == (words, words, exception)
 
@@ -119,11 +118,11 @@ def test_long_text_is_cut_with_a_note() -> None:  # RELIABILITY 44
     assert ToolOutcome("x" * 10).fitted(10).content == "x" * 10
 
 
-def test_lone_surrogates_become_replacement_characters() -> None:  # case 45
+def test_lone_surrogates_are_replaced() -> None:  # case 45
     assert ToolOutcome("a\ud800b \ud83d\ude00").fitted(99).content == "a\ufffdb \U0001f600"
 
 
-def test_what_the_model_sees_and_what_the_application_keeps_may_differ() -> None:
+def test_model_and_application_values_differ() -> None:
     kept = object()
     outcome = ToolOutcome.of(ToolOutput({"hits": 2}, value=kept, stop=True))
     assert (outcome.content, outcome.output, outcome.stop) == ('{"hits":2}', {"hits": 2}, True)
@@ -131,7 +130,7 @@ def test_what_the_model_sees_and_what_the_application_keeps_may_differ() -> None
     assert ToolOutcome.of(ToolOutput("words")).value is None
 
 
-def test_a_value_is_kept_beside_its_text_and_dropped_where_that_was_cut() -> None:
+def test_value_stored_unless_text_was_cut() -> None:
     rows = [{"n": n} for n in range(9)]
     outcome = ToolOutcome.of(rows)
     assert (outcome.output, outcome.value) == (rows, rows)
@@ -142,7 +141,7 @@ def test_a_value_is_kept_beside_its_text_and_dropped_where_that_was_cut() -> Non
     assert ToolOutcome.of("plain").output is None
 
 
-def test_files_that_are_too_large_are_left_out_with_a_note() -> None:
+def test_large_files_left_out_with_a_note() -> None:
     small, large = Image(data=b"\xff\xd8\xff1", media_type="image/jpeg"), b"%PDF-" + bytes(100)
     by_url = Image(url="https://example.org/a.png")
     found = ToolOutcome.of([small, large, by_url, small]).fitted(max_bytes=10)
@@ -156,7 +155,7 @@ def test_files_that_are_too_large_are_left_out_with_a_note() -> None:
     assert whole.fitted(max_bytes=109) is whole
 
 
-def test_both_limits_have_a_note_and_the_value_is_kept_whole() -> None:
+def test_both_limits_noted_value_complete() -> None:
     found = ToolOutcome.of(["a" * 20, b"12345"]).fitted(max_chars=10, max_bytes=4)
     assert found.content.splitlines() == [
         "a" * 10,
@@ -166,7 +165,7 @@ def test_both_limits_have_a_note_and_the_value_is_kept_whole() -> None:
     assert found.value == ["a" * 20, b"12345"]
 
 
-async def test_the_limits_of_a_tool_hold_for_progress_and_hooks_too() -> None:
+async def test_limits_cover_progress_and_hooks() -> None:
     @ls.tool(max_result_chars=10, max_result_bytes=10)
     async def pages() -> AsyncIterator[object]:
         yield "b" * 50
@@ -187,7 +186,7 @@ async def test_the_limits_of_a_tool_hold_for_progress_and_hooks_too() -> None:
         model.requests.clear()
 
 
-def test_a_file_goes_as_what_its_media_type_says() -> None:
+def test_file_is_sent_as_its_media_type() -> None:
     files = [File("image/png", data=b"1"), File("audio/wav", data=b"2"), File("text/csv", data=b"3")]
     outcome = ToolOutcome.of(files)
     assert [type(part) for part in outcome.parts] == [Image, Audio, Document]
@@ -199,12 +198,12 @@ def test_texts_in_a_list_are_lines() -> None:
     assert ToolOutcome.of([Text("one"), Text("two")]).content == "one\ntwo"
 
 
-def test_of_a_group_of_exceptions_the_model_reads_each() -> None:
+def test_model_reads_each_grouped_exception() -> None:
     group = ExceptionGroup("unhandled errors in a TaskGroup", [ValueError("a"), KeyError("b")])
     assert ToolOutcome.raised(group).content == "ExceptionGroup: ValueError: a; KeyError: 'b'"
 
 
-def test_an_exception_that_cannot_speak_has_its_name() -> None:
+def test_unprintable_exception_has_its_name() -> None:
     class Mute(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no words")
@@ -227,13 +226,14 @@ def test_lines_are_joined_in_call_order() -> None:  # S0.8
     assert str(statuses[0]) == "> Ran tool: `one`\n"
 
 
-def test_an_error_of_several_lines_with_backticks_stays_one_line_of_code() -> None:  # S0.8
+def test_multiline_error_is_one_code_line() -> None:  # S0.8
+    """The error contains backticks."""
     line = str(ToolCallStatus("t", "first `x`\nsecond"))
     assert line.count("\n") == 1
     assert line.startswith("> Ran tool: `t` - failed: ``")
 
 
-def test_a_status_can_be_saved_and_compared_without_its_exception() -> None:  # S0.7
+def test_status_saved_without_its_exception() -> None:  # S0.7
     call = ToolCall("a", "t")
     error = ValueError("boom")
     status = ToolCallStatus.of(call, ToolOutcome.raised(error))

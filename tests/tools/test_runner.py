@@ -41,7 +41,7 @@ def say(call_id: str, text: str) -> ToolCall:
     return ToolCall(call_id, "echo", f'{{"text":"{text}"}}')
 
 
-async def test_results_stand_in_call_order_however_the_calls_end() -> None:
+async def test_results_stand_in_call_order() -> None:
     turns = [asyncio.Event() for _ in range(3)]
 
     async def step(n: int) -> int:
@@ -57,7 +57,7 @@ async def test_results_stand_in_call_order_however_the_calls_end() -> None:
     assert ended == ["c2", "c1", "c0"]
 
 
-async def test_no_more_calls_run_at_once_than_the_limit() -> None:
+async def test_no_more_calls_at_once_than_limit() -> None:
     running, most = 0, 0
 
     async def busy() -> None:
@@ -72,7 +72,7 @@ async def test_no_more_calls_run_at_once_than_the_limit() -> None:
     assert most == 3
 
 
-async def test_calls_of_a_sequential_tool_run_one_by_one_in_order() -> None:
+async def test_sequential_calls_run_one_by_one() -> None:
     log: list[str] = []
 
     @tool(sequential=True)
@@ -85,7 +85,7 @@ async def test_calls_of_a_sequential_tool_run_one_by_one_in_order() -> None:
     assert log == ["begin 0", "end 0", "begin 1", "end 1", "begin 2", "end 2"]
 
 
-async def test_a_failing_call_does_not_disturb_the_others() -> None:  # case 48, S0.9
+async def test_failing_call_disturbs_no_others() -> None:  # case 48, S0.9
     async def fail() -> None:
         raise ValueError("boom")
 
@@ -99,7 +99,7 @@ async def test_a_failing_call_does_not_disturb_the_others() -> None:  # case 48,
     assert "- failed: `ValueError: boom`\n" in render_statuses(found)
 
 
-async def test_an_unknown_tool_is_told_the_names_that_exist() -> None:  # case 49, RELIABILITY 34
+async def test_unknown_tool_gets_existing_names() -> None:  # case 49, RELIABILITY 34
     found = (await run_calls([ToolCall("a", "serach", "{}")], [tool(name="search")(echo), ToolSpec("ask")]))[
         0
     ]
@@ -122,19 +122,19 @@ async def test_broken_arguments_run_nothing(arguments: str) -> None:  # RELIABIL
     assert runs == []
 
 
-async def test_a_call_that_the_vendor_said_is_broken_is_not_run() -> None:
+async def test_call_marked_broken_is_not_run() -> None:
     marked = ToolCall("a", "echo", '{"text":"x"}', metadata={"llmstream": {"invalid": True}})
     assert "arrived broken" in str((await run_calls([marked], [echo]))[0].error)
     no_json = ToolCall("a", "echo", '{"text"', metadata={"llmstream": {"invalid": True}})
     assert "no valid JSON" in str((await run_calls([no_json], [echo]))[0].error)
 
 
-async def test_a_call_id_that_occurs_twice_runs_once() -> None:  # RELIABILITY 35, 36
+async def test_repeated_call_id_runs_once() -> None:  # RELIABILITY 35, 36
     found = await run_calls([say("a", "first"), say("b", "other"), say("a", "second")], [echo])
     assert [(s.tool_call_id, s.result.content) for s in found] == [("a", "first"), ("b", "other")]
 
 
-async def test_declared_and_vendor_executed_calls_are_left_alone() -> None:
+async def test_declared_and_vendor_calls_untouched() -> None:
     tools = [echo, ToolSpec("ask"), ProviderTool("bash_20250124", "bash")]
     vendor = ToolCall("v", "web_search", "{}", provider_executed=True)
     calls = [ToolCall("a", "ask"), ToolCall("b", "bash"), vendor, say("c", "x")]
@@ -155,7 +155,8 @@ async def test_progress_is_told_with_its_call() -> None:
 
 
 @pytest.mark.parametrize("scope", [True, False])
-async def test_cancellation_stops_all_calls_and_passes_through(scope: bool) -> None:  # RELIABILITY 37, 43
+async def test_cancellation_stops_all_calls(scope: bool) -> None:  # RELIABILITY 37, 43
+    """The cancellation passes through."""
     started: list[int] = []
     stopped: list[int] = []
     both = asyncio.Event()
@@ -187,7 +188,7 @@ async def test_cancellation_stops_all_calls_and_passes_through(scope: bool) -> N
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_cancelling_a_single_call_passes_through() -> None:
+async def test_single_call_cancel_passes_through() -> None:
     started = asyncio.Event()
 
     async def hang() -> None:
@@ -201,7 +202,7 @@ async def test_cancelling_a_single_call_passes_through() -> None:
         await task
 
 
-async def test_a_tool_that_is_cancelled_from_within_is_a_failed_result() -> None:
+async def test_self_cancelled_tool_is_a_failure() -> None:
     async def inner() -> None:
         task = asyncio.ensure_future(asyncio.Event().wait())
         task.cancel()
@@ -211,7 +212,7 @@ async def test_a_tool_that_is_cancelled_from_within_is_a_failed_result() -> None
     assert [s.error for s in found] == ["The tool inner was cancelled from within.", None]
 
 
-async def test_a_base_exception_is_raised_as_itself() -> None:  # RELIABILITY 43
+async def test_base_exception_is_raised_unchanged() -> None:  # RELIABILITY 43
     class Halt(BaseException):
         pass
 
@@ -222,7 +223,7 @@ async def test_a_base_exception_is_raised_as_itself() -> None:  # RELIABILITY 43
         await run_calls([ToolCall("a", "halt"), say("b", "x")], [halt, echo])
 
 
-def test_calls_without_a_result_get_one_that_says_cancelled() -> None:
+def test_calls_without_result_get_cancelled() -> None:
     vendor = ToolCall("v", "web_search", provider_executed=True)
     calls = [say("a", "x"), say("b", "y"), say("b", "y"), vendor, say("c", "z")]
     done = [ToolCallStatus("echo", None, "c"), ToolResult("a", "x")]
@@ -231,7 +232,7 @@ def test_calls_without_a_result_get_one_that_says_cancelled() -> None:
     assert "cancelled" in found[0].content
 
 
-async def test_calls_that_need_an_approval_wait_until_somebody_gave_it() -> None:
+async def test_calls_wait_for_their_approval() -> None:
     ran: list[int] = []
 
     @tool(needs_approval=lambda arguments: arguments["n"] > 1)
@@ -244,7 +245,9 @@ async def test_calls_that_need_an_approval_wait_until_somebody_gave_it() -> None
     assert ran == [1, 5]
 
 
-async def test_a_predicate_may_be_async_and_one_that_fails_means_yes() -> None:
+async def test_predicate_async_failure_means_yes() -> None:
+    """A predicate may be async; one that fails requires approval."""
+
     async def never(arguments: Any) -> bool:
         return False
 
@@ -254,7 +257,7 @@ async def test_a_predicate_may_be_async_and_one_that_fails_means_yes() -> None:
     assert [s.tool_call_id for s in await run_calls(calls, [free, broken])] == ["a"]
 
 
-async def test_a_tool_may_limit_how_many_of_its_calls_run_at_once() -> None:
+async def test_tool_may_limit_its_own_concurrency() -> None:
     running, most = 0, 0
 
     @tool(concurrency=2)
@@ -271,7 +274,7 @@ async def test_a_tool_may_limit_how_many_of_its_calls_run_at_once() -> None:
         tool(concurrency=0)(echo)
 
 
-def test_why_a_call_cannot_run_is_known_before_it_would() -> None:
+def test_reason_not_to_run_known_beforehand() -> None:
     tools = ToolSet([echo])
     assert tools.error_of(say("a", "x")) is None
     assert isinstance(tools.error_of(ToolCall("a", "nothing")), UnknownTool)
@@ -303,7 +306,7 @@ def event(call_id: str, n: object) -> Event:
     return ToolCallEvent("look", f'{{"n":{n}}}', call_id)
 
 
-async def test_what_was_begun_before_a_retry_belongs_to_nothing() -> None:
+async def test_calls_begun_before_retry_are_void() -> None:
     log.clear()
     runner = eager_runner()
     runner.see([event("a", 1)])
@@ -316,7 +319,7 @@ async def test_what_was_begun_before_a_retry_belongs_to_nothing() -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_calls_that_were_begun_are_told_of_as_they_end_like_others() -> None:
+async def test_begun_calls_are_reported_as_others() -> None:
     log.clear()
     runner = eager_runner()
     runner.see([event("a", 1)])
@@ -330,7 +333,7 @@ async def test_calls_that_were_begun_are_told_of_as_they_end_like_others() -> No
     assert log.count("begin 1") == 1
 
 
-async def test_a_call_that_arrived_broken_is_not_begun() -> None:
+async def test_call_arriving_broken_is_not_begun() -> None:
     log.clear()
     runner = eager_runner()
     runner.see([ToolCallEvent("look", '{"n":1}', "a", invalid=True), ToolCallEvent("other", "{}", "b")])
@@ -339,7 +342,7 @@ async def test_a_call_that_arrived_broken_is_not_begun() -> None:
     assert log == []
 
 
-async def test_a_call_that_the_vendor_runs_is_not_begun() -> None:
+async def test_vendor_executed_call_is_not_begun() -> None:
     log.clear()
     runner = eager_runner()
     runner.see([ToolCallEvent("look", '{"n":1}', "a", provider_executed=True)])
@@ -358,7 +361,7 @@ async def test_closing_twice_waits_for_one_cleanup() -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_late_result_of_a_discarded_call_is_lost() -> None:
+async def test_late_result_of_void_call_is_lost() -> None:
     """A tool that survives its cancellation gives its result to nobody."""
     begun = asyncio.Event()
 
@@ -420,7 +423,7 @@ async def test_call_that_waits_is_gated_again() -> None:
     assert (status.result.content, runner.waiting) == ("acted", {})
 
 
-async def test_a_tool_that_cancels_its_task_has_a_result() -> None:
+async def test_tool_cancelling_its_task_has_result() -> None:
     async def end() -> None:
         task = asyncio.current_task()
         assert task is not None

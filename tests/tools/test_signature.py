@@ -52,7 +52,8 @@ def refusal(function: Callable[..., Any], arguments: str) -> str:
     return raised.value.message
 
 
-def test_the_schema_says_types_defaults_and_descriptions() -> None:
+def test_schema_has_types_and_descriptions() -> None:
+    """It has the defaults too."""
     schema = signature(weather, place="where", days="ignored").schema
     assert schema["type"] == "object"
     assert schema["required"] == ["place"]
@@ -75,13 +76,13 @@ def test_the_schema_says_types_defaults_and_descriptions() -> None:
     assert schema["$defs"]["Place"]["properties"] == {"city": {"type": "string"}}
 
 
-def test_a_function_without_parameters_takes_an_empty_object() -> None:
+def test_no_parameters_takes_an_empty_object() -> None:
     found = signature(lambda: None)
     assert found.schema == {"type": "object", "properties": {}, "additionalProperties": False}
     assert found.read("") == found.read("{}") == found.read(" \n") == ([], {})
 
 
-def test_arguments_come_as_the_types_of_the_signature() -> None:
+def test_arguments_have_the_signature_types() -> None:
     _, found = signature(weather).read('{"place":{"city":"Bonn"},"unit":"f","when":"2026-01-02"}')
     assert found == {
         "place": Place("Bonn"),
@@ -93,7 +94,7 @@ def test_arguments_come_as_the_types_of_the_signature() -> None:
     }
 
 
-def test_an_argument_left_out_takes_the_functions_own_default() -> None:
+def test_omitted_argument_uses_own_default() -> None:
     marker = object()
 
     def odd(value: Any = marker, box: Box = Box(7)) -> None: ...  # any default is legal
@@ -105,19 +106,21 @@ def test_an_argument_left_out_takes_the_functions_own_default() -> None:
     assert found.read('{"value":null}')[1]["value"] is None
 
 
-def test_positional_and_keyword_only_parameters_are_filled() -> None:
+def test_positional_and_keyword_only_filled() -> None:
     def mixed(a: int, /, b: int, *, c: int) -> None: ...
 
     assert signature(mixed).read('{"c":3,"a":1,"b":2}') == ([1], {"b": 2, "c": 3})
 
 
-def test_required_parameters_after_optional_keywords_are_allowed() -> None:
+def test_required_after_optional_is_allowed() -> None:
+    """Only keyword-only parameters can stand in this order."""
+
     def mixed(*, a: int = 1, b: int) -> None: ...
 
     assert signature(mixed).schema["required"] == ["b"]
 
 
-def test_what_a_partial_has_bound_is_hidden_from_the_model() -> None:
+def test_bound_partial_arguments_are_hidden() -> None:
     def fetch(url: str, secret: str) -> None: ...
 
     found = signature(functools.partial(fetch, secret="s"))
@@ -148,7 +151,7 @@ def test_what_a_partial_has_bound_is_hidden_from_the_model() -> None:
         ('{"place":{"city":"B"},"sort":"up"}', "invalid enum value 'up' at `sort`"),
     ],
 )
-def test_bad_arguments_are_refused_in_words_that_help(arguments: str, words: str) -> None:  # RELIABILITY 34
+def test_bad_arguments_get_a_helpful_message(arguments: str, words: str) -> None:  # RELIABILITY 34
     assert words in refusal(weather, arguments)
 
 
@@ -158,7 +161,9 @@ def test_a_nesting_bomb_is_refused() -> None:  # RELIABILITY 34
     assert "nested too deeply" in refusal(anything, '{"value":' + "[" * 100_000)
 
 
-def test_the_refusal_shows_a_short_schema_whole_and_a_long_one_by_names() -> None:
+def test_short_schema_shown_long_by_names() -> None:
+    """A refusal of bad arguments shows the schema."""
+
     def short(limit: int) -> None: ...
 
     def long(
@@ -197,14 +202,13 @@ class Service:
         (Service.lookup, "Wrap the bound one"),
     ],
 )
-def test_what_json_cannot_fill_is_refused_when_the_tool_is_made(
-    function: Callable[..., Any], words: str
-) -> None:
+def test_unfillable_type_refused_at_creation(function: Callable[..., Any], words: str) -> None:
+    """JSON cannot fill the type."""
     with pytest.raises(InvalidRequest, match=words):
         signature(function)
 
 
-def test_bound_methods_and_callable_objects_are_read() -> None:
+def test_bound_methods_and_callables_work() -> None:
     class Adder:
         def __call__(self, a: int) -> int:
             return a
@@ -218,7 +222,7 @@ class Corner(msgspec.Struct):
     y: int = 0
 
 
-def test_a_null_of_strict_modes_stands_for_what_is_left_out() -> None:
+def test_strict_null_means_argument_omitted() -> None:
     seen: list[Any] = []
 
     def act(at: Corner, mode: Literal["a", "b"] = "a", note: str | None = "said", n: int = 7) -> None:
@@ -231,7 +235,9 @@ def test_a_null_of_strict_modes_stands_for_what_is_left_out() -> None:
         signature.read('{"at":null}')
 
 
-def test_an_error_says_what_the_argument_at_fault_has_to_be_where_the_schema_is_long() -> None:
+def test_error_describes_the_bad_argument() -> None:
+    """The schema is too long to show."""
+
     class Colour(Enum):
         RED = "red"
         BLUE = "blue"
@@ -269,7 +275,7 @@ def test_a_text_beside_a_type_describes_it() -> None:
     assert found["n"] == {"type": "integer", "minimum": 1, "default": 1}
 
 
-def test_a_type_without_a_signature_is_refused() -> None:
+def test_type_without_signature_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="Wrap it in a function with typed parameters"):
         signature(int)
 
@@ -314,14 +320,15 @@ def sphinx(query: str, limit: int) -> None:
 
 
 @pytest.mark.parametrize("function", [google, numpy, sphinx])
-def test_google_numpy_and_sphinx_styles_are_read(function: Callable[..., Any]) -> None:
+def test_google_numpy_sphinx_styles_are_read(function: Callable[..., Any]) -> None:
     pytest.importorskip("docstring_parser")
     found = describe(function)
     assert found.description == "Search the index.\n\nSlow on Mondays."
     assert found.arguments == {"query": "what to look for", "limit": "how many"}
 
 
-def test_without_the_parser_the_first_paragraph_is_the_description(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_paragraph_without_the_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first paragraph is the description if the parser is missing."""
     monkeypatch.setitem(sys.modules, "docstring_parser", None)
     found = describe(google)
     assert (found.description, found.arguments) == ("Search the index.", {})

@@ -20,7 +20,7 @@ from llmstream.tools import Tool, ToolOutcome, tool, tool_from_function
 from llmstream.tools.tool import Watched
 
 
-async def test_a_sync_function_runs_in_a_worker_thread() -> None:
+async def test_sync_function_runs_in_a_thread() -> None:
     @tool
     def where() -> bool:
         return threading.current_thread() is threading.main_thread()
@@ -37,7 +37,7 @@ async def test_an_async_function_runs_in_the_loop() -> None:
     assert (await where.run('{"n":5}')).content == "[5,1]"
 
 
-async def test_the_last_value_of_an_async_generator_is_the_result() -> None:
+async def test_last_generator_value_is_the_result() -> None:
     closed = []
 
     @tool
@@ -55,7 +55,7 @@ async def test_the_last_value_of_an_async_generator_is_the_result() -> None:
     assert closed == [True, True]
 
 
-async def test_a_sync_function_may_give_an_awaitable() -> None:
+async def test_sync_function_may_give_awaitable() -> None:
     async def inner() -> str:
         return "inner"
 
@@ -81,7 +81,7 @@ async def test_exceptions_are_results() -> None:  # S0.9, case 48, RELIABILITY 4
     assert isinstance((await fail.run('{"how":"value"}')).exception, ValueError)
 
 
-async def test_an_exception_group_of_exceptions_is_a_result() -> None:
+async def test_exception_group_is_a_result() -> None:
     @tool
     async def group() -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -103,7 +103,7 @@ async def test_base_exceptions_pass_through() -> None:  # RELIABILITY 43
         await halt.run("")
 
 
-async def test_bad_arguments_are_a_result_and_the_function_does_not_run() -> None:  # case 49, RELIABILITY 34
+async def test_bad_arguments_run_no_function() -> None:  # case 49, RELIABILITY 34
     runs: list[int] = []
 
     @tool
@@ -117,7 +117,7 @@ async def test_bad_arguments_are_a_result_and_the_function_does_not_run() -> Non
 
 
 @pytest.mark.parametrize("sync", [True, False])
-async def test_a_tool_that_takes_too_long_is_stopped(sync: bool) -> None:  # RELIABILITY 43
+async def test_slow_tool_is_stopped_by_timeout(sync: bool) -> None:  # RELIABILITY 43
     release = threading.Event()
 
     async def slow_async() -> None:
@@ -132,7 +132,7 @@ async def test_a_tool_that_takes_too_long_is_stopped(sync: bool) -> None:  # REL
     assert isinstance(found.exception, ToolTimeout)
 
 
-async def test_a_timeout_of_the_tools_own_is_its_own_error() -> None:
+async def test_own_timeout_of_tool_is_its_error() -> None:
     @tool(timeout_s=60)
     async def inner() -> None:
         raise TimeoutError("database")
@@ -141,7 +141,7 @@ async def test_a_timeout_of_the_tools_own_is_its_own_error() -> None:
     assert found.error == "TimeoutError: database"
 
 
-async def test_cancelling_the_caller_cancels_the_tool() -> None:
+async def test_cancelling_caller_cancels_the_tool() -> None:
     ended: list[str] = []
     started = asyncio.Event()
 
@@ -176,7 +176,7 @@ def fails() -> None:
     raise ValueError("x")
 
 
-async def test_a_result_that_cannot_be_sent_is_an_error() -> None:  # RELIABILITY 44
+async def test_unsendable_result_is_an_error() -> None:  # RELIABILITY 44
     @tool
     def give() -> object:
         return object()
@@ -184,7 +184,7 @@ async def test_a_result_that_cannot_be_sent_is_an_error() -> None:  # RELIABILIT
     assert "cannot be sent" in str((await give.run("")).error)
 
 
-async def test_a_tool_of_a_foreign_schema_gets_the_object_as_keywords() -> None:
+async def test_foreign_schema_fills_keywords() -> None:
     async def call(**arguments: Any) -> Any:
         return arguments
 
@@ -194,7 +194,7 @@ async def test_a_tool_of_a_foreign_schema_gets_the_object_as_keywords() -> None:
     assert "no JSON object" in str((await found.run("[]")).error)
 
 
-def test_a_tool_can_still_be_called_as_the_function_it_is() -> None:
+def test_tool_is_still_callable_as_function() -> None:
     @tool
     def add(a: int, b: int) -> int:
         return a + b
@@ -203,7 +203,7 @@ def test_a_tool_can_still_be_called_as_the_function_it_is() -> None:
     assert repr(add) == "Tool('add')"
 
 
-async def test_a_tool_that_is_stopped_by_its_timeout_may_wait_in_its_cleanup() -> None:
+async def test_timed_out_tool_may_await_in_cleanup() -> None:
     log: list[str] = []
 
     @tool(timeout_s=0.01)
@@ -219,7 +219,7 @@ async def test_a_tool_that_is_stopped_by_its_timeout_may_wait_in_its_cleanup() -
     assert log == ["cleaned up"]
 
 
-async def test_a_timeout_of_the_tools_own_is_told_from_ours() -> None:
+async def test_own_timeout_is_distinct_from_ours() -> None:
     @tool(timeout_s=5)
     async def act() -> None:
         raise TimeoutError("the server was slow")
@@ -232,7 +232,7 @@ async def two_steps() -> str:
     return "done"
 
 
-async def test_a_step_that_takes_long_is_logged_with_its_tool(caplog) -> None:
+async def test_slow_step_is_logged_with_its_tool(caplog) -> None:
     times = iter([0.0, 0.1, 5.0, 6.0])  # the second step takes 1 s
     assert await Watched(two_steps(), "w", clock=lambda: next(times)) == "done"
     (line,) = [record.getMessage() for record in caplog.records]
@@ -244,7 +244,7 @@ async def test_a_tool_that_waits_is_not(caplog) -> None:
     assert caplog.records == []
 
 
-async def test_errors_and_cancellation_pass_through() -> None:
+async def test_errors_and_cancellation_propagate() -> None:
     cleaned = []
 
     async def hangs() -> None:
@@ -294,7 +294,7 @@ async def test_a_tool_of_ours_is_not_watched(caplog, monkeypatch) -> None:
     assert caplog.records == []
 
 
-async def test_a_result_that_cannot_be_sent_is_logged(caplog) -> None:
+async def test_unsendable_result_is_logged(caplog) -> None:
     class Inner:
         pass
 
@@ -308,7 +308,7 @@ async def test_a_result_that_cannot_be_sent_is_logged(caplog) -> None:
     assert line.startswith("the tool w gave a Inner that cannot be sent: Encoding objects of type")
 
 
-def test_a_parameter_without_a_type_is_refused() -> None:
+def test_untyped_parameter_is_refused() -> None:
     def w(x, y: int = 1):
         return x
 

@@ -53,7 +53,7 @@ def test_a_set_is_made_once() -> None:
     assert tools.declared().find("search") is None
 
 
-def test_a_live_list_is_read_again_when_asked() -> None:
+def test_live_list_is_read_again_on_request() -> None:
     live = LiveTools()
     tools = ToolSet([search, live])
     live.append(tool(name="late", eager=True)(search))
@@ -64,7 +64,7 @@ def test_a_live_list_is_read_again_when_asked() -> None:
     assert ToolSet(LiveTools())  # it may fill
 
 
-def test_calls_of_declared_tools_run_elsewhere() -> None:
+def test_declared_tool_calls_run_elsewhere() -> None:
     tools = ToolSet([search, ToolSpec("ask"), ProviderTool("bash_20250124", "bash")])
     calls = [ToolCall(str(n), name) for n, name in enumerate(["ask", "bash", "bash_20250124", "search"])]
     assert [call.name for call in tools.runnable(calls)] == ["search"]

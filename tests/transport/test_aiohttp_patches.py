@@ -11,7 +11,7 @@ from llmstream.transport.aiohttp_patches import CarefulProtocol, Exchange
 MOST = 64 * 1024
 
 
-async def test_a_read_asks_for_no_more_than_malloc_has() -> None:
+async def test_read_is_bounded_by_malloc_threshold() -> None:
     loop = asyncio.get_running_loop()
     async with Simulator() as simulator:
         host, port = simulator.url.removeprefix("http://").split(":")

@@ -11,7 +11,7 @@ from llmstream.transport.deadlines import Deadlines
 
 
 @pytest.mark.parametrize("wrong", [-1, 0, "5", math.nan])
-def test_a_deadline_that_is_no_number_of_seconds_is_refused(wrong) -> None:
+def test_non_numeric_deadline_is_refused(wrong) -> None:
     with pytest.raises(InvalidRequest, match="idle_s is a positive number of seconds"):
         Deadlines(idle_s=wrong)
 

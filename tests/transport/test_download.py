@@ -37,7 +37,7 @@ def redirect(*targets: str):
     return answer
 
 
-async def test_a_file_is_its_bytes_and_its_media_type(serve) -> None:
+async def test_file_has_its_bytes_and_media_type(serve) -> None:
     url = await serve(body(PNG, content_type="image/PNG; q=1"))
     assert await download(f"{url}/a.png", limits=HERE, kind="image") == Downloaded(PNG, "image/png")
 
@@ -52,9 +52,8 @@ async def test_a_file_is_its_bytes_and_its_media_type(serve) -> None:
         (b"words", "/notes", ""),
     ],
 )
-async def test_a_server_that_says_no_type_is_helped_by_the_content_and_the_name(
-    serve, data, path, media_type
-) -> None:
+async def test_missing_type_is_guessed(serve, data, path, media_type) -> None:
+    """The content and the name give the media type."""
     url = await serve(body(data, content_type="application/octet-stream"))
     assert (await download(url + path, limits=HERE)).media_type == media_type
 
@@ -75,7 +74,8 @@ async def test_nothing_of_ours_goes_along(serve, monkeypatch) -> None:
         assert not {"cookie", "authorization", "x-api-key"} & {name.lower() for name in request.headers}
 
 
-async def test_private_addresses_are_refused_unless_allowed(serve) -> None:
+async def test_private_addresses_are_refused(serve) -> None:
+    """An option allows them."""
     url = await serve(body(PNG))
     with pytest.raises(ls.InvalidRequest, match=r"127\.0\.0\.1 is not public"):
         await download(url, limits=DownloadLimits(allow_http=True))
@@ -83,13 +83,13 @@ async def test_private_addresses_are_refused_unless_allowed(serve) -> None:
         await download(url, limits=DownloadLimits(allow_private=True))
 
 
-async def test_a_name_of_a_private_address_is_refused(serve, monkeypatch) -> None:
+async def test_name_of_private_address_is_refused(serve, monkeypatch) -> None:
     with_names(monkeypatch, {"pictures.example": ["93.184.216.34", "10.0.0.7"]})
     with pytest.raises(ls.InvalidRequest, match=r"pictures\.example cannot be fetched from: 10\.0\.0\.7"):
         await download("https://pictures.example/a.png")
 
 
-async def test_the_connection_is_made_to_the_address_that_was_checked(serve, monkeypatch) -> None:
+async def test_connection_uses_the_checked_address(serve, monkeypatch) -> None:
     hosts: list[str] = []
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -103,13 +103,13 @@ async def test_the_connection_is_made_to_the_address_that_was_checked(serve, mon
     assert hosts == [f"pictures.example:{port}"]
 
 
-async def test_a_name_that_nobody_knows_is_a_failed_connection(monkeypatch) -> None:
+async def test_unknown_name_is_failed_connection(monkeypatch) -> None:
     with_names(monkeypatch, {})
     with pytest.raises(ls.ConnectionFailed, match=r"nowhere\.example"):
         await download("https://nowhere.example/")
 
 
-async def test_a_port_that_nobody_listens_on_is_a_failed_connection(unused_tcp_port) -> None:
+async def test_closed_port_is_a_failed_connection(unused_tcp_port) -> None:
     with pytest.raises(ls.ConnectionFailed):
         await download(f"http://127.0.0.1:{unused_tcp_port}/", limits=HERE)
 
@@ -141,7 +141,7 @@ async def test_each_redirect_is_checked_anew(serve, target) -> None:
         await download(await serve(redirect(target)), limits=HERE)
 
 
-async def test_a_public_server_cannot_redirect_into_a_private_network(serve, monkeypatch) -> None:
+async def test_redirect_into_private_net_refused(serve, monkeypatch) -> None:
     inside = await serve(body(b"secret"))
     outside = await serve(redirect(f"{inside}/admin"))
     port = outside.rpartition(":")[2]
@@ -158,13 +158,13 @@ async def test_a_public_server_cannot_redirect_into_a_private_network(serve, mon
         await download(f"http://public.example:{port}/", limits=DownloadLimits(allow_http=True))
 
 
-async def test_more_than_the_limit_is_refused_before_it_is_read(serve) -> None:
+async def test_declared_oversize_refused_unread(serve) -> None:
     with pytest.raises(ls.LimitExceeded, match="larger than 1000 bytes"):
         await download(await serve(body(bytes(1001))), limits=HERE)
     assert len((await download(await serve(body(bytes(1000))), limits=HERE)).data) == 1000
 
 
-async def test_a_body_without_a_length_is_cut_at_the_limit(serve) -> None:
+async def test_body_without_length_cut_at_limit(serve) -> None:
     async def endless(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -176,14 +176,14 @@ async def test_a_body_without_a_length_is_cut_at_the_limit(serve) -> None:
         await download(await serve(endless), limits=HERE)
 
 
-async def test_a_compressed_body_counts_as_large_as_it_becomes(serve) -> None:
+async def test_compressed_body_counts_unpacked(serve) -> None:
     bomb = gzip.compress(bytes(5_000_000))
     with pytest.raises(ls.LimitExceeded):
         url = await serve(body(bomb, content_encoding="gzip"))
         await download(url, limits=DownloadLimits(allow_private=True, allow_http=True, max_bytes=100_000))
 
 
-async def test_a_length_that_lies_is_a_lost_connection() -> None:
+async def test_false_length_is_a_lost_connection() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\nshort")
@@ -222,7 +222,9 @@ async def test_a_file_of_another_type_is_refused(serve) -> None:
     [(404, ls.InvalidRequest, False), (403, ls.InvalidRequest, False), (304, ls.InvalidRequest, False),
      (429, ls.TransportError, True), (503, ls.TransportError, True)],
 )  # fmt: skip
-async def test_an_answer_without_the_file_is_a_typed_error(serve, status, error, retryable) -> None:
+async def test_response_without_file_is_an_error(serve, status, error, retryable) -> None:
+    """The error is typed."""
+
     async def answer(request: web.Request) -> web.StreamResponse:
         return web.Response(status=status)
 
@@ -232,14 +234,14 @@ async def test_an_answer_without_the_file_is_a_typed_error(serve, status, error,
 
 
 @pytest.mark.parametrize("encoding", ["xyzzy", "gzip, gzip", "deflate,x"])
-async def test_an_encoding_that_nobody_knows_is_no_file(serve, encoding) -> None:
+async def test_unknown_encoding_is_no_file(serve, encoding) -> None:
     url = await serve(body(PNG, content_type="image/png", content_encoding=encoding))
     with pytest.raises(ls.DecodeError, match="content-encoding"):
         await download(url, limits=HERE)
 
 
 @pytest.mark.parametrize("told", ["image/" + "a" * 4000, "image", "image/png/x", 'image/a"b', "im age/png"])
-async def test_a_media_type_that_is_none_is_not_believed(serve, told) -> None:
+async def test_invalid_media_type_is_not_trusted(serve, told) -> None:
     url = await serve(body(PNG, content_type=told))
     assert (await download(url, limits=HERE)).media_type == "image/png"
 

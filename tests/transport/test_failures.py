@@ -8,7 +8,7 @@ import llmstream as ls
 from llmstream.simulator import Cut, Script, Simulator, Turn
 
 
-async def test_a_cut_answer_has_none_of_aiohttps_words():
+async def test_cut_response_hides_aiohttps_message():
     script = Script((Turn(text="one two three four", fault=Cut(after_events=4)),))
     async with Simulator(script) as simulator:
         model = ls.Model("openai:m", base_url=f"{simulator.url}/v1", api_key="k")

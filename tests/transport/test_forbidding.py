@@ -28,7 +28,7 @@ def test_any_other_host_is_refused(host: str) -> None:
     check_may_leave(host)
 
 
-async def test_a_request_is_refused_at_once_and_not_retried() -> None:
+async def test_request_refused_at_once_no_retry() -> None:
     with requests_forbidden():
         stream = ls.Model("openai:m", base_url="http://192.0.2.1/v1", api_key="x").stream("?")
         with pytest.raises(ls.InvalidRequest) as caught:
@@ -36,7 +36,7 @@ async def test_a_request_is_refused_at_once_and_not_retried() -> None:
     assert caught.value.attempts == 1
 
 
-async def test_a_download_is_refused_before_its_host_is_looked_up() -> None:
+async def test_download_refused_before_dns_lookup() -> None:
     with requests_forbidden(), pytest.raises(ls.InvalidRequest, match="forbids"):
         await download("https://no-such-host.invalid/a.png", limits=DownloadLimits())
 

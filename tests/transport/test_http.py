@@ -35,13 +35,13 @@ async def test_a_header_that_is_no_text_is_refused(value) -> None:
     assert "'x-team' is text" in error.message
 
 
-async def test_a_host_that_is_no_name_fails_as_any_other_does() -> None:
+async def test_invalid_host_fails_like_any_other() -> None:
     error = await asked("http://xn--.example/v1")
     assert isinstance(error, TransportError)
     assert "xn--.example" in error.message
 
 
-async def test_a_proxy_that_wants_a_login_is_no_vendor() -> None:
+async def test_proxy_login_is_no_vendor_error() -> None:
     async with FaultServer([head(407, {"content-length": "0"})]) as server:
         with pytest.raises(LLMStreamError) as caught:
             await send(HttpRequest(server.url, b"", {}), Deadlines())

@@ -84,7 +84,7 @@ async def test_an_allowance_refills_steadily() -> None:
     await asyncio.gather(*tasks)
 
 
-async def test_who_came_first_goes_first_though_a_later_one_is_smaller() -> None:
+async def test_first_come_first_served_any_size() -> None:
     time = VirtualTime()
     limiter = paced(time, tokens_per_minute=600)
     (await limiter.acquire(600)).release()
@@ -102,7 +102,8 @@ async def test_who_came_first_goes_first_though_a_later_one_is_smaller() -> None
     await asyncio.gather(*tasks)
 
 
-async def test_a_request_larger_than_the_allowance_waits_until_that_is_whole() -> None:
+async def test_oversized_request_waits_for_full() -> None:
+    """It starts when the allowance is full."""
     time = VirtualTime()
     limiter = paced(time, tokens_per_minute=100)
     (await limiter.acquire(50)).release()
@@ -126,7 +127,7 @@ async def test_usage_puts_the_estimate_right() -> None:
     assert waiting.done()
 
 
-async def test_a_place_is_free_when_its_answer_is_over() -> None:
+async def test_slot_is_free_after_the_response() -> None:
     limiter = RateLimiter(max_concurrent=1)
     first = await limiter.acquire()
     waiting = asyncio.create_task(limiter.acquire())
@@ -137,7 +138,7 @@ async def test_a_place_is_free_when_its_answer_is_over() -> None:
     assert (limiter.under_way, limiter.waiting) == (0, 0)
 
 
-async def test_a_permit_that_is_dropped_is_released() -> None:
+async def test_dropped_permit_is_released() -> None:
     limiter = RateLimiter(max_concurrent=1)
     permit = await limiter.acquire()
     del permit
@@ -156,7 +157,7 @@ async def test_a_vendor_that_says_less_is_believed() -> None:
     assert task.done()
 
 
-async def test_a_vendor_that_has_nothing_left_is_left_alone_until_it_says() -> None:
+async def test_exhausted_vendor_waits_for_reset() -> None:
     time = VirtualTime()
     limiter = paced(time, max_concurrent=9)
     limiter.learn({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "6s"})
@@ -167,7 +168,7 @@ async def test_a_vendor_that_has_nothing_left_is_left_alone_until_it_says() -> N
     assert task.done()
 
 
-async def test_a_pause_holds_those_who_wait_already_and_is_a_minute_at_most() -> None:
+async def test_pause_holds_waiters_up_to_a_minute() -> None:
     time = VirtualTime()
     limiter = paced(time, requests_per_minute=1)
     (await limiter.acquire()).release()
@@ -182,7 +183,7 @@ async def test_a_pause_holds_those_who_wait_already_and_is_a_minute_at_most() ->
 
 @pytest.mark.parametrize("name", ["requests_per_minute", "tokens_per_minute", "max_concurrent"])
 @pytest.mark.parametrize("value", [0, -1, float("nan")])
-def test_a_limit_that_lets_nobody_through_is_refused(name: str, value: float) -> None:
+def test_limit_that_admits_nobody_is_refused(name: str, value: float) -> None:
     with pytest.raises(InvalidRequest, match=name):
         RateLimiter(**{name: value})  # type: ignore[arg-type]
 
@@ -225,7 +226,7 @@ STEPS = st.lists(
 
 @settings(max_examples=120, deadline=None)
 @given(STEPS)
-def test_nothing_leaks_and_the_order_holds_whatever_happens(steps: list[tuple[str, float]]) -> None:
+def test_nothing_leaks_and_order_holds(steps: list[tuple[str, float]]) -> None:
     asyncio.run(lived(steps))
 
 
@@ -279,7 +280,7 @@ async def lived(steps: list[tuple[str, float]]) -> None:
     assert (limiter.under_way, limiter.waiting, time.pending) == (0, 0, 0)
 
 
-async def test_a_vendors_count_makes_a_debt_of_a_minute_at_most() -> None:
+async def test_vendor_debt_is_a_minute_at_most() -> None:
     time = VirtualTime()
     limiter = RateLimiter(tokens_per_minute=600, clock=time.clock, call_later=time.call_later)
     (await limiter.acquire(10)).release(10**400)
@@ -291,7 +292,7 @@ async def test_a_vendors_count_makes_a_debt_of_a_minute_at_most() -> None:
     waiting.result().release(float("nan"))
 
 
-async def test_a_debt_of_ones_own_is_paid_to_the_end() -> None:
+async def test_own_debt_is_paid_to_the_end() -> None:
     """A request that was larger than the allowance: its estimate is the caller's, and stands."""
     time = VirtualTime()
     limiter = RateLimiter(tokens_per_minute=600, clock=time.clock, call_later=time.call_later)

@@ -22,7 +22,7 @@ class Opened:
             self.log.append(f"close {key}")
 
 
-def test_it_opens_once_for_each_key_and_closes_with_the_loop() -> None:
+def test_opens_once_per_key_closes_with_loop() -> None:
     opened = Opened()
 
     async def main() -> None:
@@ -41,7 +41,7 @@ def test_another_loop_opens_its_own() -> None:
     assert opened.log == ["open a", "close a"] * 2
 
 
-async def test_what_is_no_longer_usable_is_opened_again() -> None:
+async def test_unusable_object_is_opened_again() -> None:
     opened = Opened()
     opened.bound = LoopBound(opened.open, usable=lambda thing: False)
     assert await opened.bound.get("a") is not await opened.bound.get("a")

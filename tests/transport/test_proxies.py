@@ -53,7 +53,7 @@ MALFORMED = [
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize("address", MALFORMED)
-async def test_a_malformed_proxy_is_named_and_not_shown(
+async def test_malformed_proxy_is_named_not_shown(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, scheme: str, address: str
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -75,7 +75,7 @@ async def test_a_socks_proxy_is_refused(monkeypatch: pytest.MonkeyPatch, scheme:
     assert PASSWORD not in error.message
 
 
-async def test_a_proxy_without_a_scheme_is_an_http_proxy(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxy_without_scheme_is_http(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     logins = []
 
     async def proxy(request: web.Request) -> web.StreamResponse:
@@ -143,7 +143,7 @@ async def test_a_connect_that_wants_a_login(connecting: Any, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_a_proxy_of_unknown_name_is_blamed_itself(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+async def test_unresolvable_proxy_is_blamed_itself(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
     monkeypatch.setenv("ALL_PROXY", f"http://bo:{PASSWORD}@no-such-proxy.invalid:3128")
     error = await failure(f"{scheme}://vendor.example/v1")
     assert type(error) is ls.ProxyError

@@ -33,7 +33,8 @@ def test_anthropic_says_it_in_points_in_time() -> None:
     assert rate_states(headers, NOW) == {"requests": RateState(limit=50, remaining=0, reset_s=12)}
 
 
-def test_half_of_anthropics_tokens_counts_once_it_is_used_up() -> None:
+def test_exhausted_token_half_counts() -> None:
+    """Anthropic limits input and output tokens apart."""
     headers = {
         "anthropic-ratelimit-tokens-remaining": "5000",
         "anthropic-ratelimit-input-tokens-remaining": "4000",

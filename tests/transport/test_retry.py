@@ -8,7 +8,7 @@ from llmstream.errors import BadRequest, DeadlineExceeded, InvalidRequest, Overl
 from llmstream.transport.retry import Retry, RetryBudget, budget_of, wait_before_retry_s
 
 
-def test_waits_grow_with_full_jitter_up_to_a_cap() -> None:
+def test_waits_grow_with_jitter_up_to_a_cap() -> None:
     error = Overloaded("busy")
     patient = Retry(max_retries=10)
     waits = [wait_before_retry_s(patient, error, n, random_unit=lambda: 1.0) for n in range(1, 8)]
@@ -21,11 +21,11 @@ def test_attempts_are_limited(attempt: int, again: bool) -> None:
     assert (wait_before_retry_s(Retry(), Overloaded("busy"), attempt) is not None) == again
 
 
-def test_what_will_fail_again_is_not_asked_again() -> None:
+def test_permanent_failure_is_not_retried() -> None:
     assert wait_before_retry_s(Retry(), BadRequest("no"), 1) is None
 
 
-def test_the_vendors_wait_is_kept_unless_it_is_too_long() -> None:
+def test_vendors_wait_used_unless_too_long() -> None:
     assert wait_before_retry_s(Retry(), RateLimited("slow", retry_after_s=59), 1) == 59
     assert wait_before_retry_s(Retry(), RateLimited("slow", retry_after_s=61), 1) is None
     assert wait_before_retry_s(Retry(max_wait_s=90), RateLimited("slow", retry_after_s=61), 1) == 61
@@ -40,12 +40,12 @@ def test_an_outage_is_not_multiplied() -> None:
     assert not budget.take(DeadlineExceeded("silent"))
 
 
-def test_the_budget_is_shared_by_all_calls_of_a_provider() -> None:
+def test_budget_is_shared_per_provider() -> None:
     assert budget_of("acme") is budget_of("acme")
     assert budget_of("acme") is not budget_of("other")
 
 
 @pytest.mark.parametrize("wrong", [{"max_retries": -1}, {"max_retries": None}, {"max_wait_s": "5"}])
-def test_a_retry_that_cannot_mean_anything_is_refused(wrong) -> None:
+def test_meaningless_retry_is_refused(wrong) -> None:
     with pytest.raises(InvalidRequest, match=next(iter(wrong))):
         Retry(**wrong)

@@ -86,7 +86,7 @@ UNASKED = {
 
 
 @pytest.mark.parametrize("unasked", UNASKED.values(), ids=list(UNASKED))
-async def test_bytes_nobody_asked_for_close_an_idle_connection(unasked: bytes) -> None:
+async def test_unrequested_bytes_close_idle_socket(unasked: bytes) -> None:
     idle = asyncio.Event()
     async with serving(lambda n: [answer("A"), idle, unasked] if n == 0 else [answer("B")]) as server:
         assert await ask(server) == b"A"
@@ -98,7 +98,7 @@ async def test_bytes_nobody_asked_for_close_an_idle_connection(unasked: bytes) -
 
 
 @pytest.mark.parametrize("unasked", UNASKED.values(), ids=list(UNASKED))
-async def test_bytes_the_loop_has_not_read_yet_count_too(unasked: bytes) -> None:
+async def test_bytes_unread_by_the_loop_count_too(unasked: bytes) -> None:
     """The loop is busy while they come; the request finds them in the socket."""
     idle = asyncio.Event()
     async with serving(lambda n: [answer("A"), idle, unasked] if n == 0 else [answer("B")]) as server:
@@ -109,13 +109,13 @@ async def test_bytes_the_loop_has_not_read_yet_count_too(unasked: bytes) -> None
         assert server.requests == [1, 2]
 
 
-async def test_a_connection_in_order_serves_many_requests() -> None:
+async def test_sound_connection_serves_many() -> None:
     async with serving(lambda n: [answer(f"{n}")]) as server:
         assert [await ask(server) for _ in range(5)] == [b"0", b"1", b"2", b"3", b"4"]
         assert server.connections == 1
 
 
-async def test_a_stale_connection_costs_one_further_request() -> None:
+async def test_stale_connection_costs_one_request() -> None:
     """However many are in the pool: the second goes over a new one."""
     many = 10
     full = asyncio.Event()
@@ -135,7 +135,7 @@ async def test_a_stale_connection_costs_one_further_request() -> None:
 
 
 @pytest.mark.parametrize("begun", [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 100 Continue\r\n\r\n", b"H"])
-async def test_no_request_goes_again_after_a_byte_of_an_answer(begun: bytes) -> None:
+async def test_no_resend_after_a_response_byte(begun: bytes) -> None:
     async with serving(lambda n: [answer("A")] if n == 0 else [begun, CLOSE]) as server:
         assert await ask(server) == b"A"
         with pytest.raises(LLMStreamError):
@@ -144,7 +144,7 @@ async def test_no_request_goes_again_after_a_byte_of_an_answer(begun: bytes) -> 
 
 
 @pytest.mark.parametrize("head", ["HTTP/1.1 206 Partial Content", "HTTP/2.0 200 OK", "HTTP/3.0 200 OK"])
-async def test_a_head_that_answers_another_request_is_refused(head: str) -> None:
+async def test_head_for_another_request_is_refused(head: str) -> None:
     async with serving(lambda n: [answer("A", head)]) as server:
         with pytest.raises(ProtocolError):
             await ask(server)

@@ -54,12 +54,12 @@ sys.exit(code or other is not session)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
-def test_a_forked_child_opens_a_session_of_its_own() -> None:
+def test_forked_child_opens_its_own_session() -> None:
     done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-async def test_one_session_serves_a_loop_until_somebody_closes_it() -> None:
+async def test_one_session_per_loop_until_closed() -> None:
     session = await current_session()
     assert await current_session() is session
     await session.close()
@@ -80,14 +80,14 @@ async def test_a_request_goes_through_the_proxy(serve, monkeypatch) -> None:
     assert asked == ["http://vendor.example/v1/chat/completions"]
 
 
-async def test_a_proxy_that_is_not_there_is_a_proxy_error(monkeypatch, unused_tcp_port) -> None:
+async def test_missing_proxy_is_a_proxy_error(monkeypatch, unused_tcp_port) -> None:
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{unused_tcp_port}")
     model = ls.Model("openai:m", base_url="http://vendor.example/v1", api_key="key")
     with pytest.raises(ls.ProxyError, match="HTTPS_PROXY"):
         await model.stream("Hi", retry=ls.Retry(max_retries=0)).collect()
 
 
-async def test_a_server_that_speaks_no_tls_is_a_tls_error(serve) -> None:
+async def test_server_without_tls_is_a_tls_error(serve) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         return web.Response()
 

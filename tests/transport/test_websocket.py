@@ -128,7 +128,7 @@ async def test_headers_of_one_request_do_not_count(serve) -> None:
     pool.close()
 
 
-async def test_headers_of_the_handshake_are_told_once(serve) -> None:
+async def test_handshake_headers_reported_once(serve) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         ws = web.WebSocketResponse()
         ws.headers["x-request-id"] = "r1"
@@ -222,7 +222,7 @@ async def test_a_new_socket_is_not_moved_from(serve) -> None:
     pool.close()
 
 
-async def test_a_message_of_many_lines_is_one_event(serve) -> None:
+async def test_multiline_message_is_one_event(serve) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         ws = web.WebSocketResponse()
         await ws.prepare(request)
@@ -271,7 +271,7 @@ async def test_what_came_before_a_break_is_given(serve) -> None:
     answer.close()
 
 
-async def test_a_proxy_of_the_environment_carries_it(serve, monkeypatch) -> None:
+async def test_environment_proxy_carries_socket(serve, monkeypatch) -> None:
     server, pool = Server(), SocketPool()
     monkeypatch.setenv("HTTP_PROXY", await serve(server))
     monkeypatch.delenv("NO_PROXY", raising=False)
@@ -304,7 +304,7 @@ async def test_who_leaves_ends_a_read(serve) -> None:
         await answer.read()
 
 
-async def test_a_proxy_that_wants_a_login_is_no_server(serve) -> None:
+async def test_proxy_login_is_no_server_error(serve) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         return web.Response(status=407)
 

@@ -128,19 +128,20 @@ def test_a_conversation_goes_on_elsewhere(first: str, second: str) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
-def test_a_signature_goes_to_its_vendor_wherever_it_is_served(first: str, second: str) -> None:
+def test_signature_goes_only_to_its_vendor(first: str, second: str) -> None:
+    """Any cloud may serve the vendor."""
     body = sent(conversation(first), second).body
     assert (SIGNED.encode() in body) is of_one_vendor(first, second)
 
 
 @pytest.mark.parametrize("name", CLOUDS)
-def test_a_saved_chat_is_sent_as_the_original(name: str) -> None:
+def test_saved_chat_is_sent_as_the_original(name: str) -> None:
     chat = Chat(*conversation(name))
     assert sent(Chat.from_json(chat.to_json()).messages(), name) == sent(chat.messages(), name)
 
 
 @pytest.mark.parametrize("name", CLOUDS)
-def test_the_thoughts_of_others_are_left_out_with_a_warning(name: str) -> None:
+def test_foreign_thoughts_dropped_and_warned(name: str) -> None:
     stranger = Reasoning("Strange thoughts.", {"elsewhere": {"signature": SIGNED}})
     messages = (Message.user("Hi."), Message.assistant(stranger, Text("Hello.")), Message.user("And?"))
     encoded = dialect_of(name).encode(Request(model=PLACES[name][0], messages=messages), provider=name)
@@ -149,7 +150,7 @@ def test_the_thoughts_of_others_are_left_out_with_a_warning(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLOUDS)
-def test_files_by_bytes_get_through_or_are_refused_in_words(name: str) -> None:
+def test_byte_files_pass_or_are_explained(name: str) -> None:
     dialect, model = dialect_of(name), PLACES[name][0]
     for part in (Image(data=b"\x89PNG\r\n\x1a\n" + bytes(9)), Document(data=b"%PDF-1.7\n%%EOF")):
         request = Request(model=model, messages=(Message.user("What is this?", part),))
@@ -170,7 +171,7 @@ def test_vertex_is_sent_no_ids_of_calls() -> None:
     assert not any("id" in call for call in calls)
 
 
-def test_calls_left_open_are_closed_in_the_cloud() -> None:
+def test_open_calls_are_closed_in_the_cloud() -> None:
     broken = [Message.user("Hi."), Message.assistant(ToolCall("a", "weather", "{}")), Message.user("Stop.")]
     for name in CLOUDS:
         read = server_side(dialect_of(name)).decode_request(sent(broken, name))

@@ -125,7 +125,7 @@ def step_finish(step: int, reason: str, *counts: int) -> tuple[Any, ...]:
     return (None, "step-finish", {"step": step, "finishReason": reason, "usage": list(counts)})
 
 
-async def test_an_agent_tells_the_same_story_over_every_wire(spoken) -> None:
+async def test_agent_gives_same_story_on_each_wire(spoken) -> None:
     model, _ = spoken
     async with ls.Agent(model, tools=[weather], max_steps=5).stream(PROMPT) as run:
         events = [event async for event in run]
@@ -142,7 +142,7 @@ async def test_an_agent_tells_the_same_story_over_every_wire(spoken) -> None:
     ]
 
 
-async def test_a_loop_by_hand_tells_the_same_story_over_every_wire(spoken) -> None:
+async def test_manual_loop_is_equal_on_each_wire(spoken) -> None:
     model, _ = spoken
     async with model.stream(PROMPT, tools=[weather]) as stream:
         first = [event async for event in stream]
@@ -160,7 +160,7 @@ async def test_a_loop_by_hand_tells_the_same_story_over_every_wire(spoken) -> No
     assert (len(results), parts[-1]) == (2, ["text"])
 
 
-async def test_the_server_is_told_the_same_over_every_wire(spoken) -> None:
+async def test_server_gets_the_same_on_each_wire(spoken) -> None:
     model, simulator = spoken
     async with ls.Agent(model, tools=[weather], max_steps=5).stream(PROMPT) as run:
         async for _ in run:

@@ -166,7 +166,7 @@ PAIRS = [(first, second) for first in NAMES for second in NAMES]
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
-def test_a_conversation_goes_on_with_another_vendor(first: str, second: str) -> None:
+def test_conversation_changes_its_vendor(first: str, second: str) -> None:
     there, here = wire_of(first, None), wire_of(second, None)
     http = sent(conversation(there), here)
     assert server_side(here.dialect).accepts(http)
@@ -182,7 +182,7 @@ def test_a_conversation_goes_on_with_another_vendor(first: str, second: str) -> 
 
 
 @pytest.mark.parametrize(("first", "second"), [pair for pair in PAIRS if pair[0] != pair[1]])
-def test_a_signature_goes_to_nobody_but_its_vendor(first: str, second: str) -> None:
+def test_signature_goes_only_to_its_vendor(first: str, second: str) -> None:
     body = sent(conversation(wire_of(first, None)), wire_of(second, None)).body
     assert SIGNED.encode() not in body or (first, second) in SAME_MODELS
 
@@ -206,7 +206,7 @@ OPEN_TO_UNSIGNED = ("cohere", "gemini", "gemini-interactions", "mistral", "ollam
         if first != second and not {(first, second), (second, first)} & SAME_MODELS
     ],
 )
-def test_reasoning_known_to_be_of_others_becomes_nobodys_own(first: str, second: str) -> None:
+def test_known_foreign_reasoning_is_dropped(first: str, second: str) -> None:
     ready, _ = mended(conversation(wire_of(first, None)))
     here = wire_of(second, None)
     request = Request(model=MODELS[second], messages=tuple(ready), tools=TOOLS)
@@ -217,7 +217,7 @@ def test_reasoning_known_to_be_of_others_becomes_nobodys_own(first: str, second:
 
 @pytest.mark.parametrize("second", OPEN_TO_UNSIGNED)
 @pytest.mark.parametrize("origin", ["deepseek", "own"])
-def test_unsigned_reasoning_goes_back_only_to_who_it_is_of(origin: str, second: str) -> None:
+def test_unsigned_reasoning_only_to_owner(origin: str, second: str) -> None:
     here = wire_of(second, None)
     mark = {"llmstream": {"origin": here.provider if origin == "own" else origin}}
     said = Message.assistant(Reasoning("They want the weather.", mark), Text("Where?"))
@@ -230,7 +230,8 @@ def test_unsigned_reasoning_goes_back_only_to_who_it_is_of(origin: str, second: 
 
 
 @pytest.mark.parametrize("second", OPEN_TO_UNSIGNED)
-def test_unsigned_reasoning_goes_back_to_a_server_of_another_name(second: str) -> None:
+def test_unsigned_reasoning_to_same_name(second: str) -> None:
+    """It goes back to the server whose name it carries, to no other."""
     here = wire_of(second, None)
     said = Message.assistant(
         Reasoning("They want it.", {"llmstream": {"origin": "in-house"}}), Text("Where?")
@@ -240,7 +241,7 @@ def test_unsigned_reasoning_goes_back_to_a_server_of_another_name(second: str) -
     assert b"They want it." not in here.dialect.encode(request, provider=here.provider).http.body
 
 
-def test_an_item_that_comes_again_goes_without_its_id() -> None:
+def test_repeated_item_is_sent_without_id() -> None:
     wire = wire_of("openai-responses", None)
     told = {"openai": {"item_id": "msg_1"}}
     call = ToolCall("c1", "weather", "{}", metadata={"openai": {"item_id": "fc_1"}})
@@ -261,7 +262,7 @@ def test_an_item_that_comes_again_goes_without_its_id() -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
-def test_a_reloaded_chat_is_sent_as_the_original(first: str, second: str) -> None:
+def test_reloaded_chat_is_sent_as_original(first: str, second: str) -> None:
     there, here = wire_of(first, None), wire_of(second, None)
     chat = Chat(*conversation(there))
     reloaded = Chat.from_json(chat.to_json())
@@ -269,7 +270,7 @@ def test_a_reloaded_chat_is_sent_as_the_original(first: str, second: str) -> Non
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
-def test_calls_that_were_left_open_are_closed_for_every_vendor(first: str, second: str) -> None:
+def test_open_calls_closed_for_every_vendor(first: str, second: str) -> None:
     there, here = wire_of(first, None), wire_of(second, None)
     messages = conversation(there)
     broken = [
@@ -286,7 +287,7 @@ def test_calls_that_were_left_open_are_closed_for_every_vendor(first: str, secon
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_ids_that_repeat_in_every_turn_are_told_apart(name: str) -> None:
+def test_ids_repeated_each_turn_are_distinct(name: str) -> None:
     wire = wire_of(name, None)
     turn = [
         Message.assistant(ToolCall("call_0", "weather", "{}"), ToolCall("call_0", "weather", "{}")),
@@ -372,9 +373,7 @@ def odd_histories() -> Iterator[tuple[str, list[Message]]]:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("what", "messages"), [pytest.param(w, m, id=w) for w, m in odd_histories()])
-def test_whatever_happened_elsewhere_is_no_reason_to_refuse(
-    name: str, what: str, messages: list[Message]
-) -> None:
+def test_foreign_history_is_never_refused(name: str, what: str, messages: list[Message]) -> None:
     wire = wire_of(name, None)
     http = sent(messages, wire)
     assert SIGNED.encode() not in http.body

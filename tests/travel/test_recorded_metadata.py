@@ -113,7 +113,7 @@ case("groq", "openai/gpt-oss-120b", "groq_reasoning.sse", "They want the weather
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_reloaded_chat_goes_on_as_the_snapshot_says(name: str) -> None:
+def test_reloaded_chat_matches_the_snapshot(name: str) -> None:
     provider, model, path, marks = CASES[name]
     written = next_request(provider, model, path, reloaded=True)
     snapshot = (SNAPSHOTS / f"{name}.json").read_text("utf-8")
@@ -122,7 +122,7 @@ def test_a_reloaded_chat_goes_on_as_the_snapshot_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_has_to_come_back_is_the_vendors_own(name: str) -> None:
+def test_returned_metadata_is_the_vendors(name: str) -> None:
     _, _, path, marks = CASES[name]
     assert marks
     recorded = path.read_text("utf-8")

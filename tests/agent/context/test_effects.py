@@ -80,9 +80,8 @@ def is_in_order(part: list[Message], whole: list[Message]) -> bool:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(histories, chosen)
-async def test_what_effects_leave_is_whole_and_goes_to_every_vendor(
-    history: list[Message], effects: list[ContextEffect]
-) -> None:
+async def test_effects_leave_a_complete_history(history: list[Message], effects: list[ContextEffect]) -> None:
+    """Nothing is left to repair, and every vendor accepts it."""
     before = mended(history)[0]
     after = await applied(history, effects)
     again, warnings = mended(after)
@@ -139,7 +138,7 @@ async def test_a_budget_fits() -> None:
     assert [m.text for m in after if m.role == Role.USER] == ["question 3", "question 4"]
 
 
-async def test_of_one_long_turn_the_last_steps_stay_with_the_question() -> None:
+async def test_long_turn_keeps_question_and_tail() -> None:
     steps = mended([Message.user("Go."), *STEP * 5])[0]
     after = await applied(steps, [token_budget(240)])
     assert after == [steps[0], *steps[-4:]]
@@ -168,7 +167,7 @@ async def test_a_long_result_is_cut_with_a_note() -> None:
         lambda: summarise(writer(), when_tokens_over=9, keep_turns=0),
     ],
 )
-def test_limits_that_mean_nothing_are_refused(make: object) -> None:
+def test_meaningless_limits_are_refused(make: object) -> None:
     with pytest.raises(ls.InvalidRequest):
         make()  # type: ignore[operator]
 
@@ -188,7 +187,7 @@ def look() -> str:
 CALLS = Turn(calls=(Call("look"),))
 
 
-async def test_the_model_sees_less_and_the_history_keeps_everything() -> None:
+async def test_model_sees_less_history_sees_all() -> None:
     model = ScriptedModel("Yes.")
     agent = ls.Agent(model, instructions="Be kind.", context_effects=[sliding_window(1)])
     run = agent.stream([*talk(3)[1:], Message.user("And now?")])
@@ -198,7 +197,7 @@ async def test_the_model_sees_less_and_the_history_keeps_everything() -> None:
     assert len(run.messages()) == 15
 
 
-async def test_an_effect_that_replaces_changes_the_history() -> None:
+async def test_replacing_effect_changes_history() -> None:
     model = ScriptedModel(CALLS, "Yes.")
     effects = [sliding_window(1, replace=True), cut_tool_results(100)]
     agent = ls.Agent(model, tools=[look], context_effects=effects)
@@ -209,7 +208,7 @@ async def test_an_effect_that_replaces_changes_the_history() -> None:
     assert len(model.requests[1].messages[-1].tool_results[0].content) == 100
 
 
-async def test_an_effect_may_be_any_function_sync_or_async() -> None:
+async def test_effect_may_be_sync_or_async() -> None:
     async def last(messages: list[Message]) -> list[Message]:
         return messages[-1:]
 
@@ -219,7 +218,7 @@ async def test_an_effect_may_be_any_function_sync_or_async() -> None:
         assert [m.text for m in model.requests[0].messages] == ["And now?"]
 
 
-async def test_a_chat_of_several_agents_keeps_everything() -> None:
+async def test_chat_of_agents_loses_nothing() -> None:
     chat = ls.Chat(*talk(4), Message.user("Well?"))
     model = ScriptedModel("I think so.")
     await ls.Agent(model, name="critic", context_effects=[sliding_window(1)]).respond(chat)
@@ -227,7 +226,8 @@ async def test_a_chat_of_several_agents_keeps_everything() -> None:
     assert len(chat) == 19
 
 
-async def test_what_a_function_leaves_begins_with_a_user_where_the_conversation_did() -> None:
+async def test_trimmed_history_starts_with_user() -> None:
+    """If the conversation does."""
     talk = [
         Message.system("Be brief."),
         Message.user("One?"),

@@ -52,7 +52,7 @@ def test_a_value_is_found_once():
     assert scan.of([Message.user("d")]) == [0, 1]
 
 
-def test_a_copy_that_was_changed_is_made_anew():
+def test_changed_copy_is_scanned_again():
     copies, message = RepeatedCopies(), Message.user("a").with_meta("k", {"n": 1})
     (first,) = copies.of([message])
     assert copies.of([message])[0] is first

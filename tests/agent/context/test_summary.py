@@ -51,7 +51,7 @@ async def test_the_older_turns_become_a_summary() -> None:
     assert "[calls look with {}]" in asked
 
 
-async def test_a_summary_is_remembered_and_the_next_covers_it() -> None:
+async def test_summary_is_cached_and_extended() -> None:
     model = writer()
     effect = summarise(model, when_tokens_over=500, keep_turns=2)
     first = await applied(talk(5), [effect])
@@ -73,7 +73,8 @@ def look() -> str:
 
 
 @pytest.mark.parametrize("replace", [False, True])
-async def test_one_long_turn_is_summarised_by_its_steps_and_counts_in_the_run(replace: bool) -> None:
+async def test_one_long_turn_is_summarised_by_step(replace: bool) -> None:
+    """The summary's usage counts in the run."""
     asked = Turn(calls=(Call("look"),), usage=ls.Usage(1, 1, 2))
     model = ScriptedModel(asked, asked, asked, Turn(text="Done.", usage=ls.Usage(1, 1, 2)))
     scribe = writer()
@@ -87,7 +88,7 @@ async def test_one_long_turn_is_summarised_by_its_steps_and_counts_in_the_run(re
     assert len(run.messages()) == (5 if replace else 8)
 
 
-async def test_a_summary_that_fails_ends_the_run_in_its_error() -> None:
+async def test_failing_summary_ends_the_run() -> None:
     broken = ScriptedModel(Turn(fault=Refuse(status=500)))
     effect = summarise(broken, when_tokens_over=10, keep_turns=1)
     run = ls.Agent(ScriptedModel("Yes."), context_effects=[effect]).stream([*talk(3), Message.user("And?")])

@@ -43,7 +43,7 @@ def test_it_works_without_a_key(bench):
     assert "█" in done.out
 
 
-def test_a_rate_and_json_alone_on_standard_output(bench):
+def test_rate_option_and_json_only_on_stdout(bench):
     done = bench("-m", "sim:demo", "-n", 5, "--rate", "500/s", "--seed", 7, "--json", "-")
     found = json.loads(done.out)
     assert (found["format"], found["version"]) == ("llmstream-bench", 1)
@@ -64,7 +64,7 @@ def test_files_and_a_comparison(bench, tmp_path):
     assert len(ET.parse(plot).getroot().findall("{http://www.w3.org/2000/svg}polyline")) == 4
 
 
-def test_prompts_and_the_longest_answer_reach_the_server(bench, simulate, monkeypatch, tmp_path):
+def test_prompts_and_max_tokens_reach_server(bench, simulate, monkeypatch, tmp_path):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests")
     simulator = simulate(Script((Turn(text="So."),)))
     path = tmp_path / "prompts.txt"
@@ -76,7 +76,7 @@ def test_prompts_and_the_longest_answer_reach_the_server(bench, simulate, monkey
     assert {r.settings.max_output_tokens for r in asked} == {9}
 
 
-def test_time_to_the_first_token_is_that_of_the_server(bench, simulate, monkeypatch):
+def test_first_token_time_is_the_servers(bench, simulate, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests")
     simulator = simulate(Script((Turn(text="So it is."),)), pace=Pace(first_s=0.05))
     to = ("-m", "openai:m", "--base-url", f"{simulator.url}/v1")
@@ -84,7 +84,7 @@ def test_time_to_the_first_token_is_that_of_the_server(bench, simulate, monkeypa
     assert found["firstTokenS"]["min"] >= 0.05
 
 
-def test_failures_are_counted_by_code_and_not_tried_again(bench, simulate, monkeypatch):
+def test_failures_counted_by_code_no_retry(bench, simulate, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests")
     simulator = simulate(Script((Turn(fault=Refuse(status=503)),)))
     done = bench("-m", "openai:m", "--base-url", f"{simulator.url}/v1", "-n", 3, "--warmup", 0)
@@ -93,7 +93,7 @@ def test_failures_are_counted_by_code_and_not_tried_again(bench, simulate, monke
     assert len(simulator.requests) == 3
 
 
-def test_failures_are_explained_once_with_the_address(bench, monkeypatch):
+def test_failures_explained_once_with_url(bench, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
@@ -106,14 +106,14 @@ def test_failures_are_explained_once_with_the_address(bench, monkeypatch):
     assert "overhead" not in done.out
 
 
-def test_the_overhead_of_a_moment_is_not_told(report, sample):
+def test_overhead_of_short_run_not_measured(report, sample):
     assert "overhead: not measured, the run was too short" in report_lines(report(sample(0), wall_s=0.1))
     lines = list(report_lines(report(sample(0), wall_s=2.0)))
     assert "overhead: this process used 25% of a core, including its simulator" in lines
     assert "  event loop delay: 1.00 ms (p50), 1.00 ms (p99);" in lines
 
 
-def test_a_model_without_a_provider_is_guessed(bench):
+def test_model_without_provider_is_guessed(bench):
     done = bench("-m", "gpt-5")
     assert done.status == 2
     assert "Did you mean openai:gpt-5?" in done.err
@@ -145,7 +145,7 @@ def test_wrong_usage_is_status_2(bench, argv, told):
     assert told in done.err
 
 
-def test_two_saved_runs_are_compared_and_nobody_is_asked(bench, tmp_path, report, sample):
+def test_two_saved_runs_compare_offline(bench, tmp_path, report, sample):
     paths = [tmp_path / "before.json", tmp_path / "after.json"]
     for path, first_token_s in zip(paths, (0.2, 0.6), strict=True):
         path.write_bytes(report(sample(0, first_token_s=first_token_s)).to_json())
@@ -207,7 +207,7 @@ posix_only = pytest.mark.skipif(os.name != "posix", reason="links and pipes as P
 
 
 @posix_only
-def test_a_report_is_not_written_through_a_link(bench, tmp_path):
+def test_report_not_written_through_symlink(bench, tmp_path):
     """Somebody who may write the folder must not choose what a benchmark overwrites."""
     victim, link = tmp_path / "victim", tmp_path / "link"
     victim.write_text("mine")

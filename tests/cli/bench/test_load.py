@@ -26,7 +26,7 @@ class Clock:
         await asyncio.sleep(0)
 
 
-def test_arrivals_are_seeded_and_have_the_rate():
+def test_arrivals_are_seeded_at_the_rate():
     due = list(arrivals(4000, 20.0, seed=3))
     assert due == list(arrivals(4000, 20.0, seed=3))
     assert due != list(arrivals(4000, 20.0, seed=4))
@@ -36,7 +36,7 @@ def test_arrivals_are_seeded_and_have_the_rate():
     assert sum(g < 0.05 for g in gaps) / len(gaps) == pytest.approx(0.632, abs=0.03)  # 1 - 1/e
 
 
-async def test_an_open_loop_does_not_wait_for_answers():
+async def test_open_loop_ignores_pending_responses():
     clock, seen, over = Clock(), [], asyncio.Event()
 
     async def one(number, due):
@@ -49,7 +49,7 @@ async def test_an_open_loop_does_not_wait_for_answers():
     assert seen == [(0, 100.0), (1, 101.0), (2, 102.5)]
 
 
-async def test_an_open_loop_that_is_late_keeps_what_was_due():
+async def test_late_open_loop_keeps_due_requests():
     clock, seen = Clock(), []
 
     async def one(number, due):
@@ -79,7 +79,7 @@ async def test_a_closed_loop_has_so_many_under_way():
     assert (most, sorted(seen)) == (3, list(range(10)))
 
 
-async def test_what_is_wrong_with_one_request_is_raised_as_it_is():
+async def test_single_request_error_raised_as_is():
     async def one(number, due):
         raise InvalidRequest("wrong")
 
@@ -92,7 +92,7 @@ async def test_what_is_wrong_with_one_request_is_raised_as_it_is():
 # Prompts
 
 
-def test_made_prompts_have_a_length_and_differ():
+def test_made_prompts_have_length_and_differ():
     assert len(made_prompt(0, tokens=40, seed=1).split()) == 40
     assert made_prompt(0, tokens=40, seed=1) == made_prompt(0, tokens=40, seed=1)
     assert len({made_prompt(number, tokens=40, seed=1) for number in range(-2, 20)}) == 22

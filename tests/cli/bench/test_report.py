@@ -34,7 +34,7 @@ def test_a_histogram_counts_every_value_once():
     assert histogram([3.0, 3.0]) == [(3.0, 3.0, 2)]
 
 
-def test_a_wide_range_has_bins_of_equal_ratio():
+def test_wide_range_has_equal_ratio_bins():
     bins = histogram([1.0, 11.0, 101.0, 1000.0], bins=3)
     assert [b.size for b in bins] == [1, 1, 2]
     assert [round(b.high) for b in bins] == [10, 100, 1000]
@@ -51,7 +51,8 @@ def test_a_report_has_known_answers(report, sample):
     assert [s.number for s in found.samples] == [0, 1, 2]
 
 
-def test_fragments_stand_for_tokens_that_nobody_counted(report, sample):
+def test_fragments_stand_in_for_tokens(report, sample):
+    """The server reported no token counts."""
     found = report(sample(0, output_tokens=None))
     assert (found.tokens_by, found.tokens_per_s) == ("fragments", 5.5)
     assert any("tokens: number of fragments" in line for line in report_lines(found))

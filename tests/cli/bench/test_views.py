@@ -22,13 +22,13 @@ def test_durations_have_three_digits(value, shown):
     assert seconds(value) == shown
 
 
-def test_a_report_of_failures_and_of_nothing_can_be_shown(report, sample):
+def test_failed_or_empty_report_renders(report, sample):
     for found in (report(sample(0, error="not-found")), report(requests=4)):
         assert "\n".join(report_lines(found))
         ET.fromstring(svg(found))
 
 
-def test_the_plot_is_well_formed_and_has_a_curve_each(report, sample):
+def test_plot_is_well_formed_with_curves(report, sample):
     one, two = report(sample(0), sample(1, first_token_s=0.0)), report(sample(0))
     drawn = ET.fromstring(svg(one, two))
     curves = drawn.findall("{http://www.w3.org/2000/svg}polyline")
@@ -59,7 +59,7 @@ def test_every_tick_of_the_plot_is_inside_it(factor, report, sample):
     assert 0 < min(xs) <= max(xs) < width
 
 
-def test_the_plot_names_its_axes_and_percentiles(report, sample):
+def test_plot_names_axes_and_percentiles(report, sample):
     drawn = ET.fromstring(svg(report(*(sample(n, first_token_s=0.1 + n) for n in range(101)))))
     texts = texts_of(drawn)
     assert "time since the request was due (logarithmic scale)" in texts

@@ -106,7 +106,7 @@ def told_in_full(self: attempts.Reporter, attempt: int, error: Exception, wait_s
 
 IMPORTED = "import threading, time\nthreading.Thread(target=time.sleep, args=(1,)).start()\n__all__ = []\n"
 
-HEADERS = f"faults/test_secrets.py::test_headers_that_smuggle_are_refused_before_a_connection[{WIDE}-a\\nb]"
+HEADERS = f"faults/test_secrets.py::test_smuggled_headers_refused_offline[{WIDE}-a\\nb]"
 DEPENDS = '[project]\nname = "llmstream"\ndependencies = ["aiohttp>=3.14.5", "requests"]\n'
 
 DEFECTS_OF_TESTS: dict[str, Defect] = {
@@ -126,17 +126,17 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
             started_again,
         ),
         "36",
-        "tools/test_runner.py::test_a_call_id_that_occurs_twice_runs_once",
+        "tools/test_runner.py::test_repeated_call_id_runs_once",
     ),
     "calls are not written down": defect(
         put(Journal, "write", unwritten),
         "45",
-        "agent/test_journal.py::test_nothing_runs_that_cannot_be_written_down",
+        "agent/test_journal.py::test_unwritable_call_does_not_run",
     ),
     "gaps are not seen": defect(
         put(BackgroundResponsesDecoder, "_miss", NOTHING),
         "48",
-        "streams/test_resuming.py::test_a_gap_in_an_answer_that_is_not_read_on_fails",
+        "streams/test_resuming.py::test_gap_without_resuming_fails",
     ),
     "the clock is never wrong": defect(
         put(Clock, "learn", lambda self, *args: False),
@@ -147,7 +147,7 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
         "52",
         "llmstream/__init__.py",
         IMPORTED,
-        "test_importing_opens_no_connection_starts_no_thread_and_writes_no_file",
+        "test_import_has_no_side_effects",
     ),
     "a key is not scrubbed": defect(
         put(attempts.Attempts, "without_secrets", lambda self, text: text),
@@ -165,7 +165,7 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
     "any address may be fetched": defect(
         put(download, "refused_address", NOTHING),
         "T3",
-        "transport/test_download.py::test_a_name_of_a_private_address_is_refused",
+        "transport/test_download.py::test_name_of_private_address_is_refused",
     ),
     "statements are made of texts": written(
         "T5", "db.execute(f'select {name}')\n", "test_no_sql_is_made_of_texts"
@@ -174,10 +174,10 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
     "a model's name is a path": defect(
         put(paths, "quote", lambda text, **options: text),
         "T7",
-        "faults/test_threats.py::test_the_name_of_a_model_leads_nowhere_else[gemini]",
+        "faults/test_threats.py::test_model_name_cannot_redirect_requests[gemini]",
     ),
     "certificates are not checked": written(
-        "T8", "context.check_hostname = False\n", "test_nothing_switches_the_check_of_certificates_off"
+        "T8", "context.check_hostname = False\n", "test_certificate_check_is_never_disabled"
     ),
     "floods end in aiohttp's own errors": defect(
         AIOHTTPS_ERRORS,
@@ -190,12 +190,12 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
     "any seal will do": defect(
         put(hmac, "compare_digest", lambda a, b: True),
         "T11",
-        "agent/test_suspension.py::test_a_suspension_that_was_altered_is_refused[None]",
+        "agent/test_suspension.py::test_altered_suspension_is_refused[None]",
     ),
     "arguments are shown as they are": defect(
         put(PendingCall, "__str__", lambda self: f"{self.name}({self.arguments})"),
         "T12",
-        "agent/test_suspension.py::test_a_pending_call_shows_every_character_of_its_arguments",
+        "agent/test_suspension.py::test_pending_call_shows_all_characters",
     ),
     "data may run": written(
         "T13", "import pickle\npickle.loads(data)\n", "test_nothing_is_read_that_could_run"
@@ -203,12 +203,12 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
     "the umask decides": defect(
         as_the_umask_wants,
         "T14",
-        "chats/test_files.py::test_only_the_owner_may_read_whatever_the_umask[0]",
+        "chats/test_files.py::test_only_owner_may_read_at_any_umask[0]",
     ),
     "anybody is served": defect(
         put(server, "host_is_local", lambda header: True),
         "T15",
-        "simulator/test_server.py::test_unknown_paths_and_foreign_hosts_are_turned_away",
+        "simulator/test_server.py::test_bad_paths_and_hosts_are_rejected",
     ),
     "each piece is cleaned by itself": defect(
         every_piece_by_itself,
@@ -218,9 +218,9 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
     "the log says what the server said": defect(
         put(attempts.Reporter, "failed", told_in_full),
         "T19",
-        f"faults/test_secrets.py::test_what_a_server_says_makes_no_second_line_in_the_log[{WIDE}]",
+        f"faults/test_secrets.py::test_server_text_is_one_log_line_only[{WIDE}]",
     ),
     "another package is needed": project(
-        "T20", "pyproject.toml", DEPENDS, "test_few_packages_are_needed_and_aiohttp_is_not_an_old_one"
+        "T20", "pyproject.toml", DEPENDS, "test_few_dependencies_and_recent_aiohttp"
     ),
 }

@@ -81,33 +81,31 @@ THREATS = {
 }
 
 ELSEWHERE: dict[str, list[tuple[str, str]]] = {
-    "1": [("faults/test_every_byte.py", "test_a_reset_at_every_byte_is_typed_and_delivers_what_was_whole")],
+    "1": [("faults/test_every_byte.py", "test_reset_at_each_byte_is_typed_error")],
     "29": [("faults/test_memory.py", "test_a_flood_costs_at_most_64_mb")],
     "30": [("faults/test_memory.py", "test_a_flood_costs_at_most_64_mb")],
     "32": [("faults/test_memory.py", "test_a_flood_costs_at_most_64_mb")],
-    "36": [("tools/test_runner.py", "test_a_call_id_that_occurs_twice_runs_once")],
+    "36": [("tools/test_runner.py", "test_repeated_call_id_runs_once")],
     "37": [
-        ("faults/test_every_byte.py", "test_a_cancel_at_every_await_leaves_nothing_behind"),
-        ("faults/test_every_byte.py", "test_a_scope_that_ends_at_any_await_leaves_nothing_behind"),
+        ("faults/test_every_byte.py", "test_cancel_at_each_await_leaves_nothing"),
+        ("faults/test_every_byte.py", "test_scope_end_leaves_nothing_behind"),
         (
             "agent/test_cancellation.py",
-            "test_a_run_cancelled_at_any_await_leaves_nothing_behind_and_a_whole_history",
+            "test_cancelled_run_leaves_nothing_open",
         ),
     ],
-    "43": [("tools/test_runner.py", "test_a_base_exception_is_raised_as_itself")],
+    "43": [("tools/test_runner.py", "test_base_exception_is_raised_unchanged")],
     "45": [
-        ("agent/test_journal.py", "test_the_run_goes_on_and_what_was_done_is_not_done_again"),
-        ("agent/test_journal.py", "test_nothing_runs_that_cannot_be_written_down"),
+        ("agent/test_journal.py", "test_resumed_run_repeats_no_call"),
+        ("agent/test_journal.py", "test_unwritable_call_does_not_run"),
     ],
     "48": [
         ("streams/test_resuming.py", "test_a_break_after_any_event_is_not_seen"),
-        ("streams/test_resuming.py", "test_a_gap_in_an_answer_that_is_not_read_on_fails"),
+        ("streams/test_resuming.py", "test_gap_without_resuming_fails"),
         ("streams/test_resuming.py", "test_another_process_gets_the_rest"),
     ],
     "50": [("providers/bedrock/test_clock.py", "test_call_with_wrong_clock_succeeds")],
-    "52": [
-        ("faults/test_threats.py", "test_importing_opens_no_connection_starts_no_thread_and_writes_no_file")
-    ],
+    "52": [("faults/test_threats.py", "test_import_has_no_side_effects")],
     "T1": [
         ("faults/test_secrets.py", "test_the_key_is_shown_nowhere"),
         ("faults/test_secrets.py", "test_a_recording_holds_no_key"),
@@ -115,40 +113,40 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
     ],
     "T2": [("faults/test_secrets.py", "test_a_redirect_takes_no_key_along")],
     "T3": [
-        ("transport/test_public_addresses.py", "test_what_may_lead_into_a_private_network_is_refused"),
+        ("transport/test_public_addresses.py", "test_private_network_paths_are_refused"),
         ("transport/test_download.py", "test_each_redirect_is_checked_anew"),
-        ("transport/test_download.py", "test_the_connection_is_made_to_the_address_that_was_checked"),
+        ("transport/test_download.py", "test_connection_uses_the_checked_address"),
     ],
     "T5": [("faults/test_threats.py", "test_no_sql_is_made_of_texts")],
-    "T6": [("faults/test_secrets.py", "test_headers_that_smuggle_are_refused_before_a_connection")],
+    "T6": [("faults/test_secrets.py", "test_smuggled_headers_refused_offline")],
     "T7": [
-        ("faults/test_threats.py", "test_the_name_of_a_model_leads_nowhere_else"),
+        ("faults/test_threats.py", "test_model_name_cannot_redirect_requests"),
         ("faults/test_threats.py", "test_a_deployment_leads_nowhere_else"),
     ],
-    "T8": [("faults/test_threats.py", "test_nothing_switches_the_check_of_certificates_off")],
+    "T8": [("faults/test_threats.py", "test_certificate_check_is_never_disabled")],
     "T9": [("faults/test_threats.py", "test_a_flood_of_headers_ends_typed")],
     "T10": [("faults/test_threats.py", "test_no_command_passes_through_a_shell")],
     "T11": [
-        ("agent/test_suspension.py", "test_a_suspension_that_was_altered_is_refused"),
+        ("agent/test_suspension.py", "test_altered_suspension_is_refused"),
         ("agent/test_suspension.py", "test_a_suspension_is_used_once"),
         ("agent/test_suspension.py", "test_a_suspension_expires"),
     ],
-    "T12": [("agent/test_suspension.py", "test_a_pending_call_shows_every_character_of_its_arguments")],
+    "T12": [("agent/test_suspension.py", "test_pending_call_shows_all_characters")],
     "T13": [("faults/test_threats.py", "test_nothing_is_read_that_could_run")],
     "T14": [
         ("agent/test_journal.py", "test_the_file_is_its_owners_alone"),
-        ("chats/test_files.py", "test_only_the_owner_may_read_whatever_the_umask"),
+        ("chats/test_files.py", "test_only_owner_may_read_at_any_umask"),
     ],
     "T15": [
-        ("simulator/test_server.py", "test_other_machines_are_kept_out_unless_told"),
-        ("simulator/test_server.py", "test_unknown_paths_and_foreign_hosts_are_turned_away"),
+        ("simulator/test_server.py", "test_other_hosts_rejected_by_default"),
+        ("simulator/test_server.py", "test_bad_paths_and_hosts_are_rejected"),
     ],
     "T17": [("cli/test_terminal.py", "test_a_cut_at_any_place_changes_nothing")],
     "T19": [
-        ("faults/test_secrets.py", "test_what_a_server_says_makes_no_second_line_in_the_log"),
+        ("faults/test_secrets.py", "test_server_text_is_one_log_line_only"),
         ("faults/test_secrets.py", "test_a_flood_makes_few_lines_in_the_log"),
     ],
-    "T20": [("faults/test_threats.py", "test_few_packages_are_needed_and_aiohttp_is_not_an_old_one")],
+    "T20": [("faults/test_threats.py", "test_few_dependencies_and_recent_aiohttp")],
 }
 """Rows by number, threats by T and number, to (file below tests/, function)."""
 
