@@ -70,16 +70,16 @@ class CallGate:
         if decision is not None:  # it was repaired and rewritten before it was shown
             return await self._decided_before(call, decision, tools)
         call = await self._repaired(call, tools.error_of(call) if self._repair is not None else None)
-        decision = await call_hook(self._hooks.before_tool, self._state, call)
-        match decision:
+        reply: Any = await call_hook(self._hooks.before_tool, self._state, call)
+        match reply:
             case Rewrite(arguments):
                 call = msgspec.structs.replace(call, arguments=_as_text(arguments), metadata=None)
             case Approve():
-                return self._by_person(call, decision, tools)
+                return self._by_person(call, reply, tools)
             case None | Proceed():
                 pass
             case _:
-                return _by_hook(call, decision)
+                return _by_hook(call, reply)
         if not await tools.approval_needed(call, self._context):
             return Run(call)
         return await self._ask_person(call, tools, ask)

@@ -216,7 +216,7 @@ class _MiddlewareCall:
         """Steers the answer that the middleware asked for last."""
         reply = self._last_reply
         if reply is None:
-            raise InvalidRequest("no answer is under way that could be steered. Read the stream first.")
+            raise InvalidRequest("no response is in progress that could be steered. Read the stream first.")
         await reply.call.steer(content)
 
     @property

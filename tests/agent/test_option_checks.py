@@ -129,5 +129,5 @@ async def test_observe_of_one_run_stands_beside_the_agents() -> None:
 
 
 def test_a_stream_takes_no_function_as_instructions() -> None:
-    with pytest.raises(ls.InvalidRequest, match="is a str"):
+    with pytest.raises(ls.InvalidRequest, match="must be a str"):
         ls.stream("sim:demo", "Hi", instructions=lambda state: "")  # type: ignore[arg-type]

@@ -194,7 +194,7 @@ async def test_a_refused_rest_ends_the_stream_with_why_it_broke(serve) -> None:
     server = Background(frames_of("text"), breaks=[8], refuse=[404])
     stream = model(await serve(server)).stream("Hi", background=True)
     events = []
-    with pytest.raises(ls.ConnectionLost, match="Reading on failed: no such response") as caught:
+    with pytest.raises(ls.ConnectionLost, match="Resuming failed: no such response") as caught:
         async for event in stream:
             events.append(event)
     assert check(events) == []
@@ -233,7 +233,7 @@ async def test_an_answer_that_is_streamed_no_more_is_waited_for_and_taken_whole(
 
 async def test_a_refusal_that_also_goes_for_the_whole_ends_the_stream(serve) -> None:
     server = Background(frames_of("text"), breaks=[8], refuse=[400])
-    with pytest.raises(ls.ConnectionLost, match="Reading on failed: no such response"):
+    with pytest.raises(ls.ConnectionLost, match="Resuming failed: no such response"):
         await model(await serve(server)).stream("Hi", background=True).collect()
     assert len(server.asked) == 3
 
@@ -256,7 +256,7 @@ async def test_a_server_that_is_busy_is_asked_again(serve) -> None:
 
 async def test_tries_are_limited_as_retries_are(serve) -> None:
     server = Background(frames_of("text"), breaks=[8], refuse=[500] * 9)
-    with pytest.raises(ls.ConnectionLost, match="Reading on failed"):
+    with pytest.raises(ls.ConnectionLost, match="Resuming failed"):
         await model(await serve(server)).stream("Hi", background=True).collect()
     assert len(server.asked) == 3
 
